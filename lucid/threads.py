@@ -1,0 +1,180 @@
+"""Worker threads for NumPy kernels, and BLAS held at one thread while they run.
+
+NumPy lets go of the interpreter lock inside its loops, so plain threads share the cores well: a thread a core, each
+with a BLAS of one thread, beats one thread with a BLAS of many as soon as there is more to do than matrix products.
+BLAS has one setting for the whole process: it is saved when the first kernel starts and put back when the last ends.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import ThreadpoolController
+
+Job = TypeVar("Job")
+
+KEPT = 4 << 20  # bytes of a buffer up to which a thread keeps it
+
+
+def get_num_threads() -> int:
+    """How many threads Lucid's NumPy kernels use, the calling one included; by default the cores of this process."""
+    return _workers.size
+
+
+def set_num_threads(n: int) -> None:
+    """Set how many threads Lucid's NumPy kernels use, the calling one included; calls that run already keep theirs.
+
+    Raises:
+        TypeError: `n` is not an int.
+        ValueError: `n` is below 1.
+    """
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise TypeError(f"set_num_threads: n must be an int, got {n!r}; pass a count such as 4")
+    if n < 1:
+        raise ValueError(f"set_num_threads: n must be at least 1, got {n}; 1 runs everything in the calling thread")
+    _workers.resize(n)
+
+
+def share(jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:
+    """Run `work` in this thread and in as many workers as there are jobs for; each gets an iterator of jobs to do.
+
+    BLAS runs with one thread meanwhile. Safe to call from many threads at once. The first exception ends it: jobs not
+    begun are dropped, those begun are waited for, and it is raised here.
+    """
+    with single_threaded_blas():
+        _workers.share(jobs, work)
+
+
+def single_threaded_blas() -> AbstractContextManager[None]:
+    """BLAS with one thread, in the whole process, inside a with statement; statements may overlap."""
+    return _blas.single_threaded()
+
+
+class _Workers:
+    """A pool of `size - 1` threads, started on first use: the calling thread is a worker too."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def resize(self, size: int) -> None:
+        with self._lock:
+            old, self._pool, self.size = self._pool, None, size
+        if old is not None:
+            old.shutdown(wait=False)
+
+    def share(self, jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:
+        queue = deque(jobs)
+        helpers: list[Future[None]] = []
+        with self._lock:  # no pool is shut down between its choice and the last submit
+            count = min(self.size, len(queue)) - 1
+            if count > 0:
+                if self._pool is None:
+                    self._pool = ThreadPoolExecutor(self.size - 1, thread_name_prefix="lucid")
+                helpers = [self._pool.submit(_until_done, queue, work) for _ in range(count)]
+        try:
+            _until_done(queue, work)
+        finally:
+            begun = [helper for helper in helpers if not helper.cancel()]
+            wait(begun)
+        for helper in begun:
+            helper.result()
+
+
+def _until_done(queue: deque[Job], work: Callable[[Iterator[Job]], None]) -> None:
+    """Let `work` take jobs from a queue shared with other threads; when it fails, nobody takes another."""
+    try:
+        work(_take(queue))
+    finally:
+        queue.clear()
+
+
+def _take(queue: deque[Job]) -> Iterator[Job]:
+    while True:
+        try:
+            job = queue.popleft()
+        except IndexError:
+            return
+        yield job
+
+
+class _Blas:
+    """The process's BLAS libraries, held at one thread while at least one kernel runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._before: list[int] = []
+        self._controller: ThreadpoolController | None = None  # finding the libraries takes a while, so it is done once
+
+    @contextmanager
+    def single_threaded(self) -> Iterator[None]:
+        with self._lock:
+            if self._controller is None:
+                self._controller = ThreadpoolController().select(user_api="blas")
+            libraries = self._controller.lib_controllers
+            if self._running == 0:
+                self._before = [library.num_threads for library in libraries]
+                for library in libraries:
+                    library.set_num_threads(1)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                if self._running == 0:
+                    for library, threads in zip(libraries, self._before, strict=True):
+                        library.set_num_threads(threads)
+
+
+class _Buffers(threading.local):
+    """Memory that a thread keeps for its next job: fresh pages from the system can cost more than the work on them."""
+
+    def __init__(self) -> None:
+        self._memory: dict[str, npt.NDArray[np.uint8]] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        size = math.prod(shape) * dtype.itemsize
+        memory = self._memory.get(name)
+        if memory is None or memory.size < size:
+            memory = np.empty(size + 64, np.uint8)
+            memory = memory[-memory.ctypes.data % 64 :][:size]  # on a cache line
+            if size <= KEPT:
+                self._memory[name] = memory
+        return memory[:size].view(dtype).reshape(shape)
+
+
+def _usable_cores() -> int:
+    """The cores this process may run on, which in a container or under taskset are not all of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_workers = _Workers(_usable_cores())
+_blas = _Blas()
+_buffers = _Buffers()
+
+
+def buffer(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """This thread's buffer of that name, not initialised; valid until the thread asks for the name again."""
+    return _buffers.take(name, shape, dtype)
+
+
+def _after_fork() -> None:
+    """Threads do not survive a fork, and a lock may have been held by one: the child starts with its own."""
+    global _workers, _blas
+    _workers, _blas = _Workers(_workers.size), _Blas()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,245 @@
+"""Element types and tensor types: what is known of a value before it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from lucid.dims import Dim, Shape, Size, dim, evaluate, same
+
+Array: TypeAlias = npt.NDArray[Any]
+Scalar: TypeAlias = bool | int | float
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type, such as `lucid.float32`."""
+
+    name: str
+    kind: Literal["bool", "int", "float"]
+    numpy: np.dtype[Any]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per element."""
+        return self.numpy.itemsize
+
+    @property
+    def lowest(self) -> float:
+        """The lowest finite number of a floating-point type."""
+        return float(ml_dtypes.finfo(self.numpy).min)  # type: ignore[no-untyped-call]
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest finite number of a floating-point type."""
+        return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]
+
+    def __repr__(self) -> str:
+        return f"lucid.{self.name if self.name != 'bool' else 'bool_'}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+float32 = DType("float32", "float", np.dtype(np.float32))
+float64 = DType("float64", "float", np.dtype(np.float64))
+float16 = DType("float16", "float", np.dtype(np.float16))
+bfloat16 = DType("bfloat16", "float", np.dtype(ml_dtypes.bfloat16))
+int8 = DType("int8", "int", np.dtype(np.int8))
+uint8 = DType("uint8", "int", np.dtype(np.uint8))
+int32 = DType("int32", "int", np.dtype(np.int32))
+int64 = DType("int64", "int", np.dtype(np.int64))
+bool_ = DType("bool", "bool", np.dtype(np.bool_))
+
+DTYPES: tuple[DType, ...] = (float32, float64, float16, bfloat16, int8, uint8, int32, int64, bool_)
+_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
+_BY_NAME = {dtype.name: dtype for dtype in DTYPES} | {"bool_": bool_}
+_BY_PYTHON: dict[object, DType] = {float: float32, int: int64, bool: bool_}
+
+DTypeLike: TypeAlias = DType | str | type | np.dtype[Any]
+
+
+def as_dtype(dtype: DTypeLike) -> DType:
+    """The DType that a DType, a name, a NumPy dtype or a Python type stands for.
+
+    Raises:
+        TypeError: for a type that Lucid does not have; the message lists those it has.
+    """
+    if isinstance(dtype, DType):
+        return dtype
+    if dtype in _BY_PYTHON:
+        return _BY_PYTHON[dtype]
+    if isinstance(dtype, str) and dtype in _BY_NAME:
+        return _BY_NAME[dtype]
+    if not isinstance(dtype, (str, type(None))):  # NumPy takes None for float64
+        found = _BY_NUMPY.get(np.dtype(dtype))
+        if found is not None:
+            return found
+    raise TypeError(f"dtype {dtype!r} is not one of {', '.join(_BY_NAME)}: cast with array.astype(...) first")
+
+
+def convert(array: Array, dtype: DType, where: str) -> Array:
+    """Stored numbers in another element type; `where` opens the message.
+
+    (The op `cast` is for computed ones, and gives infinity where a number is too large, as every backend does.)
+
+    Raises:
+        OverflowError: for a number that the type cannot hold; rounding is not an error.
+    """
+    if array.dtype == dtype.numpy:
+        return array
+    if dtype.kind == "float" and not array.ndim and abs(float(array)) <= dtype.largest:
+        return array.astype(dtype.numpy)  # a Python number beside a tensor, in no time
+    with np.errstate(all="ignore"):
+        result = array.astype(dtype.numpy)
+        if dtype.kind == "float":
+            lost = np.isinf(result) & np.isfinite(array) if array.dtype.itemsize > 1 else False
+        elif dtype.kind == "int" and array.dtype != np.bool_:
+            # Through the wider type and back: a whole number that fits is itself again.
+            lost = result.astype(array.dtype) != np.trunc(array)
+        else:
+            lost = False
+    if np.any(lost):
+        number = array[lost].reshape(-1)[0] if array.ndim else array
+        raise OverflowError(f"{where}: {number} does not fit {dtype}; choose a wider type, or clip first")
+    return result
+
+
+def dtype_of_scalar(value: Scalar) -> DType:
+    """The type that a Python number has by itself, with no tensor beside it."""
+    return _BY_PYTHON[type(value)]
+
+
+_RANK = {"bool": 0, "int": 1, "float": 2}
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The type of a result computed from two operands of these types.
+
+    The wider kind wins (bool < integer < float), within a kind the wider type: an int64 and a float16 give float16. The
+    two pairs of which neither holds the other (float16 with bfloat16, int8 with uint8) give float32 and int32.
+    """
+    if a == b:
+        return a
+    if a.kind != b.kind:
+        return max(a, b, key=lambda dtype: _RANK[dtype.kind])
+    if a.itemsize == b.itemsize:
+        return float32 if a.kind == "float" else int32
+    return max(a, b, key=lambda dtype: dtype.itemsize)
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """The element type and the shape of a tensor; sizes may be symbolic."""
+
+    dtype: DType
+    shape: Shape
+
+    @property
+    def rank(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def with_shape(self, shape: Sequence[Size]) -> TensorType:
+        """The same element type with another shape."""
+        return TensorType(self.dtype, tuple(shape))
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        """The same shape with another element type."""
+        return TensorType(dtype, self.shape)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{show_shape(self.shape)}"
+
+
+def spec(*shape: str | Size, dtype: DTypeLike = float32) -> TensorType:
+    """Describe an input for tracing and export.
+
+    Args:
+        shape: a number for a fixed size, a name (``"N"``) for one known at run time, or a sum of products (``"2*L +
+            1"``). Axes with the same name have the same size.
+        dtype: the element type.
+
+    Example:
+        ``lucid.spec("N", "L", 512)`` is a float32 tensor of shape (N, L, 512) for any N and L.
+
+    Raises:
+        ValueError: for a negative size, or text that is no size.
+        TypeError: for anything else in the place of a size, or an unknown dtype.
+    """
+    sizes: list[Size] = []
+    for size in shape:
+        if isinstance(size, bool) or not isinstance(size, (str, int, Dim, np.integer)):
+            raise TypeError(f'spec: size {size!r} is {type(size).__name__}; give a number or a name such as "N"')
+        if isinstance(size, np.integer):
+            size = int(size)
+        if isinstance(size, int) and size < 0:
+            raise ValueError(f'spec: size {size} is negative; give a name such as "N" to a size known at run time')
+        sizes.append(dim(size) if isinstance(size, str) else size)
+    return TensorType(as_dtype(dtype), tuple(sizes))
+
+
+def show_shape(shape: Sequence[Size]) -> str:
+    """A shape as messages write it: ``[N, L, 512]``."""
+    return f"[{', '.join(map(str, shape))}]"
+
+
+def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Whether two shapes are certainly equal."""
+    return len(a) == len(b) and all(map(same, a, b))
+
+
+def broadcast(where: str, *shapes: Sequence[Size]) -> Shape:
+    """The shape to which all given shapes broadcast by NumPy's rule.
+
+    Raises:
+        ValueError: when they do not, or when that is not certain for symbolic sizes. ``where`` opens the message.
+    """
+    result: list[Size] = [1] * max(map(len, shapes), default=0)
+    for shape in shapes:
+        for axis, size in zip(range(-len(shape), 0), shape, strict=True):
+            if same(result[axis], 1):
+                result[axis] = size
+            elif not same(size, 1) and not same(size, result[axis]):
+                shown = " and ".join(map(show_shape, shapes))
+                raise ValueError(
+                    f"{where}: shapes {shown} do not broadcast: {result[axis]} and {size} at axis {axis}; "
+                    "sizes must be equal or 1"
+                )
+    return tuple(result)
+
+
+def bind_sizes(names: Sequence[str], types: Sequence[TensorType], arrays: Sequence[Array]) -> dict[str, int]:
+    """The values of the named sizes, read off arrays that are given for inputs of the given types.
+
+    Raises:
+        TypeError: for an array of another dtype.
+        ValueError: for one of another rank or size, or two different values for one name.
+    """
+    sizes: dict[str, int] = {}
+    owner: dict[str, str] = {}
+    for name, expected, array in zip(names, types, arrays, strict=True):
+        if array.dtype != expected.dtype.numpy:
+            raise TypeError(f"input {name}: dtype {array.dtype}, expected {expected.dtype}; use .astype(...)")
+        if array.ndim != expected.rank:
+            raise ValueError(f"input {name}: shape {show_shape(array.shape)}, expected {show_shape(expected.shape)}")
+        for axis, (size, value) in enumerate(zip(expected.shape, array.shape, strict=True)):
+            plain = str(size)
+            if isinstance(size, Dim) and plain.isidentifier() and plain not in sizes:
+                sizes[plain], owner[plain] = value, f"{name} axis {axis}"
+    for name, expected, array in zip(names, types, arrays, strict=True):
+        for axis, (size, value) in enumerate(zip(expected.shape, array.shape, strict=True)):
+            wanted = evaluate(size, sizes)
+            if wanted != value:
+                source = f" ({size} = {wanted}, from {owner.get(str(size), 'the other inputs')})"
+                raise ValueError(
+                    f"input {name}: size {value} at axis {axis}, expected {wanted}"
+                    + (source if isinstance(size, Dim) else "")
+                )
+    return sizes

@@ -1,0 +1,109 @@
+"""What notebooks show of graphs, modules, reports and attention weights."""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+import zlib
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import html, nn
+
+
+class Checker(HTMLParser):
+    """Every tag that opens is closed, in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.stack: list[str] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.stack == []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.stack.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: object) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def encoder() -> nn.TransformerEncoder:
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2)
+
+
+def test_a_graph_folds_by_module(encoder):
+    shown = lucid.trace(encoder, ("N", "L", 8))._repr_html_()
+    text = Checker(shown).text
+    assert "graph(src: float32[N, L, 8]) -> float32[N, L, 8]" in text
+    assert re.search(r"<summary>layers\.0\.self_attn \(\d+\)</summary>", shown)
+    assert text.rstrip().split("\n")[-1].startswith("  return ") or "  return " in text
+
+
+def test_every_line_of_the_printed_graph_is_there(encoder):
+    graph = lucid.trace(encoder, ("N", "L", 8))
+    text = Checker(graph._repr_html_()).text
+    for line in str(graph).splitlines():
+        if not line.startswith("  # "):
+            assert line in text
+
+
+def test_a_module_is_a_tree_with_counts(encoder):
+    shown = encoder._repr_html_()
+    count = sum(p.numpy().size for p in encoder.parameters())
+    text = Checker(shown).text
+    assert f"{count:,} parameters" in text
+    assert "in_proj_weight" in text
+    assert shown.count("<details") == len(list(encoder.named_modules())) - 1
+
+
+def test_a_parity_report_and_an_explanation_are_tables(encoder):
+    report = lucid.testing.assert_parity(encoder, ("N", "L", 8), providers=["cpu"], sizes=[{"N": 1, "L": 2}])
+    text = Checker(report._repr_html_()).text
+    assert "eager and exported agree" in text
+    assert "sizes" in text
+    explanation = lucid.export.explain(encoder, ("N", "L", 8), target="portable")
+    text = Checker(explanation._repr_html_()).text
+    assert "target portable, opset 18" in text
+    assert "needs opset 23" in text
+    assert "every op has one form" in Checker(lucid.export.explain(nn.Linear(2, 2), ("N", 2))._repr_html_()).text
+
+
+def test_attention_weights_are_pictures():
+    weights = np.array([[0.0, 1.0], [0.5, 0.25]], np.float32)
+    shown = html.AttentionMaps(np.stack([weights, weights]), tokens=["<a>", "b"])._repr_html_()
+    assert "&lt;a&gt;" in shown
+    assert shown.count("<svg") == 2
+    found = re.search(r"base64,([^\"]+)", shown)
+    assert found is not None
+    data = base64.b64decode(found[1])
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", data[16:24]) == (2, 2)
+    start = data.index(b"IDAT") + 4
+    assert zlib.decompress(data[start : data.index(b"IEND") - 8]) == bytes([0, 0, 255, 0, 127, 63])
+
+
+def test_attention_weights_of_every_rank():
+    for shape, heads in (((3, 4), 1), ((2, 3, 4), 2), ((5, 2, 3, 4), 2)):
+        assert html.AttentionMaps(lucid.rand(*shape)).maps().shape == (heads, 3, 4)
+    with pytest.raises(ValueError, match=r"got shape \[3\], expected \(L, S\)"):
+        html.AttentionMaps(np.zeros(3)).maps()
+    with pytest.raises(ValueError, match=r"tokens: got 2, expected as many as queries or keys \(3, 4\)"):
+        html.AttentionMaps(np.zeros((3, 4)), tokens=["a", "b"])._repr_html_()
+
+
+def test_text_is_escaped():
+    assert html.escape('<a & "b">') == "&lt;a &amp; &quot;b&quot;&gt;"
+    assert "<script>" not in html.table(["<script>"], [["<script>"]])

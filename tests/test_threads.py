@@ -1,0 +1,210 @@
+"""Many threads, many times: exports that run side by side, a session that all share, and nothing that grows.
+
+The minute-long versions, with their figures, are in tools/soak.py and docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, nn
+from lucid.export import explain, to_onnx
+from lucid.runtime import RunCancelled, Session
+from lucid.testing import assert_parity
+
+
+def together(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """The results of `work(0)` to `work(count - 1)`, begun at one moment in as many threads."""
+    barrier = threading.Barrier(count)
+
+    def begin(number: int) -> Any:
+        barrier.wait()
+        return work(number)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
+
+
+def model(number: int) -> nn.Module:
+    """16 different ones."""
+    width = 8 * (1 + number % 4)
+    if number % 2:
+        return nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.LayerNorm(width), nn.Linear(width, 3))
+    return nn.MultiHeadAttention(width, 1 + number % 4 * 2 % 3, add_bias_kv=number % 3 == 0)
+
+
+def exported(made: nn.Module, number: int) -> bytes:
+    kwargs = {"x": lucid.spec("N", 8 * (1 + number % 4))} if number % 2 else None
+    target = ("any", "cpu", "cuda", "portable")[number // 4]
+    return to_onnx(made, kwargs=kwargs, target=target).SerializeToString(deterministic=True)
+
+
+def test_exports_in_sixteen_threads_give_the_bytes_they_give_alone() -> None:
+    models = [model(number) for number in range(16)]
+    alone = [exported(made, number) for number, made in enumerate(models)]
+    assert len(set(alone)) == 16
+
+    def work(number: int) -> list[bytes]:
+        order = [(number + i) % 16 for i in range(4)]
+        return [exported(models[i], i) for i in order]
+
+    assert together(16, work) == [[alone[(number + i) % 16] for i in range(4)] for number in range(16)]
+
+
+def test_one_module_is_exported_from_many_threads_at_once() -> None:
+    shared = model(0)
+    alone = to_onnx(shared).SerializeToString(deterministic=True)
+    assert set(together(16, lambda _: to_onnx(shared).SerializeToString(deterministic=True))) == {alone}
+    assert len(set(together(8, lambda _: str(explain(shared, target="cpu"))))) == 1
+
+
+def test_one_module_runs_eagerly_in_many_threads_while_others_trace_it() -> None:
+    shared = nn.MultiHeadAttention(64, 8)
+    x = lucid.randn(2, 40, 64)
+    alone = shared(x, is_causal=True).numpy()
+
+    def work(number: int) -> bool:
+        if number % 2:
+            lucid.trace(shared)
+            return True
+        return all(np.allclose(shared(x, is_causal=True).numpy(), alone, atol=1e-6) for _ in range(5))
+
+    assert all(together(8, work))
+
+
+def test_a_training_thread_does_not_notice_a_tracing_one() -> None:
+    """Tracing puts a model into evaluation mode for its own thread alone."""
+    dropout = nn.Dropout(0.5).train()
+    x = lucid.ones(100)
+    stop = threading.Event()
+
+    def trace() -> None:
+        while not stop.is_set():
+            lucid.trace(dropout, (100,))
+
+    tracer = threading.Thread(target=trace)
+    tracer.start()
+    try:
+        assert all((dropout(x).numpy() == 0).any() for _ in range(200))
+    finally:
+        stop.set()
+        tracer.join()
+
+
+def test_random_numbers_of_threads_are_their_own_and_reproducible() -> None:
+    def draw(_: int) -> float:
+        return lucid.randn(1).item()
+
+    lucid.manual_seed(3)
+    first = together(8, draw)
+    assert len(set(first)) == 8
+    lucid.manual_seed(3)
+    assert set(together(8, draw)) == set(first)
+
+
+def test_a_session_that_many_threads_share_answers_each_rightly() -> None:
+    shared = nn.MultiHeadAttention(32, 4)
+    session = Session(to_onnx(shared, ("N", "L", 32)), threads=1)
+
+    def work(number: int) -> int:
+        generator = np.random.default_rng(number)
+        wrong = 0
+        for _ in range(12):
+            x = generator.standard_normal((*generator.integers(1, 9, 2), 32)).astype(np.float32)
+            wrong += not np.allclose(session(x).numpy(), shared(Tensor(x)).numpy(), atol=1e-5)
+        return wrong
+
+    assert together(16, work) == [0] * 16
+
+
+def test_a_run_is_cancelled_and_the_session_serves_on() -> None:
+    def slow(x: Tensor) -> Tensor:
+        for _ in range(400):
+            x = (x @ x).tanh()
+        return x
+
+    session = Session(to_onnx(slow, (700, 700)), threads=1)
+    x = np.random.default_rng(0).standard_normal((700, 700)).astype(np.float32)
+    outcome: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            session.run({"x": x})
+            outcome.append(None)
+        except RunCancelled as error:
+            outcome.append(error)
+
+    runs = [threading.Thread(target=run) for _ in range(2)]
+    for thread in runs:
+        thread.start()
+    while len(session._running) < 2:
+        time.sleep(0.001)
+    session.cancel()
+    for thread in runs:
+        thread.join()
+    assert [type(error) for error in outcome] == [RunCancelled, RunCancelled]
+    session.cancel()  # nothing is under way: nothing happens, now or later
+    small = Session(to_onnx(lambda x: x + 1, ("N",)))
+    small.cancel()
+    assert small(np.zeros(2, np.float32)).tolist() == [1, 1]
+    assert not session._running
+
+
+def test_an_error_in_one_run_leaves_the_others_alone() -> None:
+    session = Session(to_onnx(lambda x, i: lucid.ops.take(x, i), (5, 2), lucid.spec("N", dtype=lucid.int64)), threads=1)
+    x = np.arange(10, dtype=np.float32).reshape(5, 2)
+
+    def work(number: int) -> bool:
+        for _ in range(20):
+            if number % 2:
+                with pytest.raises(Exception, match="indices element out of data bounds"):
+                    session.run({"x": x, "i": np.array([99])})
+            else:
+                np.testing.assert_array_equal(session(x, np.array([3])).numpy(), x[3:4])
+        return True
+
+    assert all(together(8, work))
+    assert not session._running
+
+
+def growth(work: Callable[[], Any], times: int) -> int:
+    """Bytes of Python memory that a hundred repetitions add, after those that fill caches."""
+    for _ in range(20):
+        work()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(times):
+            work()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def test_exports_leak_nothing() -> None:
+    shared = nn.MultiHeadAttention(16, 2)
+    assert growth(lambda: to_onnx(shared), 100) < 20_000
+
+
+def test_failed_traces_leak_nothing() -> None:
+    def failing() -> None:
+        with pytest.raises(TypeError):
+            lucid.trace(lambda x: x if x.sum() > 0 else -x, ("N",))
+
+    assert growth(failing, 100) < 20_000
+
+
+def test_sessions_and_comparisons_leak_nothing() -> None:
+    assert growth(lambda: assert_parity(lambda x: x.exp(), ("N",)), 40) < 40_000
