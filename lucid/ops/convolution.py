@@ -1,0 +1,210 @@
+"""Convolution and pooling over any number of spatial axes.
+
+Inputs are (N, C, *spatial). Attributes carry ONNX's names and order: `pads` lists the padding before each spatial axis,
+then the padding after each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from lucid._tensor import Tensor
+from lucid.dims import Size, same
+from lucid.op import composite, primitive
+from lucid.ops.creation import arange_between, size_value
+from lucid.ops.elementwise import logical_and, where
+from lucid.ops.linalg import matmul
+from lucid.ops.reduction import mean
+from lucid.ops.shaping import transpose, unsqueeze
+from lucid.types import Array, DType, TensorType, float32, float64, same_shape, show_shape
+
+Ints = tuple[int, ...]
+
+
+# convolution ------------------------------------------------------------------------------------------------------
+
+
+def _conv_rule(
+    x: TensorType,
+    weight: TensorType,
+    bias: TensorType | None,
+    *,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    group: int,
+) -> TensorType:
+    axes = x.rank - 2
+    given = f"conv: input {show_shape(x.shape)}, weight {show_shape(weight.shape)}"
+    if axes < 1 or weight.rank != x.rank:
+        raise ValueError(f"{given}: expected (N, C, *spatial) and (out, C / group, *kernel) of as many axes")
+    if x.dtype.kind != "float" or weight.dtype != x.dtype or (bias is not None and bias.dtype != x.dtype):
+        raise TypeError(f"conv: got {x} and {weight}, expected one floating-point type; use .astype(...)")
+    if group < 1 or not same(weight.shape[1] * group, x.shape[1]) or not same(weight.shape[0] % group, 0):
+        raise ValueError(
+            f"{given}: with group {group} the input needs {weight.shape[1] * group} channels, "
+            "and the weight a number of output channels that the groups divide"
+        )
+    if bias is not None and not same_shape(bias.shape, weight.shape[:1]):
+        raise ValueError(f"{given}: the bias has shape {show_shape(bias.shape)}, expected [{weight.shape[0]}]")
+    kernel = tuple(int(size) for size in weight.shape[2:])
+    return x.with_shape((x.shape[0], weight.shape[0], *_windowed("conv", x, kernel, strides, pads, dilations)))
+
+
+def _windowed(name: str, x: TensorType, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints) -> list[Size]:
+    """How many windows fit along each spatial axis."""
+    axes = x.rank - 2
+    if not len(kernel) == len(strides) == len(dilations) == axes or len(pads) != 2 * axes:
+        raise ValueError(
+            f"{name}: input {show_shape(x.shape)} has {axes} spatial axes; kernel {kernel}, strides {strides} and "
+            f"dilations {dilations} need as many numbers, pads {pads} twice as many"
+        )
+    if min(*kernel, *strides, *dilations) < 1 or min(pads) < 0:
+        raise ValueError(
+            f"{name}: kernel {kernel}, strides {strides} and dilations {dilations} must be 1 or more, "
+            f"pads {pads} 0 or more"
+        )
+    sizes: list[Size] = []
+    for axis in range(axes):
+        size = x.shape[2 + axis] + pads[axis] + pads[axes + axis]
+        span = dilations[axis] * (kernel[axis] - 1) + 1
+        if isinstance(size, int) and size < span:
+            raise ValueError(
+                f"{name}: input {show_shape(x.shape)}: axis {2 + axis} has size {size} with its padding, "
+                f"less than the {span} that the kernel spans"
+            )
+        sizes.append((size - span) // strides[axis] + 1)
+    return sizes
+
+
+def _windows(x: Array, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints, fill: float) -> Array:
+    """A view of all windows: (N, C, *windows, *kernel)."""
+    axes = x.ndim - 2
+    if any(pads):
+        borders = [(0, 0), (0, 0), *zip(pads[:axes], pads[axes:], strict=True)]
+        x = np.pad(x, borders, constant_values=np.asarray(fill, x.dtype))
+    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    view = sliding_window_view(x, spans, axis=tuple(range(2, 2 + axes)))
+    steps = [slice(None, None, step) for step in (*strides, *dilations)]
+    windows: Array = view[(slice(None), slice(None), *steps)]
+    return windows
+
+
+def _conv_kernel(
+    x: Array, weight: Array, bias: Array | None, *, strides: Ints, pads: Ints, dilations: Ints, group: int
+) -> Array:
+    dtype, (n, c), kernel = x.dtype, x.shape[:2], weight.shape[2:]
+    if dtype.itemsize == 2:  # as in matmul: multiply in float32 and round once
+        x, weight = x.astype(np.float32), weight.astype(np.float32)
+    axes = len(kernel)
+    windows = _windows(x, kernel, strides, pads, dilations, 0.0)
+    out = windows.shape[2 : 2 + axes]
+    # One column per window, so that a convolution is one matrix product per group.
+    columns = windows.transpose(0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes))
+    depth = c // group * math.prod(kernel)
+    columns = columns.reshape(n, group, depth, math.prod(out))
+    result = np.matmul(weight.reshape(group, weight.shape[0] // group, depth), columns)
+    result = result.reshape(n, weight.shape[0], *out)
+    if bias is not None:
+        result += bias.astype(result.dtype).reshape(-1, *[1] * axes)
+    return np.asarray(result).astype(dtype, copy=False)
+
+
+@primitive(kernel=_conv_kernel, rule=_conv_rule, onnx="Conv")
+def conv(  # type: ignore[empty-body]
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    strides: Ints,
+    pads: Ints,
+    dilations: Ints,
+    group: int = 1,
+) -> Tensor:
+    """Cross-correlation: x (N, C, *spatial) with weight (out, C / group, *kernel) to (N, out, *windows)."""
+
+
+# pooling ----------------------------------------------------------------------------------------------------------
+
+
+def _check_pool(name: str, x: TensorType, kernel_shape: Ints, pads: Ints) -> None:
+    if x.rank < 3 or x.dtype.kind != "float":
+        raise TypeError(f"{name}: got {x}, expected a floating-point tensor (N, C, *spatial)")
+    if any(pad >= size for pad, size in zip(pads, (*kernel_shape, *kernel_shape), strict=False)):
+        raise ValueError(f"{name}: pads {pads} must be smaller than the kernel {kernel_shape}")
+
+
+def _max_pool_rule(x: TensorType, *, kernel_shape: Ints, strides: Ints, pads: Ints, dilations: Ints) -> TensorType:
+    _check_pool("max_pool", x, kernel_shape, pads)
+    return x.with_shape((*x.shape[:2], *_windowed("max_pool", x, kernel_shape, strides, pads, dilations)))
+
+
+def _max_pool_kernel(x: Array, *, kernel_shape: Ints, strides: Ints, pads: Ints, dilations: Ints) -> Array:
+    windows = _windows(x, kernel_shape, strides, pads, dilations, -np.inf)
+    return np.asarray(windows.max(tuple(range(-len(kernel_shape), 0))))
+
+
+@primitive(kernel=_max_pool_kernel, rule=_max_pool_rule, onnx="MaxPool")
+def max_pool(  # type: ignore[empty-body]
+    x: Tensor, *, kernel_shape: Ints, strides: Ints, pads: Ints, dilations: Ints
+) -> Tensor:
+    """The maximum of each window of (N, C, *spatial); padding never wins."""
+
+
+def _average_pool_rule(
+    x: TensorType, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_include_pad: int
+) -> TensorType:
+    _check_pool("average_pool", x, kernel_shape, pads)
+    dense = (1,) * len(kernel_shape)
+    return x.with_shape((*x.shape[:2], *_windowed("average_pool", x, kernel_shape, strides, pads, dense)))
+
+
+def _average_pool_kernel(x: Array, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_include_pad: int) -> Array:
+    dense, axes = (1,) * len(kernel_shape), tuple(range(-len(kernel_shape), 0))
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    total = _windows(wide, kernel_shape, strides, pads, dense, 0.0).sum(axes)
+    if count_include_pad:
+        return np.asarray(total / math.prod(kernel_shape)).astype(x.dtype)
+    ones = np.ones((1, 1, *x.shape[2:]), wide.dtype)
+    counts = _windows(ones, kernel_shape, strides, pads, dense, 0.0).sum(axes)
+    return np.asarray(total / counts).astype(x.dtype)
+
+
+@primitive(kernel=_average_pool_kernel, rule=_average_pool_rule, onnx="AveragePool")
+def average_pool(  # type: ignore[empty-body]
+    x: Tensor, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_include_pad: int = 1
+) -> Tensor:
+    """The mean of each window of (N, C, *spatial); `count_include_pad` says whether padding counts, as zeros."""
+
+
+@composite
+def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
+    """Means over windows that divide each spatial axis as evenly as possible into the given number of cells.
+
+    Cell i of n covers the elements from floor(i * size / n) up to, but not including, ceil((i + 1) * size / n).
+    """
+    if x.ndim != 2 + len(output_size) or min(output_size) < 1:
+        raise ValueError(
+            f"adaptive_average_pool: input {show_shape(x.shape)}, expected (N, C, *spatial) with a positive output "
+            f"size for each spatial axis, got {output_size}"
+        )
+    for axis, cells in enumerate(output_size, start=2):
+        size = x.shape[axis]
+        if cells == 1:
+            x = mean(x, axis=(axis,), keepdims=True)
+        elif not same(size, cells):
+            shares = _shares(size, cells, x.dtype)
+            x = transpose(matmul(transpose(x, axis, -1), shares), axis, -1)
+    return x
+
+
+def _shares(size: Size, cells: int, dtype: DType) -> Tensor:
+    """(size, cells): how much each element counts in the mean of each cell."""
+    element, cell = unsqueeze(arange_between(start=0, stop=size), 1), arange_between(start=0, stop=cells)
+    total = size_value(size=size)
+    start, stop = cell * total // cells, ((cell + 1) * total + (cells - 1)) // cells
+    width = (stop - start).astype(float64 if dtype == float64 else float32)
+    return where(logical_and(element >= start, element < stop), 1.0 / width, 0.0).astype(dtype)

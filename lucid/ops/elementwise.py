@@ -1,0 +1,168 @@
+"""Elementwise ops: one line each, with the kernel, the type rule and the ONNX spelling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lucid._tensor import Tensor, TensorLike
+from lucid.op import Op, as_tensors, function, primitive
+from lucid.ops._erf import erf as _erf
+from lucid.types import Array, DType, TensorType, bool_, broadcast
+
+Unary: TypeAlias = Op[[TensorLike], Tensor]
+Binary: TypeAlias = Op[[TensorLike, TensorLike], Tensor]
+
+_NUMBERS = ("int", "float")
+
+
+def _unary(
+    name: str, kernel: Callable[[Array], Any], onnx: str | None, kinds: tuple[str, ...], result: DType | None = None
+) -> Unary:
+    def rule(x: TensorType) -> TensorType:
+        _check_kind(name, x, kinds)
+        return x.with_dtype(result or x.dtype)
+
+    def call(x: TensorLike) -> Tensor: ...  # type: ignore[empty-body]
+
+    call.__doc__ = f"{name} of each element; {' or '.join(kinds)} tensors."
+    return Op(call, name=name, kernel=kernel, rule=rule, onnx=onnx)
+
+
+def _binary(
+    name: str,
+    kernel: Callable[[Array, Array], Any],
+    onnx: str | None,
+    kinds: tuple[str, ...] = _NUMBERS,
+    result: DType | None = None,
+) -> Binary:
+    def rule(x: TensorType, y: TensorType) -> TensorType:
+        _check_kind(name, x, kinds)
+        return TensorType(result or x.dtype, broadcast(name, x.shape, y.shape))
+
+    def call(x: TensorLike, y: TensorLike) -> Tensor: ...  # type: ignore[empty-body]
+
+    call.__doc__ = f"{name} of two tensors, elementwise, broadcast and brought to one element type."
+    return Op(call, name=name, kernel=kernel, rule=rule, onnx=onnx, promoted=slice(0, 2))
+
+
+def _check_kind(name: str, x: TensorType, kinds: tuple[str, ...]) -> None:
+    if x.dtype.kind not in kinds:
+        raise TypeError(f"{name}: got {x}, expected a tensor of {' or '.join(kinds)}; convert it with .astype(...)")
+
+
+def _float(name: str, kernel: Callable[[Array], Any], onnx: str) -> Unary:
+    return _unary(name, kernel, onnx, ("float",))
+
+
+exp = _float("exp", np.exp, "Exp")
+log = _float("log", np.log, "Log")
+sqrt = _float("sqrt", np.sqrt, "Sqrt")
+reciprocal = _float("reciprocal", np.reciprocal, "Reciprocal")
+sin = _float("sin", np.sin, "Sin")
+cos = _float("cos", np.cos, "Cos")
+tanh = _float("tanh", np.tanh, "Tanh")
+erf = _float("erf", _erf, "Erf")
+floor = _float("floor", np.floor, "Floor")
+ceil = _float("ceil", np.ceil, "Ceil")
+round_ = _float("round", np.round, "Round")
+neg = _unary("neg", np.negative, "Neg", _NUMBERS)
+abs_ = _unary("abs", np.abs, "Abs", _NUMBERS)
+sign = _unary("sign", np.sign, "Sign", _NUMBERS)
+isnan = _unary("isnan", np.isnan, "IsNaN", ("float",), result=bool_)
+logical_not = _unary("logical_not", np.logical_not, "Not", ("bool",))
+
+
+def _sigmoid(x: Array) -> Array:
+    # exp(-|x|) cannot overflow; both branches use it.
+    e = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e)).astype(x.dtype, copy=False)
+
+
+sigmoid = _float("sigmoid", _sigmoid, "Sigmoid")
+
+add = _binary("add", np.add, "Add")
+sub = _binary("sub", np.subtract, "Sub")
+mul = _binary("mul", np.multiply, "Mul")
+pow_ = _binary("pow", np.power, "Pow")
+maximum = _binary("maximum", np.maximum, "Max")
+minimum = _binary("minimum", np.minimum, "Min")
+equal = _binary("equal", np.equal, "Equal", ("bool", *_NUMBERS), bool_)
+not_equal = _binary("not_equal", np.not_equal, None, ("bool", *_NUMBERS), bool_)
+less = _binary("less", np.less, "Less", _NUMBERS, bool_)
+less_equal = _binary("less_equal", np.less_equal, "LessOrEqual", _NUMBERS, bool_)
+greater = _binary("greater", np.greater, "Greater", _NUMBERS, bool_)
+greater_equal = _binary("greater_equal", np.greater_equal, "GreaterOrEqual", _NUMBERS, bool_)
+logical_and = _binary("logical_and", np.logical_and, "And", ("bool",), bool_)
+logical_or = _binary("logical_or", np.logical_or, "Or", ("bool",), bool_)
+logical_xor = _binary("logical_xor", np.logical_xor, "Xor", ("bool",), bool_)
+
+true_div = _binary("true_div", np.divide, "Div", ("float",))
+int_floor_div = _binary("int_floor_div", np.floor_divide, None, ("int",))
+int_mod = _binary("int_mod", np.mod, "Mod", ("int",))
+
+
+@function
+def div(x: TensorLike, y: TensorLike) -> Tensor:
+    """The quotient as a floating-point tensor: integers are divided as float32."""
+    x, y = _as_pair("div", x, y)
+    if x.dtype.kind != "float" and y.dtype.kind != "float":
+        x = x.astype("float32")
+    return true_div(x, y)
+
+
+@function
+def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
+    """The quotient rounded down."""
+    x, y = _as_pair("floor_div", x, y)
+    if x.dtype.kind == "float" or y.dtype.kind == "float":
+        return floor(true_div(x, y))
+    return int_floor_div(x, y)
+
+
+@function
+def mod(x: TensorLike, y: TensorLike) -> Tensor:
+    """The remainder with the sign of the divisor, as Python's %."""
+    x, y = _as_pair("mod", x, y)
+    if x.dtype.kind == "float" or y.dtype.kind == "float":
+        return x - floor(true_div(x, y)) * y
+    return int_mod(x, y)
+
+
+def _as_pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
+    left, right = as_tensors(name, (x, y))
+    assert left is not None and right is not None
+    return left, right
+
+
+def _where_rule(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
+    _check_kind("where", condition, ("bool",))
+    return x.with_shape(broadcast("where", condition.shape, x.shape, y.shape))
+
+
+@primitive(kernel=np.where, rule=_where_rule, onnx="Where", promoted=slice(1, 3))
+def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:  # type: ignore[empty-body]
+    """x where the condition holds, else y; all three broadcast."""
+
+
+def _cast_kernel(x: Array, *, dtype: DType) -> Array:
+    return x.astype(dtype.numpy)
+
+
+def _cast_rule(x: TensorType, *, dtype: DType) -> TensorType:
+    return x.with_dtype(dtype)
+
+
+@primitive(kernel=_cast_kernel, rule=_cast_rule)
+def cast(x: TensorLike, *, dtype: DType) -> Tensor:  # type: ignore[empty-body]
+    """The same numbers in another element type; float to integer drops the fraction, anything non-zero is true."""
+
+
+@function
+def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+    """Bound each element from below and above."""
+    if low is not None:
+        x = maximum(x, low)
+    return x if high is None else minimum(x, high)

@@ -1,0 +1,239 @@
+"""Indexing: slices, gathers and the ``x[...]`` notation made of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lucid._tensor import Tensor, TensorLike
+from lucid.dims import Dim, Shape, Size, same
+from lucid.op import function, primitive
+from lucid.ops.shaping import concat, expand, normalize_axis, permute, squeeze, unsqueeze
+from lucid.types import Array, TensorType, broadcast, int64, show_shape
+
+
+class Cut(NamedTuple):
+    """A slice of one axis, counted from the front. A negative step runs from `start` down to just after `stop`."""
+
+    axis: int
+    start: Size
+    stop: Size
+    step: int
+
+    @property
+    def length(self) -> Size:
+        """How many elements it takes."""
+        return -(-(self.stop - self.start) // self.step)
+
+
+def _slice_rule(x: TensorType, *, cuts: tuple[Cut, ...]) -> TensorType:
+    shape = list(x.shape)
+    for cut in cuts:
+        shape[cut.axis] = cut.length
+    return x.with_shape(shape)
+
+
+def _slice_kernel(x: Array, *, cuts: tuple[Cut, ...]) -> Array:
+    index = [slice(None)] * x.ndim
+    for axis, start, stop, step in cuts:
+        index[axis] = slice(start, None if stop < 0 else stop, step)
+    return x[tuple(index)]
+
+
+@primitive(kernel=_slice_kernel, rule=_slice_rule)
+def slice_axes(x: Tensor, *, cuts: tuple[Cut, ...]) -> Tensor:  # type: ignore[empty-body]
+    """Slices of some axes."""
+
+
+def _take_rule(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
+    _check_integers("take", indices)
+    return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
+
+def _take_kernel(x: Array, indices: Array, *, axis: int) -> Array:
+    return np.take(x, indices, axis)
+
+
+@primitive(kernel=_take_kernel, rule=_take_rule, onnx="Gather")
+def take_axis(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:  # type: ignore[empty-body]
+    """Elements of an axis by their index; negative ones count from the end."""
+
+
+@function
+def take(x: Tensor, indices: TensorLike, axis: int = 0) -> Tensor:
+    """Elements of an axis by their index: the shape of `indices` replaces the axis.
+
+    Raises:
+        IndexError: eagerly, for an index out of range.
+        TypeError: for indices that are no integers.
+    """
+    picks = indices if isinstance(indices, Tensor) else Tensor(indices)
+    if picks.dtype.kind == "int" and picks.dtype.itemsize < 4:  # ONNX indexes with int32 and int64 alone
+        picks = picks.astype(int64)
+    return take_axis(x, picks, axis=normalize_axis("take", axis, x.ndim))
+
+
+def _take_along_rule(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
+    _check_integers("take_along", indices)
+    return x.with_shape(indices.shape)
+
+
+def _take_along_kernel(x: Array, indices: Array, *, axis: int) -> Array:
+    return np.take_along_axis(x, indices, axis)
+
+
+@primitive(kernel=_take_along_kernel, rule=_take_along_rule, onnx="GatherElements")
+def take_along(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:  # type: ignore[empty-body]
+    """For each position of `indices`, the element of x at that position with the axis replaced by the index."""
+
+
+def _gather_nd_rule(x: TensorType, indices: TensorType) -> TensorType:
+    _check_integers("gather_nd", indices)
+    depth = indices.shape[-1]
+    assert isinstance(depth, int)
+    return x.with_shape((*indices.shape[:-1], *x.shape[depth:]))
+
+
+def _gather_nd_kernel(x: Array, indices: Array) -> Array:
+    return np.asarray(x[tuple(np.moveaxis(indices, -1, 0))])
+
+
+@primitive(kernel=_gather_nd_kernel, rule=_gather_nd_rule, onnx="GatherND")
+def gather_nd(x: Tensor, indices: TensorLike) -> Tensor:  # type: ignore[empty-body]
+    """Elements of the leading axes by index tuples, which lie along the last axis of `indices` (int64)."""
+
+
+def _check_integers(name: str, indices: TensorType) -> None:
+    if indices.dtype.kind != "int":
+        raise TypeError(f"{name}: indices are {indices}, expected integers; use .astype(lucid.int64)")
+
+
+@function
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """``x[index]`` with integers, slices, None, ``...``, integer tensors and (eagerly) boolean tensors, as in NumPy.
+
+    A bound given as a number is taken to lie inside an axis of symbolic size.
+
+    Raises:
+        IndexError: for too many indices or one that is out of range.
+        TypeError: for an index of another kind, or a boolean tensor while tracing, whose result has no known size.
+    """
+    items = _complete(x, index if isinstance(index, tuple) else (index,))
+    cuts: list[Cut] = []
+    dropped: list[int] = []
+    added: list[int] = []
+    tensors: dict[int, Tensor] = {}  # by axis of what is left after slices, dropped axes and new ones
+    axis = kept = 0
+    for item in items:
+        if item is ...:
+            continue
+        if item is None:
+            added.append(kept)
+        elif isinstance(item, Tensor):
+            tensors[kept] = item
+        else:
+            cut = _cut(x, axis, item)
+            if not same(cut.length, x.shape[axis]) or cut.step != 1:
+                cuts.append(cut)
+            if not isinstance(item, slice):
+                dropped.append(axis)
+        kept += not isinstance(item, (int, Dim))
+        axis += item is not None
+    result = slice_axes(x, cuts=tuple(cuts)) if cuts else x
+    result = squeeze(result, dropped) if dropped else result
+    result = unsqueeze(result, added) if added else result
+    return _gather(result, tensors, front=_are_apart(items)) if tensors else result
+
+
+def _are_apart(items: list[Any]) -> bool:
+    """Whether something stands between the integers and tensors of an index: what they select then comes first."""
+    picks = [position for position, item in enumerate(items) if isinstance(item, (int, Dim, Tensor))]
+    return picks[-1] - picks[0] >= len(picks)
+
+
+def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
+    """One item per axis, besides None and ..., with masks turned to integers and full slices behind the ..."""
+    items: list[Any] = []
+    for item in index:
+        if isinstance(item, (list, np.ndarray)) or (isinstance(item, np.generic) and item.ndim):
+            item = Tensor(item)
+        if isinstance(item, bool) or not isinstance(item, (int, np.integer, Dim, slice, Tensor, type(None), type(...))):
+            raise TypeError(
+                f"indexing: got {type(item).__name__}, expected an integer, a slice, None, ... or an integer tensor"
+            )
+        if isinstance(item, Tensor) and item.dtype.kind == "float":
+            raise TypeError(f"indexing: got a tensor of {item.dtype}, expected integers or booleans")
+        items.append(int(item) if isinstance(item, np.integer) else item)
+    used = sum(_axes_of(item) for item in items)
+    if used > x.ndim or sum(item is ... for item in items) > 1:
+        raise IndexError(f"indexing: {used} indices for the {x.ndim} axes of {show_shape(x.shape)}")
+    where = next((i for i, item in enumerate(items) if item is ...), len(items))
+    complete: list[Any] = []
+    axis = 0
+    for item in items[: where + 1] + [slice(None)] * (x.ndim - used) + items[where + 1 :]:
+        mask = isinstance(item, Tensor) and item.dtype.kind == "bool"
+        complete.extend(_positions(item, x.shape[axis : axis + item.ndim]) if mask else [item])
+        axis += _axes_of(item)
+    return complete
+
+
+def _axes_of(item: Any) -> int:
+    """How many axes an item of an index speaks of."""
+    if isinstance(item, Tensor) and item.dtype.kind == "bool":
+        return item.ndim
+    return int(item is not None and item is not ...)
+
+
+def _positions(mask: Tensor, sizes: Shape) -> list[Tensor]:
+    """Where a boolean mask is true, one integer tensor an axis."""
+    if mask.is_traced or not mask.ndim:
+        raise TypeError(
+            "indexing: a traced boolean mask selects a number of elements that no shape can tell; "
+            "use lucid.where(mask, x, 0) or x.masked_fill(mask, value)"
+            if mask.is_traced
+            else "indexing: a boolean without axes selects nothing in particular; use lucid.where(condition, a, b)"
+        )
+    if any(isinstance(size, int) and size != n for size, n in zip(sizes, mask.numpy().shape, strict=True)):
+        raise IndexError(f"indexing: a mask of shape {show_shape(mask.shape)} for axes of sizes {show_shape(sizes)}")
+    return [Tensor(positions) for positions in np.nonzero(mask.numpy())]
+
+
+def _cut(x: Tensor, axis: int, item: int | Dim | slice) -> Cut:
+    size = x.shape[axis]
+    if not isinstance(item, slice):
+        start = _from_front(item, size)
+        if isinstance(start, int) and (start < 0 or (isinstance(size, int) and start >= size)):
+            raise IndexError(f"indexing: {item} is out of range for axis {axis} of {show_shape(x.shape)}")
+        return Cut(axis, start, start + 1, 1)
+    step = 1 if item.step is None else int(item.step)
+    if step == 0:
+        raise ValueError("indexing: a slice has step 0")
+    if isinstance(size, int) and not isinstance(item.start, Dim) and not isinstance(item.stop, Dim):
+        start, stop, step = item.indices(size)
+        return Cut(axis, start, max(start, stop) if step > 0 else min(start, stop), step)
+    if step < 0 and (item.start is not None or item.stop is not None):
+        raise ValueError(f"indexing: a step of {step} with bounds needs a known size; axis {axis} has {size}")
+    if step < 0:
+        return Cut(axis, size - 1, -1, step)
+    start = 0 if item.start is None else _from_front(item.start, size)
+    return Cut(axis, start, size if item.stop is None else _from_front(item.stop, size), step)
+
+
+def _from_front(position: Size, size: Size) -> Size:
+    return size + position if isinstance(position, int) and position < 0 else position
+
+
+def _gather(x: Tensor, tensors: dict[int, Tensor], *, front: bool) -> Tensor:
+    """Select by integer tensors, one an axis, together; the result's axes stand at the first of these, or in front."""
+    axes = list(tensors)
+    place = 0 if front else axes[0]
+    if len(axes) == 1:
+        picked, at, width = take(x, tensors[axes[0]], axes[0]), axes[0], tensors[axes[0]].ndim
+    else:  # bring the axes to the front, index tuples along a new last axis
+        shape = broadcast("indexing", *(t.shape for t in tensors.values()))
+        indices = concat([unsqueeze(expand(t.astype(int64), shape), -1) for t in tensors.values()], -1)
+        rest = [axis for axis in range(x.ndim) if axis not in axes]
+        picked, at, width = gather_nd(permute(x, axes + rest), indices), 0, len(shape)
+    others = [axis for axis in range(picked.ndim) if not at <= axis < at + width]
+    return permute(picked, others[:place] + list(range(at, at + width)) + others[place:])

@@ -1,0 +1,47 @@
+"""Products of matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lucid._tensor import Tensor, TensorLike
+from lucid.dims import same
+from lucid.op import composite, primitive
+from lucid.types import Array, TensorType, broadcast, show_shape
+
+
+def _matmul_rule(x: TensorType, y: TensorType) -> TensorType:
+    if x.dtype.kind == "bool":
+        raise TypeError(f"matmul: got {x}, expected numbers; convert it with .astype(...)")
+    if not x.rank or not y.rank:
+        raise ValueError(f"matmul: got {x} and {y}, expected at least 1 axis each")
+    inner = y.shape[-2] if y.rank > 1 else y.shape[0]
+    if not same(x.shape[-1], inner):
+        raise ValueError(
+            f"matmul: {show_shape(x.shape)} @ {show_shape(y.shape)}: inner sizes {x.shape[-1]} and {inner} differ"
+        )
+    batch = broadcast("matmul", x.shape[:-2], y.shape[:-2])
+    return x.with_shape((*batch, *x.shape[-2:-1], *(y.shape[-1:] if y.rank > 1 else ())))
+
+
+def _matmul_kernel(x: Array, y: Array) -> Array:
+    if x.dtype.itemsize == 2:  # half precision has no BLAS: multiply in float32 and round once
+        return np.asarray(np.matmul(x.astype(np.float32), y.astype(np.float32))).astype(x.dtype)
+    return np.asarray(np.matmul(x, y))
+
+
+@primitive(kernel=_matmul_kernel, rule=_matmul_rule, onnx="MatMul", promoted=slice(0, 2))
+def matmul(x: TensorLike, y: TensorLike) -> Tensor:  # type: ignore[empty-body]
+    """Matrix product over the last two axes, broadcast over the others, as ``x @ y``."""
+
+
+@composite
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x @ weight.T + bias with x (..., in), weight (out, in) and bias (out), as torch stores them."""
+    if weight.ndim != 2 or not same(x.shape[-1], weight.shape[1]):
+        raise ValueError(
+            f"linear: input {show_shape(x.shape)} and weight {show_shape(weight.shape)}: the last size of the input "
+            "must equal the weight's second, (out_features, in_features)"
+        )
+    product = x @ weight.mT
+    return product if bias is None else product + bias

@@ -1,0 +1,188 @@
+"""Ops of neural networks: activations, normalisations, embedding, dropout. Composites unless NumPy wants otherwise."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from lucid import random
+from lucid._tensor import Tensor
+from lucid.dims import same
+from lucid.op import composite, composite_with, primitive
+from lucid.ops.elementwise import abs_, erf, exp, log, maximum, reciprocal, sigmoid, sqrt, tanh
+from lucid.ops.indexing import take
+from lucid.ops.reduction import max_, mean, sum_, variance
+from lucid.ops.shaping import normalize_axis
+from lucid.types import Array, TensorType, show_shape
+
+
+def _softmax_kernel(x: Array, *, axis: int) -> Array:
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    e = wide - np.max(wide, axis=axis, keepdims=True, initial=-np.inf)
+    np.exp(e, out=e)
+    e /= np.sum(e, axis=axis, keepdims=True)
+    return np.asarray(e, x.dtype)
+
+
+def _softmax_rule(x: TensorType, *, axis: int) -> TensorType:
+    if x.dtype.kind != "float":
+        raise TypeError(f"softmax: got {x}, expected a floating-point tensor; convert it with .astype(...)")
+    normalize_axis("softmax", axis, x.rank)
+    return x
+
+
+@primitive(kernel=_softmax_kernel, rule=_softmax_rule, onnx="Softmax")
+def softmax(x: Tensor, *, axis: int = -1) -> Tensor:  # type: ignore[empty-body]
+    """exp(x) normalised to sum 1 along an axis; the maximum is subtracted first, so nothing overflows."""
+
+
+@composite
+def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
+    """The logarithm of softmax, without its loss of small numbers."""
+    shifted = x - max_(x, axis=(axis,), keepdims=True)
+    return shifted - log(sum_(exp(shifted), axis=(axis,), keepdims=True))
+
+
+@composite
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    return maximum(x, 0)
+
+
+@composite
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x), also called swish (Elfwing et al. 2017)."""
+    return x * sigmoid(x)
+
+
+def _gelu_kernel(x: Array, *, approximate: str) -> Array:
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    if approximate == "tanh":
+        inner = wide * wide
+        inner *= 0.044715
+        inner += 1.0
+        inner *= wide
+        inner *= math.sqrt(2 / math.pi)
+        result = np.tanh(inner)
+    else:
+        result = np.asarray(erf(Tensor.from_array(wide * np.asarray(math.sqrt(0.5), wide.dtype))).numpy())
+    result += 1.0
+    result *= wide
+    result *= 0.5
+    return result.astype(x.dtype, copy=False)
+
+
+@composite_with(kernel=_gelu_kernel)
+def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
+    """x times the standard normal distribution function (Hendrycks & Gimpel 2016); "tanh" approximates it as GPT-2
+    does."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f'gelu: approximate is {approximate!r}, expected "none" or "tanh"')
+    if approximate == "tanh":
+        return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
+    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
+
+
+@composite
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x)), written so that it cannot overflow."""
+    return maximum(x, 0) + log(1 + exp(-abs_(x)))
+
+
+def _normalize_kernel(x: Array, weight: Array | None, bias: Array | None, *, axes: int, eps: float) -> Array:
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    axis = tuple(range(-axes, 0))
+    y = wide - wide.mean(axis, keepdims=True)
+    scale = np.mean(y * y, axis, keepdims=True)
+    scale += eps
+    y /= np.sqrt(scale)
+    if weight is not None:
+        y *= weight
+    if bias is not None:
+        y += bias
+    return np.asarray(y, x.dtype)
+
+
+@composite_with(kernel=_normalize_kernel)
+def layer_norm(
+    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, axes: int = 1, eps: float = 1e-5
+) -> Tensor:
+    """Layer normalisation over the last `axes` axes (Ba et al. 2016; ONNX LayerNormalization).
+
+    ``(x - mean) / sqrt(variance + eps) * weight + bias`` with weight and bias of the shape of those axes. Half
+    precision is computed in float32.
+    """
+    check_eps("layer_norm", eps)
+    _check_norm("layer_norm", x, weight, axes)
+    axis = tuple(range(-axes, 0))
+    wide = x.astype("float32") if x.dtype.itemsize == 2 else x
+    y = (wide - mean(wide, axis=axis, keepdims=True)) / sqrt(variance(wide, axis) + eps)
+    y = y.astype(x.dtype) if wide is not x else y
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+@composite
+def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
+    """Root-mean-square normalisation over the last axis (Zhang & Sennrich 2019; ONNX RMSNormalization).
+
+    ``x / sqrt(mean(x^2) + eps) * weight``. Half precision is computed in float32.
+    """
+    check_eps("rms_norm", eps)
+    _check_norm("rms_norm", x, weight, 1)
+    wide = x.astype("float32") if x.dtype.itemsize == 2 else x
+    y = wide * reciprocal(sqrt(mean(wide * wide, axis=(-1,), keepdims=True) + eps))
+    y = y.astype(x.dtype) if wide is not x else y
+    return y if weight is None else y * weight
+
+
+def check_eps(name: str, eps: float) -> None:
+    """Raise ValueError for an epsilon that is not a number of 0 or more."""
+    if not 0 <= eps < math.inf:
+        raise ValueError(f"{name}: eps is {eps}, expected a number of 0 or more")
+
+
+def _check_norm(name: str, x: Tensor, weight: Tensor | None, axes: int) -> None:
+    if x.dtype.kind != "float":
+        raise TypeError(f"{name}: got {x.type}, expected a floating-point tensor")
+    if weight is not None and not all(map(same, weight.shape, x.shape[-axes:])):
+        raise ValueError(
+            f"{name}: the last sizes of the input are {show_shape(x.shape[-axes:])}, "
+            f"the weight has {show_shape(weight.shape)}"
+        )
+
+
+@composite
+def embedding(indices: Tensor, weight: Tensor) -> Tensor:
+    """Rows of a table (entries, width) by index: (...) integers to (..., width).
+
+    Raises:
+        IndexError: eagerly, for an index outside the table.
+    """
+    if not indices.is_traced and not weight.is_traced and indices.numpy().size:
+        low, high = int(indices.numpy().min()), int(indices.numpy().max())
+        if low < 0 or high >= weight.numpy().shape[0]:
+            raise IndexError(
+                f"embedding: indices lie in {low}..{high}, the table has {weight.shape[0]} rows, counted from 0"
+            )
+    return take(weight, indices, 0)
+
+
+def _dropout_kernel(x: Array, *, p: float) -> Array:
+    if p == 1:
+        return np.zeros_like(x)
+    kept = random.generator().random(x.shape, np.float32) >= p
+    return np.where(kept, x / np.asarray(1 - p, x.dtype), np.zeros((), x.dtype))
+
+
+def _dropout_rule(x: TensorType, *, p: float) -> TensorType:
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout: p is {p}, expected a probability from 0 to 1")
+    return x
+
+
+@primitive(kernel=_dropout_kernel, rule=_dropout_rule)
+def dropout(x: Tensor, *, p: float) -> Tensor:  # type: ignore[empty-body]
+    """Zero each element with probability p and divide the others by 1 - p (Srivastava et al. 2014). For training
+    only."""

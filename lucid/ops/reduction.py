@@ -1,0 +1,108 @@
+"""Reductions over axes. `axis` is a tuple of axes, or None for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lucid._tensor import Tensor
+from lucid.dims import Size, same
+from lucid.op import Op, primitive
+from lucid.ops.shaping import normalize_axis
+from lucid.types import Array, DType, TensorType, bool_, int64, show_shape
+
+Reduction: TypeAlias = Op[..., Tensor]
+
+
+def _reduced(where: str, x: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> tuple[Size, ...]:
+    axes = range(x.rank) if axis is None else [normalize_axis(where, a, x.rank) for a in axis]
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"{where}: axis {axis} names an axis twice")
+    return tuple(1 if i in axes else size for i, size in enumerate(x.shape) if keepdims or i not in axes)
+
+
+def _reduction(
+    name: str,
+    kernel: Callable[..., Any],
+    onnx: str | None,
+    kinds: tuple[str, ...],
+    *,
+    empty: bool = True,
+    result: DType | None = None,
+) -> Reduction:
+    """`empty`: whether the reduction of no elements has a value."""
+
+    def rule(x: TensorType, *, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
+        if x.dtype.kind not in kinds:
+            raise TypeError(f"{name}: got {x}, expected a tensor of {' or '.join(kinds)}; convert it with .astype(...)")
+        shape = _reduced(name, x, axis, keepdims)
+        if not empty and any(same(size, 0) for size in x.shape) and not any(same(size, 0) for size in shape):
+            raise ValueError(f"{name}: {show_shape(x.shape)} has no elements along axis {axis}, so there is no {name}")
+        return TensorType(result or x.dtype, shape)
+
+    def compute(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
+        # Sums of half-precision numbers are accumulated in float32, as onnxruntime and torch do.
+        wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+        return np.asarray(kernel(wide, axis=axis, keepdims=keepdims)).astype(
+            (result.numpy if result else x.dtype), copy=False
+        )
+
+    def call(x: Tensor, *, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor: ...  # type: ignore[empty-body]
+
+    call.__doc__ = f"The {name} over axes, all of them by default."
+    return Op(call, name=name, kernel=compute, rule=rule, onnx=onnx)
+
+
+def _mean(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
+    """NumPy's warns of no elements; here NaN is the result, as on every backend."""
+    count = math.prod(x.shape if axis is None else (x.shape[a] for a in axis))
+    return np.divide(np.sum(x, axis=axis, keepdims=keepdims), count, dtype=x.dtype)
+
+
+_NUMBERS = ("int", "float")
+
+sum_ = _reduction("sum", np.sum, "ReduceSum", _NUMBERS)
+mean = _reduction("mean", _mean, "ReduceMean", ("float",))
+max_ = _reduction("max", np.max, "ReduceMax", _NUMBERS, empty=False)
+min_ = _reduction("min", np.min, "ReduceMin", _NUMBERS, empty=False)
+prod = _reduction("prod", np.prod, "ReduceProd", _NUMBERS)
+any_ = _reduction("any", np.any, None, ("bool",), result=bool_)
+all_ = _reduction("all", np.all, None, ("bool",), result=bool_)
+
+
+def _argmax_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:
+    if same(x.shape[normalize_axis("argmax", axis, x.rank)], 0):
+        raise ValueError(f"argmax: {show_shape(x.shape)} has no elements along axis {axis}, so there is no argmax")
+    return TensorType(int64, _reduced("argmax", x, (axis,), keepdims))
+
+
+def _argmax_kernel(x: Array, *, axis: int, keepdims: bool) -> Array:
+    return np.asarray(np.argmax(x, axis=axis, keepdims=keepdims), np.int64)
+
+
+@primitive(kernel=_argmax_kernel, rule=_argmax_rule)
+def argmax(x: Tensor, *, axis: int = -1, keepdims: bool = False) -> Tensor:  # type: ignore[empty-body]
+    """The index of the first maximum along an axis."""
+
+
+def _cumsum_rule(x: TensorType, *, axis: int) -> TensorType:
+    normalize_axis("cumsum", axis, x.rank)
+    return x
+
+
+def _cumsum_kernel(x: Array, *, axis: int) -> Array:
+    return np.cumsum(x, axis=axis, dtype=x.dtype)
+
+
+@primitive(kernel=_cumsum_kernel, rule=_cumsum_rule)
+def cumsum(x: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
+    """Running sum along an axis."""
+
+
+def variance(x: Tensor, axis: tuple[int, ...]) -> Tensor:
+    """Mean squared distance from the mean, with the axes kept at size 1."""
+    centred = x - mean(x, axis=axis, keepdims=True)
+    return mean(centred * centred, axis=axis, keepdims=True)

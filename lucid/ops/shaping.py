@@ -1,0 +1,334 @@
+"""Ops that move elements and compute nothing: shape, order, pieces, copies.
+
+Each family is one strict primitive (all sizes resolved) and a convenient function in front of it (-1, names of axes
+from the end, numbers or lists), which is also the method of `Tensor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lucid._tensor import Axes, Tensor, TensorLike
+from lucid.dims import Shape, Size, as_size, product, same
+from lucid.op import as_tensor, function, primitive
+from lucid.types import Array, TensorType, broadcast, same_shape, show_shape
+
+
+def normalize_axis(where: str, axis: int, rank: int) -> int:
+    """An axis counted from the front.
+
+    Raises:
+        IndexError: when a tensor of this rank has no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise IndexError(f"{where}: axis {axis} is out of range for a tensor of {rank} axes")
+    return axis % rank
+
+
+# reshape and its kin ----------------------------------------------------------------------------------------------
+
+
+def _reshape_rule(x: TensorType, *, shape: Shape) -> TensorType:
+    return x.with_shape(shape)
+
+
+def _reshape_kernel(x: Array, *, shape: tuple[int, ...]) -> Array:
+    return x.reshape(shape)
+
+
+@primitive(kernel=_reshape_kernel, rule=_reshape_rule)
+def reshape_to(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
+    """The same elements in a shape of as many."""
+
+
+@function
+def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
+    """The same elements in another shape; one size may be -1 and is what the others leave.
+
+    Raises:
+        ValueError: when the numbers of elements differ.
+    """
+    shape = [as_size("reshape", size) for size in shape]
+    unknown = [axis for axis, size in enumerate(shape) if same(size, -1)]
+    total, known = product(x.shape), product(size for size in shape if not same(size, -1))
+    fits = len(unknown) <= 1
+    if len(unknown) == 1:
+        fits = not same(known, 0) and same(total % known, 0)
+        inferred = total // known if fits else 0
+        shape = [inferred if axis in unknown else size for axis, size in enumerate(shape)]
+    elif fits:
+        fits = same(total, known)
+    if not fits:
+        raise ValueError(
+            f"reshape: {show_shape(x.shape)} has {total} elements, {show_shape(shape)} does not hold as many"
+        )
+    return x if same_shape(shape, x.shape) else reshape_to(x, shape=tuple(shape))
+
+
+@function
+def flatten(x: Tensor, start: int = 0, end: int = -1) -> Tensor:
+    """Join the axes from `start` to `end` (both included) into one."""
+    if x.ndim == 0:
+        return reshape(x, (1,))
+    first, last = normalize_axis("flatten", start, x.ndim), normalize_axis("flatten", end, x.ndim)
+    if first > last:
+        raise ValueError(f"flatten: start {start} lies behind end {end} in a tensor of {x.ndim} axes")
+    return reshape(x, (*x.shape[:first], product(x.shape[first : last + 1]), *x.shape[last + 1 :]))
+
+
+def _squeeze_rule(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
+    for axis in axes:
+        if not same(x.shape[axis], 1):
+            raise ValueError(f"squeeze: axis {axis} of {show_shape(x.shape)} has size {x.shape[axis]}, expected 1")
+    return x.with_shape([size for axis, size in enumerate(x.shape) if axis not in axes])
+
+
+def _squeeze_kernel(x: Array, *, axes: tuple[int, ...]) -> Array:
+    return np.squeeze(x, axes)
+
+
+@primitive(kernel=_squeeze_kernel, rule=_squeeze_rule)
+def squeeze_axes(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
+    """Drop the given axes, all of size 1."""
+
+
+@function
+def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
+    """Drop the given axes of size 1; by default all whose size is 1 for certain."""
+    if axis is None:
+        axes = [i for i, size in enumerate(x.shape) if same(size, 1)]
+    else:
+        axes = [normalize_axis("squeeze", a, x.ndim) for a in ((axis,) if isinstance(axis, int) else axis)]
+    return squeeze_axes(x, axes=tuple(axes)) if axes else x
+
+
+def _unsqueeze_rule(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
+    sizes = iter(x.shape)
+    return x.with_shape([1 if axis in axes else next(sizes) for axis in range(x.rank + len(axes))])
+
+
+def _unsqueeze_kernel(x: Array, *, axes: tuple[int, ...]) -> Array:
+    return np.expand_dims(x, axes)
+
+
+@primitive(kernel=_unsqueeze_kernel, rule=_unsqueeze_rule)
+def unsqueeze_axes(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
+    """Insert axes of size 1, counted in the result."""
+
+
+@function
+def unsqueeze(x: Tensor, axis: Axes) -> Tensor:
+    """Insert axes of size 1, counted in the result."""
+    axes = (axis,) if isinstance(axis, int) else tuple(axis or ())
+    return unsqueeze_axes(x, axes=tuple(sorted(normalize_axis("unsqueeze", a, x.ndim + len(axes)) for a in axes)))
+
+
+# order and copies -------------------------------------------------------------------------------------------------
+
+
+def _permute_rule(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
+    return x.with_shape([x.shape[axis] for axis in axes])
+
+
+def _permute_kernel(x: Array, *, axes: tuple[int, ...]) -> Array:
+    return x.transpose(axes)
+
+
+@primitive(kernel=_permute_kernel, rule=_permute_rule)
+def permute_axes(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
+    """Axis i of the result is axis axes[i] of x."""
+
+
+@function
+def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Reorder all axes.
+
+    Raises:
+        ValueError: when `axes` is no permutation of them.
+    """
+    order = tuple(normalize_axis("permute", axis, x.ndim) for axis in axes)
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError(
+            f"permute: axes {tuple(axes)} are no permutation of the {x.ndim} axes of {show_shape(x.shape)}"
+        )
+    return x if order == tuple(range(x.ndim)) else permute_axes(x, axes=order)
+
+
+@function
+def transpose(x: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Exchange two axes."""
+    order = list(range(x.ndim))
+    first, second = normalize_axis("transpose", axis0, x.ndim), normalize_axis("transpose", axis1, x.ndim)
+    order[first], order[second] = second, first
+    return permute(x, order)
+
+
+def _expand_rule(x: TensorType, *, shape: Shape) -> TensorType:
+    if not same_shape(broadcast("expand", x.shape, shape), shape):
+        raise ValueError(f"expand: {show_shape(x.shape)} does not broadcast to {show_shape(shape)}")
+    return x.with_shape(shape)
+
+
+def _expand_kernel(x: Array, *, shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(x, shape)
+
+
+@primitive(kernel=_expand_kernel, rule=_expand_rule)
+def expand_to(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
+    """Repeat axes of size 1 up to the given shape."""
+
+
+@function
+def expand(x: Tensor, shape: Sequence[Size]) -> Tensor:
+    """Repeat axes of size 1 up to a shape; -1 keeps a size, new axes come in front."""
+    offset = len(shape) - x.ndim
+    shape = [as_size("expand", size) for size in shape]
+    wanted = tuple(x.shape[i - offset] if same(size, -1) and i >= offset else size for i, size in enumerate(shape))
+    if any(isinstance(size, int) and size < 0 for size in wanted):
+        raise ValueError(f"expand: {show_shape(shape)}: a new axis needs a size of 0 or more")
+    return x if same_shape(wanted, x.shape) else expand_to(x, shape=wanted)
+
+
+def _tile_rule(x: TensorType, *, repeats: tuple[int, ...]) -> TensorType:
+    return x.with_shape([size * times for size, times in zip(x.shape, repeats, strict=True)])
+
+
+def _tile_kernel(x: Array, *, repeats: tuple[int, ...]) -> Array:
+    return np.tile(x, repeats)
+
+
+@primitive(kernel=_tile_kernel, rule=_tile_rule)
+def tile(x: Tensor, *, repeats: tuple[Size, ...]) -> Tensor:  # type: ignore[empty-body]
+    """Copies side by side: how many along each axis."""
+
+
+@function
+def repeat(x: Tensor, repeats: Sequence[Size]) -> Tensor:
+    """Copies side by side; more numbers than axes add axes in front."""
+    repeats = [as_size("repeat", times) for times in repeats]
+    if any(isinstance(times, int) and times < 0 for times in repeats):
+        raise ValueError(f"repeat: {tuple(repeats)}: a number of copies is negative")
+    padded = reshape(x, (*([1] * (len(repeats) - x.ndim)), *x.shape))
+    return tile(padded, repeats=(*([1] * (padded.ndim - len(repeats))), *repeats))
+
+
+def _pad_rule(x: TensorType, *, before: Shape, after: Shape, value: float) -> TensorType:
+    if not len(before) == len(after) == x.rank:
+        raise ValueError(
+            f"pad: before {before} and after {after} need one number for each axis of {show_shape(x.shape)}"
+        )
+    return x.with_shape([b + size + a for b, size, a in zip(before, x.shape, after, strict=True)])
+
+
+def _pad_kernel(x: Array, *, before: tuple[int, ...], after: tuple[int, ...], value: float) -> Array:
+    return np.pad(x, list(zip(before, after, strict=True)), constant_values=value)
+
+
+@primitive(kernel=_pad_kernel, rule=_pad_rule)
+def pad(x: Tensor, *, before: Shape, after: Shape, value: float = 0.0) -> Tensor:  # type: ignore[empty-body]
+    """Put a constant around: how much before and after, for each axis."""
+
+
+@function
+def flip(x: Tensor, axis: int) -> Tensor:
+    """The elements along an axis in reverse order."""
+    index: list[slice] = [slice(None)] * x.ndim
+    index[normalize_axis("flip", axis, x.ndim)] = slice(None, None, -1)
+    return x[tuple(index)]
+
+
+# pieces -----------------------------------------------------------------------------------------------------------
+
+
+def _concat_rule(*parts: TensorType, axis: int) -> TensorType:
+    first = parts[0]
+    total: Size = 0
+    for part in parts:
+        rest = [size for i, size in enumerate(part.shape) if i != axis]
+        if not same_shape(rest, [size for i, size in enumerate(first.shape) if i != axis]):
+            shown = " and ".join(show_shape(p.shape) for p in parts)
+            raise ValueError(f"concat: shapes {shown} differ in an axis other than {axis}")
+        total = total + part.shape[axis]
+    return first.with_shape([total if i == axis else size for i, size in enumerate(first.shape)])
+
+
+def _concat_kernel(*parts: Array, axis: int) -> Array:
+    return np.concatenate(parts, axis)
+
+
+@primitive(kernel=_concat_kernel, rule=_concat_rule, promoted=slice(None))
+def concat_parts(*parts: TensorLike, axis: int) -> Tensor:  # type: ignore[empty-body]
+    """Join tensors along an axis counted from the front."""
+
+
+@function
+def concat(parts: Sequence[TensorLike], axis: int = 0) -> Tensor:
+    """Join tensors along an axis.
+
+    Raises:
+        ValueError: for no tensors, or shapes that differ in another axis.
+    """
+    if not parts:
+        raise ValueError("concat: got no tensors, expected at least one")
+    tensors = [as_tensor("concat", part) for part in parts]
+    return (
+        concat_parts(*tensors, axis=normalize_axis("concat", axis, tensors[0].ndim)) if len(parts) > 1 else tensors[0]
+    )
+
+
+@function
+def stack(parts: Sequence[TensorLike], axis: int = 0) -> Tensor:
+    """Join tensors of one shape along a new axis."""
+    return concat([unsqueeze(as_tensor("stack", part), axis) for part in parts], axis)
+
+
+def _split_rule(x: TensorType, *, sizes: Shape, axis: int) -> tuple[TensorType, ...]:
+    return tuple(x.with_shape([size if i == axis else n for i, n in enumerate(x.shape)]) for size in sizes)
+
+
+def _split_kernel(x: Array, *, sizes: tuple[int, ...], axis: int) -> tuple[Array, ...]:
+    return tuple(np.split(x, np.cumsum(sizes[:-1], dtype=int), axis))
+
+
+@primitive(kernel=_split_kernel, rule=_split_rule)
+def split_sizes(x: Tensor, *, sizes: Shape, axis: int) -> tuple[Tensor, ...]:  # type: ignore[empty-body]
+    """Cut an axis into pieces of the given sizes."""
+
+
+@function
+def split(x: Tensor, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
+    """Cut an axis into pieces of one size (the last may be smaller), or of the given sizes.
+
+    Raises:
+        ValueError: when the sizes do not add up to the axis, or one is negative.
+    """
+    axis = normalize_axis("split", axis, x.ndim)
+    total = x.shape[axis]
+    pieces = [as_size("split", size) for size in (sizes if isinstance(sizes, Sequence) else (sizes,))]
+    if any(isinstance(size, int) and size < 0 for size in pieces):
+        raise ValueError(f"split: sizes {sizes}: a size is negative")
+    if not isinstance(sizes, Sequence):
+        (size,) = pieces
+        if same(size, 0):
+            raise ValueError("split: pieces of size 0 never make up an axis; give the size of a piece")
+        whole, rest = int(total // size), total % size
+        pieces = [size] * whole + ([] if same(rest, 0) else [rest])
+    sizes = pieces
+    if not same(sum(sizes, start=0), total):
+        raise ValueError(f"split: sizes {show_shape(sizes)} add up to {sum(sizes, start=0)}, expected {total}")
+    if len(sizes) == 1:
+        return (x,)
+    return split_sizes(x, sizes=tuple(sizes), axis=axis)
+
+
+@function
+def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
+    """Cut an axis into a number of equal pieces; the last is smaller where the size is no multiple."""
+    if chunks < 1:
+        raise ValueError(f"chunk: {chunks} pieces, expected 1 or more")
+    size = x.shape[normalize_axis("chunk", axis, x.ndim)]
+    if same(size % chunks, 0):
+        return split(x, [size // chunks] * chunks, axis)
+    return split(x, -(-size // chunks), axis)

@@ -1,0 +1,229 @@
+"""What each op should give, computed from its definition in float64, with loops where those say it best."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lucid.ops.indexing import Cut
+from lucid.types import Array, DType, bool_
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def sigmoid(v: Array) -> Array:
+    return 1 / (1 + np.exp(-v))
+
+
+def softmax(v: Array, axis: int = -1) -> Array:
+    e = np.exp(v)
+    return e / e.sum(axis, keepdims=True)
+
+
+def gelu(v: Array, approximate: str) -> Array:
+    if approximate == "none":
+        return v * (1 + erf(v / math.sqrt(2))) / 2
+    return v / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)))
+
+
+def layer_norm(v: Array, weight: Array | None = None, bias: Array | None = None, *, axes: int, eps: float) -> Array:
+    axis = tuple(range(v.ndim - axes, v.ndim))
+    y = (v - v.mean(axis, keepdims=True)) / np.sqrt(v.var(axis, keepdims=True) + eps)
+    return y * (1 if weight is None else weight) + (0 if bias is None else bias)
+
+
+def rms_norm(v: Array, weight: Array | None = None, *, eps: float) -> Array:
+    return v / np.sqrt((v**2).mean(-1, keepdims=True) + eps) * (1 if weight is None else weight)
+
+
+def per_channel(v: Array, vector: Array | None, default: float) -> Any:
+    return default if vector is None else vector.reshape(1, -1, *[1] * (v.ndim - 2))
+
+
+def batch_norm(
+    v: Array, mean: Array, var: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float
+) -> Array:
+    y = (v - per_channel(v, mean, 0)) / np.sqrt(per_channel(v, var, 0) + eps)
+    return y * per_channel(v, weight, 1) + per_channel(v, bias, 0)
+
+
+def group_norm(v: Array, weight: Array | None = None, bias: Array | None = None, *, groups: int, eps: float) -> Array:
+    y = np.empty_like(v)
+    width = v.shape[1] // groups
+    for n, g in itertools.product(range(v.shape[0]), range(groups)):
+        part = v[n, g * width : (g + 1) * width]
+        y[n, g * width : (g + 1) * width] = (part - part.mean()) / np.sqrt(part.var() + eps)
+    return y * per_channel(v, weight, 1) + per_channel(v, bias, 0)
+
+
+def windows(v: Array, kernel: tuple[int, ...], strides: Any, pads: Any, dilations: Any, fill: float) -> Any:
+    """The position of every output cell, and what its window sees: values by offset, None in the padding."""
+    axes = len(kernel)
+    sizes = v.shape[2:]
+    counts = [
+        (sizes[a] + pads[a] + pads[axes + a] - dilations[a] * (kernel[a] - 1) - 1) // strides[a] + 1
+        for a in range(axes)
+    ]
+    for cell in np.ndindex(*counts):
+        seen = {}
+        for offset in np.ndindex(*kernel):
+            at = tuple(c * s + o * d - p for c, s, o, d, p in zip(cell, strides, offset, dilations, pads, strict=False))
+            if all(0 <= i < size for i, size in zip(at, sizes, strict=True)):
+                seen[offset] = v[(slice(None), slice(None), *at)]
+        yield counts, cell, seen
+
+
+def conv(
+    v: Array, weight: Array, bias: Array | None = None, *, strides: Any, pads: Any, dilations: Any, group: int
+) -> Array:
+    result = None
+    inside, outside = weight.shape[1], weight.shape[0] // group
+    for counts, cell, seen in windows(v, weight.shape[2:], strides, pads, dilations, 0):
+        result = np.zeros((v.shape[0], weight.shape[0], *counts)) if result is None else result
+        for (offset, part), o in itertools.product(seen.items(), range(weight.shape[0])):
+            first = o // outside * inside
+            for c in range(inside):
+                result[(slice(None), o, *cell)] += part[:, first + c] * weight[(o, c, *offset)]
+    assert result is not None
+    return result + per_channel(result, bias, 0)
+
+
+def max_pool(v: Array, kernel_shape: Any, strides: Any, pads: Any, dilations: Any) -> Array:
+    result = None
+    for counts, cell, seen in windows(v, kernel_shape, strides, pads, dilations, -math.inf):
+        result = np.zeros((*v.shape[:2], *counts)) if result is None else result
+        result[(slice(None), slice(None), *cell)] = np.max(list(seen.values()), axis=0)
+    assert result is not None
+    return result
+
+
+def average_pool(v: Array, kernel_shape: Any, strides: Any, pads: Any, count_include_pad: int) -> Array:
+    result = None
+    for counts, cell, seen in windows(v, kernel_shape, strides, pads, (1,) * len(kernel_shape), 0):
+        result = np.zeros((*v.shape[:2], *counts)) if result is None else result
+        count = math.prod(kernel_shape) if count_include_pad else len(seen)
+        result[(slice(None), slice(None), *cell)] = np.sum(list(seen.values()), axis=0) / count
+    assert result is not None
+    return result
+
+
+def adaptive_average_pool(v: Array, output_size: Any) -> Array:
+    result = np.zeros((*v.shape[:2], *output_size))
+    for cell in np.ndindex(*output_size):
+        cut = [
+            slice(i * size // n, -(-(i + 1) * size // n))
+            for i, n, size in zip(cell, output_size, v.shape[2:], strict=True)
+        ]
+        axes = tuple(range(2, v.ndim))
+        result[(slice(None), slice(None), *cell)] = v[(slice(None), slice(None), *cut)].mean(axes)
+    return result
+
+
+def rotary(
+    v: Array, cos: Array, sin: Array, positions: Array | None = None, *, heads: int | None, interleaved: bool
+) -> Array:
+    """Pairs of features as complex numbers, multiplied by cos + i sin."""
+    n, l = v.shape[0], v.shape[-2] if heads is None else v.shape[1]
+    split = v if heads is None else v.reshape(n, l, heads, -1).transpose(0, 2, 1, 3)
+    turn = cos + 1j * sin
+    turn = turn[positions] if positions is not None else np.broadcast_to(turn, (n, l, turn.shape[-1]))
+    half, result = cos.shape[-1], split.copy()
+    first, second = (
+        (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(half), slice(half, 2 * half))
+    )
+    turned = (split[..., first] + 1j * split[..., second]) * turn[:, None]
+    result[..., first], result[..., second] = turned.real, turned.imag
+    return result if heads is None else result.transpose(0, 2, 1, 3).reshape(v.shape)
+
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Any = None,
+    key_mask: Any = None,
+    past_k: Any = None,
+    past_v: Any = None,
+    **a: Any,
+) -> Any:
+    """The contract of docs/attention.md, one query and one key at a time."""
+    packed = a["heads"] is not None
+    if packed:
+        kv_heads = a["kv_heads"] or a["heads"]
+        q, k, v = (
+            t.reshape(*t.shape[:2], h, -1).transpose(0, 2, 1, 3)
+            for t, h in ((q, a["heads"]), (k, kv_heads), (v, kv_heads))
+        )
+    past = 0
+    if past_k is not None:
+        past = past_k.shape[2]
+        k, v = np.concatenate([past_k, k], 2), np.concatenate([past_v, v], 2)
+    (n, h, l, d), s = q.shape, k.shape[2]
+    group = h // k.shape[1]
+    mask = np.broadcast_to(np.zeros(()) if mask is None else mask, (n, h, l, s))
+    key_mask = np.broadcast_to(np.zeros(()) if key_mask is None else key_mask, (n, s))
+    scale = a["scale"] if a["scale"] is not None else 1 / math.sqrt(d)
+    output, weights = np.zeros((n, h, l, v.shape[3])), np.zeros((n, h, l, s))
+    for b, head, i in np.ndindex(n, h, l):
+        scores: dict[int, float] = {}
+        for j in range(s):
+            score = scale * float(q[b, head, i] @ k[b, head // group, j])
+            if a["softcap"]:
+                score = a["softcap"] * math.tanh(score / a["softcap"])
+            visible = True
+            for given in (mask[b, head, i, j], key_mask[b, j]):
+                visible &= bool(given) if given.dtype == bool else bool(given > -np.inf)
+                score += 0.0 if given.dtype == bool else float(given)
+            visible &= not a["is_causal"] or j <= i + past
+            visible &= a["window"] is None or j > i + past - a["window"]
+            if visible:
+                scores[j] = score
+        total = sum(math.exp(score) for score in scores.values())
+        for j, score in scores.items():
+            weights[b, head, i, j] = math.exp(score) / total
+            output[b, head, i] += weights[b, head, i, j] * v[b, head // group, j]
+    results = [output.transpose(0, 2, 1, 3).reshape(n, l, -1) if packed else output]
+    results += [k, v] if past_k is not None else []
+    results += [weights] if a["need_weights"] else []
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def take_along(v: Array, i: Array, axis: int) -> Array:
+    result = np.empty(i.shape, v.dtype)
+    for at in np.ndindex(*i.shape):
+        result[at] = v[(*at[:axis], i[at], *at[axis + 1 :])]
+    return result
+
+
+def cut(v: Array, cuts: tuple[Cut, ...]) -> Array:
+    for axis, start, stop, step in cuts:
+        v = np.take(v, list(range(start, stop, step)), axis)
+    return v
+
+
+def split_at(v: Array, sizes: tuple[int, ...], axis: int) -> tuple[Array, ...]:
+    ends = list(itertools.accumulate(sizes))
+    return tuple(np.take(v, range(end - size, end), axis) for end, size in zip(ends, sizes, strict=True))
+
+
+def reduced(function: Callable[..., Any]) -> Callable[..., Array]:
+    def reference(v: Array, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
+        return np.asarray(function(v, axis=axis, keepdims=keepdims))
+
+    return reference
+
+
+def to_type(v: Array, dtype: DType) -> Array:
+    return v != 0 if dtype is bool_ else np.trunc(v) if dtype.kind == "int" else v
+
+
+def first_maximum(v: Array, axis: int, keepdims: bool) -> Array:
+    rows = np.moveaxis(v, axis, -1)
+    found = np.zeros(rows.shape[:-1], np.int64)
+    for at in np.ndindex(*rows.shape[:-1]):
+        found[at] = list(rows[at]).index(max(rows[at]))
+    return np.expand_dims(found, axis) if keepdims else found

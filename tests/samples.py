@@ -1,0 +1,487 @@
+"""One line per op: example inputs as functions of symbolic sizes, and an independent NumPy reference in float64.
+
+`test_ops.py` holds each op to its sample: kernel, type rule, body and every exported form. The references are written
+from the definition of each op, with loops where those are the clearest definition, and share nothing with the kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lucid import ops
+from lucid.dims import Dim, Shape, dim, evaluate
+from lucid.op import Op
+from lucid.ops import creation, elementwise, indexing, shaping
+from lucid.ops.indexing import Cut
+from lucid.types import (
+    Array,
+    DType,
+    TensorType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    int64,
+    uint8,
+)
+from tests.op_references import (
+    adaptive_average_pool,
+    attention,
+    average_pool,
+    batch_norm,
+    conv,
+    cut,
+    erf,
+    first_maximum,
+    gelu,
+    group_norm,
+    layer_norm,
+    max_pool,
+    reduced,
+    rms_norm,
+    rotary,
+    sigmoid,
+    softmax,
+    split_at,
+    take_along,
+    to_type,
+)
+
+FLOATS = (float32, float64, float16, bfloat16)
+INTS = (int8, uint8, int32, int64)
+NUMBERS = (*FLOATS, *INTS)
+ALL = (*NUMBERS, bool_)
+BOOL = (bool_,)
+N, L, S = dim("N"), dim("L"), dim("S")
+
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input: its shape, its element type (None: that of the run) and how its values are drawn."""
+
+    shape: Shape
+    dtype: DType | None
+    draw: Draw | None = None
+
+    def type(self, dtype: DType) -> TensorType:
+        return TensorType(self.dtype or dtype, self.shape)
+
+    def array(self, dtype: DType, sizes: Mapping[str, int], generator: np.random.Generator) -> Array:
+        kind, shape = self.dtype or dtype, tuple(evaluate(size, sizes) for size in self.shape)
+        if self.draw is not None:
+            return np.asarray(self.draw(generator, shape)).astype(kind.numpy)
+        if kind.kind == "float":
+            return generator.standard_normal(shape).astype(kind.numpy)
+        low, high = {"bool": (0, 2), "uint8": (0, 6)}.get(kind.name, (-5, 6))
+        return generator.integers(low, high, shape).astype(kind.numpy)
+
+
+def x(*shape: Any) -> Argument:
+    """Normal floats, small integers, or booleans: whatever the run's element type is."""
+    return Argument(shape, None)
+
+
+def positive(*shape: Any) -> Argument:
+    return Argument(shape, None, lambda g, s: g.integers(1, 4, s) + g.integers(0, 4, s) / 4)
+
+
+def whole(*shape: Any) -> Argument:
+    """Never zero: a divisor."""
+    return Argument(shape, None, lambda g, s: g.integers(1, 5, s) * g.choice([-1, 1], s))
+
+
+def natural(*shape: Any) -> Argument:
+    """1 to 4, also for unsigned types."""
+    return Argument(shape, None, lambda g, s: g.integers(1, 5, s))
+
+
+def halves(*shape: Any) -> Argument:
+    """Multiples of a half, where rounding has to choose."""
+    return Argument(shape, None, lambda g, s: g.integers(-9, 10, s) / 2)
+
+
+def with_nan(*shape: Any) -> Argument:
+    return Argument(shape, None, lambda g, s: np.where(g.random(s) < 0.4, np.nan, g.standard_normal(s)))
+
+
+def flag(*shape: Any) -> Argument:
+    return Argument(shape, bool_)
+
+
+def index(limit: int, *shape: Any, dtype: DType = int64, low: int = 0) -> Argument:
+    return Argument(shape, dtype, lambda g, s: g.integers(low, limit, s))
+
+
+def mask_of(*shape: Any) -> Argument:
+    """An additive mask: mostly 0, some numbers, some -inf."""
+    return Argument(shape, None, lambda g, s: g.choice([0.0, 0.0, 0.5, -1.0, -np.inf], s))
+
+
+def angle(function: Callable[[Array], Array], *shape: Any) -> Argument:
+    return Argument(
+        shape, None, lambda g, s: function(np.linspace(0, 3, max(1, math.prod(s)))[: math.prod(s)].reshape(s))
+    )
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An op with inputs and attributes, and what it should give.
+
+    `inputs` an op does not take (`carriers`) only bring sizes into the graph.
+    """
+
+    op: Op[..., Any]
+    inputs: tuple[Argument | None, ...]
+    reference: Callable[..., Any]
+    dtypes: tuple[DType, ...]
+    attributes: Mapping[str, Any]
+    label: str = ""
+    carriers: tuple[Argument, ...] = ()
+    exported: bool = True
+    empty: bool = True
+    sizes: tuple[Mapping[str, int], ...] = field(
+        default=({"N": 2, "L": 3, "S": 4}, {"N": 1, "L": 1, "S": 1}, {"N": 3, "L": 4, "S": 2})
+    )
+
+    @property
+    def name(self) -> str:
+        return f"{self.op.name}{'-' if self.label else ''}{self.label}"
+
+
+def sample(
+    op: Op[..., Any],
+    *inputs: Argument | None,
+    ref: Callable[..., Any],
+    dtypes: tuple[DType, ...] = FLOATS,
+    label: str = "",
+    carriers: tuple[Argument, ...] = (),
+    exported: bool = True,
+    empty: bool = True,
+    **attributes: Any,
+) -> Sample:
+    return Sample(op, inputs, ref, dtypes, {**op.defaults, **attributes}, label, carriers, exported, empty)
+
+
+def bound(value: Any, sizes: Mapping[str, int]) -> Any:
+    """An attribute with numbers for its symbolic sizes."""
+    if isinstance(value, Dim):
+        return evaluate(value, sizes)
+    if isinstance(value, Cut):
+        return Cut(*(bound(item, sizes) for item in value))
+    return tuple(bound(item, sizes) for item in value) if isinstance(value, tuple) else value
+
+
+# The samples ------------------------------------------------------------------------------------------------------
+
+_A = (x(N, 4, L, 8), x(N, 4, S, 8), x(N, 4, S, 6))  # queries, keys, values of 4 heads
+_P = (x(N, L, 32), x(N, S, 16), x(N, S, 8))  # packed: 4 query heads of 8, 2 key heads of 8, 2 value heads of 4
+_C = {"strides": (2, 1), "pads": (1, 0, 0, 1), "dilations": (1, 2), "group": 2}
+
+SAMPLES: list[Sample] = [
+    # Elementwise
+    sample(ops.exp, x(N, L), ref=np.exp),
+    sample(ops.log, positive(N, L), ref=np.log),
+    sample(ops.sqrt, positive(N, L), ref=np.sqrt),
+    sample(ops.reciprocal, positive(N, L), ref=lambda v: 1 / v),
+    sample(ops.sin, x(N, L), ref=np.sin),
+    sample(ops.cos, x(N, L), ref=np.cos),
+    sample(ops.tanh, x(N, L), ref=np.tanh),
+    sample(ops.erf, x(N, L), ref=erf),
+    sample(ops.floor, x(N, L), ref=np.floor),
+    sample(ops.ceil, x(N, L), ref=np.ceil),
+    sample(ops.round_, halves(N, L), ref=np.rint),
+    sample(ops.neg, x(N, L), ref=lambda v: -v, dtypes=NUMBERS),
+    sample(ops.abs_, x(N, L), ref=np.abs, dtypes=NUMBERS),
+    sample(ops.sign, x(N, L), ref=np.sign, dtypes=NUMBERS),
+    sample(ops.isnan, with_nan(N, L), ref=lambda v: v != v),
+    sample(ops.sigmoid, x(N, L), ref=sigmoid),
+    sample(ops.logical_not, flag(N, L), ref=lambda v: ~v, dtypes=BOOL),
+    sample(ops.add, x(N, 1, L), x(S, L), ref=lambda a, b: a + b, dtypes=NUMBERS),
+    sample(ops.sub, x(N, 1, L), x(S, L), ref=lambda a, b: a - b, dtypes=NUMBERS),
+    sample(ops.mul, x(N, 1, L), x(S, L), ref=lambda a, b: a * b, dtypes=NUMBERS),
+    sample(ops.pow_, natural(N, 1, L), natural(S, L), ref=lambda a, b: a**b, dtypes=NUMBERS),
+    sample(ops.maximum, x(N, 1, L), x(S, L), ref=lambda a, b: np.where(a > b, a, b), dtypes=NUMBERS),
+    sample(ops.minimum, x(N, 1, L), x(S, L), ref=lambda a, b: np.where(a < b, a, b), dtypes=NUMBERS),
+    sample(ops.equal, x(N, 1, L), x(S, L), ref=lambda a, b: a == b, dtypes=ALL),
+    sample(ops.not_equal, x(N, 1, L), x(S, L), ref=lambda a, b: a != b, dtypes=ALL),
+    sample(elementwise.less, x(N, 1, L), x(S, L), ref=lambda a, b: a < b, dtypes=NUMBERS),
+    sample(elementwise.less_equal, x(N, 1, L), x(S, L), ref=lambda a, b: a <= b, dtypes=NUMBERS),
+    sample(elementwise.greater, x(N, 1, L), x(S, L), ref=lambda a, b: a > b, dtypes=NUMBERS),
+    sample(elementwise.greater_equal, x(N, 1, L), x(S, L), ref=lambda a, b: a >= b, dtypes=NUMBERS),
+    sample(ops.logical_and, x(N, 1, L), x(S, L), ref=lambda a, b: a & b, dtypes=BOOL),
+    sample(ops.logical_or, x(N, 1, L), x(S, L), ref=lambda a, b: a | b, dtypes=BOOL),
+    sample(elementwise.logical_xor, x(N, 1, L), x(S, L), ref=lambda a, b: a ^ b, dtypes=BOOL),
+    sample(elementwise.true_div, x(N, 1, L), whole(S, L), ref=lambda a, b: a / b),
+    sample(elementwise.int_floor_div, x(N, 1, L), whole(S, L), ref=lambda a, b: a // b, dtypes=(int8, int32, int64)),
+    sample(elementwise.int_floor_div, x(N, 1, L), natural(S, L), ref=lambda a, b: a // b, dtypes=INTS, label="natural"),
+    sample(elementwise.int_mod, x(N, 1, L), whole(S, L), ref=lambda a, b: a % b, dtypes=(int8, int32, int64)),
+    sample(elementwise.int_mod, x(N, 1, L), natural(S, L), ref=lambda a, b: a % b, dtypes=INTS, label="natural"),
+    sample(ops.where, flag(N, 1, 1), x(S, 1), x(L), ref=lambda c, a, b: c * a + (1 - c) * b, dtypes=NUMBERS),
+    sample(ops.where, flag(N, 1, 1), x(S, 1), x(L), ref=lambda c, a, b: (c & a) | (~c & b), dtypes=BOOL, label="bool"),
+    *[sample(elementwise.cast, x(N, L), ref=to_type, dtypes=ALL, label=t.name, dtype=t) for t in ALL if t is not uint8],
+    sample(elementwise.cast, natural(N, L), ref=to_type, dtypes=NUMBERS, label="uint8", dtype=uint8),
+    # Made of sizes
+    sample(
+        creation.full_of,
+        carriers=(x(N, L),),
+        ref=lambda **a: np.full(a["shape"], a["value"]),
+        dtypes=(float32,),
+        shape=(N, 2 * L, 3),
+        value=1.5,
+        dtype=float16,
+    ),
+    sample(
+        creation.full_of,
+        carriers=(x(N, L),),
+        ref=lambda **a: np.full(a["shape"], a["value"]),
+        dtypes=(float32,),
+        label="bfloat16",
+        shape=(N, L),
+        value=0.5,
+        dtype=bfloat16,
+    ),
+    sample(
+        ops.arange_between,
+        carriers=(x(N, L),),
+        ref=lambda start, stop: np.array(range(start, stop), np.int64),
+        dtypes=(int64,),
+        start=2,
+        stop=N + L + 2,
+    ),
+    sample(creation.size_value, carriers=(x(N, L),), ref=lambda size: np.array(size), dtypes=(int64,), size=N * L // 2),
+    sample(
+        ops.tril,
+        x(N, L, S),
+        ref=lambda v, diagonal: v * (np.arange(v.shape[2]) <= np.arange(v.shape[1])[:, None] + 1),
+        dtypes=NUMBERS,
+        diagonal=1,
+    ),
+    sample(
+        ops.triu,
+        x(N, L, S),
+        ref=lambda v, diagonal: v * (np.arange(v.shape[2]) >= np.arange(v.shape[1])[:, None] - 1),
+        dtypes=NUMBERS,
+        diagonal=-1,
+    ),
+    # Shape
+    sample(
+        shaping.reshape_to,
+        x(N, L, 6),
+        ref=lambda v, shape: np.array(v.ravel()).reshape(shape),
+        dtypes=ALL,
+        shape=(N, 3, L, 2),
+    ),
+    sample(
+        shaping.reshape_to,
+        x(N, L, S),
+        ref=lambda v, shape: np.array(v.ravel()).reshape(shape),
+        dtypes=(float32,),
+        label="joined",
+        shape=(L * N, S),
+    ),
+    sample(shaping.squeeze_axes, x(N, 1, L, 1), ref=lambda v, axes: v[:, 0, :, 0], dtypes=ALL, axes=(1, 3)),
+    sample(shaping.unsqueeze_axes, x(N, L), ref=lambda v, axes: v[None, :, None], dtypes=ALL, axes=(0, 2)),
+    sample(shaping.permute_axes, x(N, L, S), ref=lambda v, axes: np.einsum("abc->cab", v), dtypes=ALL, axes=(2, 0, 1)),
+    sample(
+        shaping.expand_to,
+        x(L, 1),
+        ref=lambda v, shape: v | np.zeros(shape, bool),
+        dtypes=BOOL,
+        label="bool",
+        carriers=(x(N), x(S)),
+        shape=(N, L, S),
+    ),
+    sample(
+        shaping.expand_to,
+        x(L, 1),
+        ref=lambda v, shape: v + np.zeros(shape, v.dtype),
+        dtypes=NUMBERS,
+        carriers=(x(N), x(S)),
+        shape=(N, L, S),
+    ),
+    sample(
+        shaping.tile,
+        x(N, L),
+        ref=lambda v, repeats: np.concatenate([np.concatenate([v] * 3, 1)] * 2, 0),
+        dtypes=ALL,
+        repeats=(2, 3),
+    ),
+    sample(shaping.concat_parts, x(N, L), x(N, 2), x(N, S), ref=lambda *p, axis: np.hstack(p), dtypes=ALL, axis=1),
+    sample(
+        shaping.split_sizes, x(N, L + S + 2), ref=split_at, dtypes=ALL, carriers=(x(L), x(S)), sizes=(L, 2, S), axis=1
+    ),
+    sample(
+        indexing.slice_axes,
+        x(N, L + 3, S),
+        ref=cut,
+        dtypes=ALL,
+        carriers=(x(L),),
+        cuts=(Cut(0, N - 1, -1, -1), Cut(1, 1, L + 2, 2), Cut(2, S - 1, S, 1)),
+        empty=False,
+    ),
+    sample(indexing.take_axis, x(N, 5, L), index(5, S, 2, low=-5), ref=lambda v, i, axis: v[:, i], dtypes=ALL, axis=1),
+    sample(
+        indexing.take_axis,
+        x(5, L),
+        index(5, S, dtype=int32),
+        ref=lambda v, i, axis: v[i],
+        dtypes=(float32,),
+        axis=0,
+        label="int32",
+    ),
+    sample(ops.take_along, x(N, 5), index(5, N, S), ref=take_along, dtypes=ALL, axis=1),
+    sample(ops.gather_nd, x(3, 4, L), index(3, N, 2), ref=lambda v, i: v[i[..., 0], i[..., 1]], dtypes=ALL),
+    sample(
+        ops.pad,
+        x(N, L),
+        ref=lambda v, before, after, value: np.hstack([np.full((len(v), 2), value), v, np.full((len(v), 1), value)]),
+        dtypes=NUMBERS,
+        before=(0, 2),
+        after=(0, 1),
+        value=3.0,
+    ),
+    # Products
+    sample(ops.matmul, x(N, 1, L, 5), x(4, 5, S), ref=lambda a, b: np.einsum("nclk,hks->nhls", a, b), dtypes=NUMBERS),
+    sample(ops.matmul, x(N, L, 5), x(5), ref=lambda a, b: (a * b).sum(-1), dtypes=FLOATS, label="vector"),
+    sample(ops.linear, x(N, L, 5), x(4, 5), x(4), ref=lambda v, w, b: np.einsum("nlk,ok->nlo", v, w) + b),
+    sample(ops.linear, x(L, 5), x(4, 5), ref=lambda v, w: np.einsum("lk,ok->lo", v, w), label="no bias"),
+    # Reductions
+    sample(ops.sum_, x(N, L, S), ref=reduced(np.sum), dtypes=NUMBERS, axis=(0, -1), keepdims=True),
+    sample(ops.sum_, x(N, L, S), ref=reduced(np.sum), dtypes=NUMBERS, label="all"),
+    sample(ops.sum_, x(N, L), ref=reduced(np.sum), dtypes=(float32,), axis=(), label="none"),
+    sample(ops.mean, x(N, L, S), ref=reduced(np.mean), axis=(1,), keepdims=False),
+    sample(ops.max_, x(N, L, S), ref=reduced(np.max), dtypes=NUMBERS, axis=(1,), keepdims=False),
+    sample(ops.min_, x(N, L, S), ref=reduced(np.min), dtypes=NUMBERS, axis=(1, 2), keepdims=True),
+    sample(ops.prod, x(N, 3, S), ref=reduced(np.prod), dtypes=NUMBERS, axis=(1,), keepdims=False),
+    sample(ops.any_, x(N, L, S), ref=lambda v, axis, keepdims: v.sum((0, 2)) > 0, dtypes=BOOL, axis=(0, 2)),
+    sample(
+        ops.all_,
+        x(N, L, S),
+        ref=lambda v, axis, keepdims: (~v).sum(1, keepdims=True) == 0,
+        dtypes=BOOL,
+        axis=(1,),
+        keepdims=True,
+    ),
+    sample(ops.argmax, x(N, L, 4), ref=first_maximum, dtypes=NUMBERS),
+    sample(ops.argmax, x(N, 4, L), ref=first_maximum, dtypes=(float32,), axis=1, keepdims=True, label="kept"),
+    sample(
+        ops.cumsum,
+        x(N, L),
+        ref=lambda v, axis: np.tril(np.ones([v.shape[1]] * 2, v.dtype)).dot(v.T).T,
+        dtypes=NUMBERS,
+        axis=1,
+    ),
+    # Neural
+    sample(ops.softmax, x(N, L, S), ref=softmax, axis=1),
+    sample(ops.softmax, x(N, L, S), ref=softmax, label="last"),
+    sample(ops.log_softmax, x(N, L, S), ref=lambda v, axis: np.log(softmax(v, axis))),
+    sample(ops.relu, x(N, L), ref=lambda v: v * (v > 0)),
+    sample(ops.silu, x(N, L), ref=lambda v: v * sigmoid(v)),
+    sample(ops.gelu, x(N, L), ref=gelu),
+    sample(ops.gelu, x(N, L), ref=gelu, label="tanh", approximate="tanh"),
+    sample(ops.softplus, x(N, L), ref=lambda v: np.log1p(np.exp(v))),
+    sample(ops.layer_norm, x(N, L, 8), x(8), x(8), ref=layer_norm),
+    sample(ops.layer_norm, x(N, 3, 8), x(3, 8), ref=layer_norm, label="two axes", axes=2, eps=1e-3),
+    sample(ops.layer_norm, x(N, L, 8), ref=layer_norm, label="plain"),
+    sample(ops.rms_norm, x(N, L, 8), x(8), ref=rms_norm),
+    sample(ops.rms_norm, x(N, L, 8), ref=rms_norm, label="plain", eps=1e-3),
+    sample(ops.embedding, index(5, N, L), x(5, 4), ref=lambda i, w: np.eye(5)[i] @ w),
+    sample(ops.dropout, x(N, L), ref=lambda v, p: v, p=0.0, exported=False),
+    sample(ops.dropout, x(N, L), ref=lambda v, p: v * 0, p=1.0, exported=False, label="everything"),
+    # Channels
+    sample(ops.batch_norm, x(N, 3, L), x(3), positive(3), x(3), x(3), ref=batch_norm),
+    sample(ops.batch_norm, x(N, 3), x(3), positive(3), ref=batch_norm, label="plain"),
+    sample(ops.group_norm, x(N, 4, 2, 3), x(4), x(4), ref=group_norm, groups=2),
+    sample(ops.group_norm, x(N, 4, 6), ref=group_norm, groups=1, label="plain"),
+    sample(ops.conv, x(N, 4, 5, 6), x(6, 2, 3, 2), x(6), ref=conv, **_C),
+    sample(
+        ops.conv,
+        x(N, 2, L + 3),
+        x(3, 2, 4),
+        ref=conv,
+        carriers=(x(L),),
+        strides=(1,),
+        pads=(0, 0),
+        dilations=(1,),
+        label="one axis",
+    ),
+    sample(
+        ops.max_pool,
+        x(N, 2, 5, 6),
+        ref=max_pool,
+        kernel_shape=(2, 3),
+        strides=(2, 1),
+        pads=(1, 0, 0, 1),
+        dilations=(1, 2),
+    ),
+    sample(ops.average_pool, x(N, 2, 5, 6), ref=average_pool, kernel_shape=(2, 3), strides=(2, 1), pads=(1, 0, 0, 1)),
+    sample(
+        ops.average_pool,
+        x(N, 2, 6),
+        ref=average_pool,
+        kernel_shape=(3,),
+        strides=(2,),
+        pads=(1, 1),
+        count_include_pad=0,
+        label="without padding",
+    ),
+    sample(ops.adaptive_average_pool, x(N, 2, 5, 6), ref=adaptive_average_pool, output_size=(3, 4)),
+    # Attention
+    sample(ops.attention, *_A, ref=attention),
+    sample(ops.attention, *_A, ref=attention, label="causal, weights", is_causal=True, need_weights=True),
+    sample(ops.attention, x(N, L, 8), x(N, S, 8), x(N, S, 12), ref=attention, label="packed", heads=4),
+    sample(ops.attention, *_P, ref=attention, label="packed groups", heads=4, kv_heads=2),
+    sample(ops.attention, *_P, x(N, 1, L, S), ref=attention, label="float mask", heads=4, kv_heads=2, scale=0.3),
+    sample(ops.attention, *_A, flag(N, 1, 1, S), ref=attention, label="bool mask"),
+    sample(
+        ops.attention, *_A, flag(L, S), flag(N, S), ref=attention, label="dead rows", is_causal=True, need_weights=True
+    ),
+    sample(ops.attention, *_A, mask_of(4, 1, S), mask_of(N, S), ref=attention, label="infinite mask"),
+    sample(ops.attention, *_A, None, None, x(N, 4, 5, 8), x(N, 4, 5, 6), ref=attention, label="past", is_causal=True),
+    sample(
+        ops.attention,
+        *_A,
+        None,
+        None,
+        x(N, 4, 2, 8),
+        x(N, 4, 2, 6),
+        ref=attention,
+        label="past, window",
+        is_causal=True,
+        window=2,
+        need_weights=True,
+    ),
+    sample(ops.attention, *_A, None, flag(N, S), ref=attention, label="window, softcap", window=2, softcap=1.5),
+    sample(ops.attention, *_A, ref=attention, label="negative scale", scale=-0.5),
+    # Positions
+    sample(ops.rotary_embedding, x(N, 2, L, 6), angle(np.cos, N, L, 2), angle(np.sin, N, L, 2), ref=rotary),
+    sample(
+        ops.rotary_embedding,
+        x(N, L, 12),
+        angle(np.cos, 7, 2),
+        angle(np.sin, 7, 2),
+        index(7, N, L),
+        ref=rotary,
+        heads=2,
+        interleaved=True,
+        label="packed, positions",
+    ),
+    sample(ops.rotary_embedding, x(N, 2, L, 4), angle(np.cos, L, 2), angle(np.sin, L, 2), ref=rotary, label="shared"),
+]
+
+# What onnxruntime's CPU provider has no kernel for: it refuses such a model as it is loaded. (All other gaps are closed
+# by lucid/export/widening.py.) Each is tested to fail, so that a kernel that a newer release brings is noticed.
+ORT_LACKS = frozenset(
+    f"{name}-float64"
+    for name in ("erf", "gelu", "conv", "conv-one axis", "average_pool", "average_pool-without padding")
+)

@@ -1,0 +1,361 @@
+"""The attention contract, on every path: eager, the graph interpreter, and each ONNX form at each opset.
+
+A case says what attention is asked for; a form says how it is exported. Every case is traced once with symbolic sizes
+and runs at sizes that the trace never saw, against the float64 reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import ops
+from lucid.export import ExportError
+from tests.reference import attention as reference
+from tests.reference import pack
+
+TOLERANCE = 2e-6  # absolute, for unit-normal inputs in float32
+
+H, D = 4, 8
+BATCHES = (1, 3)
+LENGTHS = (1, 2, 7, 33)
+
+
+def random_mask(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Half of the keys; some queries see none."""
+    mask = rng.random(shape) < 0.5
+    mask.reshape(-1, shape[-1])[::3] = False
+    return mask
+
+
+def additive(shape: tuple[int, ...], rng: np.random.Generator, excluded: float = -np.inf) -> np.ndarray:
+    return np.where(random_mask(shape, rng), rng.standard_normal(shape), excluded).astype(np.float32)
+
+
+Make = Callable[[int, int, int, np.random.Generator], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Attributes of `ops.attention`, and how to make each optional input."""
+
+    name: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, tuple[tuple[Any, ...], str, Make]] = field(default_factory=dict)
+    kv_heads: int = H
+    value_width: int = D
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def bool_input(*shape: Any) -> tuple[tuple[Any, ...], str, Make]:
+    return shape, "bool", lambda n, l, s, rng: random_mask(concrete(shape, n, l, s), rng)
+
+
+def float_input(*shape: Any, excluded: float = -np.inf) -> tuple[tuple[Any, ...], str, Make]:
+    return shape, "float32", lambda n, l, s, rng: additive(concrete(shape, n, l, s), rng, excluded)
+
+
+def concrete(shape: tuple[Any, ...], n: int, l: int, s: int) -> tuple[int, ...]:
+    return tuple({"N": n, "L": l, "S": s}.get(size, size) for size in shape)
+
+
+LOWEST = float(np.finfo(np.float32).min)
+
+CASES = [
+    Case("plain"),
+    Case("causal", {"is_causal": True}),
+    Case("scale", {"scale": 0.3}),
+    Case("negative scale", {"scale": -0.3}),
+    Case("zero scale", {"scale": 0.0}),
+    Case("softcap", {"softcap": 1.5}),
+    Case("softcap and mask", {"softcap": 1.5}, {"mask": bool_input("L", "S")}),
+    Case("bool mask (L, S)", {}, {"mask": bool_input("L", "S")}),
+    Case("bool mask (N, 1, 1, S)", {}, {"mask": bool_input("N", 1, 1, "S")}),
+    Case("bool mask (N, H, L, S)", {}, {"mask": bool_input("N", H, "L", "S")}),
+    Case("bool mask (H, L, 1)", {}, {"mask": bool_input(H, "L", 1)}),
+    Case("bool mask (S)", {}, {"mask": bool_input("S")}),
+    Case("float mask (L, S)", {}, {"mask": float_input("L", "S")}),
+    Case("float mask (1, H, L, S)", {}, {"mask": float_input(1, H, "L", "S")}),
+    Case("float mask, finfo.min", {}, {"mask": float_input("N", 1, 1, "S", excluded=LOWEST)}),
+    Case("key mask", {}, {"key_mask": bool_input("N", "S")}),
+    Case("float key mask", {}, {"key_mask": float_input("N", "S")}),
+    Case("key mask, causal", {"is_causal": True}, {"key_mask": bool_input("N", "S")}),
+    Case("key mask and bool mask", {}, {"mask": bool_input("L", "S"), "key_mask": bool_input("N", "S")}),
+    Case("key mask and float mask", {}, {"mask": float_input("L", "S"), "key_mask": bool_input("N", "S")}),
+    Case("float key mask and bool mask", {}, {"mask": bool_input(H, "L", "S"), "key_mask": float_input("N", "S")}),
+    Case("causal and bool mask", {"is_causal": True}, {"mask": bool_input("L", "S")}),
+    Case("causal and float mask", {"is_causal": True}, {"mask": float_input("N", 1, "L", "S")}),
+    Case("window", {"window": 3, "is_causal": True}),
+    Case("window of one", {"window": 1, "is_causal": True}),
+    Case("window to the past only", {"window": 2}),
+    Case("window and key mask", {"window": 3, "is_causal": True}, {"key_mask": bool_input("N", "S")}),
+    Case("grouped heads", kv_heads=2),
+    Case("one key head", {"is_causal": True}, kv_heads=1),
+    Case("grouped heads, mask per head", {}, {"mask": bool_input("N", H, "L", "S")}, kv_heads=2),
+    Case("wide values", value_width=12),
+]
+WEIGHTS = [
+    case for case in CASES if case.name in ("plain", "causal", "key mask, causal", "float mask (L, S)", "grouped heads")
+]
+
+FORMS = [(17, "auto"), (18, "auto"), (23, "auto"), (24, "auto"), (23, "expanded"), (26, "auto")]
+
+
+def arrays_of(case: Case, n: int, l: int, s: int, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng([seed, n, l, s])
+    made = {
+        "query": rng.standard_normal((n, H, l, D)),
+        "key": rng.standard_normal((n, case.kv_heads, s, D)),
+        "value": rng.standard_normal((n, case.kv_heads, s, case.value_width)),
+    }
+    arrays = {name: array.astype(np.float32) for name, array in made.items()}
+    return arrays | {name: make(n, l, s, rng) for name, (_, _, make) in case.inputs.items()}
+
+
+def specs_of(case: Case, packed: bool) -> dict[str, lucid.TensorType]:
+    if packed:
+        shapes = [("N", "L", H * D), ("N", "S", case.kv_heads * D), ("N", "S", case.kv_heads * case.value_width)]
+    else:
+        shapes = [("N", H, "L", D), ("N", case.kv_heads, "S", D), ("N", case.kv_heads, "S", case.value_width)]
+    specs = {name: lucid.spec(*shape) for name, shape in zip(("query", "key", "value"), shapes, strict=True)}
+    return specs | {name: lucid.spec(*shape, dtype=dtype) for name, (shape, dtype, _) in case.inputs.items()}
+
+
+def function_of(case: Case, packed: bool, **more: Any) -> Callable[..., Any]:
+    heads = {"heads": H, "kv_heads": case.kv_heads} if packed else {}
+
+    def run(query: Any, key: Any, value: Any, mask: Any = None, key_mask: Any = None) -> Any:
+        return ops.attention(query, key, value, mask, key_mask, **heads, **case.attributes, **more)
+
+    return run
+
+
+@cache
+def expected(name: str, n: int, l: int, s: int) -> tuple[np.ndarray, np.ndarray]:
+    """The reference's output and weights of a case; each is computed once for all forms."""
+    case = next(case for case in CASES if case.name == name)
+    return reference(**arrays_of(case, n, l, s), **case.attributes)
+
+
+def sizes() -> Iterator[tuple[int, int, int]]:
+    return iter(product(BATCHES, LENGTHS, LENGTHS))
+
+
+def check(got: np.ndarray, want: np.ndarray, where: object) -> None:
+    assert got.shape == want.shape, where
+    assert not np.isnan(got).any(), where
+    assert np.abs(got - want).max(initial=0) <= TOLERANCE, where
+
+
+def packed_arrays(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: pack(a) if name in ("query", "key", "value") else a for name, a in arrays.items()}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_eager(case: Case) -> None:
+    for n, l, s in sizes():
+        arrays = arrays_of(case, n, l, s)
+        want, weights = expected(case.name, n, l, s)
+        tensors = {name: lucid.tensor(array) for name, array in arrays.items()}
+        check(function_of(case, packed=False)(**tensors).numpy(), want, (n, l, s))
+        got, got_weights = function_of(case, packed=False, need_weights=True)(**tensors)
+        check(got.numpy(), want, (n, l, s))
+        check(got_weights.numpy(), weights, (n, l, s))
+        packed = {name: lucid.tensor(array) for name, array in packed_arrays(arrays).items()}
+        check(function_of(case, packed=True)(**packed).numpy(), pack(want), (n, l, s))
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize(("opset", "attention"), FORMS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_exported(case: Case, opset: int, attention: str, packed: bool) -> None:
+    graph = lucid.trace(function_of(case, packed), kwargs=specs_of(case, packed))
+    session = lucid.runtime.Session(lucid.export.to_onnx(graph, opset=opset, attention=attention), threads=1)
+    for n, l, s in sizes():
+        arrays = arrays_of(case, n, l, s)
+        want, _ = expected(case.name, n, l, s)
+        got = session.run(packed_arrays(arrays) if packed else arrays)["output"]
+        check(got, pack(want) if packed else want, (n, l, s))
+
+
+@pytest.mark.parametrize(("opset", "attention"), FORMS)
+@pytest.mark.parametrize("case", WEIGHTS, ids=str)
+def test_exported_weights(case: Case, opset: int, attention: str) -> None:
+    function = function_of(case, packed=True, need_weights=True)
+    exported = lucid.export.to_onnx(function, kwargs=specs_of(case, True), opset=opset, attention=attention)
+    session = lucid.runtime.Session(exported, threads=1)
+    for n, l, s in sizes():
+        arrays = arrays_of(case, n, l, s)
+        want, weights = expected(case.name, n, l, s)
+        got = session.run(packed_arrays(arrays))
+        check(got["output_0"], pack(want), (n, l, s))
+        check(got["output_1"], weights, (n, l, s))
+
+
+@pytest.mark.parametrize(("opset", "attention"), FORMS)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_cache(opset: int, attention: str, causal: bool, masked: bool) -> None:
+    """With cached keys a causal query i sees keys up to i + past; the present keys and values come back."""
+
+    def step(query: Any, key: Any, value: Any, past_key: Any, past_value: Any, mask: Any = None) -> Any:
+        return ops.attention(query, key, value, mask, None, past_key, past_value, is_causal=causal)
+
+    shapes = {name: ("N", H, length, D) for name, length in [("query", "L"), ("key", "L"), ("value", "L")]}
+    specs = {name: lucid.spec(*shape) for name, shape in shapes.items()}
+    specs |= {name: lucid.spec("N", H, "P", D) for name in ("past_key", "past_value")}
+    if masked:
+        specs["mask"] = lucid.spec("N", 1, "L", "P + L", dtype=lucid.bool_)
+    graph = lucid.trace(step, kwargs=specs)
+    session = lucid.runtime.Session(lucid.export.to_onnx(graph, opset=opset, attention=attention), threads=1)
+    for n, l, past in product(BATCHES, (1, 3), (0, 1, 6)):
+        rng = np.random.default_rng([n, l, past])
+        arrays = {name: rng.standard_normal((n, H, l, D)).astype(np.float32) for name in ("query", "key", "value")}
+        arrays |= {name: rng.standard_normal((n, H, past, D)).astype(np.float32) for name in ("past_key", "past_value")}
+        if masked:
+            arrays["mask"] = random_mask((n, 1, l, past + l), rng)
+        want, _ = reference(**arrays, is_causal=causal)
+        keys = np.concatenate([arrays["past_key"], arrays["key"]], 2)
+        results = [graph(*arrays.values())]
+        if past or attention == "expanded" or opset < 23:  # onnxruntime's Attention refuses an empty cache
+            results.append(tuple(session.run(arrays).values()))
+        for output, present_key, present_value in results:
+            check(output, want, (n, l, past))
+            np.testing.assert_array_equal(present_key, keys)
+            assert present_value.shape == keys.shape
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name != "wide values"], ids=str)
+@pytest.mark.parametrize(("n", "l", "s"), [(0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)])
+def test_empty_sizes(case: Case, n: int, l: int, s: int) -> None:
+    """No queries: an empty output. No keys: zeros. Eagerly and in the expanded form."""
+    shapes = [(n, H, l, D), (n, case.kv_heads, s, D), (n, case.kv_heads, s, D)]
+    arrays = {name: np.ones(shape, np.float32) for name, shape in zip(("query", "key", "value"), shapes, strict=True)}
+    for name, (shape, dtype, _) in case.inputs.items():
+        arrays[name] = np.ones(concrete(shape, n, l, s), dtype)
+    want = np.zeros((n, l, H * D), np.float32)
+    packed = packed_arrays(arrays)
+    function = function_of(case, packed=True)
+    np.testing.assert_array_equal(function(**{k: lucid.tensor(a) for k, a in packed.items()}).numpy(), want)
+    exported = lucid.export.to_onnx(function, kwargs=specs_of(case, True), attention="expanded")
+    np.testing.assert_array_equal(lucid.runtime.Session(exported, threads=1).run(packed)["output"], want)
+
+
+def test_standard_form_refuses_sizes_known_to_be_empty() -> None:
+    specs = [lucid.spec(2, H, 3, D), lucid.spec(2, H, 0, D), lucid.spec(2, H, 0, D)]
+    explanation = lucid.export.explain(ops.attention, *specs)
+    (decision,) = explanation.attention
+    assert decision.taken == "expanded"
+    assert "empty" in dict(decision.refused)["ai.onnx Attention"]
+
+
+@pytest.mark.parametrize("case", [Case("plain"), Case("causal", {"is_causal": True})], ids=str)
+def test_contrib_form(case: Case) -> None:
+    """com.microsoft MultiHeadAttention where it is exact: packed, no mask, causal for as many keys as queries."""
+    specs = {name: lucid.spec("N", "L", H * D) for name in ("query", "key", "value")}
+    exported = lucid.export.to_onnx(function_of(case, packed=True), kwargs=specs, attention="contrib")
+    assert [node.op_type for node in exported.graph.node] == ["MultiHeadAttention"]
+    session = lucid.runtime.Session(exported, threads=1)
+    for n, l in product(BATCHES, LENGTHS):
+        arrays = arrays_of(case, n, l, l)
+        want, _ = reference(**arrays, **case.attributes)
+        check(session.run(packed_arrays(arrays))["output"], pack(want), (n, l))
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        (Case("key mask", {}, {"key_mask": bool_input("N", "S")}), "fully masked row would give NaN"),
+        (Case("causal", {"is_causal": True}), "queries and keys may differ"),
+        (Case("softcap", {"softcap": 2.0}), "softcap"),
+        (Case("grouped", kv_heads=2), "grouped heads"),
+    ],
+    ids=str,
+)
+def test_contrib_form_refuses_what_it_would_get_wrong(case: Case, reason: str) -> None:
+    with pytest.raises(ExportError, match=reason):
+        lucid.export.to_onnx(function_of(case, packed=True), kwargs=specs_of(case, True), attention="contrib")
+
+
+def test_fully_masked_rows_are_exactly_zero() -> None:
+    q = lucid.randn(2, H, 5, D)
+    mask = np.ones((5, 5), bool)
+    mask[3] = False
+    for given in (mask, np.where(mask, 0, -np.inf).astype(np.float32), np.where(mask, 0, LOWEST).astype(np.float32)):
+        output, weights = ops.attention(q, q, q, lucid.tensor(given), need_weights=True)
+        assert not output.numpy()[:, :, 3].any()
+        assert not weights.numpy()[:, :, 3].any()
+
+
+def test_nan_is_not_hidden() -> None:
+    q = np.ones((1, 1, 2, 4), np.float32)
+    q[0, 0, 0, 0] = np.nan
+    output = ops.attention(
+        lucid.tensor(q), lucid.ones(1, 1, 3, 4), lucid.ones(1, 1, 3, 4), lucid.ones(2, 3, dtype=bool)
+    )
+    assert np.isnan(output.numpy()[0, 0, 0]).all()
+    assert not np.isnan(output.numpy()[0, 0, 1]).any()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.name in ("plain", "causal", "key mask", "float mask, finfo.min")], ids=str
+)
+def test_other_element_types(dtype: str, case: Case) -> None:
+    """Half precision is computed in float32 and rounded once; float64 keeps its precision."""
+    arrays = arrays_of(case, 3, 7, 7)
+    tensors = {n: lucid.tensor(a).astype(dtype) if a.dtype != bool else lucid.tensor(a) for n, a in arrays.items()}
+    got = function_of(case, packed=False)(**tensors)
+    rounded = {n: t.numpy() if t.dtype == lucid.bool_ else t.numpy().astype(np.float64) for n, t in tensors.items()}
+    want, _ = reference(**rounded, **case.attributes)
+    assert got.dtype.name == dtype
+    np.testing.assert_allclose(
+        got.numpy().astype(np.float64), want, atol={"float64": 1e-14, "float16": 1e-3}.get(dtype, 1e-2)
+    )
+
+
+def test_dropout_drops_weights_and_keeps_their_mean() -> None:
+    lucid.manual_seed(1)
+    q = lucid.randn(1, 2, 50, 8)
+    _, weights = ops.attention(q, q, q, dropout_p=0.25, need_weights=True)
+    dropped = float((weights == 0.0).astype("float32").mean())
+    assert 0.2 < dropped < 0.3
+    assert 0.95 < float(weights.sum(-1).mean()) < 1.05
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "call"),
+    [
+        (ValueError, "same head width", lambda q: ops.attention(q, lucid.randn(2, 4, 3, 5), lucid.randn(2, 4, 3, 5))),
+        (ValueError, "agree in batch, heads and length", lambda q: ops.attention(q, q, lucid.randn(2, 4, 4, 8))),
+        (ValueError, "batch sizes differ", lambda q: ops.attention(q, *[lucid.randn(3, 4, 3, 8)] * 2)),
+        (ValueError, "multiple of the key heads", lambda q: ops.attention(q, *[lucid.randn(2, 3, 3, 8)] * 2)),
+        (
+            ValueError,
+            "does not broadcast to the scores",
+            lambda q: ops.attention(q, q, q, lucid.ones(4, 3, dtype=bool)),
+        ),
+        (TypeError, "expected booleans or floats", lambda q: ops.attention(q, q, q, lucid.ones(3, 3, dtype=int))),
+        (TypeError, "one floating-point type", lambda q: ops.attention(q, q.astype("float64"), q)),
+        (ValueError, "window is 0", lambda q: ops.attention(q, q, q, window=0)),
+        (ValueError, "come together", lambda q: ops.attention(q, q, q, None, None, q)),
+        (
+            ValueError,
+            "only the length may differ",
+            lambda q: ops.attention(q, q, q, None, None, *[lucid.randn(2, 4, 3, 5)] * 2),
+        ),
+        (ValueError, "multiple of the heads", lambda q: ops.attention(*[lucid.randn(2, 3, 30)] * 3, heads=4)),
+    ],
+)
+def test_bad_input(error: type[Exception], message: str, call: Callable[[lucid.Tensor], object]) -> None:
+    with pytest.raises(error, match=message):
+        call(lucid.randn(2, 4, 3, 8))

@@ -1,0 +1,331 @@
+"""The NumPy attention kernel: what it computes, in whatever tiles and threads, and what it leaves as it was."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from lucid import threads
+from lucid.ops import attention_kernel
+from lucid.ops.attention_kernel import attention, worthwhile
+
+PLAIN: dict[str, Any] = {"scale": 0.125, "is_causal": False, "offset": 0, "window": None, "softcap": 0.0}
+
+
+def reference(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    *,
+    scale: float,
+    is_causal: bool,
+    offset: int,
+    window: Any,
+    softcap: float,
+) -> Any:
+    """The contract in float64, one line a rule."""
+    query, key, value = (x.astype(np.float64) for x in (query, key, value))
+    key, value = (np.repeat(x, query.shape[1] // x.shape[1], axis=1) for x in (key, value))
+    scores = scale * query @ key.swapaxes(-1, -2)
+    if softcap > 0:
+        scores = softcap * np.tanh(scores / softcap)
+    position, keys = np.arange(scores.shape[-2])[:, None] + offset, np.arange(scores.shape[-1])
+    seen = np.ones(scores.shape, bool)
+    if is_causal:
+        seen &= keys <= position
+    if window is not None:
+        seen &= keys > position - window
+    if mask is not None and mask.dtype == bool:
+        seen &= mask
+    elif mask is not None:
+        seen &= mask > np.finfo(mask.dtype).min
+        scores = scores + np.where(mask > np.finfo(mask.dtype).min, mask, 0)
+    scores = np.where(seen, scores, -np.inf)
+    largest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(largest == -np.inf, 0, largest))
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights @ value / np.where(total == 0, 1, total)
+
+
+def inputs(
+    n: int, heads: int, kv_heads: int, queries: int, keys: int, d: int, d_v: int, dtype: Any = np.float32
+) -> Any:
+    """Heads as a model has them: cut from (N, length, H * width), then transposed in place."""
+    rng = np.random.default_rng(7)
+    sizes = ((heads, queries, d), (kv_heads, keys, d), (kv_heads, keys, d_v))
+    return [rng.standard_normal((n, length, h, w)).astype(dtype).transpose(0, 2, 1, 3) for h, length, w in sizes]
+
+
+@pytest.fixture
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So small that a dozen keys make several jobs and blocks, all in threads."""
+    for name, size in (("ROWS", 5), ("KEYS", 6), ("EDGE", 3), ("TILE", 48), ("SMALL", 0)):
+        monkeypatch.setattr(attention_kernel, name, size)
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
+    n, kv_heads, group = (draw(st.integers(1, 3)) for _ in range(3))
+    queries, keys = draw(st.integers(1, 24)), draw(st.integers(0, 24))
+    d, d_v = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    query, key, value = inputs(n, kv_heads * group, kv_heads, queries, keys, d, d_v, dtype)
+    query = query * draw(st.sampled_from([1, 8, 60]))  # calm scores, steep ones, ones that leave exp's range
+    mask = None
+    kind = draw(st.sampled_from(["none", "bool", "float", "float with -inf", "float with finfo.min", "bias"]))
+    if kind != "none":
+        rng = np.random.default_rng(draw(st.integers(0, 99)))
+        full = (n, kv_heads * group, queries, keys)
+        shape = [size if draw(st.booleans()) else 1 for size in full]
+        hidden = rng.random(shape) < draw(st.sampled_from([0.2, 0.8, 1.0]))
+        lowest = {"float with -inf": -np.inf, "float with finfo.min": float(np.finfo(dtype).min)}.get(kind, 0.0)
+        bias = rng.standard_normal(shape) * (90 if kind == "bias" else 1)
+        mask = ~hidden if kind == "bool" else np.where(hidden, lowest, bias).astype(dtype)
+        mask = mask[(0,) * draw(st.integers(0, 3))]  # broadcasting needs no leading sizes
+    options = {
+        "scale": draw(st.sampled_from([0.5, 1.0])),
+        "is_causal": draw(st.booleans()),
+        "offset": draw(st.integers(0, 9)),
+        "window": draw(st.none() | st.integers(1, 12)),
+        "softcap": draw(st.sampled_from([0.0, 0.0, 2.0, 30.0])),
+    }
+    return [query, key, value, mask], options
+
+
+@pytest.mark.usefixtures("small_tiles")
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(calls())
+def test_is_the_contract_in_any_tiles(call: Any) -> None:
+    arrays, options = call
+    result = attention(*arrays, **options)
+    expected = reference(*arrays, **options)
+    assert result.dtype == arrays[0].dtype
+    # Scores are sums of products: their rounding grows with them, and an error of theirs is one of the weights.
+    steep = max(1.0, float(np.abs(arrays[0]).max(initial=0)) * 3, 0 if arrays[3] is None else 300)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=8 * steep * np.finfo(result.dtype).eps)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(calls())
+def test_is_the_contract_in_one_piece(call: Any) -> None:
+    arrays, options = call
+    steep = max(1.0, float(np.abs(arrays[0]).max(initial=0)) * 3, 0 if arrays[3] is None else 300)
+    np.testing.assert_allclose(
+        attention(*arrays, **options),
+        reference(*arrays, **options),
+        rtol=0,
+        atol=8 * steep * np.finfo(arrays[0].dtype).eps,
+    )
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("window", [None, 150])
+@pytest.mark.parametrize(("queries", "keys"), [(700, 700), (1100, 1100), (3, 1200), (600, 1300)])
+def test_real_tiles_are_within_two_millionths(queries: int, keys: int, is_causal: bool, window: int | None) -> None:
+    arrays = (*inputs(1, 4, 2, queries, keys, 64, 64), None)
+    options = PLAIN | {"is_causal": is_causal, "window": window, "offset": keys - queries}
+    np.testing.assert_allclose(attention(*arrays, **options), reference(*arrays, **options), rtol=0, atol=2e-6)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize(
+    "sizes", [(0, 2, 1, 3, 4, 2, 2), (2, 2, 1, 0, 4, 2, 2), (2, 2, 1, 3, 0, 2, 2), (2, 2, 1, 3, 4, 2, 0)]
+)
+def test_empty_sizes(sizes: Any) -> None:
+    query, key, value = inputs(*sizes)
+    result = attention(query, key, value, None, **PLAIN | {"is_causal": True})
+    assert result.shape == (*query.shape[:3], value.shape[-1])
+    assert not result.any()
+
+
+def test_heads_of_no_width_average_the_values() -> None:
+    query, key, value = inputs(1, 1, 1, 2, 4, 0, 3)
+    np.testing.assert_allclose(attention(query, key, value, None, **PLAIN)[0, 0, 0], value[0, 0].mean(0), rtol=1e-6)
+
+
+def test_the_heads_of_a_position_lie_side_by_side() -> None:
+    result = attention(*inputs(2, 4, 2, 6, 8, 3, 5), None, **PLAIN)
+    packed = result.transpose(0, 2, 1, 3).reshape(2, 6, 20)
+    assert np.shares_memory(packed, result)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_any_memory_layout_will_do() -> None:
+    query, key, value = inputs(2, 2, 2, 9, 9, 4, 4)
+    expected = attention(query, key, value, None, **PLAIN)
+    wide = [np.repeat(x, 2, axis=-1)[..., ::2] for x in (query, key, value)]
+    turned = [np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2) for x in (query, key, value)]
+    shared = [np.broadcast_to(x[:, :1], x.shape) for x in (query, key, value)]
+    np.testing.assert_array_equal(attention(*wide, None, **PLAIN), expected)
+    np.testing.assert_allclose(attention(*turned, None, **PLAIN), expected, atol=1e-6)
+    np.testing.assert_allclose(attention(*shared, None, **PLAIN)[:, 1], expected[:, 0], atol=1e-6)
+
+
+def test_inputs_are_left_alone() -> None:
+    arrays = [*inputs(1, 2, 2, 300, 300, 8, 8), np.random.default_rng(0).random((300, 300)) < 0.5]
+    copies = [x.copy() for x in arrays]
+    attention(*arrays, **PLAIN | {"is_causal": True})
+    for array, copy in zip(arrays, copies, strict=True):
+        np.testing.assert_array_equal(array, copy)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("hide", [False, -np.inf, np.finfo(np.float32).min])
+def test_a_query_that_sees_nothing_gives_zero_even_beside_infinite_values(hide: Any) -> None:
+    query, key, value = inputs(1, 1, 1, 9, 9, 4, 4)
+    value[0, 0, 8] = np.inf
+    mask = np.ones((9, 9), bool) if hide is False else np.zeros((9, 9), np.float32)
+    mask[4] = hide
+    result = attention(query, key, value, mask, **PLAIN)
+    assert not result[0, 0, 4].any()
+    assert np.isinf(result[0, 0, [0, 8]]).all()
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_nan_reaches_the_queries_that_see_it(which: int) -> None:
+    arrays = inputs(1, 1, 1, 12, 12, 4, 4)
+    arrays[which][0, 0, 10, 1] = np.nan
+    result = attention(*arrays, None, **PLAIN | {"is_causal": True})
+    assert np.isnan(result[0, 0, 10]).any()
+    assert np.isnan(result[0, 0, 11]).any() == (which != 0)
+    assert np.isfinite(result[0, 0, :8]).all()
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("factor", [1, 10, 1000])
+def test_a_hidden_key_weighs_exactly_nothing(factor: int) -> None:
+    query, key, value = inputs(1, 2, 2, 16, 16, 4, 4)
+    mask = np.random.default_rng(1).random((16, 16)) < 0.6
+    mask[:, 3] = False
+    value[:, :, 3] = 1e30  # the smallest weight would show
+    assert np.abs(attention(query * factor, key, value, mask, **PLAIN)).max() < 10
+
+
+@pytest.mark.parametrize("factor", [3, 10, 1000])
+def test_large_scores_cost_no_more_than_their_own_rounding(factor: int) -> None:
+    rng = np.random.default_rng(2)
+    query, key = (rng.integers(-3, 4, (1, 2, 700, 8)).astype(np.float32) for _ in range(2))  # with many equal scores
+    arrays = (query * factor, key, rng.standard_normal((1, 2, 700, 8)).astype(np.float32), None)
+    options = PLAIN | {"scale": 1.0}
+    np.testing.assert_allclose(attention(*arrays, **options), reference(*arrays, **options), rtol=0, atol=8e-5)
+
+
+def test_values_near_the_end_of_the_range_do_not_overflow() -> None:
+    query, key, value = inputs(1, 1, 1, 20, 20, 4, 4)
+    query, key = np.abs(query) * 3, np.abs(key) * 3  # weights of e^50 and more where no maximum is subtracted
+    arrays = (query, key, value * 1e37, None)
+    options = PLAIN | {"scale": 2.0}
+    result, expected = attention(*arrays, **options), reference(*arrays, **options)
+    np.testing.assert_allclose(result / 1e37, expected / 1e37, atol=2e-4)
+
+
+def test_scores_are_never_all_in_memory() -> None:
+    arrays = (*inputs(1, 2, 2, 4096, 4096, 16, 16), None)
+    attention(*arrays, **PLAIN)
+    tracemalloc.start()
+    result = attention(*arrays, **PLAIN | {"is_causal": True})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - result.nbytes < 4 << 20  # 2 * 4096 * 4096 scores are 128 MiB
+
+
+@pytest.mark.parametrize("size", [10, 400])
+def test_many_threads_at_once(size: int) -> None:
+    arrays = (*inputs(1, 4, 4, size, size, 16, 16), None)
+    expected = attention(*arrays, **PLAIN | {"is_causal": True})
+    results: list[Any] = []
+
+    def call() -> None:
+        results.extend(attention(*arrays, **PLAIN | {"is_causal": True}) for _ in range(5))
+
+    callers = [threading.Thread(target=call) for _ in range(6)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert len(results) == 30
+    for result in results:
+        np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_any_number_of_threads_gives_the_same(n: int) -> None:
+    arrays = (*inputs(2, 4, 2, 300, 300, 16, 16), None)
+    expected, before = reference(*arrays, **PLAIN), threads.get_num_threads()
+    threads.set_num_threads(n)
+    try:
+        assert threads.get_num_threads() == n
+        np.testing.assert_allclose(attention(*arrays, **PLAIN), expected, atol=2e-6)
+    finally:
+        threads.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n", [0, -2])
+def test_a_thread_count_below_one_is_refused(n: int) -> None:
+    with pytest.raises(ValueError, match=f"n must be at least 1, got {n}"):
+        threads.set_num_threads(n)
+
+
+@pytest.mark.parametrize("n", [2.0, "2", None, True])
+def test_a_thread_count_is_an_int(n: Any) -> None:
+    with pytest.raises(TypeError, match="n must be an int"):
+        threads.set_num_threads(n)
+
+
+def blas_threads() -> list[int]:
+    return [library.num_threads for library in ThreadpoolController().select(user_api="blas").lib_controllers]
+
+
+def test_blas_has_one_thread_while_jobs_run_and_its_own_number_after() -> None:
+    with threadpool_limits(2, user_api="blas"):
+        before, during = blas_threads(), []
+        threads.share(range(3), lambda jobs: during.extend(max(blas_threads(), default=1) for _ in jobs))
+        assert during == [1, 1, 1]
+        assert blas_threads() == before
+
+
+def test_blas_has_its_own_number_after_an_error_and_nested_runs() -> None:
+    def work(jobs: Any) -> None:
+        for job in jobs:
+            threads.share(range(2), list)
+            if job == 1:
+                raise ArithmeticError("job 1")
+
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        with pytest.raises(ArithmeticError, match="job 1"):
+            threads.share(range(8), work)
+        assert blas_threads() == before
+
+
+def test_each_job_is_done_once_and_none_begins_after_an_error() -> None:
+    done: list[int] = []
+
+    def work(jobs: Any) -> None:
+        for job in jobs:
+            if job == 100:
+                raise ArithmeticError("job 100")
+            done.append(job)
+
+    threads.share(range(100), work)
+    assert sorted(done) == list(range(100))
+    done.clear()
+    with pytest.raises(ArithmeticError, match="job 100"):
+        threads.share([100, *range(100)] if threads.get_num_threads() == 1 else [100] * 4 + [1] * 100, work)
+    assert len(done) < 100
+
+
+def test_only_the_smallest_work_is_left_to_plain_products() -> None:
+    query, key, _ = inputs(1, 4, 4, 16, 16, 8, 8)
+    assert not worthwhile(query, key)
+    query, key, _ = inputs(1, 4, 4, 256, 256, 8, 8)
+    assert worthwhile(query, key)

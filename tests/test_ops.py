@@ -1,0 +1,164 @@
+"""Every op, held to its sample: kernel, type rule, body, and every exported form at every opset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
+
+import lucid
+from lucid._tensor import OPS, Tensor
+from lucid.export import ExportError, Target
+from lucid.export.api import export_graph
+from lucid.export.rows import _ROWS as ROWS
+from lucid.export.target import OPSETS
+from lucid.export.writer import in_memory
+from lucid.op import Op
+from lucid.runtime import Session
+from lucid.testing import compare
+from lucid.types import Array, DType, TensorType
+from tests.samples import ORT_LACKS, SAMPLES, Sample, bound
+
+# Differences are counted in units of the last place of numbers around 1: kernels and references sum in another order.
+UNITS = {"float32": 16 * 2**-23, "float64": 16 * 2**-52, "float16": 4 * 2**-10, "bfloat16": 4 * 2**-7}
+
+ON_CPU: tuple[Literal["any", "cpu", "portable"], ...] = ("any", "cpu", "portable")
+RUNS = [(s, dtype) for s in SAMPLES for dtype in s.dtypes]
+IDS = [f"{s.name}-{dtype}" for s, dtype in RUNS]
+BODIES = [(s, dtype) for s, dtype in RUNS if s.op.body is not None and s.op._kernel is not None]
+
+
+def arrays_of(s: Sample, dtype: DType, sizes: Mapping[str, int]) -> list[Array | None]:
+    """Reproducible arrays for the inputs, then for the carriers."""
+    generator = np.random.default_rng(sum(sizes.values()))
+    return [a if a is None else a.array(dtype, sizes, generator) for a in (*s.inputs, *s.carriers)]
+
+
+def eager(s: Sample, arrays: Sequence[Array | None], sizes: Mapping[str, int]) -> list[Array]:
+    tensors = [a if a is None else Tensor.from_array(a) for a in arrays[: len(s.inputs)]]
+    result = s.op(*tensors, **attributes_of(s, sizes))
+    return [t.numpy() for t in (result if isinstance(result, tuple) else (result,))]
+
+
+def attributes_of(s: Sample, sizes: Mapping[str, int]) -> dict[str, Any]:
+    return {name: bound(value, sizes) for name, value in s.attributes.items()}
+
+
+def check(got: Array, want: Array, name: str) -> None:
+    units = UNITS.get(str(want.dtype), 0.0)
+    if np.isnan(want).any():  # only where NaN is the very subject
+        got, want = np.nan_to_num(got, nan=123.0), np.nan_to_num(want, nan=123.0)
+    found = compare(got, want, name, rtol=units, atol=units)
+    assert found.passed, found
+
+
+def widened(array: Array | None) -> Array | None:
+    """In float64 or int64."""
+    if array is None or array.dtype == bool:
+        return array
+    return array.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
+
+
+def test_every_op_has_a_sample() -> None:
+    assert {name for name, op in OPS.items() if isinstance(op, Op)} == {s.op.name for s in SAMPLES}
+    assert len(set(IDS)) == len(IDS)
+
+
+@pytest.mark.parametrize(("s", "dtype"), RUNS, ids=IDS)
+def test_the_kernel_gives_what_the_reference_says(s: Sample, dtype: DType) -> None:
+    for sizes in s.sizes:
+        arrays = arrays_of(s, dtype, sizes)
+        expected = s.reference(*map(widened, arrays[: len(s.inputs)]), **attributes_of(s, sizes))
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        for got, want in zip(eager(s, arrays, sizes), expected, strict=True):
+            with np.errstate(over="ignore"):
+                check(got, np.asarray(want).astype(got.dtype), f"{s.name} at {sizes}")
+
+
+@pytest.mark.parametrize("s", SAMPLES, ids=[s.name for s in SAMPLES])
+def test_the_type_rule_foretells_the_kernels_shape(s: Sample) -> None:
+    dtype = s.dtypes[0]
+    kinds = [a if a is None else a.type(dtype) for a in s.inputs]
+    kinds += [None] * (0 if s.op.variadic else len(s.op.arguments) - len(kinds))
+    promised = s.op.infer(kinds, s.attributes)
+    for sizes in (*s.sizes, *([{"N": 0, "L": 3, "S": 4}] if s.empty else [])):
+        for result, kind in zip(eager(s, arrays_of(s, dtype, sizes), sizes), promised, strict=True):
+            assert TensorType(lucid.types.as_dtype(result.dtype), result.shape) == kind.with_shape(
+                bound(kind.shape, sizes)
+            )
+
+
+@pytest.mark.parametrize(("s", "dtype"), BODIES, ids=[f"{s.name}-{dtype}" for s, dtype in BODIES])
+def test_the_body_gives_what_the_kernel_does(s: Sample, dtype: DType) -> None:
+    for sizes in s.sizes:
+        arrays = arrays_of(s, dtype, sizes)
+        tensors = [a if a is None else Tensor.from_array(a) for a in arrays]
+        tensors += [None] * (len(s.op.arguments) - len(tensors))
+        body = s.op.expand(tensors, attributes_of(s, sizes))
+        for got, want in zip(body, eager(s, arrays, sizes), strict=True):
+            check(got.numpy(), want, f"body of {s.name} at {sizes}")
+
+
+def traced(s: Sample, dtype: DType) -> lucid.Graph:
+    def model(*given: Tensor) -> Any:
+        rest = iter(given)
+        return s.op(*(None if a is None else next(rest) for a in s.inputs), **s.attributes)
+
+    return lucid.trace(model, *(a.type(dtype) for a in (*s.inputs, *s.carriers) if a is not None))
+
+
+def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
+    """Every form that the op can take on a CPU: each row that some target accepts, and the plain spelling or the
+    body."""
+    for row in ROWS.get(s.op.name, []):
+        with monkeypatch.context() as patch:
+            patch.setitem(ROWS, s.op.name, [row])
+            for provider in (name for name in ON_CPU if name in row.targets):
+                assembled, lowering = export_graph(graph, Target(provider, opset))
+                if row.name not in {name for decision in lowering.decisions for name, _ in decision.refused}:
+                    yield row.name, in_memory(assembled)
+                    break
+    if s.op.body is not None or s.op.name not in ROWS:
+        with monkeypatch.context() as patch:
+            patch.setitem(ROWS, s.op.name, [])
+            yield "plain", in_memory(export_graph(graph, Target("any", opset))[0])
+
+
+@pytest.mark.parametrize(("s", "dtype"), RUNS, ids=IDS)
+def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = traced(s, dtype)
+    if not s.exported:
+        with pytest.raises(ExportError, match=s.op.name):
+            export_graph(graph, Target())
+        return
+    cases = [(sizes, arrays_of(s, dtype, sizes)) for sizes in s.sizes]
+    wanted = [eager(s, arrays, sizes) for sizes, arrays in cases]
+    served = set()
+    for opset in OPSETS if dtype == s.dtypes[0] else (OPSETS[0], 23, OPSETS[-1]):
+        for form, model in forms(s, graph, opset, monkeypatch):
+            served.add(form)
+            if f"{s.name}-{dtype}" in ORT_LACKS:
+                with pytest.raises(NoKernel):
+                    Session(model)
+                continue
+            session = Session(model, threads=1)
+            for (sizes, arrays), want in zip(cases, wanted, strict=True):
+                given = [a for a in arrays if a is not None]
+                found = session.run(dict(zip(session.inputs, given, strict=True)))
+                for got, expected in zip(found.values(), want, strict=True):
+                    check(got, expected, f"{s.name} as {form} at opset {opset}, {sizes}")
+    assert served
+
+
+def test_every_row_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row refuses everything."""
+    taken = {
+        (s.op.name, form)
+        for s in SAMPLES
+        if s.exported and s.op.name in ROWS
+        for form, _ in forms(s, traced(s, s.dtypes[0]), OPSETS[-1], monkeypatch)
+    }
+    assert {(op, row.name) for op, rows in ROWS.items() for row in rows if row.targets != ("cuda",)} <= taken
