@@ -1,0 +1,209 @@
+"""Attention modules. They hold parameters and options; the mathematics is in `nn.functional`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lucid._tensor import Tensor
+from lucid.nn import functional as F
+from lucid.nn import init
+from lucid.nn.layers import Linear, check_positive, check_probability, new_parameter
+from lucid.nn.module import Module, StateError
+from lucid.types import DTypeLike, TensorType, show_shape, spec
+
+
+class ScaledDotProductAttention(Module):
+    """softmax(scale * query @ key.T + mask) @ value on (N, H, L, d), as `F.scaled_dot_product_attention`.
+
+    Args:
+        attn_mask: the mask of every call, unless a call brings its own. Boolean: true = attend.
+        dropout_p: probability of dropping a weight while training.
+        is_causal: query i sees keys up to i.
+        scale: multiplies the scores; 1 / sqrt(d) by default.
+    """
+
+    def __init__(
+        self,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: complex | None = None,
+    ) -> None:
+        check_probability("ScaledDotProductAttention", "dropout_p", dropout_p)
+        if is_causal and attn_mask is not None:
+            raise ValueError(
+                "ScaledDotProductAttention: is_causal and attn_mask exclude each other; put the triangle into the mask"
+            )
+        self._attn_mask = attn_mask
+        self.dropout_p, self.is_causal = dropout_p, is_causal
+        self.scale = F.real_scale("ScaledDotProductAttention", scale)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+        mask = self._attn_mask if attn_mask is None else attn_mask
+        dropout_p = self.dropout_p if self.training else 0.0
+        grouped = query.ndim == 4
+        return F.scaled_dot_product_attention(
+            query, key, value, mask, dropout_p, self.is_causal, self.scale, enable_gqa=grouped
+        )
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        shapes = {"query": ("N", "H", "L", "d"), "key": ("N", "H", "S", "d"), "value": ("N", "H", "S", "d_v")}
+        return {name: spec(*shape) for name, shape in shapes.items()} if self.scale is not None else {}
+
+    def extra_repr(self) -> str:
+        return f"dropout_p={self.dropout_p}, is_causal={self.is_causal}, scale={self.scale}"
+
+
+class MultiHeadAttention(Module):
+    """Multi-head attention (Vaswani et al. 2017) with torch's parameters and state keys.
+
+    Args:
+        embed_dim: E, the width of queries and output; a multiple of `num_heads`.
+        num_heads: H.
+        dropout: probability of dropping an attention weight while training.
+        bias: whether the projections have biases.
+        add_bias_kv: a learned key and value behind those of the sequence.
+        add_zero_attn: a key and value of zeros behind these.
+        kdim, vdim: widths of keys and values; E by default.
+        num_kv_heads: fewer key and value heads than query heads (grouped-query attention, Ainslie et al. 2023).
+        batch_first: inputs and output are (N, L, E), else (L, N, E).
+        dtype: element type of the parameters.
+
+    State: ``in_proj_weight`` (3E, E), or ``q_proj_weight``, ``k_proj_weight``, ``v_proj_weight`` where kdim or vdim
+    differ from E; ``in_proj_bias`` (3E), ``out_proj.weight``, ``out_proj.bias``, ``bias_k``, ``bias_v`` (1, 1, E). It
+    also loads ``q_proj.weight``, ``q_proj.bias`` and so on.
+
+    Raises:
+        ValueError: for sizes that are not positive or do not divide, or a dropout outside [0, 1].
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        *,
+        num_kv_heads: int | None = None,
+        batch_first: bool = True,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        name = "MultiHeadAttention"
+        kdim, vdim = embed_dim if kdim is None else kdim, embed_dim if vdim is None else vdim
+        kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        check_positive(name, embed_dim=embed_dim, num_heads=num_heads, kdim=kdim, vdim=vdim, num_kv_heads=kv_heads)
+        check_probability(name, "dropout", dropout)
+        if embed_dim % num_heads:
+            raise ValueError(f"{name}: embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
+        if num_heads % kv_heads:
+            raise ValueError(f"{name}: num_heads {num_heads} is not divisible by num_kv_heads {kv_heads}")
+        self.embed_dim, self.num_heads, self.num_kv_heads = embed_dim, num_heads, kv_heads
+        self.dropout, self.add_zero_attn, self.batch_first = dropout, add_zero_attn, batch_first
+        self.kdim, self.vdim = kdim, vdim
+
+        kv_dim = embed_dim // num_heads * kv_heads
+        self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
+        if kdim == embed_dim and vdim == embed_dim:
+            self.in_proj_weight = init.xavier_uniform_(new_parameter(embed_dim + 2 * kv_dim, embed_dim, dtype=dtype))
+        else:
+            self.q_proj_weight = init.xavier_uniform_(new_parameter(embed_dim, embed_dim, dtype=dtype))
+            self.k_proj_weight = init.xavier_uniform_(new_parameter(kv_dim, kdim, dtype=dtype))
+            self.v_proj_weight = init.xavier_uniform_(new_parameter(kv_dim, vdim, dtype=dtype))
+        self.in_proj_bias = new_parameter(embed_dim + 2 * kv_dim, dtype=dtype) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype)
+        bound = 1 / math.sqrt(embed_dim)
+        init.uniform_(self.out_proj.weight, -bound, bound)
+        if self.out_proj.bias is not None:
+            init.zeros_(self.out_proj.bias)
+        self.bias_k = init.xavier_normal_(new_parameter(1, 1, kv_dim, dtype=dtype)) if add_bias_kv else None
+        self.bias_v = init.xavier_normal_(new_parameter(1, 1, kv_dim, dtype=dtype)) if add_bias_kv else None
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> Any:
+        """Attend from query to key and value; see `F.multi_head_attention_forward` for shapes and masks.
+
+        Without a key this is self-attention; without a value the key serves as value.
+
+        Returns:
+            The output; with `need_weights` the pair (output, weights).
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        output, weights = F.multi_head_attention_forward(
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            use_separate_proj_weight=self.in_proj_weight is None,
+            q_proj_weight=self.q_proj_weight,
+            k_proj_weight=self.k_proj_weight,
+            v_proj_weight=self.v_proj_weight,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+            batch_first=self.batch_first,
+            num_kv_heads=self.num_kv_heads,
+        )
+        return (output, weights) if need_weights else output
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        shapes = {"query": ("N", "L", self.embed_dim), "key": ("N", "S", self.kdim), "value": ("N", "S", self.vdim)}
+        turned = {name: (n, l, e) if self.batch_first else (l, n, e) for name, (n, l, e) in shapes.items()}
+        return {name: spec(*shape, dtype=self.out_proj.weight.dtype) for name, shape in turned.items()}
+
+    def renamed_keys(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Join ``q_proj.weight``, ``k_proj.weight``, ``v_proj.weight`` (and biases) into the packed form."""
+        renamed = dict(state)
+        rows = (self.embed_dim, *[self.embed_dim // self.num_heads * self.num_kv_heads] * 2)
+        columns = (self.embed_dim, self.kdim, self.vdim)
+        for kind, packed in (("weight", self.in_proj_weight), ("bias", self.in_proj_bias)):
+            names = [f"{part}_proj.{kind}" for part in "qkv"]
+            if not all(name in renamed for name in names):
+                continue
+            parts = [np.asarray(renamed.pop(name)) for name in names]
+            wanted = list(zip(rows, columns, strict=True)) if kind == "weight" else [(size,) for size in rows]
+            wrong = [
+                f"{name} has shape {show_shape(part.shape)}, expected {show_shape(shape)}"
+                for name, part, shape in zip(names, parts, wanted, strict=True)
+                if part.shape != shape
+            ]
+            if wrong:
+                raise StateError("; ".join(wrong))
+            if packed is not None:
+                renamed[f"in_proj_{kind}"] = np.concatenate(parts)
+            else:
+                renamed |= {f"{part}_proj_{kind}": array for part, array in zip("qkv", parts, strict=True)}
+        return renamed
+
+    def extra_repr(self) -> str:
+        grouped = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
+        return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}{grouped}"

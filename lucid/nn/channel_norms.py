@@ -1,0 +1,96 @@
+"""Normalisation over channels, with torch's arguments and state keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from lucid import ops
+from lucid._tensor import Tensor
+from lucid.nn.layers import check_positive, check_probability, new_parameter
+from lucid.nn.module import Module
+from lucid.types import DTypeLike, TensorType, as_dtype, float32, show_shape, spec
+
+
+class BatchNorm1d(Module):
+    """Batch normalisation (Ioffe & Szegedy 2015) of (N, C) or (N, C, L).
+
+    In evaluation mode, and whenever it is traced, with the running statistics; in training mode with those of the
+    batch, which then move the running ones by `momentum`.
+
+    State: ``weight``, ``bias``, ``running_mean``, ``running_var`` (C) and ``num_batches_tracked``.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        check_positive("BatchNorm1d", num_features=num_features)
+        check_probability("BatchNorm1d", "momentum", momentum)
+        self.eps, self.momentum = eps, momentum
+        self.weight = new_parameter(num_features, dtype=dtype, value=1.0) if affine else None
+        self.bias = new_parameter(num_features, dtype=dtype) if affine else None
+        kind = as_dtype(float32 if dtype is None else dtype).numpy
+        self.running_mean = Tensor(np.zeros(num_features, kind))
+        self.running_var = Tensor(np.ones(num_features, kind))
+        self.num_batches_tracked = Tensor(np.zeros((), np.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        channels = self.running_mean.numpy().shape[0]
+        if x.ndim not in (2, 3) or x.shape[1] != channels:
+            raise ValueError(f"BatchNorm1d: got shape {show_shape(x.shape)}, expected (N, {channels}[, L])")
+        mean, variance = self._batch_statistics(x) if self.training else (self.running_mean, self.running_var)
+        return ops.batch_norm(x, mean, variance, self.weight, self.bias, eps=self.eps)
+
+    def _batch_statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        values = x.numpy()
+        axes = tuple(axis for axis in range(x.ndim) if axis != 1)
+        mean, variance, count = values.mean(axes), values.var(axes), values.size // values.shape[1]
+        if count < 2:
+            raise ValueError(f"BatchNorm1d: got {count} value per channel in training, expected 2 or more")
+        m = self.momentum
+        old_mean, old_variance = self.running_mean.numpy(), self.running_var.numpy()
+        self.running_mean = Tensor(((1 - m) * old_mean + m * mean).astype(old_mean.dtype))
+        unbiased = variance * (count / (count - 1))
+        self.running_var = Tensor(((1 - m) * old_variance + m * unbiased).astype(old_variance.dtype))
+        self.num_batches_tracked = Tensor(self.num_batches_tracked.numpy() + 1)
+        return Tensor(mean), Tensor(variance)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"x": spec("N", *self.running_mean.shape, "L", dtype=self.running_mean.dtype)}
+
+    def extra_repr(self) -> str:
+        return f"{self.running_mean.shape[0]}, eps={self.eps}, momentum={self.momentum}"
+
+
+class GroupNorm(Module):
+    """Group normalisation (Wu & He 2018) of (N, C, *spatial): each of `num_groups` groups of channels by itself."""
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        check_positive("GroupNorm", num_groups=num_groups, num_channels=num_channels)
+        if num_channels % num_groups:
+            raise ValueError(f"GroupNorm: num_groups {num_groups} does not divide num_channels {num_channels}")
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.weight = new_parameter(num_channels, dtype=dtype, value=1.0) if affine else None
+        self.bias = new_parameter(num_channels, dtype=dtype) if affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.group_norm(x, self.weight, self.bias, groups=self.num_groups, eps=self.eps)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"x": spec("N", self.num_channels, "L")}
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}"

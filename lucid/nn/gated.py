@@ -1,0 +1,68 @@
+"""Gated units: one projection decides how much of another passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lucid._tensor import Tensor
+from lucid.dims import same
+from lucid.nn import functional as F
+from lucid.nn.layers import Linear
+from lucid.nn.module import Module
+from lucid.types import DTypeLike, TensorType, show_shape, spec
+
+
+class GLU(Module):
+    """The first half of an axis times the sigmoid of the second (Dauphin et al. 2017)."""
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not same(x.shape[self.axis] % 2, 0):
+            raise ValueError(f"GLU: axis {self.axis} of {show_shape(x.shape)} cannot be halved")
+        value, gate = x.chunk(2, self.axis)
+        return value * gate.sigmoid()
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}"
+
+
+class GatedMLP(Module):
+    """down(activation(gate(x)) * up(x)) (Shazeer 2020): (..., dim) to (..., dim).
+
+    State: ``gate_proj``, ``up_proj``, ``down_proj``, each a `Linear`, as Llama names them.
+
+    Args:
+        dim: the width.
+        hidden_dim: the width between.
+        activation: of the gate.
+        bias: whether the three projections have biases.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden_dim: int,
+        activation: Callable[[Tensor], Tensor] = F.silu,
+        bias: bool = False,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        self.gate_proj = Linear(dim, hidden_dim, bias, dtype)
+        self.up_proj = Linear(dim, hidden_dim, bias, dtype)
+        self.down_proj = Linear(hidden_dim, dim, bias, dtype)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
+        return y
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"x": spec("N", "L", self.gate_proj.in_features, dtype=self.gate_proj.weight.dtype)}
+
+
+class SwiGLU(GatedMLP):
+    """A gated network whose gate is SiLU, as in Llama."""
+
+    def __init__(self, dim: int, hidden_dim: int, bias: bool = False, dtype: DTypeLike | None = None) -> None:
+        super().__init__(dim, hidden_dim, F.silu, bias, dtype)

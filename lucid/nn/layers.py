@@ -1,0 +1,183 @@
+"""Layers: linear maps, tables, normalisations, activations, dropout."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from lucid._tensor import Tensor
+from lucid.nn import functional as F
+from lucid.nn import init
+from lucid.nn.module import Module, Parameter
+from lucid.types import DTypeLike, TensorType, as_dtype, float32, int64, spec
+
+
+def check_positive(where: str, **sizes: int) -> None:
+    """Raise ValueError for a size that is not a whole number of 1 or more."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+            raise ValueError(f"{where}: {name} is {size!r}, expected a whole number of 1 or more")
+
+
+def check_probability(where: str, name: str, p: float) -> None:
+    """Raise ValueError for a number outside [0, 1]."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"{where}: {name} is {p!r}, expected a probability from 0 to 1")
+
+
+def new_parameter(*shape: int, dtype: DTypeLike | None, value: float = 0.0) -> Parameter:
+    """A parameter of one number everywhere, to be initialised or loaded."""
+    kind = as_dtype(float32 if dtype is None else dtype).numpy
+    # Untouched zeros cost no memory, which matters for weights that are loaded next.
+    return Parameter(np.full(shape, value, kind) if value else np.zeros(shape, kind))
+
+
+class Linear(Module):
+    """x @ weight.T + bias with weight (out_features, in_features): (..., in_features) to (..., out_features)."""
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: DTypeLike | None = None) -> None:
+        check_positive("Linear", in_features=in_features, out_features=out_features)
+        self.in_features, self.out_features = in_features, out_features
+        self.weight = init.kaiming_uniform_(new_parameter(out_features, in_features, dtype=dtype), a=math.sqrt(5))
+        bound = 1 / math.sqrt(in_features)
+        self.bias = init.uniform_(new_parameter(out_features, dtype=dtype), -bound, bound) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"x": spec("N", self.in_features, dtype=self.weight.dtype)}
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.out_features}{'' if self.bias is not None else ', bias=False'}"
+
+
+class Embedding(Module):
+    """A table of vectors: integer indices (...) to (..., embedding_dim)."""
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, dtype: DTypeLike | None = None) -> None:
+        check_positive("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
+        self.weight = init.normal_(new_parameter(num_embeddings, embedding_dim, dtype=dtype))
+
+    def forward(self, indices: Tensor) -> Tensor:
+        return F.embedding(indices, self.weight)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"indices": spec("N", "L", dtype=int64)}
+
+    def extra_repr(self) -> str:
+        return ", ".join(map(str, self.weight.shape))
+
+
+class LayerNorm(Module):
+    """Layer normalisation over the last axes, which have the sizes `normalized_shape` (Ba et al. 2016)."""
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        for size in shape:
+            check_positive("LayerNorm", normalized_shape=size)
+        self.normalized_shape, self.eps = shape, eps
+        self.weight = new_parameter(*shape, dtype=dtype, value=1.0) if elementwise_affine else None
+        self.bias = new_parameter(*shape, dtype=dtype) if elementwise_affine and bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{', '.join(map(str, self.normalized_shape))}, eps={self.eps}"
+
+
+class RMSNorm(Module):
+    """Root-mean-square normalisation over the last axis (Zhang & Sennrich 2019)."""
+
+    def __init__(
+        self, normalized_shape: int, eps: float = 1e-6, elementwise_affine: bool = True, dtype: DTypeLike | None = None
+    ) -> None:
+        check_positive("RMSNorm", normalized_shape=normalized_shape)
+        self.normalized_shape, self.eps = normalized_shape, eps
+        self.weight = new_parameter(normalized_shape, dtype=dtype, value=1.0) if elementwise_affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}"
+
+
+class Dropout(Module):
+    """Zero elements with probability p while training; nothing in evaluation and in exported models."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        check_probability("Dropout", "p", p)
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p, self.training)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class GELU(Module):
+    """x times the normal distribution function; ``approximate="tanh"`` for the approximation of GPT-2."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        if approximate not in ("none", "tanh"):
+            raise ValueError(f'GELU: approximate is {approximate!r}, expected "none" or "tanh"')
+        self.approximate = approximate
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(x, self.approximate)
+
+    def extra_repr(self) -> str:
+        return f"approximate={self.approximate!r}"
+
+
+class ReLU(Module):
+    """max(x, 0)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x)
+
+
+class SiLU(Module):
+    """x * sigmoid(x)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.silu(x)
+
+
+class Tanh(Module):
+    """Hyperbolic tangent."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.tanh()
+
+
+class Softmax(Module):
+    """exp(x) normalised to sum 1 along an axis."""
+
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.softmax(x, self.axis)
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}"
+
+
+class Identity(Module):
+    """Returns its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x

@@ -1,0 +1,262 @@
+"""Modules: plain classes whose parameters, buffers and children are found by walking their attributes in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+
+from lucid import html
+from lucid._tensor import Tensor
+from lucid.graph import is_tracing, scope
+from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, show_shape
+
+
+class Parameter(Tensor):
+    """A tensor that a module learns: it appears in `state_dict` and, under its key, in the exported model."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, dtype: DTypeLike | None = None) -> None:
+        super().__init__(data, dtype)
+
+    def assign(self, array: Array) -> None:
+        """Replace the values; the shape stays, the element type is the array's."""
+        if array.shape != self.shape:
+            raise ValueError(f"parameter: got shape {show_shape(array.shape)}, expected {show_shape(self.shape)}")
+        self._set(array, TensorType(as_dtype(array.dtype), array.shape))
+
+
+class Module:
+    """The base of all modules.
+
+    Assign parameters, tensors (buffers) and modules to attributes in ``__init__``, also in lists and dicts of modules,
+    and write `forward`. An attribute whose name begins with ``_`` is private: a tensor there is no part of the state.
+    """
+
+    _training: bool = True
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs; subclasses write this."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward(): define it with the module's computation")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        here = scope.get()
+        if here is None:
+            return self.forward(*args, **kwargs)
+        token = scope.set(here._replace(path=here.names.get(id(self), here.path)))
+        try:
+            return self.forward(*args, **kwargs)
+        finally:
+            scope.reset(token)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        """The inputs to trace with where none are given, by argument name; empty where a module has no natural ones."""
+        return {}
+
+    # Training and evaluation ------------------------------------------------------------------------------------------
+
+    @property
+    def training(self) -> bool:
+        """Whether dropout is active: after `train()`, and never while a model is traced."""
+        return self._training and not is_tracing()
+
+    def train(self, mode: bool = True) -> Self:
+        """Set training mode for this module and all inside it."""
+        for module in self.modules():
+            module._training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Set evaluation mode: no dropout."""
+        return self.train(False)
+
+    # What a module holds ----------------------------------------------------------------------------------------------
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly inside, those in lists and dicts under ``list.0`` and ``dict.key``."""
+        for name, value in vars(self).items():
+            yield from _modules_in(name, value)
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module and all inside it by path, each once, parents first."""
+        seen: set[int] = set()
+        stack: list[tuple[str, Module]] = [(prefix, self)]
+        while stack:
+            path, module = stack.pop()
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            yield path, module
+            children = [(f"{path}.{name}" if path else name, child) for name, child in module.named_children()]
+            stack.extend(reversed(children))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all inside it."""
+        return (module for _, module in self.named_modules())
+
+    def _named_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """All parameters and buffers under every name they have.
+
+        Raises:
+            ValueError: for a module that contains itself.
+        """
+        stack: list[tuple[str, Module, frozenset[int]]] = [("", self, frozenset())]
+        while stack:
+            prefix, module, outside = stack.pop()
+            if id(module) in outside:
+                raise ValueError(
+                    f"{type(self).__name__}: {prefix[:-1]} is a module that contains itself; "
+                    "keep references to outer modules out of the attributes"
+                )
+            for name, value in vars(module).items():
+                if isinstance(value, Tensor) and not name.startswith("_"):
+                    yield prefix + name, value
+            inside = [(f"{prefix}{name}.", child, outside | {id(module)}) for name, child in module.named_children()]
+            stack.extend(reversed(inside))
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Each parameter once, under its first name."""
+        seen: set[int] = set()
+        for name, tensor in self._named_tensors():
+            if isinstance(tensor, Parameter) and id(tensor) not in seen:
+                seen.add(id(tensor))
+                yield name, tensor
+
+    def parameters(self) -> Iterator[Parameter]:
+        """Each parameter once."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """The tensors that are part of the state and not learned."""
+        return ((name, t) for name, t in self._named_tensors() if not isinstance(t, Parameter))
+
+    def buffers(self) -> Iterator[Tensor]:
+        """The tensors that are part of the state and not learned."""
+        return (tensor for _, tensor in self.named_buffers())
+
+    def apply(self, function: Callable[[Module], object]) -> Self:
+        """Call a function with every module inside, children first, then with this one."""
+        for module in reversed(list(self.modules())):
+            function(module)
+        return self
+
+    # State ------------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All parameters and buffers by dotted path; a shared one appears under each of its names."""
+        return dict(self._named_tensors())
+
+    def renamed_keys(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Hook for modules that also read another layout: this module's entries of a state dict, in its own layout.
+
+        Raises:
+            StateError: for entries of the other layout that do not fit.
+        """
+        return dict(state)
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+        """Take over parameters and buffers, converted to this module's element types.
+
+        An array that has the right type already is used as it is, not copied.
+
+        With `strict=False` missing and unexpected keys are accepted; a wrong shape never is.
+
+        Raises:
+            StateError: a KeyError that lists every missing and unexpected key and every wrong shape. Nothing is changed
+                then.
+            OverflowError: for a number that the element type of its parameter cannot hold. Nothing is changed then.
+        """
+        state = dict(state)
+        problems: list[str] = []
+        for path, module in self.named_modules():
+            if type(module).renamed_keys is Module.renamed_keys:
+                continue
+            try:
+                state = _in_own_layout(module, f"{path}." if path else "", state)
+            except StateError as error:
+                problems.append(f"{path}: {error}" if path else str(error))
+        own = self.state_dict()
+        arrays = {
+            key: value.numpy() if isinstance(value, Tensor) else np.asarray(value) for key, value in state.items()
+        }
+        missing = sorted(own.keys() - arrays.keys()) if strict else []
+        unexpected = sorted(arrays.keys() - own.keys()) if strict else []
+        problems += [f"missing: {', '.join(missing)}"] if missing else []
+        problems += [f"unexpected: {', '.join(unexpected)}"] if unexpected else []
+        given = {key: tensor for key, tensor in own.items() if key in arrays}
+        for key, tensor in given.items():
+            if arrays[key].dtype.kind in _NO_NUMBERS:
+                problems.append(f"{key} has dtype {arrays[key].dtype}, expected real numbers")
+            elif arrays[key].shape != tensor.shape:
+                problems.append(f"{key} has shape {show_shape(arrays[key].shape)}, expected {show_shape(tensor.shape)}")
+        if problems:
+            raise StateError(f"{type(self).__name__}: nothing loaded; " + "; ".join(problems))
+        converted = {key: convert(arrays[key], tensor.dtype, key) for key, tensor in given.items()}
+        for key, tensor in given.items():
+            tensor._set(converted[key], tensor.type)
+
+    def to(self, dtype: DTypeLike) -> Self:
+        """Convert all floating-point parameters and buffers to an element type.
+
+        Raises:
+            OverflowError: for a number that the element type cannot hold, naming its key. Nothing is changed then.
+        """
+        wanted = as_dtype(dtype)
+        floats = {key: tensor for key, tensor in self._named_tensors() if tensor.dtype.kind == "float"}
+        converted = {key: convert(tensor.numpy(), wanted, key) for key, tensor in floats.items()}
+        for key, tensor in floats.items():
+            tensor._set(converted[key], tensor.type.with_dtype(wanted))
+        return self
+
+    # Text -------------------------------------------------------------------------------------------------------------
+
+    def extra_repr(self) -> str:
+        """What the printed tree shows between this module's brackets."""
+        return ""
+
+    def __repr__(self) -> str:
+        children = list(self.named_children())
+        head = f"{type(self).__name__}({self.extra_repr()}"
+        if not children:
+            return head + ")"
+        lines = [f"({name}): {child!r}".replace("\n", "\n  ") for name, child in children]
+        return "\n  ".join([head, *lines]) + "\n)"
+
+    def _repr_html_(self) -> str:
+        count = sum(parameter.numpy().size for parameter in self.parameters())
+        own = [(name, value.type) for name, value in self._named_tensors() if "." not in name]
+        inside = "".join(html.folded(name, child._repr_html_()) for name, child in self.named_children())
+        head = html.paragraph(f"{type(self).__name__}({self.extra_repr()}): {count:,} parameters")
+        return head + (html.table(("own tensor", "type"), own) if own else "") + inside
+
+
+_NO_NUMBERS = "cmMOSU"  # kinds of NumPy types: complex numbers, times, objects, text
+
+
+class StateError(KeyError):
+    """A state dict does not fit a module."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the message in quotes
+
+
+ModuleContainer: TypeAlias = list[Any] | tuple[Any, ...] | dict[str, Any]
+
+
+def _modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:
+    if isinstance(value, Module):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from _modules_in(f"{name}.{index}", item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _modules_in(f"{name}.{key}", item)
+
+
+def _in_own_layout(module: Module, prefix: str, state: dict[str, Any]) -> dict[str, Any]:
+    inside = {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
+    rest = {key: value for key, value in state.items() if not key.startswith(prefix)}
+    return rest | {prefix + key: value for key, value in module.renamed_keys(inside).items()}

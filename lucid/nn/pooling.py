@@ -1,0 +1,116 @@
+"""Pooling with torch's arguments: maxima and means of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lucid import ops
+from lucid._tensor import Tensor
+from lucid.nn.convolution import Ints, Spatial, per_axis
+from lucid.nn.layers import check_positive
+from lucid.types import TensorType, float32
+
+
+class _Pool(Spatial):
+    def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
+        name = type(self).__name__
+        self.kernel_size = per_axis(name, "kernel_size", kernel_size, self.axes)
+        self.stride = per_axis(name, "stride", kernel_size if stride is None else stride, self.axes)
+        self.padding = per_axis(name, "padding", padding, self.axes)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.image_specs("C", float32)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class _MaxPool(_Pool):
+    def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1) -> None:
+        super().__init__(kernel_size, stride, padding)
+        self.dilation = per_axis(type(self).__name__, "dilation", dilation, self.axes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_input(x)
+        return ops.max_pool(
+            x,
+            kernel_shape=self.kernel_size,
+            strides=self.stride,
+            pads=self.padding * 2,
+            dilations=self.dilation,
+        )
+
+
+class _AveragePool(_Pool):
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__(kernel_size, stride, padding)
+        self.count_include_pad = count_include_pad
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_input(x)
+        return ops.average_pool(
+            x,
+            kernel_shape=self.kernel_size,
+            strides=self.stride,
+            pads=self.padding * 2,
+            count_include_pad=int(self.count_include_pad),
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The maximum of windows of (N, C, L). The stride is the kernel size unless given."""
+
+    axes = 1
+
+
+class MaxPool2d(_MaxPool):
+    """The maximum of windows of (N, C, H, W). The stride is the kernel size unless given."""
+
+    axes = 2
+
+
+class AvgPool1d(_AveragePool):
+    """The mean of windows of (N, C, L). The stride is the kernel size unless given."""
+
+    axes = 1
+
+
+class AvgPool2d(_AveragePool):
+    """The mean of windows of (N, C, H, W). The stride is the kernel size unless given."""
+
+    axes = 2
+
+
+class _AdaptiveAveragePool(Spatial):
+    def __init__(self, output_size: Ints) -> None:
+        self.output_size = per_axis(type(self).__name__, "output_size", output_size, self.axes)
+        for size in self.output_size:
+            check_positive(type(self).__name__, output_size=size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.check_input(x)
+        return ops.adaptive_average_pool(x, output_size=self.output_size)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.image_specs("C", float32)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAveragePool):
+    """Means over windows that divide L into `output_size` cells: (N, C, L) to (N, C, output_size)."""
+
+    axes = 1
+
+
+class AdaptiveAvgPool2d(_AdaptiveAveragePool):
+    """Means over windows that divide H and W into cells: (N, C, H, W) to (N, C, *output_size)."""
+
+    axes = 2

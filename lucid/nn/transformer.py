@@ -1,0 +1,288 @@
+"""Transformer layers and stacks with torch's arguments, state keys and masks (Vaswani et al. 2017).
+
+Boolean masks: true = not allowed. Batch comes first by default. `is_causal` and a mask of the same attention exclude
+each other: where torch wants both, give one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import TypeAlias, TypeVar
+
+from lucid._tensor import Tensor
+from lucid.dims import Size
+from lucid.nn import functional as F
+from lucid.nn import init
+from lucid.nn.attention import MultiHeadAttention
+from lucid.nn.containers import ModuleList
+from lucid.nn.layers import Dropout, LayerNorm, Linear, check_positive
+from lucid.nn.module import Module
+from lucid.ops.attention import causal_mask
+from lucid.types import DTypeLike, TensorType, spec
+
+Activation: TypeAlias = str | Callable[[Tensor], Tensor]
+M = TypeVar("M", bound=Module)
+
+_ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+
+
+def _activation(where: str, activation: Activation) -> Callable[[Tensor], Tensor]:
+    if not isinstance(activation, str):
+        return activation
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f'{where}: activation is {activation!r}, expected "relu", "gelu" or a function')
+    return _ACTIVATIONS[activation]
+
+
+class _Layer(Module):
+    """What encoder and decoder layers share: self-attention, the feed-forward network, and how these are joined."""
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = True,
+        norm_first: bool = False,
+        bias: bool = True,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        self.self_attn = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        self.dropout = Dropout(dropout)
+        self.activation, self.norm_first = _activation(type(self).__name__, activation), norm_first
+
+    def _add(self, x: Tensor, norm: Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """A residual connection around a sub-layer, with the norm before the sub-layer or behind the sum."""
+        if self.norm_first:
+            return x + self.dropout(sublayer(norm(x)))
+        return norm(x + self.dropout(sublayer(x)))
+
+    def _feed_forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return y
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a feed-forward network, each with a residual connection and a normalisation.
+
+    Args:
+        d_model: E, the width.
+        nhead: heads; they must divide E.
+        dim_feedforward: the inner width of the feed-forward network.
+        dropout: of attention weights, inner features and what is added to the residual.
+        activation: "relu", "gelu" or a function of a tensor.
+        norm_first: normalise what enters attention and network instead of the sums behind them.
+    """
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """(N, S, E) to (N, S, E); the masks are those of `MultiHeadAttention`."""
+
+        def attend(x: Tensor) -> Tensor:
+            y: Tensor = self.self_attn(
+                x, key_padding_mask=src_key_padding_mask, attn_mask=src_mask, is_causal=is_causal
+            )
+            return y
+
+        return self._add(self._add(src, self.norm1, attend), self.norm2, self._feed_forward)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"src": _input(self.self_attn, "S")}
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to the encoder's output (the memory), and a feed-forward network.
+
+    The arguments are those of `TransformerEncoderLayer`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = True,
+        norm_first: bool = False,
+        bias: bool = True,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        shared = (dropout, activation, layer_norm_eps, batch_first, norm_first, bias, dtype)
+        super().__init__(d_model, nhead, dim_feedforward, *shared)
+        self.multihead_attn = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """(N, L, E) with the memory (N, S, E) to (N, L, E)."""
+
+        def attend(x: Tensor) -> Tensor:
+            y: Tensor = self.self_attn(
+                x, key_padding_mask=tgt_key_padding_mask, attn_mask=tgt_mask, is_causal=tgt_is_causal
+            )
+            return y
+
+        def attend_memory(x: Tensor) -> Tensor:
+            attention, keys = self.multihead_attn, memory_key_padding_mask
+            y: Tensor = attention(x, memory, key_padding_mask=keys, attn_mask=memory_mask, is_causal=memory_is_causal)
+            return y
+
+        x = self._add(tgt, self.norm1, attend)
+        x = self._add(x, self.norm2, attend_memory)
+        return self._add(x, self.norm3, self._feed_forward)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"tgt": _input(self.self_attn, "L"), "memory": _input(self.self_attn, "S")}
+
+
+class TransformerEncoder(Module):
+    """`num_layers` copies of an encoder layer, one after the other, and behind them a norm where one is given."""
+
+    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
+        self.layers = _copies("TransformerEncoder", encoder_layer, num_layers)
+        self.norm = norm
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """(N, S, E) to (N, S, E)."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, is_causal)
+        if self.norm is not None:
+            src = self.norm(src)
+        return src
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.layers[0].input_specs()
+
+
+class TransformerDecoder(Module):
+    """`num_layers` copies of a decoder layer, one after the other, and behind them a norm where one is given."""
+
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
+        self.layers = _copies("TransformerDecoder", decoder_layer, num_layers)
+        self.norm = norm
+
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """(N, L, E) with the memory (N, S, E) to (N, L, E)."""
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        for layer in self.layers:
+            tgt = layer(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
+        if self.norm is not None:
+            tgt = self.norm(tgt)
+        return tgt
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.layers[0].input_specs()
+
+
+class Transformer(Module):
+    """Encoder and decoder, each closed by a normalisation; without embeddings and output layer, as in torch."""
+
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = "relu",
+        custom_encoder: Module | None = None,
+        custom_decoder: Module | None = None,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = True,
+        norm_first: bool = False,
+        bias: bool = True,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        def norm() -> LayerNorm:
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+
+        options = (dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, dtype)
+        self.encoder = custom_encoder or TransformerEncoder(
+            TransformerEncoderLayer(d_model, nhead, *options), num_encoder_layers, norm()
+        )
+        self.decoder = custom_decoder or TransformerDecoder(
+            TransformerDecoderLayer(d_model, nhead, *options), num_decoder_layers, norm()
+        )
+        for parameter in self.parameters():
+            if parameter.ndim > 1:
+                init.xavier_uniform_(parameter)
+
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool = False,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """src (N, S, E) and tgt (N, L, E) to (N, L, E)."""
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        output: Tensor = self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
+        return output
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        decoder = dict(self.decoder.input_specs())
+        return {**self.encoder.input_specs(), "tgt": decoder["tgt"]} if "tgt" in decoder else {}
+
+    @staticmethod
+    def generate_square_subsequent_mask(size: Size) -> Tensor:
+        """(size, size) booleans, true where a key lies ahead of the query: what `is_causal` hides, as a mask."""
+        return ~causal_mask(size, size, 0, True, None)
+
+
+def _copies(where: str, layer: M, count: int) -> ModuleList:
+    check_positive(where, num_layers=count)
+    return ModuleList(copy.deepcopy(layer) for _ in range(count))
+
+
+def _input(attention: MultiHeadAttention, length: str) -> TensorType:
+    shape = ("N", length) if attention.batch_first else (length, "N")
+    return spec(*shape, attention.embed_dim, dtype=attention.out_proj.weight.dtype)

@@ -1,0 +1,199 @@
+"""Tracing: run a model once on tensors that stand for its inputs, and keep what it computed as a graph."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lucid._tensor import Tensor
+from lucid.dims import Dim, names_of
+from lucid.graph import Graph, Input, Names, Scope, Value, scope
+from lucid.nn.module import Module
+from lucid.threads import single_threaded_blas
+from lucid.types import Array, TensorType, as_dtype, spec
+
+Model: TypeAlias = Module | Callable[..., Any]
+Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
+
+
+def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> Graph:
+    """The graph of a module or a function.
+
+    Args:
+        model: what to trace. A module is traced in evaluation mode whatever mode it is in.
+        inputs: per argument a `lucid.spec(...)`; a bare tuple such as ``("N", "L", 512)`` for a float32 one; an example
+            tensor or array, which stands for its exact shape; or a list, tuple or dict of these. Without any, a
+            module's own `input_specs()`.
+        kwargs: arguments by name: the same, or plain Python values, which the graph then has built in.
+
+    Returns:
+        The graph; its inputs are named after the arguments.
+
+    Raises:
+        TypeError: when no inputs are known, or the model returns something other than tensors.
+        SymbolicSizeError, TracedValueError: when the model needs a number that is known only when it runs.
+    """
+    graph_inputs: list[Input] = []
+
+    def placeholder(path: str, kind: TensorType, example: Array | None) -> Tensor:
+        graph_inputs.append(Input(path, kind))
+        return Tensor.from_value(graph_inputs[-1])
+
+    call, named = arguments_of(model, inputs, kwargs, placeholder)
+    _check_sizes(graph_inputs)
+    names = Names(model.state_dict() if isinstance(model, Module) else {})
+    paths = {id(module): path for path, module in model.named_modules()} if isinstance(model, Module) else {}
+    token = scope.set(Scope("", paths))
+    try:
+        with single_threaded_blas():  # a product of constants rounds differently with every number of threads
+            result = model(*call, **named)
+    finally:
+        scope.reset(token)
+    outputs: dict[str, Value] = {}
+    _collect(result, outputs, "output")
+    if not outputs:
+        raise TypeError(
+            f"trace: the model returned {type(result).__name__}, expected a tensor or a structure of tensors"
+        )
+    graph = Graph(graph_inputs, outputs, names, lambda values: _fill(result, iter(values)))
+    _check_origin(graph)
+    return graph
+
+
+def arguments_of(
+    model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, make: Make
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call, with what `make` gives in the place of every spec and every example.
+
+    `make` gets the name of the argument, its type, and the example's array or None.
+    """
+    positional, keywords = _arguments(model, inputs, dict(kwargs or {}))
+    call = [_replace(name, value, make, top=True) for name, value in positional]
+    return call, {name: _replace(name, value, make) for name, value in keywords.items()}
+
+
+def _arguments(
+    model: Model, inputs: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+    """Positional arguments with their names, and keyword arguments."""
+    signature = inspect.signature(model.forward if isinstance(model, Module) else model)
+    if not inputs and isinstance(model, Module):
+        known = {name: kind for name, kind in model.input_specs().items() if name not in kwargs}
+        kwargs = known | kwargs
+        order = {name: index for index, name in enumerate(signature.parameters)}
+        kwargs = dict(sorted(kwargs.items(), key=lambda item: order.get(item[0], len(order))))
+    try:
+        bound = signature.bind(*inputs, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"trace: {error}; {_usage(model, signature)}") from None
+    if not inputs and not any(_has_spec(value) for value in kwargs.values()) and _needs_input(signature, kwargs):
+        raise TypeError(f"trace: no inputs given; {_usage(model, signature)}")
+    positional = list(bound.arguments)[: len(inputs)]
+    names: list[str] = []
+    for name in positional:
+        value = bound.arguments[name]
+        variadic = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        names += [f"{name}.{index}" for index in range(len(value))] if variadic else [name]
+    return list(zip(names, inputs, strict=True)), kwargs
+
+
+def _needs_input(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> bool:
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return any(p.name not in kwargs and p.kind not in kinds for p in signature.parameters.values())
+
+
+def _usage(model: Model, signature: inspect.Signature) -> str:
+    name = type(model).__name__ if isinstance(model, Module) else getattr(model, "__name__", "the function")
+    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    taken = signature.replace(parameters=parameters, return_annotation=signature.empty)
+    wanted = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    specs = ", ".join(f'{argument}=lucid.spec("N", ...)' for argument in wanted or ["x"])
+    return f"{name} takes {taken}: write lucid.export.to_onnx(model, kwargs=dict({specs})), one spec an argument"
+
+
+def _is_shorthand(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(size, (str, int, Dim)) for size in value)
+
+
+def _has_spec(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_spec, value))
+    if isinstance(value, dict):
+        return any(map(_has_spec, value.values()))
+    return isinstance(value, (TensorType, Tensor, np.ndarray))
+
+
+def _replace(path: str, value: Any, make: Make, top: bool = False) -> Any:
+    """An argument with something made for every spec or example in it."""
+    if top and _is_shorthand(value):
+        return make(path, spec(*value), None)
+    if isinstance(value, TensorType):
+        return make(path, value, None)
+    if isinstance(value, Tensor):
+        return make(path, value.type, value.numpy())
+    if isinstance(value, np.ndarray):
+        return make(path, TensorType(as_dtype(value.dtype), value.shape), value)
+    if isinstance(value, (list, tuple)):
+        items = [_replace(f"{path}.{index}", item, make, top) for index, item in enumerate(value)]
+        return _like(value, items)
+    if isinstance(value, dict):
+        return {key: _replace(f"{path}.{key}", item, make, top) for key, item in value.items()}
+    return value
+
+
+def _check_sizes(inputs: Sequence[Input]) -> None:
+    sizes = [size for value in inputs for size in value.type.shape]
+    unknown = names_of(sizes) - {str(size) for size in sizes}
+    if unknown:
+        raise ValueError(
+            f"trace: size {', '.join(sorted(unknown))} appears only inside sums or products; "
+            "give it an axis of its own in one of the inputs, so that its value can be read there"
+        )
+
+
+def _check_origin(graph: Graph) -> None:
+    own = {id(value) for value in graph.inputs}
+    for value in (*(value for node in graph.nodes() for value in node.inputs), *graph.outputs):
+        if isinstance(value, Input) and id(value) not in own:
+            raise ValueError(
+                f"trace: the model uses a tensor that it kept from another trace (there {value.name}: {value.type}); "
+                "do not store what forward computes, or pass it in as an argument"
+            )
+
+
+def _collect(value: Any, outputs: dict[str, Value], path: str) -> None:
+    """The tensors of a structure by name: ``output``, ``output_0`` in a list or tuple, the key in a dict."""
+    if isinstance(value, Tensor):
+        if path in outputs:
+            raise ValueError(f"trace: two outputs would both be called {path}; rename a key of the returned dict")
+        outputs[path] = value.to_value()
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _collect(item, outputs, f"{path}_{index}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _collect(item, outputs, str(key) if path == "output" else f"{path}_{key}")
+    elif value is not None:
+        raise TypeError(
+            f"trace: the model returned {type(value).__name__} as {path}, "
+            "expected tensors, None, or lists, tuples, dicts of them"
+        )
+
+
+def _fill(value: Any, results: Iterator[Any]) -> Any:
+    """The structure of `value` with the results in the places of its tensors."""
+    if isinstance(value, Tensor):
+        return next(results)
+    if isinstance(value, (list, tuple)):
+        return _like(value, [_fill(item, results) for item in value])
+    if isinstance(value, dict):
+        return {key: _fill(item, results) for key, item in value.items()}
+    return value
+
+
+def _like(value: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
+    """A list, tuple or named tuple as `value` is, of other items."""
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

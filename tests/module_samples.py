@@ -1,0 +1,115 @@
+"""One line per module: one of it, and the inputs to trace it with where it does not know them itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lucid
+from lucid import Tensor, nn
+from lucid.nn import rope_scaling
+
+
+class Rotated(nn.Module):
+    """Rotary positions, used as models use them."""
+
+    def __init__(self, rope: nn.RotaryEmbedding) -> None:
+        self.rope = rope
+
+    def forward(self, x: Tensor) -> Tensor:
+        cos, sin = self.rope(lucid.arange(x.shape[1]))
+        return self.rope.rotate(x, cos, sin, heads=2)
+
+
+class Biased(nn.Module):
+    """A bias of positions, added to scores (N, H, L, S)."""
+
+    def __init__(self, bias: nn.Module) -> None:
+        self.bias = bias
+
+    def forward(self, scores: Tensor) -> Tensor:
+        return scores + self.bias(scores.shape[2], scores.shape[3])
+
+
+class Positioned(nn.Module):
+    """Learned positions, added to vectors."""
+
+    def __init__(self, positions: nn.LearnedPositions) -> None:
+        self.positions = positions
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.positions(x.shape[1])
+
+
+class Alternating(nn.Module):
+    """Modules by name and in a list."""
+
+    def __init__(self) -> None:
+        self.named = nn.ModuleDict({"first": nn.Linear(8, 8)})
+        self.listed = nn.ModuleList([nn.ReLU(), nn.Linear(8, 8)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.named["first"](x)
+        for module in self.listed:
+            x = module(x)
+        return x
+
+
+lucid.manual_seed(0)  # the modules below have the same weights wherever this is imported
+
+X, IMAGES, SCORES = ("N", "L", 8), ("N", 8, 12, 9), ("N", 4, "L", "S")
+
+MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
+    "Linear": (nn.Linear(8, 4), (X,)),
+    "Embedding": (nn.Embedding(2, 8), (lucid.spec("N", "L", dtype="int64"),)),
+    "Identity": (nn.Identity(), (X,)),
+    "Dropout": (nn.Dropout(0.1).eval(), (X,)),
+    "Sequential": (nn.Sequential(nn.Linear(8, 4), nn.Tanh()), (X,)),
+    "ModuleList": (Alternating(), (X,)),
+    "ModuleDict": (Alternating(), (X,)),
+    "ReLU": (nn.ReLU(), (X,)),
+    "GELU": (nn.GELU(), (X,)),
+    "SiLU": (nn.SiLU(), (X,)),
+    "Tanh": (nn.Tanh(), (X,)),
+    "Softmax": (nn.Softmax(), (X,)),
+    "GLU": (nn.GLU(), (X,)),
+    "GatedMLP": (nn.GatedMLP(8, 16), ()),
+    "SwiGLU": (nn.SwiGLU(8, 16), ()),
+    "LayerNorm": (nn.LayerNorm(8), (X,)),
+    "RMSNorm": (nn.RMSNorm(8), (X,)),
+    "BatchNorm1d": (nn.BatchNorm1d(8).eval(), (("N", 8, "L"),)),
+    "GroupNorm": (nn.GroupNorm(2, 8), (("N", 8, "L"),)),
+    "Conv1d": (nn.Conv1d(8, 4, 3, padding=1), (("N", 8, "L"),)),
+    "Conv2d": (nn.Conv2d(8, 4, 3, stride=2), (IMAGES,)),
+    "AvgPool1d": (nn.AvgPool1d(3), (("N", 8, 12),)),
+    "AvgPool2d": (nn.AvgPool2d(3), (IMAGES,)),
+    "MaxPool1d": (nn.MaxPool1d(3), (("N", 8, 12),)),
+    "MaxPool2d": (nn.MaxPool2d(3), (IMAGES,)),
+    "AdaptiveAvgPool1d": (nn.AdaptiveAvgPool1d(4), (("N", 8, 12),)),
+    "AdaptiveAvgPool2d": (nn.AdaptiveAvgPool2d((4, 3)), (IMAGES,)),
+    "SinusoidalPositionalEncoding": (nn.SinusoidalPositionalEncoding(8), ()),
+    "LearnedPositions": (Positioned(nn.LearnedPositions(64, 8)), (X,)),
+    "RotaryEmbedding": (Rotated(nn.RotaryEmbedding(8)), (("N", "L", 16),)),
+    "LinearScaling": (Rotated(nn.RotaryEmbedding(8, scaling=rope_scaling.LinearScaling(2.0))), (("N", "L", 16),)),
+    "NTKScaling": (Rotated(nn.RotaryEmbedding(8, scaling=rope_scaling.NTKScaling(2.0))), (("N", "L", 16),)),
+    "DynamicNTKScaling": (
+        Rotated(nn.RotaryEmbedding(8, scaling=rope_scaling.DynamicNTKScaling(2.0, 4))),
+        (("N", "L", 16),),
+    ),
+    "YarnScaling": (Rotated(nn.RotaryEmbedding(8, scaling=rope_scaling.YarnScaling(2.0, 4))), (("N", "L", 16),)),
+    "Llama3Scaling": (
+        Rotated(nn.RotaryEmbedding(8, scaling=rope_scaling.Llama3Scaling(8.0, 1.0, 4.0, 16))),
+        (("N", "L", 16),),
+    ),
+    "ALiBi": (Biased(nn.ALiBi(4)), (SCORES,)),
+    "RelativePositionBias": (Biased(nn.RelativePositionBias(4)), (SCORES,)),
+    "ScaledDotProductAttention": (nn.ScaledDotProductAttention(), (("N", 4, "L", 8),) * 3),
+    "MultiHeadAttention": (nn.MultiHeadAttention(8, 2), ()),
+    "TransformerEncoderLayer": (nn.TransformerEncoderLayer(8, 2, 16).eval(), (X,)),
+    "TransformerEncoder": (nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16), 2).eval(), (X,)),
+    "TransformerDecoderLayer": (nn.TransformerDecoderLayer(8, 2, 16).eval(), (X, ("N", "S", 8))),
+    "TransformerDecoder": (
+        nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16), 2).eval(),
+        (X, ("N", "S", 8)),
+    ),
+    "Transformer": (nn.Transformer(8, 2, 1, 1, 16).eval(), (("N", "S", 8), ("N", "T", 8))),
+}

@@ -1,0 +1,193 @@
+"""The layers: each against its formula, eagerly and exported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.nn import functional as F
+from lucid.testing import assert_parity
+
+Array = np.ndarray[Any, Any]
+
+
+class Case(NamedTuple):
+    """A layer, the formula in float64 and what its input looks like."""
+
+    name: str
+    make: Callable[[], Any]
+    formula: Callable[[Any, Array], Array]
+    spec: lucid.TensorType = lucid.spec("N", "L", 6)
+
+
+def wide(parameter: Any) -> Array:
+    array: Array = parameter.numpy().astype(np.float64)
+    return array
+
+
+def layer_norm(m: Any, x: Array) -> Array:
+    axes = tuple(range(-len(m.normalized_shape), 0))
+    y = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + m.eps)
+    y = y if m.weight is None else y * wide(m.weight)
+    return y if m.bias is None else y + wide(m.bias)
+
+
+def rms_norm(m: Any, x: Array) -> Array:
+    y = x / np.sqrt((x**2).mean(-1, keepdims=True) + m.eps)
+    return y if m.weight is None else y * wide(m.weight)
+
+
+def softmax(x: Array, axis: int) -> Array:
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def exact_gelu(m: Any, x: Array) -> Array:
+    return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+
+
+def tanh_gelu(m: Any, x: Array) -> Array:
+    return x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+
+
+def random_state(module: Any) -> Any:
+    """Weights that are not the neutral ones a norm begins with."""
+    module.load_state_dict({key: lucid.randn(*tensor.shape) for key, tensor in module.state_dict().items()})
+    return module
+
+
+CASES = [
+    Case("Linear", lambda: nn.Linear(6, 4), lambda m, x: x @ wide(m.weight).T + wide(m.bias)),
+    Case("Linear, no bias", lambda: nn.Linear(6, 4, bias=False), lambda m, x: x @ wide(m.weight).T),
+    Case(
+        "Embedding", lambda: nn.Embedding(2, 3), lambda m, x: wide(m.weight)[x], lucid.spec("N", "L", dtype=lucid.int64)
+    ),
+    Case("LayerNorm", lambda: nn.LayerNorm(6), layer_norm),
+    Case("LayerNorm, two axes", lambda: nn.LayerNorm((4, 6), eps=1e-3), layer_norm, lucid.spec("N", 4, 6)),
+    Case("LayerNorm, no bias", lambda: nn.LayerNorm(6, bias=False), layer_norm),
+    Case("LayerNorm, plain", lambda: nn.LayerNorm(6, elementwise_affine=False), layer_norm),
+    Case("RMSNorm", lambda: nn.RMSNorm(6), rms_norm),
+    Case("RMSNorm, plain", lambda: nn.RMSNorm(6, eps=1e-3, elementwise_affine=False), rms_norm),
+    Case("GELU", nn.GELU, exact_gelu),
+    Case("GELU, tanh", lambda: nn.GELU("tanh"), tanh_gelu),
+    Case("ReLU", nn.ReLU, lambda m, x: np.maximum(x, 0)),
+    Case("SiLU", nn.SiLU, lambda m, x: x / (1 + np.exp(-x))),
+    Case("Tanh", nn.Tanh, lambda m, x: np.tanh(x)),
+    Case("Softmax", nn.Softmax, lambda m, x: softmax(x, -1)),
+    Case("Softmax, axis 1", lambda: nn.Softmax(1), lambda m, x: softmax(x, 1)),
+    Case("Identity", nn.Identity, lambda m, x: x),
+    Case(
+        "Sequential",
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2)),
+        lambda m, x: np.maximum(x @ wide(m[0].weight).T + wide(m[0].bias), 0) @ wide(m[2].weight).T + wide(m[2].bias),
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_layer_computes_its_formula(case: Case) -> None:
+    module = random_state(case.make())
+    shape = [size if isinstance(size, int) else 3 for size in case.spec.shape]
+    x = lucid.randn(*shape).astype(case.spec.dtype).numpy()
+    x = abs(x) if x.dtype == np.int64 else x
+    expected = case.formula(module, x if x.dtype == np.int64 else x.astype(np.float64))
+    got = module(lucid.Tensor(x))
+    assert got.dtype is lucid.float32
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got.numpy(), expected, rtol=3e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize("opset", [17, 18, 20, 23, 26])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_an_exported_layer_computes_the_same(case: Case, opset: int) -> None:
+    report = assert_parity(random_state(case.make()), case.spec, opset=opset)
+    assert report.max_abs < 1e-5
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize(
+    "make", [lambda: nn.Linear(6, 4), lambda: nn.LayerNorm(6), lambda: nn.RMSNorm(6), nn.GELU, nn.SiLU]
+)
+def test_layers_keep_the_type_of_their_input(make: Callable[[], nn.Module], dtype: str) -> None:
+    reference = make()
+    module = make().to(dtype)
+    module.load_state_dict(reference.state_dict())
+    x = lucid.randn(3, 6)
+    got = module(x.astype(dtype))
+    assert got.dtype.name == dtype
+    tolerance = {"float16": 5e-3, "bfloat16": 4e-2, "float64": 1e-5}[dtype]
+    np.testing.assert_allclose(got.astype("float32").numpy(), reference(x).numpy(), rtol=tolerance, atol=tolerance)
+
+
+def test_functions_take_their_weights_as_arguments() -> None:
+    x, weight, bias = lucid.randn(2, 3), lucid.randn(4, 3), lucid.randn(4)
+    np.testing.assert_allclose(
+        F.linear(x, weight, bias).numpy(), x.numpy() @ weight.numpy().T + bias.numpy(), rtol=1e-5
+    )
+    assert F.relu(lucid.tensor([-1.0, 2.0])).tolist() == [0, 2]
+    assert F.embedding(lucid.tensor([1, 0]), lucid.tensor([[1.0], [2.0]])).tolist() == [[2], [1]]
+    np.testing.assert_allclose(F.softmax(x).numpy().sum(-1), 1, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(F.log_softmax(x).numpy()), F.softmax(x).numpy(), rtol=1e-5)
+    assert F.dropout(x, 0.5, training=False) is x
+    assert not np.any(F.dropout(x, 1.0).numpy())
+    assert F.layer_norm(x, (3,)).shape == (2, 3)
+    assert F.rms_norm(x).shape == (2, 3)
+
+
+def test_extreme_values_give_no_nan() -> None:
+    x = lucid.tensor([-1e30, -100.0, 0.0, 100.0, 1e30])
+    for layer in (nn.GELU(), nn.GELU("tanh"), nn.SiLU(), nn.Tanh(), nn.Softmax(), nn.ReLU()):
+        assert np.isfinite(layer(x).numpy()).all(), layer
+    assert np.isfinite(nn.LayerNorm(4)(lucid.full((2, 4), 3.0)).numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: nn.Linear(0, 3), ValueError, "Linear: in_features is 0, expected a whole number of 1 or more"),
+        (lambda: nn.Linear(3, -1), ValueError, "Linear: out_features is -1"),
+        (lambda: nn.Linear(3, 2.5), ValueError, "Linear: out_features is 2.5"),  # type: ignore[arg-type]
+        (lambda: nn.Embedding(3, 0), ValueError, "Embedding: embedding_dim is 0"),
+        (lambda: nn.LayerNorm((3, 0)), ValueError, "LayerNorm: normalized_shape is 0"),
+        (lambda: nn.RMSNorm(0), ValueError, "RMSNorm: normalized_shape is 0"),
+        (lambda: nn.Dropout(1.5), ValueError, "Dropout: p is 1.5, expected a probability from 0 to 1"),
+        (lambda: nn.Dropout(math.nan), ValueError, "Dropout: p is nan"),
+        (lambda: nn.GELU("fast"), ValueError, 'GELU: approximate is \'fast\', expected "none" or "tanh"'),
+        (lambda: nn.MultiHeadAttention(10, 3), ValueError, "embed_dim 10 is not divisible by num_heads 3"),
+        (
+            lambda: nn.MultiHeadAttention(8, 4, num_kv_heads=3),
+            ValueError,
+            "num_heads 4 is not divisible by num_kv_heads 3",
+        ),
+        (lambda: nn.MultiHeadAttention(8, 2, dropout=-0.1), ValueError, "MultiHeadAttention: dropout is -0.1"),
+        (lambda: nn.MultiHeadAttention(0, 2), ValueError, "MultiHeadAttention: embed_dim is 0"),
+        (lambda: nn.Linear(3, 3)(lucid.zeros(2, 4)), ValueError, r"linear: input \[2, 4\] and weight \[3, 3\]"),
+        (
+            lambda: nn.LayerNorm(3)(lucid.zeros(2, 4)),
+            ValueError,
+            r"layer_norm: input \[2, 4\] does not end with .*\[3\]",
+        ),
+        (lambda: nn.RMSNorm(3)(lucid.zeros(2, 4)), ValueError, r"rms_norm: the last sizes of the input are \[4\]"),
+        (lambda: nn.LayerNorm(3)(lucid.zeros(2, 3, dtype="int64")), TypeError, "layer_norm: got int64"),
+        (lambda: nn.Softmax()(lucid.arange(3)), TypeError, "softmax: got int64"),
+        (lambda: nn.Embedding(3, 2)(lucid.tensor([1, 3])), IndexError, r"indices lie in 1..3, the table has 3 rows"),
+        (lambda: nn.Embedding(3, 2)(lucid.tensor([-1])), IndexError, "indices lie in -1..-1"),
+        (lambda: nn.Embedding(3, 2)(lucid.tensor([0.5])), TypeError, "expected integers"),
+    ],
+)
+def test_bad_input_is_an_error(make: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_layers_that_know_their_inputs_export_without_specs() -> None:
+    for layer, shape in ((nn.Linear(3, 2), ["N", 3]), (nn.Embedding(5, 2), ["N", "L"])):
+        graph = lucid.trace(layer)
+        assert [str(size) for size in graph.inputs[0].type.shape] == [str(size) for size in shape]
+    assert lucid.trace(nn.Sequential(nn.Linear(3, 2), nn.ReLU())).inputs[0].name == "x"
