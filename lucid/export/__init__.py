@@ -1,0 +1,11 @@
+"""Export to ONNX. The only part of Lucid that builds ONNX models."""
+
+from lucid.export.api import explain as explain
+from lucid.export.api import to_onnx as to_onnx
+from lucid.export.builder import Builder as Builder
+from lucid.export.check import WeightWarning as WeightWarning
+from lucid.export.explain import Explanation as Explanation
+from lucid.export.rows import lowers as lowers
+from lucid.export.rows import refuse as refuse
+from lucid.export.target import ExportError as ExportError
+from lucid.export.target import Target as Target

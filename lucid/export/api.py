@@ -1,0 +1,149 @@
+"""`to_onnx` and `explain`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import onnx
+
+from lucid.export import lowerings as _lowerings  # registers the rows
+from lucid.export.assemble import Assembled, assemble
+from lucid.export.builder import Builder
+from lucid.export.check import check_model, warn_of_weights
+from lucid.export.explain import Explanation
+from lucid.export.rows import Lowering
+from lucid.export.target import ExportError, Target
+from lucid.export.writer import LIMIT, in_memory, write
+from lucid.graph import Graph, unused_name
+from lucid.trace import Model, trace
+from lucid.version import __version__
+
+_REGISTERED = _lowerings
+
+
+def to_onnx(
+    model: Model | Graph,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    path: str | os.PathLike[str] | None = None,
+    target: Target | str = "any",
+    opset: int | None = None,
+    attention: str = "auto",
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    external_data: bool | Literal["auto"] = "auto",
+) -> onnx.ModelProto:
+    """Export a module, a function or a traced graph to ONNX. Modules are exported in evaluation mode.
+
+    Args:
+        model: what to export.
+        inputs: one a positional argument: `lucid.spec("N", "L", 512)`, the tuple alone for float32, or an example
+            tensor or array, whose exact shape is then fixed. None for a module that knows its inputs
+            (`input_specs()`), such as `nn.MultiHeadAttention`.
+        kwargs: arguments by name: specs or examples, which become inputs too, and plain Python values, which are
+            built in.
+        path: write the model to this file. It appears whole or not at all.
+        target: "any", "cpu", "cuda", "portable", or a `Target`.
+        opset: 17 to 26; by default the target's own (23; 18 for "portable").
+        attention: "auto", or insist on "standard" (ONNX Attention), "contrib" (com.microsoft), "expanded" (primitive
+            ops).
+        input_names, output_names: names for all inputs and outputs; by default those of the arguments, and ``output``.
+        external_data: weights in one file beside the model: True, False, or "auto", which does so only beyond 2 GiB.
+
+    Returns:
+        The model. Weights that went to a file are not held a second time: with a side file, or more than 64 MiB of them
+        in the model's own, the larger ones are references to that file (ONNX's external data); ``onnx.load(path)``
+        reads them all.
+
+    Raises:
+        ExportError: for an option that does not exist or a model that cannot be computed exactly as asked.
+        SymbolicSizeError, TracedValueError: for a forward that needs a number known only at run time.
+        OSError: when the file cannot be written; an earlier file is then untouched.
+    """
+    if path is not None:
+        _check_folder(Path(path))
+    if external_data not in (True, False, "auto"):
+        raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
+    wanted = Target.of(target, opset, attention)
+    assembled, lowering = export_graph(_traced(model, inputs, kwargs), wanted, input_names, output_names)
+    warn_of_weights(assembled.initializers, lowering.build.parameters)
+    if path is None:
+        if external_data is True:
+            raise ExportError("external_data=True puts weights beside the model's file: give its path=")
+        return in_memory(assembled)
+    large = assembled.weight_bytes + assembled.skeleton.ByteSize() > LIMIT - 2**20
+    if large and external_data is False:
+        raise ExportError(
+            f"{assembled.weight_bytes / 2**30:.1f} GiB of weights exceed what one ONNX file can hold (2 GiB): "
+            'leave external_data="auto"'
+        )
+    return write(assembled, Path(path), external=large or external_data is True)
+
+
+def explain(
+    model: Model | Graph,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    target: Target | str = "any",
+    opset: int | None = None,
+    attention: str = "auto",
+) -> Explanation:
+    """Which form each attention node takes when exported with the same arguments, and why the others do not serve."""
+    wanted = Target.of(target, opset, attention)
+    _, lowering = export_graph(_traced(model, inputs, kwargs), wanted)
+    return Explanation(wanted, tuple(lowering.decisions))
+
+
+def _traced(model: Model | Graph, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Graph:
+    return model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs)
+
+
+def export_graph(
+    graph: Graph,
+    target: Target,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> tuple[Assembled, Lowering]:
+    """A traced graph as a checked model, not yet put together, and the record of how it was lowered."""
+    ins = _names("input_names", [value.name for value in graph.inputs], input_names)
+    outs = _names("output_names", graph.output_names, output_names)
+    if output_names is None:  # an input may well be called "output"
+        taken = dict.fromkeys([*ins, *outs], 1)
+        outs = [unused_name(f"{name}_out", taken) if name in ins else name for name in outs]
+    clash = sorted(set(ins) & set(outs))
+    if clash:
+        raise ExportError(f"output_names: {', '.join(clash)} name inputs too; choose others")
+    build = Builder(graph, target, ins, outs)
+    lowering = Lowering(build)
+    lowering.lower(graph.outputs)
+    assembled = assemble(build, build.name_outputs(graph.outputs, outs), __version__)
+    check_model(assembled)
+    return assembled, lowering
+
+
+def _names(what: str, default: Sequence[str], given: Sequence[str] | None) -> list[str]:
+    if given is None:
+        return list(default)
+    if isinstance(given, str):
+        raise ExportError(f"{what}: got the text {given!r}, expected a list of names")
+    names = list(given)
+    if len(names) != len(default):
+        raise ExportError(f"{what}: got {len(names)} names, expected {len(default)} (for {', '.join(default)})")
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise ExportError(f"{what}: {', '.join(doubled)} appears more than once; every name must be its own")
+    if not all(isinstance(name, str) and name for name in names):
+        raise ExportError(f"{what}: {names!r}: expected non-empty strings")
+    return names
+
+
+def _check_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"path {str(path)!r}: the folder {str(path.parent)!r} does not exist; create it first")
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"path {str(path)!r} is a folder, expected the name of a file, such as {str(path / 'model.onnx')!r}"
+        )

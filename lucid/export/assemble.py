@@ -1,0 +1,115 @@
+"""From collected nodes to an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from lucid.dims import Size
+from lucid.export.builder import Block, Builder, Emitted
+from lucid.export.codes import onnx_code
+from lucid.export.pieces import in_order
+from lucid.types import Array, TensorType, as_dtype
+
+PRODUCER = "lucid"
+MICROSOFT = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A model without its weights, and the weights: put together in memory or streamed to a file."""
+
+    skeleton: onnx.ModelProto
+    initializers: Mapping[str, Array]
+
+    @property
+    def weight_bytes(self) -> int:
+        """The size of all initializers."""
+        return sum(array.nbytes for array in self.initializers.values())
+
+
+def assemble(build: Builder, outputs: Sequence[tuple[str, TensorType]], version: str) -> Assembled:
+    """The model of everything a builder collected."""
+    graph = onnx.GraphProto(name="lucid")
+    graph.node.extend(_node(emitted, build) for emitted in build.nodes)
+    graph.input.extend(_value_info(build.name_of(value), value.type) for value in build.graph.inputs)
+    graph.output.extend(_value_info(name, kind) for name, kind in outputs)
+    graph.value_info.extend(_inner_types(build.nodes, build, {name for name, _ in outputs}))
+    domains = {"": build.target.opset} | ({MICROSOFT: 1} if _uses_microsoft(build.nodes) else {})
+    model = onnx.ModelProto(
+        ir_version=build.target.ir_version, producer_name=PRODUCER, producer_version=version, graph=graph
+    )
+    model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in domains.items())
+    return Assembled(model, build.initializers)
+
+
+def tensor_header(name: str, array: Array) -> onnx.TensorProto:
+    """An initializer without its data."""
+    return onnx.TensorProto(name=name, dims=array.shape, data_type=onnx_code(as_dtype(array.dtype)))
+
+
+def tensor(name: str, array: Array) -> onnx.TensorProto:
+    """An initializer with its data."""
+    made = tensor_header(name, array)
+    made.raw_data = in_order(array).tobytes()
+    return made
+
+
+def _uses_microsoft(nodes: Iterable[Emitted]) -> bool:
+    return any(
+        node.domain == MICROSOFT
+        or any(isinstance(value, Block) and _uses_microsoft(value.nodes) for value in node.attributes.values())
+        for node in nodes
+    )
+
+
+def _inner_types(nodes: Iterable[Emitted], build: Builder, outputs: Collection[str]) -> Iterator[onnx.ValueInfoProto]:
+    """The types of the values between the nodes: for readers, and where ONNX's own inference would lose them."""
+    for emitted in nodes:
+        for name in emitted.outputs:
+            if name in build.types and name not in outputs:
+                yield _value_info(name, build.types[name])
+
+
+def _node(emitted: Emitted, build: Builder) -> onnx.NodeProto:
+    node = onnx.NodeProto(op_type=emitted.op_type, domain=emitted.domain, name=emitted.name)
+    node.input.extend(emitted.inputs)
+    node.output.extend(emitted.outputs)
+    node.attribute.extend(_attribute(name, value, build) for name, value in emitted.attributes.items())
+    if build.target.ir_version >= 10 and emitted.module:
+        node.metadata_props.add(key="module", value=emitted.module)
+    return node
+
+
+def _attribute(name: str, value: Any, build: Builder) -> onnx.AttributeProto:
+    if isinstance(value, np.ndarray):
+        return helper.make_attribute(name, tensor("", value))
+    if isinstance(value, Block):
+        graph = onnx.GraphProto(name=name)
+        graph.node.extend(_node(emitted, build) for emitted in value.nodes)
+        graph.output.extend(_value_info(output, kind) for output, kind in value.outputs)
+        graph.value_info.extend(_inner_types(value.nodes, build, {output for output, _ in value.outputs}))
+        return helper.make_attribute(name, graph)
+    return helper.make_attribute(name, value)
+
+
+def _value_info(name: str, kind: TensorType) -> onnx.ValueInfoProto:
+    info = onnx.ValueInfoProto(name=name)
+    info.type.tensor_type.elem_type = onnx_code(kind.dtype)
+    shape = info.type.tensor_type.shape
+    shape.SetInParent()
+    for size in kind.shape:
+        _set_size(shape.dim.add(), size)
+    return info
+
+
+def _set_size(field: onnx.TensorShapeProto.Dimension, size: Size) -> None:
+    if isinstance(size, int):
+        field.dim_value = size
+    else:
+        field.dim_param = str(size)

@@ -1,0 +1,174 @@
+"""An attention node in the terms that guards speak, its masks put together, and its form as one ONNX node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from lucid._tensor import Tensor
+from lucid.dims import Size, same
+from lucid.export.builder import Builder
+from lucid.export.rows import Lowering, refuse
+from lucid.graph import Node, Value
+from lucid.ops import expand, logical_and, unsqueeze, where
+from lucid.ops.attention import causal_mask
+from lucid.types import DType, bool_
+
+
+class Call(NamedTuple):
+    """An attention node in the terms that the guards speak."""
+
+    query: Value
+    key: Value
+    value: Value
+    mask: Tensor | None
+    key_mask: Tensor | None
+    past_key: Value | None
+    past_value: Value | None
+    heads: int | None
+    kv_heads: int | None
+    scale: float | None
+    is_causal: bool
+    window: int | None
+    softcap: float
+    dropout_p: float
+    need_weights: bool
+
+    @classmethod
+    def of(cls, node: Node) -> Call:
+        """Read a node."""
+        query, key, value, mask, key_mask, past_key, past_value = node.inputs
+        assert query is not None and key is not None and value is not None
+        a = node.attributes
+        return cls(
+            query,
+            key,
+            value,
+            None if mask is None else Tensor.from_value(mask),
+            None if key_mask is None else Tensor.from_value(key_mask),
+            past_key,
+            past_value,
+            a["heads"],
+            a["kv_heads"] or a["heads"],
+            a["scale"],
+            a["is_causal"],
+            a["window"],
+            a["softcap"],
+            a["dropout_p"],
+            a["need_weights"],
+        )
+
+    @property
+    def dtype(self) -> DType:
+        """The element type of queries, keys and values."""
+        return self.query.type.dtype
+
+    @property
+    def batch(self) -> Size:
+        """N."""
+        return self.query.type.shape[0]
+
+    @property
+    def queries(self) -> Size:
+        """L."""
+        return self.query.type.shape[-2]
+
+    @property
+    def new_keys(self) -> Size:
+        """S, without the past."""
+        return self.key.type.shape[-2]
+
+    @property
+    def past(self) -> Size:
+        """P."""
+        return 0 if self.past_key is None else self.past_key.type.shape[2]
+
+    @property
+    def masked(self) -> bool:
+        """Whether a query may see no key at all."""
+        return self.mask is not None or self.key_mask is not None or self.window is not None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether several query heads may read one key head."""
+        if self.heads is not None:
+            return self.heads != self.kv_heads
+        return not same(self.query.type.shape[1], self.key.type.shape[1])
+
+    @property
+    def may_be_short(self) -> bool:
+        """Whether there may be a single query for more keys than one."""
+        return not same(self.queries, self.new_keys) and not (isinstance(self.queries, int) and self.queries > 1)
+
+    @property
+    def width(self) -> Size:
+        """d, the width of a query's head."""
+        width = self.query.type.shape[-1]
+        return width if self.heads is None else width // self.heads
+
+    @property
+    def value_width(self) -> Size:
+        """d_v, the width of a value's head."""
+        width = self.value.type.shape[-1]
+        return width if self.kv_heads is None else width // self.kv_heads
+
+
+def refuse_common(call: Call) -> None:
+    """Refuse what no op of onnxruntime takes."""
+    if call.dropout_p:
+        refuse("dropout is for training")
+    for kind in (call.query.type, call.key.type, call.value.type):
+        if any(same(size, 0) for size in kind.shape):
+            refuse(f"onnxruntime's kernel refuses empty inputs, here {kind}")
+
+
+def joint_mask(call: Call, *, triangle: bool) -> Tensor | None:
+    """All masks of a call as one that has every query (an axis of size 1 there fails in onnxruntime) and every key.
+
+    Boolean where no floating mask is given. `triangle`: put the causal condition into it.
+    """
+    keys = call.past + call.new_keys
+    seen: list[Tensor] = []
+    added: list[Tensor] = []
+    for given in (call.mask, None if call.key_mask is None else unsqueeze(call.key_mask, (1, 2))):
+        if given is not None:
+            (seen if given.dtype == bool_ else added).append(given)
+    if triangle or call.window is not None:
+        seen.append(causal_mask(call.queries, keys, call.past, call.is_causal, call.window))
+    visible: Tensor | None = None
+    for part in seen:
+        visible = part if visible is None else logical_and(visible, part)
+    total: Tensor | None = None
+    for part in added:
+        part = part.astype(call.dtype)
+        total = part if total is None else total + part
+    joint = visible if total is None else total if visible is None else where(visible, total, -float("inf"))
+    if joint is None:
+        return None
+    while joint.ndim < 4 and (joint.ndim != 2):
+        joint = unsqueeze(joint, 0)
+    return expand(joint, (*joint.shape[:-2], call.queries, keys))
+
+
+def emit_node(build: Builder, call: Call) -> tuple[str, ...]:
+    """Emit ONNX Attention (opset 23). Whether it is exact on the target is the caller's question."""
+    mask = joint_mask(call, triangle=call.window is not None and call.is_causal)
+    if mask is not None:
+        Lowering(build).lower([mask.to_value()])
+    with_past = call.past_key is not None
+    outputs = build.ops(
+        "Attention",
+        call.query,
+        call.key,
+        call.value,
+        mask,
+        call.past_key,
+        call.past_value,
+        outputs=[True, with_past, with_past, call.need_weights] if with_past or call.need_weights else 1,
+        q_num_heads=call.heads,
+        kv_num_heads=call.kv_heads,
+        is_causal=int(call.is_causal and call.window is None) or None,
+        scale=call.scale,
+        softcap=float(call.softcap) or None,
+        qk_matmul_output_mode=3 if call.need_weights else None,
+    )
+    return tuple(name for name in outputs if name)

@@ -1,0 +1,290 @@
+"""The ONNX graph under construction: nodes, initializers, names and run-time sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lucid._tensor import Tensor
+from lucid.dims import Derived, Dim, Shape, Size, same
+from lucid.export.target import ExportError, Target
+from lucid.graph import Constant, Graph, Value, unused_name
+from lucid.types import Array, TensorType
+
+Operand: TypeAlias = str | Value | Tensor | Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """One ONNX node."""
+
+    op_type: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    name: str
+    module: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The nodes of a nested graph (a branch of If) and the names of its outputs."""
+
+    nodes: tuple[Emitted, ...]
+    outputs: tuple[tuple[str, TensorType], ...]
+
+
+class Builder:
+    """Collects ONNX nodes. The same op on the same inputs is emitted once."""
+
+    def __init__(self, graph: Graph, target: Target, input_names: Sequence[str], output_names: Sequence[str]) -> None:
+        self.target = target
+        self.graph = graph
+        self.initializers: dict[str, Array] = {}
+        self.parameters: set[str] = set()  # the names of those that are parameters, or parts of one
+        self.types: dict[str, TensorType] = {}
+        self._blocks: list[list[Emitted]] = [[]]
+        self._memo: list[dict[Any, tuple[str, ...]]] = [{}]
+        self._names: dict[int, str] = {}
+        self._values: list[Value] = []  # keeps the identities in _names alive
+        self._taken = dict.fromkeys([*output_names, *input_names], 1)
+        self._constants: dict[Any, str] = {}
+        self._arrays: list[Array] = []  # likewise for _constants
+        self._renamed: dict[str, str] = {}
+        self.path = ""
+        self.module: str | None = None
+        self.emitted = 0  # nodes so far, those in nested graphs included
+        for value, name in zip(graph.inputs, input_names, strict=True):
+            self.bind(value, name)
+
+    @property
+    def nodes(self) -> list[Emitted]:
+        """The nodes of the main graph, in order."""
+        return self._blocks[0]
+
+    # Names ------------------------------------------------------------------------------------------------------------
+
+    def unused(self, name: str) -> str:
+        """The name, or with a number behind it when it is taken."""
+        return unused_name(name, self._taken)
+
+    def bind(self, value: Value, name: str) -> None:
+        """Say which ONNX name holds a value."""
+        self._names[id(value)] = name
+        self._values.append(value)
+        self.types.setdefault(name, value.type)
+
+    def knows(self, value: Value) -> bool:
+        """Whether a value has been computed."""
+        return isinstance(value, Constant) or id(value) in self._names
+
+    def name_of(self, operand: Operand) -> str:
+        """The ONNX name that holds an operand; arrays become initializers; the empty name stands for an absent one."""
+        if operand is None or isinstance(operand, str):
+            return operand or ""
+        if isinstance(operand, np.ndarray):
+            return self._initializer(operand, None)
+        value = operand.to_value() if isinstance(operand, Tensor) else operand
+        if isinstance(value, Constant):
+            return self._turned(value) or self._initializer(value.array, self.graph.name_of(value))
+        return self._names[id(value)]
+
+    def _turned(self, value: Constant) -> str | None:
+        """The transpose of a weight that the model holds already (a tied output layer): a node, not a second copy.
+
+        onnxruntime folds it when it loads the model.
+        """
+        part = value.part
+        if part is None or part.suffix != ".T" or value.array.ndim != 2:
+            return None
+        whole = Constant(part.whole, value.type.with_shape(part.whole.shape), part.whole_part)
+        name = self._constants.get(_key(whole.array, self.graph.name_of(whole)))
+        return None if name is None else self.op("Transpose", name, perm=(1, 0))
+
+    def _initializer(self, array: Array, label: str | None) -> str:
+        key = _key(array, label)
+        if key not in self._constants:
+            self._arrays.append(array)
+            self._constants[key] = name = self.unused(label or "constant")
+            self.initializers[name] = array
+            if label is not None:
+                self.parameters.add(name)
+        return self._constants[key]
+
+    # Nodes ------------------------------------------------------------------------------------------------------------
+
+    def op(self, op_type: str, *inputs: Operand, domain: str = "", **attributes: Any) -> str:
+        """Emit a node with one output; its name."""
+        return self.ops(op_type, *inputs, outputs=1, domain=domain, **attributes)[0]
+
+    def ops(
+        self, op_type: str, *inputs: Operand, outputs: int | Sequence[bool], domain: str = "", **attributes: Any
+    ) -> tuple[str, ...]:
+        """Emit a node; the names of its outputs. `outputs` says how many, or which of them are wanted."""
+        wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
+        names = [self.name_of(operand) for operand in inputs]
+        while names and not names[-1]:
+            names.pop()
+        attributes = {name: value for name, value in attributes.items() if value is not None}
+        key = (op_type, domain, tuple(names), tuple(wanted), tuple(map(_hashable, attributes.items())))
+        for memo in self._memo:
+            if key in memo:
+                return memo[key]
+        name = self.unused(self._node_name(op_type))
+        results = tuple(
+            (name if index == 0 else self.unused(f"{name}:{index}")) if want else ""
+            for index, want in enumerate(wanted)
+        )
+        self.emitted += 1
+        self._blocks[-1].append(Emitted(op_type, domain, tuple(names), results, attributes, name, self.module or ""))
+        self._memo[-1][key] = results
+        return results
+
+    def _node_name(self, op_type: str) -> str:
+        return f"{self.path}/{op_type}" if self.path else op_type
+
+    @contextmanager
+    def inside(self, path: str, module: str | None = None) -> Iterator[None]:
+        """Name the nodes emitted meanwhile after a place in the model, and say which module they stem from.
+
+        What a node is made of stems from the same module as the node: the outermost one counts.
+        """
+        before = self.path, self.module
+        self.path, self.module = path, module if self.module is None else self.module
+        try:
+            yield
+        finally:
+            self.path, self.module = before
+
+    def block(self, emit: Callable[[], Sequence[tuple[str, TensorType]]]) -> Block:
+        """Collect what a function emits as a nested graph; it returns the outputs. Outer names stay visible inside."""
+        self._blocks.append([])
+        self._memo.append({})
+        known = set(self._names)
+        try:
+            outputs = emit()
+        finally:
+            nodes = self._blocks.pop()
+            self._memo.pop()
+            for identity in self._names.keys() - known:
+                del self._names[identity]
+        return Block(tuple(nodes), tuple(outputs))
+
+    def final_name(self, value: Value) -> str:
+        """The name of a value in the finished model."""
+        return self._renamed.get(self.name_of(value), self.name_of(value))
+
+    def name_outputs(self, values: Sequence[Value], names: Sequence[str]) -> list[tuple[str, TensorType]]:
+        """Give the outputs of the model their names; their names and types.
+
+        A node's result is renamed. What is no node's result, or an output already, is copied.
+        """
+        produced = {name for emitted in self.nodes for name in emitted.outputs}
+        renamed: dict[str, str] = {}
+        copies: list[tuple[str, str]] = []
+        for value, name in zip(values, names, strict=True):
+            source = self.name_of(value)
+            if source in produced and source not in renamed:
+                renamed[source] = name
+            else:
+                copies.append((source, name))
+        self._blocks[0] = [_renamed(emitted, renamed) for emitted in self.nodes]
+        self._renamed = renamed
+        for source, name in copies:
+            node_name = self.unused("Identity")
+            inputs = (renamed.get(source, source),)
+            self.nodes.append(Emitted("Identity", "", inputs, (name,), {}, node_name, ""))
+        return [(name, value.type) for value, name in zip(values, names, strict=True)]
+
+    # Sizes ------------------------------------------------------------------------------------------------------------
+
+    def sizes(self, sizes: Sequence[Size]) -> str:
+        """A vector of sizes: a constant where all are known, else computed when the model runs."""
+        if all(isinstance(size, int) for size in sizes):
+            return self.name_of(np.asarray(sizes, np.int64))
+        parts: list[str] = []
+        known: list[int] = []
+        for size in sizes:
+            if isinstance(size, int):
+                known.append(size)
+                continue
+            parts += [self.name_of(np.asarray(known, np.int64))] if known else []
+            known = []
+            parts.append(self.size(size))
+        parts += [self.name_of(np.asarray(known, np.int64))] if known else []
+        return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=0)
+
+    def size(self, size: Size) -> str:
+        """One size as a vector of one number."""
+        if isinstance(size, int):
+            return self.name_of(np.asarray([size], np.int64))
+        with self.inside(f"size {size}"):
+            total: str | None = None
+            for monomial, coefficient in size.terms.items():
+                factors = [self._atom(atom) for atom in monomial]
+                if coefficient != 1 or not factors:
+                    factors.append(self.name_of(np.asarray([coefficient], np.int64)))
+                term = factors[0]
+                for factor in factors[1:]:
+                    term = self.op("Mul", term, factor)
+                total = term if total is None else self.op("Add", total, term)
+            assert total is not None, "a Dim has at least one term"
+            return total
+
+    def _atom(self, atom: str | Derived) -> str:
+        if isinstance(atom, Derived):
+            left, right = self.size(atom.left), self.size(atom.right)
+            rest = self.op("Mod", left, right)
+            # ONNX Div truncates; without the remainder the division is exact, so it rounds down as Python does.
+            return rest if atom.operator == "%" else self.op("Div", self.op("Sub", left, rest), right)
+        for value in self.graph.inputs:
+            for axis, size in enumerate(value.type.shape):
+                if isinstance(size, Dim) and str(size) == atom:
+                    return self.op("Shape", value, start=axis, end=axis + 1)
+        raise ExportError(f"size {atom} is no axis of any input, so the exported model could not compute it")
+
+    def reshape(self, operand: Operand, given: Shape, wanted: Shape) -> str:
+        """Reshape from sizes to sizes: 0 copies an axis, one -1 is inferred; computed sizes only beyond that."""
+        entries: list[Size] = []
+        for axis, size in enumerate(wanted):
+            copied = not isinstance(size, int) and axis < len(given) and same(size, given[axis])
+            entries.append(0 if copied else size)
+        unknown = [axis for axis, size in enumerate(entries) if not isinstance(size, int)]
+        if any(isinstance(size, int) and size == 0 for size in wanted):
+            return self.op("Reshape", operand, self.sizes(wanted), allowzero=1)
+        if len(unknown) == 1:
+            entries[unknown[0]] = -1
+        return self.op("Reshape", operand, self.sizes(entries))
+
+
+def _key(array: Array, label: str | None) -> Any:
+    """What makes two constants one initializer."""
+    if label is not None:
+        # Two views of one weight may share a label (a cube's .T and .mT): what they show tells them apart.
+        shown = array.__array_interface__
+        return (label, array.dtype, array.shape, array.strides, shown["data"][0])
+    return (array.dtype, array.shape, array.tobytes()) if array.nbytes <= 1024 else id(array)
+
+
+def _renamed(emitted: Emitted, names: Mapping[str, str]) -> Emitted:
+    attributes = {
+        key: Block(tuple(_renamed(node, names) for node in value.nodes), value.outputs)
+        if isinstance(value, Block)
+        else value
+        for key, value in emitted.attributes.items()
+    }
+    inputs, outputs = (tuple(names.get(name, name) for name in group) for group in (emitted.inputs, emitted.outputs))
+    return replace(emitted, inputs=inputs, outputs=outputs, attributes=attributes)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_hashable, value))
+    if isinstance(value, np.ndarray):
+        return (value.dtype, value.shape, value.tobytes())
+    return id(value) if isinstance(value, Block) else value

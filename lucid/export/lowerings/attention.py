@@ -1,0 +1,75 @@
+"""Forms of attention: the ONNX op, the com.microsoft op, and (the last resort, registered nowhere) the body.
+
+A form serves only where it gives what the contract says, on the runtime it is meant for: docs/attention.md lists what
+onnxruntime's kernels get wrong, and each guard below names the fact it stands on.
+"""
+
+from __future__ import annotations
+
+from lucid.dims import same
+from lucid.export import facts
+from lucid.export.attention_call import Call, emit_node, refuse_common
+from lucid.export.builder import Builder
+from lucid.export.rows import lowers, needs, refuse
+from lucid.graph import Node
+from lucid.ops import attention
+from lucid.types import bfloat16, float16, float32, float64
+
+
+@lowers(attention, name="ai.onnx Attention", opset=23, targets=("any", "cpu", "portable"))
+def standard(build: Builder, node: Node) -> tuple[str, ...]:
+    call = Call.of(node)
+    if build.target.provider == "portable":
+        refuse('target "portable" is for runtimes without this op')
+    refuse_common(call)
+    if call.dtype == float64:
+        refuse("onnxruntime has no float64 kernel and falls back to a form that gives NaN on fully masked rows")
+    if call.dtype == bfloat16:
+        refuse("onnxruntime's CPU provider has no bfloat16 kernel")
+    if call.scale is not None and call.scale <= 0:
+        refuse(f"the scale is {call.scale:g}, onnxruntime's kernel wants a positive one")
+    if call.masked:
+        needs(build, facts.UNSEEN_KEYS)
+    if call.is_causal and call.past_key is None and call.may_be_short:
+        needs(build, facts.SINGLE_CAUSAL_QUERY)
+    if call.grouped:
+        needs(build, facts.GROUPED_HEADS)
+        if call.heads is not None and call.dtype == float16:
+            needs(build, facts.GROUPED_HALF)
+    return emit_node(build, call)
+
+
+@lowers(attention, name="com.microsoft MultiHeadAttention", form="contrib")
+def contrib(build: Builder, node: Node) -> str:
+    call = Call.of(node)
+    if build.target.provider == "portable" or (build.target.provider == "any" and build.target.attention != "contrib"):
+        refuse(f'target "{build.target.provider}" takes standard ops only')
+    refuse_common(call)
+    if call.masked:
+        refuse("a fully masked row would give NaN")
+    if call.dtype not in (float32, float16):
+        refuse(f"there is no {call.dtype} kernel")
+    if call.past_key is not None:
+        refuse("its cache has another layout")
+    if call.need_weights:
+        refuse("it does not return the weights")
+    if call.softcap:
+        refuse("it has no softcap")
+    if call.scale is not None and call.scale <= 0:
+        refuse(f"the scale is {call.scale:g}; it takes 0 for its default, and its flash kernel wants a positive one")
+    if call.heads is None:
+        refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
+    if call.grouped:
+        refuse("it has no grouped heads")
+    if call.is_causal and not same(call.queries, call.new_keys):
+        refuse("its causal mask is wrong where queries and keys may differ in number")
+    return build.op(
+        "MultiHeadAttention",
+        call.query,
+        call.key,
+        call.value,
+        domain="com.microsoft",
+        num_heads=call.heads,
+        scale=call.scale,
+        unidirectional=int(call.is_causal) or None,
+    )

@@ -1,0 +1,270 @@
+"""Forms of attention tuned for onnxruntime's CPU provider (docs/benchmarks.md tells how they were found and measured).
+
+Two costs dominate there. A causal `Attention` node computes the whole square of scores and throws half of it away; and
+it masks with the lowest number, for which the exponential takes its slow path: scores more than 87 below the largest
+give denormal numbers or zeros at ten times the price of an ordinary one.
+
+So queries go in blocks, each against the keys it can see; and hidden keys get a score that is low enough to vanish in
+the sums yet stays out of the slow range. Both are written here in Lucid's own ops, as another body of attention, whose
+parts are lowered in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import accumulate
+
+import numpy as np
+
+from lucid._tensor import Tensor
+from lucid.dims import Size, same
+from lucid.export import facts
+from lucid.export.attention_call import Call, emit_node
+from lucid.export.builder import Builder
+from lucid.export.rows import Because, Lowering, lowers, needs, refuse
+from lucid.graph import Input, Node, Value
+from lucid.ops import attention, concat, cumsum, logical_and, logical_not, minimum, reshape, unsqueeze, where
+from lucid.ops.attention import causal_mask, default_scale
+from lucid.ops.creation import arange_between, size_value
+from lucid.ops.shaping import pad
+from lucid.types import TensorType, float32, int64
+
+# Scores are bounded by |q| |k| scale (Cauchy-Schwarz). Up to this bound hidden keys get the score FILL on top of their
+# own: at least 30 below any visible one, so all of a block's hidden keys together weigh less than
+# 1024 * exp(-30) = 1e-10 of one visible key. Beyond it they get the lowest number, which is exact and slow.
+BOUND = 20.0
+FILL = -70.0
+
+SHORT = 32  # up to here the plain node is as fast
+LONG = 512  # rows of queries that still fit the caches beside their scores
+
+
+@lowers(attention, name="query blocks", opset=23, form="blocks", targets=("cpu",))
+def query_blocks(build: Builder, node: Node) -> Because:
+    call = Call.of(node)
+    _refuse_what_blocks_do_not_cover(call)
+    needs(build, facts.FILLED_MASKS)
+    if not call.is_causal:
+        if call.mask is None and call.key_mask is None:
+            refuse("nothing is masked, so there is nothing to leave out")
+        return Because(_lowered(build, filled(build, call, 1)), _share(1, 1))
+    length = call.queries
+    if isinstance(length, int):
+        if length <= SHORT:
+            refuse(f"{length} queries are too few for blocks to pay")
+        # Beyond some length memory counts for more than the few percent that larger blocks gain.
+        blocks = -(-length // (256 if LONG < length <= 8 * LONG else 128))
+        return Because(_lowered(build, filled(build, call, blocks)), _share(length, blocks))
+
+    # One model for all lengths: how many blocks pay is decided when it runs.
+    by_length: list[tuple[int, Callable[[], str]]] = [
+        (SHORT, lambda: emit_node(build, call)[0]),
+        (256, lambda: _lowered(build, filled(build, call, 1))),
+        (1024, lambda: _lowered(build, filled(build, call, 4))),
+    ]
+    chosen = _choose(build, length, by_length, lambda: _lowered(build, filled(build, call, 12)), node.types[0])
+    return Because(chosen, f"up to {SHORT} queries it is the plain node; {_share(2048, 12)}")
+
+
+def _share(length: int, blocks: int) -> str:
+    """What part of the scores blocks compute, in words."""
+    if blocks == 1:
+        return "hidden keys get scores that exp takes on its fast path"
+    ends = accumulate(_sizes(length, blocks))
+    computed = sum(count * end for count, end in zip(_sizes(length, blocks), ends, strict=True))
+    return (
+        f"{blocks} blocks of queries compute {computed / length**2:.0%} of the scores at {length}, the node all of them"
+    )
+
+
+@lowers(attention, name="three products", form="blocks", targets=("cpu",))
+def three_products(build: Builder, node: Node) -> Because:
+    """FusedMatMul, Softmax, MatMul: what the node does, without its copies. Long inputs go in rows that fit caches."""
+    call = Call.of(node)
+    if call.heads is not None:
+        refuse("the packed layout is read faster by the Attention node")
+    if (
+        call.masked
+        or call.is_causal
+        or call.softcap
+        or call.need_weights
+        or call.past_key is not None
+        or call.dropout_p
+    ):
+        refuse("it serves plain attention only: no mask, cache, softcap or returned weights")
+    if call.dtype != float32:
+        refuse(f"FusedMatMul has a float32 kernel on the CPU, none for {call.dtype}")
+    if not same(call.query.type.shape[1], call.key.type.shape[1]):
+        refuse("grouped heads would need copies of the keys")
+    scale = default_scale(Tensor.from_value(call.query), call.scale)
+    length = call.queries
+    rows = -(-length // LONG) if isinstance(length, int) and length >= 4 * LONG else 1
+    queries = [call.query] if rows == 1 else [t.to_value() for t in Tensor.from_value(call.query).split(LONG, 2)]
+    Lowering(build).lower(queries)
+    parts = []
+    for query in queries:
+        scores = build.op("FusedMatMul", query, call.key, domain="com.microsoft", alpha=scale, transB=1)
+        parts.append(build.op("MatMul", build.op("Softmax", scores, axis=-1), call.value))
+    if len(parts) == 1:
+        return Because(parts[0], "nothing is masked, and heads that are split already are read where they lie")
+    return Because(build.op("Concat", *parts, axis=2), f"the scores of {LONG} queries at a time stay in the caches")
+
+
+def _refuse_what_blocks_do_not_cover(call: Call) -> None:
+    if call.dtype != float32:
+        refuse(f"the bound on hidden weights is worked out for float32, not {call.dtype}")
+    if call.need_weights or call.softcap or call.window is not None or call.past_key is not None or call.dropout_p:
+        refuse("weights, softcap, windows and caches are left to the Attention node")
+    if call.scale is not None and call.scale <= 0:
+        refuse(f"the scale is {call.scale:g}, expected a positive one")
+    if call.is_causal and not same(call.queries, call.new_keys):
+        refuse("queries and keys may differ in number")
+    for mask in (call.mask, call.key_mask):
+        if mask is not None and mask.dtype.kind == "float":
+            refuse("a floating mask may hold any number; only what is hidden for certain can be filled")
+    if call.mask is not None and call.mask.ndim >= 3 and not same(call.mask.shape[-3], 1):
+        refuse("a mask for each head costs as much as the scores")
+
+
+def filled(build: Builder, call: Call, blocks: int) -> Tensor:
+    """Attention in blocks of queries, with hidden keys filled. (N, H, L, d) or packed (N, L, H*d)."""
+    query, key, value = (Tensor.from_value(v) for v in (call.query, call.key, call.value))
+    length, keys = call.queries, call.new_keys
+    fill = fill_value(build, call)
+    rows = _row_sizes(length, blocks)
+    hidden_keys = None if call.key_mask is None else unsqueeze(_filled(call.key_mask, fill), (1, 2))
+    mask = None if call.mask is None else _with_axes(call.mask)
+    hidden = None if mask is None else _filled(mask, fill)
+    triangle: Tensor | None = None
+    if call.is_causal:
+        # The corner of hidden keys, for the largest block; others take their lower right part of it.
+        corner = _filled(causal_mask(rows[-1], rows[-1], 0, True, None), fill)
+        triangle = pad(corner, before=(0, keys - rows[-1]), after=(0, 0))
+    parts: list[Tensor] = []
+    start: Size = 0
+    for count, part in zip(rows, query.split(rows, -2) if blocks > 1 else [query], strict=True):
+        stop = start + count
+        end = stop if call.is_causal else keys
+        masks: list[Tensor] = []
+        if triangle is not None:
+            masks.append(triangle[triangle.shape[0] - count :, keys - end :])
+        if hidden_keys is not None:
+            masks.append(hidden_keys[..., :end])
+        if hidden is not None:
+            masks.append(hidden[..., (slice(start, stop) if not same(hidden.shape[-2], 1) else slice(None)), :end])
+        joint = masks[0]
+        for other in masks[1:]:
+            joint = minimum(joint, other)
+        all_keys = same(end, keys)
+        parts.append(
+            attention(
+                part,
+                key if all_keys else _first(build, key, end),
+                value if all_keys else _first(build, value, end),
+                joint,
+                heads=call.heads,
+                kv_heads=call.kv_heads,
+                scale=call.scale,
+            )
+        )
+        start = stop
+    output = parts[0] if blocks == 1 else concat(parts, -2)
+    alive = _alive(call, mask)
+    return output if alive is None else output * (alive if call.heads is None else alive[:, 0])
+
+
+def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
+    """The first positions of keys or values. Gather copies with all threads, Slice with one and in thrice the time."""
+    positions = _lowered(build, arange_between(start=0, stop=x.shape[-2]))
+    wanted = build.op("Slice", positions, np.array([0]), build.sizes([count]), np.array([0]))
+    found = build.op("Gather", x, wanted, axis=x.ndim - 2)
+    return _computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
+
+
+def fill_value(build: Builder, call: Call) -> Tensor:
+    """The score that hidden keys get on top of their own, chosen by the bound on all scores."""
+    query, key = Tensor.from_value(call.query), Tensor.from_value(call.key)
+    if call.heads is not None and call.kv_heads is not None:
+        query = reshape(query, (*query.shape[:2], call.heads, query.shape[2] // call.heads))
+        key = reshape(key, (*key.shape[:2], call.kv_heads, key.shape[2] // call.kv_heads))
+    scale = default_scale(query, call.scale)
+    squares = [_largest_square(build, x) for x in (query, key)]
+    return where(squares[0] * squares[1] <= (BOUND / scale) ** 2, FILL, float32.lowest)
+
+
+def _largest_square(build: Builder, x: Tensor) -> Tensor:
+    """The largest sum of squares along the last axis, without a copy of all squares in memory."""
+    sums = build.op("ReduceSumSquare", _lowered(build, x), np.array([-1]), keepdims=0)
+    return _computed(build, build.op("ReduceMax", sums, keepdims=0), TensorType(float32, ()))
+
+
+def _computed(build: Builder, name: str, kind: TensorType) -> Tensor:
+    """What a node computes, to go on with in ops."""
+    value = Input(name, kind)
+    build.bind(value, name)
+    return Tensor.from_value(value)
+
+
+def _filled(visible: Tensor, fill: Tensor) -> Tensor:
+    return logical_not(visible).astype(float32) * fill
+
+
+def _with_axes(mask: Tensor) -> Tensor:
+    while mask.ndim < 2:
+        mask = unsqueeze(mask, 0)
+    return mask
+
+
+def _row_sizes(length: Size, blocks: int) -> list[Size]:
+    """Equal blocks, the last one the largest."""
+    if isinstance(length, int):
+        return list(_sizes(length, blocks))
+    each = length // blocks
+    return [each] * (blocks - 1) + [length - each * (blocks - 1)]
+
+
+def _sizes(length: int, blocks: int) -> list[int]:
+    size = -(-length // blocks)
+    rest = length - (blocks - 1) * size
+    return [*([rest] if rest > 0 else []), *[size] * (blocks - 1)]
+
+
+def _alive(call: Call, mask: Tensor | None) -> Tensor | None:
+    """1 for queries that see a key and 0 for others, (N, 1, L or 1, 1); None where all do. NaN and infinity pass it."""
+    if mask is None and call.key_mask is None:
+        return None
+    if mask is None and call.key_mask is not None:
+        kept = call.key_mask
+        seen = cumsum(kept.astype(int64), axis=1) > 0 if call.is_causal else kept.any(1, keepdims=True)
+        return unsqueeze(seen, (1, 3)).astype(float32)
+    assert mask is not None
+    if call.key_mask is not None:
+        mask = logical_and(mask, unsqueeze(call.key_mask, (1, 2)))
+    if call.is_causal:
+        mask = logical_and(mask, causal_mask(call.queries, call.new_keys, 0, True, None))
+    while mask.ndim < 4:
+        mask = unsqueeze(mask, 0)
+    return mask.any(-1, keepdims=True).astype(float32)
+
+
+def _lowered(build: Builder, tensor: Tensor) -> str:
+    value: Value = tensor.to_value()
+    Lowering(build).lower([value])
+    return build.name_of(value)
+
+
+def _choose(
+    build: Builder,
+    length: Size,
+    by_length: list[tuple[int, Callable[[], str]]],
+    otherwise: Callable[[], str],
+    output: TensorType,
+) -> str:
+    """Nested If nodes: the first form whose limit the length does not exceed."""
+    if not by_length:
+        return otherwise()
+    (limit, form), *rest = by_length
+    condition = _lowered(build, size_value(size=length) <= limit)
+    then = build.block(lambda: [(form(), output)])
+    orelse = build.block(lambda: [(_choose(build, length, rest, otherwise, output), output)])
+    return build.op("If", condition, then_branch=then, else_branch=orelse)

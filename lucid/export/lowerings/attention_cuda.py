@@ -1,0 +1,105 @@
+"""Forms of attention for onnxruntime's CUDA provider. docs/gpu.md names the source of each fact; none has run on a GPU.
+
+One Attention node leaves the choice of kernel to onnxruntime: flash (half precision, no mask at all, heads up to 256
+wide and as wide as the values'), memory-efficient (heads a multiple of 8 wide; with a mask, keys a multiple of 4 in
+number), or products that hold all scores. So causality stays an attribute, and a mask is made only where there is one
+to make.
+"""
+
+from __future__ import annotations
+
+from lucid.dims import same
+from lucid.export import facts
+from lucid.export.attention_call import Call, emit_node, refuse_common
+from lucid.export.builder import Builder
+from lucid.export.rows import Because, Lowering, lowers, needs, refuse
+from lucid.graph import Node
+from lucid.ops import attention, expand
+from lucid.ops.creation import size_value
+from lucid.types import bfloat16, float16, float64, int32
+
+HALF = (float16, bfloat16)
+
+
+@lowers(attention, name="ai.onnx Attention", opset=23, targets=("cuda",))
+def standard(build: Builder, node: Node) -> Because:
+    call = Call.of(node)
+    refuse_common(call)
+    if call.dtype == float64:
+        refuse("onnxruntime's CUDA provider has no float64 kernel")
+    if call.need_weights:
+        refuse("onnxruntime's CUDA kernel does not return the weights")
+    if call.scale is not None and call.scale <= 0:
+        refuse(f"the scale is {call.scale:g}, onnxruntime's kernel wants a positive one")
+    needs(build, facts.CUDA_ATTENTION)
+    if call.masked:
+        needs(build, facts.CUDA_MASKS)
+    if call.softcap:
+        needs(build, facts.CUDA_SOFTCAP)
+    if call.grouped:
+        needs(build, facts.CUDA_GROUPED_HEADS)
+    if call.is_causal and not same(call.queries, call.new_keys):
+        needs(build, facts.CUDA_CAUSAL_CROSS)
+    return Because(emit_node(build, call), _kernel(call))
+
+
+@lowers(attention, name="com.microsoft GroupQueryAttention", form="contrib", targets=("cuda",))
+def group_query(build: Builder, node: Node) -> Because:
+    """Causal attention with grouped heads, where Attention does not serve: releases without its CUDA kernel."""
+    call = Call.of(node)
+    refuse_common(call)
+    if call.dtype not in HALF:
+        refuse(f"there is no {call.dtype} kernel on CUDA")
+    if not call.is_causal or not same(call.queries, call.new_keys):
+        refuse("it serves causal attention of as many keys as queries")
+    if call.mask is not None or call.key_mask is not None or call.window is not None:
+        refuse("it has no masks")
+    if call.past_key is not None or call.need_weights or call.softcap:
+        refuse("caches, weights and softcap are left to the other forms")
+    if call.scale is not None and call.scale <= 0:
+        refuse(f"the scale is {call.scale:g}, expected a positive one")
+    if call.heads is None:
+        refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
+    if not same(call.width, call.value_width) or not same(call.width % 8, 0):
+        refuse("heads must be a multiple of 8 wide, and the values' as wide")
+    length = size_value(size=call.queries).astype(int32)
+    last = expand(length - 1, (call.batch,))
+    Lowering(build).lower([last.to_value(), length.to_value()])
+    outputs = build.ops(
+        "GroupQueryAttention",
+        call.query,
+        call.key,
+        call.value,
+        None,
+        None,
+        last,
+        length,
+        domain="com.microsoft",
+        outputs=3,  # older releases want the caches named, used or not
+        num_heads=call.heads,
+        kv_num_heads=call.kv_heads,
+        scale=call.scale,
+    )
+    return Because(outputs[0], "flash kernel, on devices of compute capability 8.0 and newer")
+
+
+def _kernel(call: Call) -> str:
+    """Which of onnxruntime's kernels the node can hope for, as far as sizes are known."""
+    unmasked = call.mask is None and call.key_mask is None and call.window is None
+    keys = call.past + call.new_keys
+    if call.softcap:
+        return "one node; softcap leaves the choice of kernel to the release"
+    if unmasked and call.dtype in HALF and same(call.width, call.value_width) and _at_most(call.width, 256):
+        return "flash kernel, on devices of compute capability 8.0 and newer: no mask, causality is an attribute"
+    if not (isinstance(call.width, int) and call.width % 8 == 0):
+        return f"one node; heads {call.width} wide are no multiple of 8, so all scores are held"
+    if unmasked or (isinstance(keys, int) and keys % 4 == 0):
+        return "memory-efficient kernel: the scores are not held"
+    if isinstance(keys, int):
+        why = f"{keys} keys are no multiple of 4, so with a mask all scores are held"
+        return f"one node; {why}: pad the keys to {-(-keys // 4) * 4}"
+    return f"memory-efficient kernel where {keys} is a multiple of 4; with a mask all scores are held otherwise"
+
+
+def _at_most(size: object, limit: int) -> bool:
+    return isinstance(size, int) and size <= limit

@@ -1,0 +1,77 @@
+"""Native forms of composites that ONNX has an op for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lucid.export.builder import Builder
+from lucid.export.rows import lowers, refuse
+from lucid.graph import Node
+from lucid.ops import neural
+from lucid.types import DType, bfloat16, float16, float32, float64
+
+
+def _refuse_bfloat16(build: Builder, node: Node, name: str) -> None:
+    if node.types[0].dtype == bfloat16 and build.target.provider != "cuda":
+        refuse(f"onnxruntime's CPU provider has no bfloat16 kernel for {name}")
+
+
+@lowers(neural.relu)
+def relu(build: Builder, node: Node) -> str:
+    _refuse_bfloat16(build, node, "Relu")
+    return build.op("Relu", *node.inputs)
+
+
+@lowers(neural.softplus)
+def softplus(build: Builder, node: Node) -> str:
+    if node.types[0].dtype not in (float32, float16):
+        refuse(f"onnxruntime has no {node.types[0].dtype} kernel for Softplus")
+    return build.op("Softplus", *node.inputs)
+
+
+@lowers(neural.log_softmax)
+def log_softmax(build: Builder, node: Node) -> str:
+    _refuse_bfloat16(build, node, "LogSoftmax")
+    return build.op("LogSoftmax", *node.inputs, axis=node.attributes["axis"])
+
+
+@lowers(neural.gelu, name="ai.onnx Gelu", opset=20)
+def gelu(build: Builder, node: Node) -> str:
+    if build.target.provider != "cuda" and node.types[0].dtype != float32:
+        refuse(f"onnxruntime's CPU provider has a float32 kernel for Gelu, none for {node.types[0].dtype}")
+    return build.op("Gelu", *node.inputs, approximate=node.attributes["approximate"])
+
+
+@lowers(neural.layer_norm, name="ai.onnx LayerNormalization")
+def layer_normalization(build: Builder, node: Node) -> str:
+    x, weight, bias = node.inputs
+    assert x is not None
+    axes = node.attributes["axes"]
+    _refuse_float64(node)
+    if any(v is not None and v.type.dtype != x.type.dtype for v in (weight, bias)):
+        refuse("weight or bias has another element type than the input")
+    scale = weight if weight is not None else _ones(x.type.shape[-axes:], x.type.dtype)
+    return build.op("LayerNormalization", x, scale, bias, axis=-axes, epsilon=float(node.attributes["eps"]))
+
+
+@lowers(neural.rms_norm, name="ai.onnx RMSNormalization", opset=23)
+def rms_normalization(build: Builder, node: Node) -> str:
+    x, weight = node.inputs
+    assert x is not None
+    _refuse_float64(node)
+    _refuse_bfloat16(build, node, "RMSNormalization")
+    if weight is not None and weight.type.dtype != x.type.dtype:
+        refuse("the weight has another element type than the input")
+    scale = weight if weight is not None else _ones(x.type.shape[-1:], x.type.dtype)
+    return build.op("RMSNormalization", x, scale, axis=-1, epsilon=float(node.attributes["eps"]))
+
+
+def _refuse_float64(node: Node) -> None:
+    if node.types[0].dtype == float64:
+        refuse("its epsilon is a float32 number, which costs float64 its last digits")
+
+
+def _ones(shape: object, dtype: DType) -> np.ndarray:
+    if not isinstance(shape, tuple) or not all(isinstance(size, int) for size in shape):
+        refuse("the normalised axes have symbolic sizes and there is no weight")
+    return np.ones(shape, dtype.numpy)

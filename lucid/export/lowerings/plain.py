@@ -1,0 +1,243 @@
+"""Primitives whose ONNX form takes its attributes another way: as inputs, under other names, or from several nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lucid.dims import Dim, Size, same
+from lucid.export.builder import Builder
+from lucid.export.codes import onnx_code
+from lucid.export.rows import lowers
+from lucid.graph import Constant, Node, Value
+from lucid.op import Op
+from lucid.ops import creation, elementwise, indexing, reduction, shaping
+from lucid.ops.indexing import Cut
+from lucid.types import TensorType, bfloat16, float64
+
+_FAR = 2**63 - 1
+
+
+def _vector(*numbers: int) -> Any:
+    return np.asarray(numbers, np.int64)
+
+
+def _only(node: Node) -> Value:
+    value = node.inputs[0]
+    assert value is not None
+    return value
+
+
+# Elementwise ------------------------------------------------------------------------------------------------------
+
+
+@lowers(elementwise.cast)
+def cast(build: Builder, node: Node) -> str:
+    return build.op("Cast", *node.inputs, to=onnx_code(node.attributes["dtype"]))
+
+
+def _times(op: Op[..., Any]) -> None:
+    @lowers(op)
+    def scaled(build: Builder, node: Node) -> str:
+        assert op.onnx is not None
+        x, y = node.inputs
+        assert x is not None
+        assert y is not None
+        return build.op(op.onnx, _as_row(x, y.type), _as_row(y, x.type))
+
+
+def _as_row(value: Value, other: TensorType) -> Value | Any:
+    """A single float64 number as a row of equal ones, where the other factor's width is known.
+
+    onnxruntime folds a single one into a neighbouring MatMul, where it becomes a float32.
+    """
+    width = other.shape[-1] if other.shape else 1
+    if not isinstance(value, Constant) or value.type.dtype != float64 or value.type.shape:
+        return value
+    return np.full(width, value.array) if isinstance(width, int) and width > 1 else value
+
+
+_times(elementwise.mul)
+_times(elementwise.true_div)
+
+
+@lowers(elementwise.not_equal)
+def not_equal(build: Builder, node: Node) -> str:
+    return build.op("Not", build.op("Equal", *node.inputs))
+
+
+@lowers(elementwise.int_floor_div)
+def int_floor_div(build: Builder, node: Node) -> str:
+    # ONNX Div truncates; without the remainder (Mod has the sign of the divisor) the division is exact.
+    x, y = node.inputs
+    return build.op("Div", build.op("Sub", x, build.op("Mod", x, y)), y)
+
+
+# Shape ------------------------------------------------------------------------------------------------------------
+
+
+@lowers(shaping.reshape_to)
+def reshape(build: Builder, node: Node) -> str:
+    x = _only(node)
+    return build.reshape(x, x.type.shape, node.attributes["shape"])
+
+
+@lowers(shaping.squeeze_axes)
+def squeeze(build: Builder, node: Node) -> str:
+    return build.op("Squeeze", *node.inputs, _vector(*node.attributes["axes"]))
+
+
+@lowers(shaping.unsqueeze_axes)
+def unsqueeze(build: Builder, node: Node) -> str:
+    return build.op("Unsqueeze", *node.inputs, _vector(*node.attributes["axes"]))
+
+
+@lowers(shaping.permute_axes)
+def permute(build: Builder, node: Node) -> str:
+    axes, x = node.attributes["axes"], _only(node)
+    turned = build.op("Transpose", x, perm=axes)
+    # onnxruntime (1.23 to 1.31) crashes as it loads a half-precision MatMul behind a Transpose that moves the first
+    # axis to one of the last two places. A reshape that changes nothing stands between them, and costs nothing.
+    moves_first = len(axes) > 2 and axes[:-2] == tuple(range(1, len(axes) - 1)) and 0 in axes[-2:]
+    if x.type.dtype.itemsize == 2 and moves_first and build.target.provider != "cuda":
+        return build.op("Reshape", turned, _vector(*[0] * len(axes)))
+    return turned
+
+
+@lowers(shaping.expand_to)
+def expand(build: Builder, node: Node) -> str:
+    x, shape = _only(node), node.attributes["shape"]
+    new = len(shape) - x.type.rank
+    # Expand broadcasts both ways: an axis that stays as it is needs no size, only a 1.
+    kept = [axis >= new and same(size, x.type.shape[axis - new]) for axis, size in enumerate(shape)]
+    return build.op("Expand", x, build.sizes([1 if keep else size for keep, size in zip(kept, shape, strict=True)]))
+
+
+@lowers(shaping.tile)
+def tile(build: Builder, node: Node) -> str:
+    return build.op("Tile", *node.inputs, build.sizes(node.attributes["repeats"]))
+
+
+@lowers(shaping.pad)
+def pad(build: Builder, node: Node) -> str:
+    value = np.asarray(node.attributes["value"], node.types[0].dtype.numpy)
+    return build.op("Pad", *node.inputs, build.sizes((*node.attributes["before"], *node.attributes["after"])), value)
+
+
+@lowers(shaping.concat_parts)
+def concat(build: Builder, node: Node) -> str:
+    return build.op("Concat", *node.inputs, axis=node.attributes["axis"])
+
+
+@lowers(shaping.split_sizes)
+def split(build: Builder, node: Node) -> tuple[str, ...]:
+    sizes = node.attributes["sizes"]
+    return build.ops("Split", *node.inputs, build.sizes(sizes), outputs=len(sizes), axis=node.attributes["axis"])
+
+
+# Pieces -----------------------------------------------------------------------------------------------------------
+
+
+@lowers(indexing.slice_axes)
+def slice_axes(build: Builder, node: Node) -> str:
+    x, cuts = _only(node), node.attributes["cuts"]
+    starts = [_bound(cut.start, x.type.shape[cut.axis], cut, stop=False) for cut in cuts]
+    stops = [_bound(cut.stop, x.type.shape[cut.axis], cut, stop=True) for cut in cuts]
+    axes, steps = _vector(*(cut.axis for cut in cuts)), _vector(*(cut.step for cut in cuts))
+    return build.op("Slice", x, build.sizes(starts), build.sizes(stops), axes, steps)
+
+
+def _bound(position: Size, size: Size, cut: Cut, *, stop: bool) -> Size:
+    """A bound of a slice, counted from the end where that makes it a constant."""
+    if stop and cut.step < 0 and isinstance(position, int) and position < 0:
+        return -_FAR
+    if stop and same(position, size):
+        return _FAR
+    from_end = position - size
+    return from_end if isinstance(position, Dim) and isinstance(from_end, int) and from_end < 0 else position
+
+
+# Made of sizes ----------------------------------------------------------------------------------------------------
+
+
+def _scalar(build: Builder, size: Size) -> str:
+    if isinstance(size, int):
+        return build.name_of(np.asarray(size, np.int64))
+    return build.op("Squeeze", build.size(size), _vector(0))
+
+
+@lowers(creation.size_value)
+def size_value(build: Builder, node: Node) -> str:
+    return _scalar(build, node.attributes["size"])
+
+
+@lowers(creation.full_of)
+def full(build: Builder, node: Node) -> str:
+    shape, dtype = build.sizes(node.attributes["shape"]), node.attributes["dtype"]
+    if dtype == bfloat16:  # which the op takes since opset 20, and onnxruntime has no kernel for
+        value = np.asarray([node.attributes["value"]], np.float32)
+        return build.op("Cast", build.op("ConstantOfShape", shape, value=value), to=onnx_code(dtype))
+    return build.op("ConstantOfShape", shape, value=np.asarray([node.attributes["value"]], dtype.numpy))
+
+
+@lowers(creation.arange_between)
+def arange(build: Builder, node: Node) -> str:
+    start, stop = _scalar(build, node.attributes["start"]), _scalar(build, node.attributes["stop"])
+    return build.op("Range", start, stop, np.asarray(1, np.int64))
+
+
+def _triangle(op: Op[..., Any], upper: int) -> None:
+    @lowers(op)
+    def trilu(build: Builder, node: Node) -> str:
+        return build.op("Trilu", *node.inputs, np.asarray(node.attributes["diagonal"], np.int64), upper=upper)
+
+
+_triangle(creation.tril, 0)
+_triangle(creation.triu, 1)
+
+
+# Reductions -------------------------------------------------------------------------------------------------------
+
+
+def _reduce(build: Builder, kind: str, x: Any, node: Node) -> str:
+    axis, keepdims = node.attributes["axis"], int(node.attributes["keepdims"])
+    if axis == ():
+        return build.op("Identity", x)
+    # The axes became an input in opset 18; ReduceSum had them so before.
+    if kind == "ReduceSum" or build.target.opset >= 18:
+        return build.op(kind, x, None if axis is None else _vector(*axis), keepdims=keepdims)
+    return build.op(kind, x, axes=axis, keepdims=keepdims)
+
+
+def _reduction(op: Op[..., Any]) -> None:
+    @lowers(op)
+    def reduce(build: Builder, node: Node) -> str:
+        assert op.onnx is not None
+        return _reduce(build, op.onnx, node.inputs[0], node)
+
+
+for _op in (reduction.sum_, reduction.mean, reduction.max_, reduction.min_, reduction.prod):
+    _reduction(_op)
+
+
+@lowers(reduction.any_)
+def any_(build: Builder, node: Node) -> str:
+    counted = build.op("Cast", node.inputs[0], to=onnx_code("int32"))
+    return build.op("Cast", _reduce(build, "ReduceSum", counted, node), to=onnx_code("bool"))
+
+
+@lowers(reduction.all_)
+def all_(build: Builder, node: Node) -> str:
+    failed = build.op("Cast", build.op("Not", node.inputs[0]), to=onnx_code("int32"))
+    return build.op("Not", build.op("Cast", _reduce(build, "ReduceSum", failed, node), to=onnx_code("bool")))
+
+
+@lowers(reduction.argmax)
+def argmax(build: Builder, node: Node) -> str:
+    return build.op("ArgMax", *node.inputs, axis=node.attributes["axis"], keepdims=int(node.attributes["keepdims"]))
+
+
+@lowers(reduction.cumsum)
+def cumsum(build: Builder, node: Node) -> str:
+    return build.op("CumSum", *node.inputs, np.asarray(node.attributes["axis"], np.int64))

@@ -1,0 +1,41 @@
+"""The native form of rotary positions."""
+
+from __future__ import annotations
+
+from lucid._tensor import Tensor
+from lucid.dims import same
+from lucid.export.builder import Builder
+from lucid.export.rows import Lowering, lowers, refuse
+from lucid.graph import Node
+from lucid.ops import expand, rotary_embedding
+from lucid.types import float16, float32
+
+
+@lowers(rotary_embedding, name="ai.onnx RotaryEmbedding", opset=23)
+def rotary(build: Builder, node: Node) -> str:
+    x, cos, sin, positions = node.inputs
+    assert x is not None
+    assert cos is not None
+    assert sin is not None
+    if x.type.dtype not in (float32, float16):
+        refuse(f"onnxruntime has no {x.type.dtype} kernel for RotaryEmbedding")
+    heads, half = node.attributes["heads"], cos.type.shape[-1]
+    width = x.type.shape[-1] if heads is None else x.type.shape[-1] // heads
+    part = None if same(2 * half, width) else 2 * half
+    if part is not None and heads is None:
+        heads = x.type.shape[1]  # the op asks for it where only a part of each head is turned
+        if not isinstance(heads, int):
+            refuse("the number of heads is symbolic, and only a part of each head is turned")
+    tables = [Tensor.from_value(cos), Tensor.from_value(sin)]
+    if positions is None:  # without positions the op takes no tables but the angles of every text in the batch
+        tables = [expand(table, (x.type.shape[0], cos.type.shape[-2], half)) for table in tables]
+        Lowering(build).lower([table.to_value() for table in tables])
+    return build.op(
+        "RotaryEmbedding",
+        x,
+        *tables,
+        positions,
+        num_heads=heads,
+        rotary_embedding_dim=part,
+        interleaved=int(node.attributes["interleaved"]) or None,
+    )

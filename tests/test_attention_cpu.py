@@ -1,0 +1,208 @@
+"""The forms tuned for onnxruntime's CPU provider: exact like all others, at the lengths where their blocks begin and
+end, and for inputs made to break them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import ops
+from tests.reference import attention as reference
+from tests.reference import pack
+from tests.test_attention import CASES, Case, arrays_of, bool_input, check, expected, function_of, packed_arrays, sizes
+from tests.test_attention import specs_of as cross_specs
+
+H, D = 4, 8
+
+SELF = [
+    Case("causal", {"is_causal": True}),
+    Case("causal, scaled", {"is_causal": True, "scale": 0.7}),
+    Case("causal, grouped heads", {"is_causal": True}, kv_heads=2),
+    Case("causal, key mask", {"is_causal": True}, {"key_mask": bool_input("N", "L")}),
+    Case("causal, mask", {"is_causal": True}, {"mask": bool_input("N", 1, "L", "L")}),
+    Case("causal, masks", {"is_causal": True}, {"mask": bool_input("L", "L"), "key_mask": bool_input("N", "L")}),
+    Case("key mask", {}, {"key_mask": bool_input("N", "L")}),
+    Case("mask", {}, {"mask": bool_input("L", "L")}),
+    Case("mask of keys", {}, {"mask": bool_input("N", 1, 1, "L")}),
+    Case("masks", {}, {"mask": bool_input("N", 1, "L", "L"), "key_mask": bool_input("N", "L")}),
+]
+
+
+def specs_of(case: Case, packed: bool, length: Any = "L", batch: Any = "N") -> dict[str, lucid.TensorType]:
+    """Specs of self-attention: as many keys as queries."""
+    names = {"N": batch, "L": length, "S": length}
+    specs = {}
+    for name, spec in cross_specs(case, packed).items():
+        specs[name] = lucid.spec(*[names.get(str(size), size) for size in spec.shape], dtype=spec.dtype)
+    return specs
+
+
+def export(case: Case, packed: bool, length: Any = "L", batch: Any = "N") -> Any:
+    return lucid.export.to_onnx(function_of(case, packed), kwargs=specs_of(case, packed, length, batch), target="cpu")
+
+
+def forms(case: Case, packed: bool, length: Any = "L") -> list[str]:
+    explanation = lucid.export.explain(function_of(case, packed), kwargs=specs_of(case, packed, length), target="cpu")
+    return [decision.taken for decision in explanation.attention]
+
+
+def check_run(session: Any, case: Case, packed: bool, n: int, length: int) -> None:
+    arrays = arrays_of(case, n, length, length)
+    want, _ = reference(**arrays, **case.attributes)
+    got = session.run(packed_arrays(arrays) if packed else arrays)["output"]
+    check(got, pack(want) if packed else want, (n, length))
+    dead = ~want.any(-1)
+    assert not (got if not packed else got.reshape(n, length, H, D).transpose(0, 2, 1, 3))[dead].any()
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("case", SELF, ids=str)
+def test_any_length(case: Case, packed: bool) -> None:
+    assert "query blocks" in forms(case, packed)
+    session = lucid.runtime.Session(export(case, packed), threads=1)
+    for n, length in ((3, 1), (2, 7), (1, 32), (3, 33), (2, 64), (1, 257), (1, 300)):
+        check_run(session, case, packed, n, length)
+
+
+def test_long_lengths_take_more_blocks() -> None:
+    case = SELF[3]
+    session = lucid.runtime.Session(export(case, True), threads=1)
+    for length in (1024, 1031):
+        q = np.random.default_rng(length).standard_normal((3, 1, length, H * D)).astype(np.float32)
+        keep = np.ones((1, length), bool)
+        keep[:, -40:] = keep[:, :3] = False
+        got = session.run({"query": q[0], "key": q[1], "value": q[2], "key_mask": keep})["output"]
+        tensors = [lucid.tensor(x.reshape(1, length, H, D).transpose(0, 2, 1, 3)).astype("float64") for x in q]
+        want = ops.attention(*tensors, None, lucid.tensor(keep), is_causal=True)
+        check(got, pack(want.numpy()), length)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("length", [33, 57, 128, 197, 600])
+@pytest.mark.parametrize("case", SELF[:4], ids=str)
+def test_fixed_length(case: Case, length: int, packed: bool) -> None:
+    if length > 200 and case is not SELF[0]:
+        length = 130  # the reference is slow
+    assert "query blocks" in forms(case, packed, length)
+    session = lucid.runtime.Session(export(case, packed, length, 2), threads=1)
+    check_run(session, case, packed, 2, length)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_whole_contract(case: Case, packed: bool) -> None:
+    """Every case of the contract, whichever form it takes on this target."""
+    exported = lucid.export.to_onnx(function_of(case, packed), kwargs=cross_specs(case, packed), target="cpu")
+    session = lucid.runtime.Session(exported, threads=1)
+    for n, l, s in sizes():
+        arrays = arrays_of(case, n, l, s)
+        want, _ = expected(case.name, n, l, s)
+        check(
+            session.run(packed_arrays(arrays) if packed else arrays)["output"],
+            pack(want) if packed else want,
+            (n, l, s),
+        )
+
+
+@pytest.mark.parametrize("length", [7, 2048])
+def test_three_products(length: int) -> None:
+    """Unmasked attention of split heads; long inputs go in rows."""
+    specs = [lucid.spec("N", 2, length, 16)] * 3
+    exported = lucid.export.to_onnx(ops.attention, *specs, target="cpu")
+    assert [n.op_type for n in exported.graph.node][-1] == ("Concat" if length > 1024 else "MatMul")
+    arrays = [np.random.default_rng(i).standard_normal((1, 2, length, 16)).astype(np.float32) for i in range(3)]
+    got = lucid.runtime.Session(exported)(*arrays).numpy()
+    want = ops.attention(*(lucid.tensor(a).astype("float64") for a in arrays))
+    check(got, want.numpy(), length)
+
+
+Inputs = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def scaled(factor: float) -> Callable[[np.random.Generator, int], Inputs]:
+    def make(rng: np.random.Generator, length: int) -> Inputs:
+        q, k, v = rng.standard_normal((3, 1, H, length, D))
+        return q * factor, k * factor, v
+
+    return make
+
+
+def one_huge_key(rng: np.random.Generator, length: int) -> Inputs:
+    q, k, v = rng.standard_normal((3, 1, H, length, D))
+    k[:, :, length // 2] *= 1e4
+    return q, k, v
+
+
+def own_score_lowest(rng: np.random.Generator, length: int) -> Inputs:
+    q, _, v = rng.standard_normal((3, 1, H, length, D))
+    return q, -5 * q, v
+
+
+def equal_rows(rng: np.random.Generator, length: int) -> Inputs:
+    q, k, v = rng.standard_normal((3, 1, H, length, D))
+    return np.ones_like(q), np.ones_like(k), v
+
+
+def huge_last_value(rng: np.random.Generator, length: int) -> Inputs:
+    q, k, v = rng.standard_normal((3, 1, H, length, D))
+    v[:, :, -1] *= 1e6
+    return q, k, v
+
+
+def tiny(rng: np.random.Generator, length: int) -> Inputs:
+    q, k, v = rng.standard_normal((3, 1, H, length, D))
+    return q * 1e-20, k * 1e-20, v
+
+
+ADVERSARIES = {
+    "x3": scaled(3),
+    "x10": scaled(10),
+    "x100": scaled(100),
+    "one huge key": one_huge_key,
+    "own score lowest": own_score_lowest,
+    "equal rows": equal_rows,
+    "huge last value": huge_last_value,
+    "tiny": tiny,
+}
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["any length", "fixed length"])
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_adversarial_inputs(name: str, fixed: bool) -> None:
+    """No worse than plain float32 attention, which loses precision to large scores as well; a later value never
+    shows."""
+    for length in (40, 150, 290):
+        case = SELF[0]
+        session = lucid.runtime.Session(export(case, False, length if fixed else "L", 1 if fixed else "N"), threads=1)
+        arrays = [x.astype(np.float32) for x in ADVERSARIES[name](np.random.default_rng(length), length)]
+        got = session(*arrays).numpy()
+        tensors = [lucid.tensor(a) for a in arrays]
+        want = ops.attention(*(t.astype("float64") for t in tensors), is_causal=True).numpy()
+        plain = ops.attention(*tensors, is_causal=True).numpy()
+        error, usual = np.abs(got - want), np.abs(plain - want)
+        assert np.isfinite(got).all()
+        assert error[:, :, :-1].max() <= max(2 * usual[:, :, :-1].max(), 2e-6)
+
+
+def test_hidden_values_do_not_show() -> None:
+    """What a query may not see changes its output by less than float32 can tell."""
+    session = lucid.runtime.Session(export(SELF[0], False), threads=1)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 100, D)).astype(np.float32)
+    before = session(q, k, v).numpy()[:, :, :50]
+    k[:, :, 50:], v[:, :, 50:] = -k[:, :, 50:], 100.0
+    np.testing.assert_allclose(session(q, k, v).numpy()[:, :, :50], before, atol=1e-7)
+
+
+def test_explanation_says_why_blocks_do_not_serve() -> None:
+    wide = lucid.export.explain(
+        ops.attention, *[lucid.spec("N", H, "L", D, dtype="float16")] * 3, kwargs={"is_causal": True}, target="cpu"
+    )
+    assert "float32, not float16" in str(wide)
+    cross = [lucid.spec("N", H, "L", D), *[lucid.spec("N", H, "S", D)] * 2]
+    assert "may differ in number" in str(
+        lucid.export.explain(ops.attention, *cross, kwargs={"is_causal": True}, target="cpu")
+    )

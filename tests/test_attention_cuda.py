@@ -1,0 +1,197 @@
+"""The forms for onnxruntime's CUDA provider: their structure here, their numbers where there is a GPU (`make
+test-gpu`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import lucid
+from lucid import nn, ops
+from lucid.export import Target, explain, to_onnx
+from lucid.runtime import Session, available
+from tests.reference import attention as reference
+from tests.reference import pack
+from tests.test_attention import (
+    CASES,
+    WEIGHTS,
+    Case,
+    arrays_of,
+    check,
+    expected,
+    function_of,
+    packed_arrays,
+    sizes,
+    specs_of,
+)
+
+PLAIN, CAUSAL = CASES[0], CASES[1]
+KEY_MASK = next(case for case in CASES if case.name == "key mask, causal")
+GROUPED = Case("grouped, causal", {"is_causal": True}, kv_heads=2)
+
+
+def specs(dtype: str = "float16", length: Any = "L", width: int = 512) -> list[lucid.TensorType]:
+    return [lucid.spec("N", length, width, dtype=dtype)] * 3
+
+
+def attention_nodes(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    return [node for node in model.graph.node if node.op_type == "Attention"]
+
+
+def attributes(node: onnx.NodeProto) -> dict[str, Any]:
+    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+
+
+# Structure ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_without_masks_it_is_one_node_and_causality_an_attribute(dtype: str, causal: bool) -> None:
+    """Only so does onnxruntime take its flash kernel."""
+    exported = to_onnx(ops.attention, *specs(dtype), kwargs={"heads": 8, "is_causal": causal}, target="cuda")
+    (node,) = exported.graph.node
+    assert node.op_type == "Attention"
+    assert list(node.input) == ["query", "key", "value"]
+    assert attributes(node) == {"q_num_heads": 8, "kv_num_heads": 8, **({"is_causal": 1} if causal else {})}
+
+
+def test_a_mask_is_made_where_there_is_one_and_no_triangle_is_put_in_it() -> None:
+    exported = to_onnx(function_of(KEY_MASK, True), kwargs=specs_of(KEY_MASK, True), target="cuda")
+    (node,) = attention_nodes(exported)
+    assert attributes(node)["is_causal"] == 1
+    assert node.input[3]
+    assert not {"LessOrEqual", "Range", "Where", "Trilu"} & {node.op_type for node in exported.graph.node}
+
+
+def kernel(dtype: str = "float16", length: Any = "L", width: int = 512, masked: bool = False, **options: Any) -> str:
+    def model(query: Any, key: Any, value: Any, key_mask: Any = None) -> Any:
+        return ops.attention(query, key, value, None, key_mask, heads=8, **options)
+
+    mask = {"key_mask": lucid.spec("N", length, dtype="bool")} if masked else {}
+    (decision,) = explain(model, *specs(dtype, length, width), kwargs=mask, target="cuda").attention
+    assert decision.taken == "ai.onnx Attention"
+    return decision.note
+
+
+def test_explain_names_the_kernel_that_onnxruntime_can_take() -> None:
+    assert kernel().startswith("flash kernel")
+    assert kernel(is_causal=True).startswith("flash kernel")
+    assert kernel("float32").startswith("memory-efficient kernel: ")
+    assert kernel(width=8 * 264).startswith("memory-efficient kernel: ")  # too wide for flash
+    assert "no multiple of 8" in kernel("float32", width=8 * 12)
+    assert kernel(masked=True).startswith("memory-efficient kernel where L is a multiple of 4")
+    assert kernel(length=32, masked=True).startswith("memory-efficient kernel: ")
+
+
+def test_explain_says_which_number_of_keys_a_mask_would_want() -> None:
+    note = kernel(length=30, masked=True)
+    assert "30 keys are no multiple of 4" in note
+    assert note.endswith("pad the keys to 32")
+
+
+@pytest.mark.parametrize(
+    ("options", "dtype", "reason"),
+    [
+        ({"need_weights": True}, "float16", "does not return the weights"),
+        ({}, "float64", "no float64 kernel"),
+        ({"scale": -1.0}, "float16", "wants a positive one"),
+    ],
+)
+def test_what_the_kernel_lacks_is_expanded(options: dict[str, Any], dtype: str, reason: str) -> None:
+    (decision,) = explain(ops.attention, *specs(dtype), kwargs={"heads": 8, **options}, target="cuda").attention
+    assert decision.taken == "expanded"
+    assert reason in dict(decision.refused)["ai.onnx Attention"]
+
+
+def test_releases_without_a_cuda_kernel_take_the_com_microsoft_ops() -> None:
+    """Before 1.25 onnxruntime would compute Attention on the CPU, with copies."""
+    old = Target("cuda", onnxruntime="1.24")
+    for dtype, options, taken in [
+        ("float16", {"is_causal": True}, "com.microsoft GroupQueryAttention"),
+        ("bfloat16", {"is_causal": True}, "com.microsoft GroupQueryAttention"),
+        ("float32", {"is_causal": True}, "com.microsoft MultiHeadAttention"),
+        ("float16", {}, "com.microsoft MultiHeadAttention"),
+        ("float16", {"window": 3}, "expanded"),
+    ]:
+        (decision,) = explain(ops.attention, *specs(dtype), kwargs={"heads": 8, **options}, target=old).attention
+        assert decision.taken == taken
+        assert "no CUDA kernel" in dict(decision.refused)["ai.onnx Attention"]
+
+
+@pytest.mark.parametrize("case", [CAUSAL, GROUPED], ids=str)
+def test_group_query_attention_computes_the_contract(case: Case) -> None:
+    """Its CPU kernel has the same semantics, so that much can be checked without a GPU."""
+    half = {name: lucid.spec("N", "L", spec.shape[2], dtype="float16") for name, spec in specs_of(case, True).items()}
+    exported = to_onnx(function_of(case, True), kwargs=half, target=Target("cuda", onnxruntime="1.24"))
+    assert "GroupQueryAttention" in {node.op_type for node in exported.graph.node}
+    session = Session(exported, "cpu", threads=1)
+    for n, length in ((1, 1), (3, 2), (2, 7), (1, 33)):
+        arrays = arrays_of(case, n, length, length)
+        got = session.run({name: array.astype(np.float16) for name, array in packed_arrays(arrays).items()})["output"]
+        want, _ = reference(**arrays, **case.attributes)
+        np.testing.assert_allclose(got, pack(want), atol=4e-3)
+
+
+def test_a_whole_module() -> None:
+    model = nn.MultiHeadAttention(64, 8, dtype="float16")
+    exported = to_onnx(model, lucid.spec("N", "L", 64, dtype="float16"), kwargs={"is_causal": True}, target="cuda")
+    (node,) = attention_nodes(exported)
+    assert len(node.input) == 3
+
+
+# Numbers, on a GPU ----------------------------------------------------------------------------------------------------
+
+NO_CUDA = pytest.mark.skipif("CUDAExecutionProvider" not in available(), reason="onnxruntime has no CUDA provider")
+
+
+def close(got: np.ndarray, want: np.ndarray, dtype: str, where: object) -> None:
+    if dtype == "float32":
+        check(got, want, where)
+    else:
+        assert not np.isnan(got).any(), where
+        np.testing.assert_allclose(got.astype(np.float64), want, atol=4e-3, err_msg=str(where))
+
+
+@NO_CUDA
+@pytest.mark.gpu
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_contract_on_cuda(case: Case, dtype: str, packed: bool) -> None:
+    kinds = {
+        name: lucid.spec(*spec.shape, dtype=dtype if spec.dtype.kind == "float" else spec.dtype)
+        for name, spec in specs_of(case, packed).items()
+    }
+    session = Session(to_onnx(function_of(case, packed), kwargs=kinds, target="cuda"), "cuda")
+    for n, l, s in sizes():
+        arrays = arrays_of(case, n, l, s)
+        want, _ = expected(case.name, n, l, s)
+        feeds = packed_arrays(arrays) if packed else arrays
+        with np.errstate(over="ignore"):  # the lowest float32 becomes -inf, which excludes a key as well
+            typed = {name: a if a.dtype == bool else a.astype(dtype) for name, a in feeds.items()}
+        close(session.run(typed)["output"], pack(want) if packed else want, dtype, (n, l, s))
+
+
+@NO_CUDA
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", WEIGHTS, ids=str)
+def test_weights_on_cuda(case: Case) -> None:
+    function = function_of(case, packed=True, need_weights=True)
+    session = Session(to_onnx(function, kwargs=specs_of(case, True), target="cuda"), "cuda")
+    for n, l, s in sizes():
+        want, weights = expected(case.name, n, l, s)
+        got = session.run(packed_arrays(arrays_of(case, n, l, s)))
+        check(got["output_0"], pack(want), (n, l, s))
+        check(got["output_1"], weights, (n, l, s))
+
+
+@NO_CUDA
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_attention_stays_on_the_gpu(dtype: str) -> None:
+    exported = to_onnx(ops.attention, *specs(dtype), kwargs={"heads": 8, "is_causal": True}, target="cuda")
+    assert not Session(exported, "cuda").elsewhere()

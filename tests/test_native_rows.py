@@ -1,0 +1,170 @@
+"""Which native form an op takes at which opset, why not another, and that onnxruntime then computes what eager does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.export import explain, to_onnx
+from lucid.nn import functional as F
+from lucid.runtime import Session
+
+
+def ops(model: Any, *inputs: Any, **options: Any) -> list[str]:
+    return [node.op_type for node in to_onnx(model, *inputs, **options).graph.node]
+
+
+def turned(x: lucid.Tensor) -> lucid.Tensor:
+    return lucid.ops.rotary_embedding(
+        x, lucid.ones(7, 4), lucid.ones(7, 4), lucid.zeros(1, 1, dtype=lucid.int64), heads=2
+    )
+
+
+SINCE = [
+    ("LayerNormalization", 17, nn.LayerNorm(8), ("N", 8)),
+    ("BatchNormalization", 17, nn.BatchNorm1d(8), ("N", 8, "L")),
+    ("InstanceNormalization", 17, nn.GroupNorm(2, 8), ("N", 8, "L")),
+    ("Gelu", 20, F.gelu, ("N", 8)),
+    ("RMSNormalization", 23, nn.RMSNorm(8), ("N", 8)),
+    ("RotaryEmbedding", 23, turned, (1, 1, 16)),
+    ("Attention", 23, nn.MultiHeadAttention(8, 2), ("N", "L", 8)),
+]
+
+
+@pytest.mark.parametrize(("op_type", "opset", "model", "inputs"), SINCE, ids=[row[0] for row in SINCE])
+def test_a_native_op_is_taken_from_its_opset_on(
+    op_type: str, opset: int, model: Callable[..., Any], inputs: tuple[Any, ...]
+) -> None:
+    for asked in range(17, 27):
+        found = ops(model, inputs, opset=asked)
+        assert found.count(op_type) == int(asked >= opset), f"opset {asked}: {found}"
+
+
+# Batch normalisation --------------------------------------------------------------------------------------------------
+
+
+def randomised(norm: nn.BatchNorm1d) -> nn.BatchNorm1d:
+    state = {
+        key: tensor.numpy() + np.abs(lucid.randn(*tensor.shape).numpy()) for key, tensor in norm.state_dict().items()
+    }
+    norm.load_state_dict({**state, "num_batches_tracked": np.array(1)})
+    return norm.eval()
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_batch_normalisation_is_one_node(affine: bool, dtype: str) -> None:
+    norm = randomised(nn.BatchNorm1d(6, affine=affine, dtype=dtype))
+    exported = to_onnx(norm, lucid.spec("N", 6, "L", dtype=dtype))
+    assert [node.op_type for node in exported.graph.node] == ["BatchNormalization"]
+    names = {tensor.name for tensor in exported.graph.initializer}
+    assert names >= {"running_mean", "running_var"} | ({"weight", "bias"} if affine else set())
+    tolerance = 1e-6 if dtype == "float32" else 4e-3
+    for shape in ((1, 6, 1), (3, 6, 17), (2, 6, 0)):
+        x = (lucid.randn(*shape) * 3 + 5).astype(dtype)
+        np.testing.assert_allclose(Session(exported)(x), norm(x), rtol=tolerance, atol=tolerance)
+
+
+def test_batch_normalisation_in_float64_keeps_its_digits_in_the_body() -> None:
+    norm = randomised(nn.BatchNorm1d(6, dtype="float64"))
+    spec = lucid.spec("N", 6, dtype="float64")
+    assert "BatchNormalization" not in ops(norm, spec)
+    assert "epsilon is a float32 number" in str(explain(norm, spec))
+    x = lucid.randn(3, 6, dtype="float64")
+    np.testing.assert_allclose(Session(to_onnx(norm, spec))(x), norm(x), rtol=1e-14)
+
+
+# Group normalisation --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+@pytest.mark.parametrize("shape", [(2, 6, 5), (3, 6, 4, 7), (1, 6, 2, 3, 2)], ids=str)
+@pytest.mark.parametrize("affine", [True, False])
+def test_group_normalisation_goes_through_instance_normalisation(
+    shape: tuple[int, ...], affine: bool, target: str
+) -> None:
+    norm = nn.GroupNorm(3, 6, affine=affine)
+    for parameter in norm.parameters():
+        parameter.assign(lucid.randn(6).numpy())
+    spec = ("N", 6, *"LMK"[: len(shape) - 2])
+    exported = to_onnx(norm, spec, target=target)
+    assert "InstanceNormalization" in [node.op_type for node in exported.graph.node]
+    assert [t.name.split("[")[0] for t in exported.graph.initializer if "constant" not in t.name] == (
+        ["weight", "bias"] if affine else []
+    )
+    for offset in (
+        0,
+        3,
+    ):  # the node loses digits as the mean outgrows the deviation, two or three times what eager does
+        x = lucid.randn(*shape) + offset
+        np.testing.assert_allclose(Session(exported)(x), norm(x), rtol=1e-5, atol=1e-5)
+
+
+def test_groups_of_channels_alone_are_too_small_for_it() -> None:
+    assert "InstanceNormalization" not in ops(nn.GroupNorm(3, 6), ("N", 6))
+    assert "two numbers that are close" in str(explain(nn.GroupNorm(3, 6), ("N", 6)))
+
+
+def test_group_normalization_itself_is_for_other_runtimes_and_explain_says_why() -> None:
+    norm, spec = nn.GroupNorm(3, 6), ("N", 6, "L")
+    told = str(explain(norm, spec))
+    assert "ai.onnx InstanceNormalization: 5 nodes" in told
+    assert "GroupNormalization: onnxruntime has no kernel for it" in told
+    assert ops(norm, spec, target="portable", opset=21) == ["GroupNormalization"]
+    x = lucid.randn(2, 6, 5)
+    session = Session(to_onnx(norm, spec, target="portable", opset=21))
+    np.testing.assert_allclose(session(x), norm(x), rtol=1e-5, atol=2e-6)
+
+
+# Without an op of their own -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "expected"),
+    [
+        (nn.GLU(), ("N", 8), ["Split", "Sigmoid", "Mul"]),
+        (F.silu, ("N", 8), ["Sigmoid", "Mul"]),
+        (nn.SwiGLU(8, 12), ("N", "L", 8), ["MatMul", "Sigmoid", "Mul", "MatMul", "Mul", "MatMul"]),
+        (nn.ALiBi(4), None, None),
+    ],
+    ids=["GLU", "SiLU", "SwiGLU", "ALiBi"],
+)
+def test_what_has_no_op_is_its_body(model: Any, inputs: Any, expected: list[str] | None) -> None:
+    if expected is None:
+        found = ops(lambda x: x + model(x.shape[2], x.shape[3]), ("N", 4, "L", "S"))
+        assert len(found) <= 16
+    else:
+        assert sorted(ops(model, inputs)) == sorted(expected)
+
+
+# Around a crash -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("axes", [(1, 0, 2), (1, 2, 0), (1, 2, 0, 3), (1, 2, 3, 0)], ids=str)
+def test_half_precision_survives_a_product_behind_a_moved_first_axis(axes: tuple[int, ...], dtype: str) -> None:
+    """onnxruntime ends the process as it loads such a model, unless something stands between the two nodes."""
+    weight = lucid.randn(24, 24).astype(dtype)
+    split = (-1, 4, 6) if len(axes) == 3 else (-1, 2, 3, 4)
+
+    def model(x: lucid.Tensor, y: lucid.Tensor) -> lucid.Tensor:
+        return y @ (x @ weight).reshape(split).permute(axes)
+
+    rows = (7, *split[1:])[axes[-2]]
+    sizes = (5, rows if rows != 7 else "N")
+    exported = to_onnx(model, lucid.spec("N", 24, dtype=dtype), lucid.spec(*sizes, dtype=dtype))
+    kinds = [node.op_type for node in exported.graph.node if node.op_type in ("Transpose", "Reshape")]
+    assert kinds == ["Reshape", "Transpose", "Reshape"]
+    x, y = lucid.randn(7, 24).astype(dtype), lucid.randn(5, rows).astype(dtype)
+    np.testing.assert_array_equal(Session(exported)(x, y).shape, model(x, y).shape)
+
+
+def test_length_first_attention_in_half_precision() -> None:
+    mha = nn.MultiHeadAttention(8, 2, batch_first=False).to(lucid.float16)
+    x = lucid.randn(5, 2, 8).astype(lucid.float16)
+    np.testing.assert_allclose(Session(to_onnx(mha))(x, x, x), mha(x), atol=2e-3)

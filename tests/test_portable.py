@@ -1,0 +1,257 @@
+"""Target "portable": the whole contract in three runtimes that share no code, from ops that all runtimes have.
+
+OpenVINO is a test extra (the `openvino` wheel); without it its part is skipped. docs/portable.md has the table of ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import lucid
+from lucid import nn, ops
+from lucid.export import to_onnx
+from lucid.runtime import Session
+from models.bert import Bert
+from models.clip import CLIP
+from models.gpt2 import GPT2
+from models.llama import Llama
+from models.t5 import T5
+from models.vit import ViT
+from models.whisper import Whisper
+from tests.models import goldens
+from tests.reference import attention as reference
+from tests.reference import pack
+from tests.test_attention import (
+    BATCHES,
+    CASES,
+    WEIGHTS,
+    Case,
+    D,
+    H,
+    arrays_of,
+    check,
+    concrete,
+    expected,
+    function_of,
+    packed_arrays,
+    random_mask,
+    sizes,
+    specs_of,
+)
+
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[Arrays], dict[str, np.ndarray]]
+
+# What a portable model may be made of. Everything is in OpenVINO and TensorRT; what CoreML, QNN or WebGPU lack among it
+# (as # providers of onnxruntime, which computes such nodes on the CPU) is integer arithmetic on sizes, and masks:
+# docs/portable.md.
+PORTABLE = frozenset(
+    """
+    Abs Add And ArgMax Cast Concat ConstantOfShape Conv Cos CumSum Div Equal Erf Exp Expand Floor Gather GatherND
+    Greater GreaterOrEqual Less LayerNormalization LessOrEqual Log MatMul Max Min Mod Mul Neg Not Or Pad Pow Range
+    Reciprocal ReduceMax ReduceMean ReduceMin ReduceSum Relu Reshape Shape Sigmoid Sign Sin Slice Softmax Softplus Split
+    Sqrt Squeeze Sub Tanh Tile Transpose Unsqueeze Where
+    """.split()
+)
+
+
+def in_onnxruntime(model: onnx.ModelProto) -> Run:
+    return Session(model, threads=1).run
+
+
+def in_reference(model: onnx.ModelProto) -> Run:
+    evaluator = ReferenceEvaluator(model)
+    return lambda feeds: dict(zip(evaluator.output_names, evaluator.run(None, dict(feeds)), strict=True))
+
+
+def in_openvino(model: onnx.ModelProto) -> Run:
+    import openvino  # noqa: PLC0415  # a test extra
+
+    # Processors with AMX would compute in bfloat16 by default.
+    core, hints = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", hints)
+    names = [output.get_any_name() for output in compiled.outputs]
+
+    def run(feeds: Arrays) -> dict[str, np.ndarray]:
+        found = compiled(dict(feeds))
+        return {name: found[name] for name in names}
+
+    return run
+
+
+RUNTIMES = [
+    pytest.param(in_onnxruntime, id="onnxruntime"),
+    pytest.param(in_reference, id="reference"),
+    pytest.param(
+        in_openvino,
+        id="openvino",
+        marks=pytest.mark.skipif(find_spec("openvino") is None, reason="the openvino package is not installed"),
+    ),
+]
+everywhere = pytest.mark.parametrize("start", RUNTIMES)
+
+
+def export(model: Any, *inputs: Any, **options: Any) -> onnx.ModelProto:
+    exported = to_onnx(model, *inputs, target="portable", **options)
+    assert [(entry.domain, entry.version) for entry in exported.opset_import] == [("", 18)]
+    assert ops_of(exported) <= PORTABLE, ops_of(exported) - PORTABLE
+    return exported
+
+
+def ops_of(model: onnx.ModelProto) -> set[str]:
+    assert not any(attribute.HasField("g") for node in model.graph.node for attribute in node.attribute)
+    return {node.op_type for node in model.graph.node}
+
+
+# The contract ---------------------------------------------------------------------------------------------------------
+
+
+@everywhere
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_contract(case: Case, packed: bool, start: Callable[[onnx.ModelProto], Run]) -> None:
+    run = start(export(function_of(case, packed), kwargs=specs_of(case, packed)))
+    for n, l, s in sizes():
+        arrays = arrays_of(case, n, l, s)
+        want, _ = expected(case.name, n, l, s)
+        got = run(packed_arrays(arrays) if packed else arrays)["output"]
+        check(got, pack(want) if packed else want, (n, l, s))
+
+
+@everywhere
+@pytest.mark.parametrize("case", WEIGHTS, ids=str)
+def test_weights(case: Case, start: Callable[[onnx.ModelProto], Run]) -> None:
+    run = start(export(function_of(case, True, need_weights=True), kwargs=specs_of(case, True)))
+    for n, l, s in sizes():
+        want, weights = expected(case.name, n, l, s)
+        got = run(packed_arrays(arrays_of(case, n, l, s)))
+        check(got["output_0"], pack(want), (n, l, s))
+        check(got["output_1"], weights, (n, l, s))
+
+
+@everywhere
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_cache(causal: bool, masked: bool, start: Callable[[onnx.ModelProto], Run]) -> None:
+    def step(query: Any, key: Any, value: Any, past_key: Any, past_value: Any, mask: Any = None) -> Any:
+        return ops.attention(query, key, value, mask, None, past_key, past_value, is_causal=causal)
+
+    specs = {name: lucid.spec("N", H, "L", D) for name in ("query", "key", "value")}
+    specs |= {name: lucid.spec("N", H, "P", D) for name in ("past_key", "past_value")}
+    if masked:
+        specs["mask"] = lucid.spec("N", 1, "L", "P + L", dtype=lucid.bool_)
+    run = start(export(step, kwargs=specs, output_names=["output", "present_key", "present_value"]))
+    for n, l, past in product(BATCHES, (1, 3, 17), (0, 1, 6)):
+        rng = np.random.default_rng([n, l, past])
+        arrays = {name: rng.standard_normal((n, H, l, D)).astype(np.float32) for name in ("query", "key", "value")}
+        arrays |= {name: rng.standard_normal((n, H, past, D)).astype(np.float32) for name in ("past_key", "past_value")}
+        if masked:
+            arrays["mask"] = random_mask((n, 1, l, past + l), rng)
+        want, _ = reference(**arrays, is_causal=causal)
+        found = run(arrays)
+        check(found["output"], want, (n, l, past))
+        for name in ("key", "value"):
+            joined = np.concatenate([arrays[f"past_{name}"], arrays[name]], 2)
+            np.testing.assert_array_equal(found[f"present_{name}"], joined)
+
+
+@everywhere
+@pytest.mark.parametrize("case", [c for c in CASES if c.name != "wide values"], ids=str)
+def test_empty_sizes(case: Case, start: Callable[[onnx.ModelProto], Run]) -> None:
+    run = start(export(function_of(case, True), kwargs=specs_of(case, True)))
+    for n, l, s in [(0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)]:
+        shapes = [(n, l, H * D), (n, s, case.kv_heads * D), (n, s, case.kv_heads * D)]
+        arrays = dict(zip(("query", "key", "value"), (np.ones(shape, np.float32) for shape in shapes), strict=True))
+        arrays |= {name: np.ones(concrete(shape, n, l, s), dtype) for name, (shape, dtype, _) in case.inputs.items()}
+        np.testing.assert_array_equal(run(arrays)["output"], np.zeros((n, l, H * D), np.float32))
+
+
+@everywhere
+def test_fully_masked_rows_are_exactly_zero(start: Callable[[onnx.ModelProto], Run]) -> None:
+    specs = [lucid.spec("N", H, "L", D)] * 3
+    mask = np.ones((1, 1, 5, 5), bool)
+    mask[..., 3, :] = False
+    arrays = {name: np.ones((2, H, 5, D), np.float32) for name in ("query", "key", "value")}
+    for given in (mask, np.where(mask, 0, -np.inf).astype(np.float32)):
+        spec = lucid.spec(1, 1, "L", "L", dtype=given.dtype.name)
+        found = start(export(ops.attention, *specs, spec))(arrays | {"mask": given})["output"]
+        assert not found[:, :, 3].any()
+        np.testing.assert_allclose(found[:, :, :3], 1, rtol=1e-6)
+
+
+@everywhere
+@pytest.mark.parametrize("kv_heads", [H, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_first_call_with_a_single_key_spoils_none_of_the_later_ones(
+    dtype: str, kv_heads: int, start: Callable[[onnx.ModelProto], Run]
+) -> None:
+    """OpenVINO 2025.0 to 2026.4 computes MatMul, Softmax, MatMul wrongly after such a call."""
+    case = Case("plain", kv_heads=kv_heads)
+    specs = {name: lucid.spec(*spec.shape, dtype=dtype) for name, spec in specs_of(case, False).items()}
+    run = start(export(function_of(case, False), kwargs=specs))
+    for keys in (1, 2, 16, 64):
+        arrays = {name: array.astype(dtype) for name, array in arrays_of(case, 2, 5, keys).items()}
+        want, _ = reference(**{name: array.astype(np.float64) for name, array in arrays.items()})
+        np.testing.assert_allclose(run(arrays)["output"], want, atol=2e-6 if dtype == "float32" else 2e-3)
+
+
+# Whole models ---------------------------------------------------------------------------------------------------------
+
+
+def folders() -> Iterator[Any]:
+    for family, model in {
+        "bert": Bert,
+        "clip": CLIP,
+        "gpt2": GPT2,
+        "llama": Llama,
+        "t5": T5,
+        "vit": ViT,
+        "whisper": Whisper,
+    }.items():
+        folder = sorted(path for path in (goldens.ROOT / family).iterdir() if path.is_dir())[0]
+        yield pytest.param(model, folder, id=family)
+
+
+@pytest.mark.parametrize(("model", "folder"), list(folders()))
+def test_whole_models_are_made_of_portable_ops(model: Any, folder: Path) -> None:
+    export(model.from_pretrained(folder))
+
+
+@everywhere
+def test_bert_computes_what_transformers_does(start: Callable[[onnx.ModelProto], Run]) -> None:
+    model = Bert.from_pretrained(goldens.folder("bert/base"))
+    runs: dict[tuple[str, ...], Run] = {}
+    for case in goldens.cases("bert/base"):
+        names = tuple(case.inputs)
+        if names not in runs:
+            runs[names] = start(export(model, *[lucid.spec("N", "L", dtype=lucid.int64)] * len(names)))
+        case.close("last_hidden_state", runs[names](case.inputs)["output"], rtol=5e-5)
+
+
+@everywhere
+def test_gpt2_computes_what_transformers_does(start: Callable[[onnx.ModelProto], Run]) -> None:
+    run = start(export(GPT2.from_pretrained(goldens.folder("gpt2/base"))))
+    for case in goldens.cases("gpt2/base"):
+        case.close("logits", run(goldens.with_mask(case.inputs))["output"], rtol=5e-5)
+
+
+@everywhere
+def test_a_transformer_block(start: Callable[[onnx.ModelProto], Run]) -> None:
+    block = nn.TransformerEncoderLayer(32, 4, 64).eval()
+    mask = lucid.spec("N", "L", dtype=lucid.bool_)
+    run = start(export(block, ("N", "L", 32), kwargs={"src_key_padding_mask": mask}))
+    for n, length in ((1, 1), (2, 5), (3, 33)):
+        x, ignored = lucid.randn(n, length, 32), np.zeros((n, length), bool)
+        ignored[:, length // 2 + 1 :] = True
+        want = block(x, src_key_padding_mask=lucid.tensor(ignored)).numpy()
+        found = run({"src": x.numpy(), "src_key_padding_mask": ignored})["output"]
+        np.testing.assert_allclose(found, want, rtol=1e-4, atol=5e-6)

@@ -1,0 +1,211 @@
+"""What a target promises: the oldest onnxruntime computes the model rightly, and a wish that cannot be met is an error
+that says why. tools/check_onnxruntime_versions.py runs the exports in the releases themselves."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import lucid
+from lucid import nn, ops
+from lucid.export import ExportError, Target, explain, to_onnx
+from lucid.export.facts import NEWEST_OPSET
+from lucid.export.target import PROVIDERS, Provider
+from tests.test_attention import CASES, function_of, specs_of
+
+NAMED = {case.name: case for case in CASES}
+STANDARD = "ai.onnx Attention"
+
+
+def taken(name: str, target: Target, **specs: Any) -> tuple[str, dict[str, str]]:
+    """The form a case takes, and why others refused; sizes may be fixed by name."""
+    case = NAMED[name]
+    wanted = {
+        key: lucid.spec(*(specs.get(str(size), size) for size in spec.shape), dtype=spec.dtype)
+        for key, spec in specs_of(case, True).items()
+    }
+    (decision,) = explain(function_of(case, True), kwargs=wanted, target=target).attention
+    return decision.taken, dict(decision.refused)
+
+
+# The oldest onnxruntime -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("case", "release", "reason"),
+    [
+        ("plain", "1.23", None),
+        ("softcap", "1.23", None),
+        ("key mask", "1.27", "query that sees no key"),
+        ("key mask", "1.28", None),
+        ("float mask (L, S)", "1.23.2", "query that sees no key"),
+        ("window", "1.27", "query that sees no key"),
+        ("softcap and mask", "1.26", "query that sees no key"),
+        ("causal", "1.27", "single query see every key"),
+        ("causal", "1.28", None),
+        ("causal", "1.28.1", None),
+        ("grouped heads", "1.23", "reads the wrong keys"),
+        ("grouped heads", "1.23.0", "reads the wrong keys"),
+        ("grouped heads", "1.23.1", None),
+        ("plain", "1.22", "needs opset 23, this export asks for 22"),
+    ],
+)
+def test_a_form_that_an_old_release_computes_wrongly_is_left_to_the_next(
+    case: str, release: str, reason: str | None
+) -> None:
+    form, refused = taken(case, Target(onnxruntime=release))
+    assert form == (STANDARD if reason is None else "expanded")
+    assert reason is None or reason in refused[STANDARD]
+
+
+def test_the_reason_names_the_release_that_is_too_old() -> None:
+    _, refused = taken("key mask", Target(onnxruntime="1.23.2"))
+    assert refused[STANDARD].startswith("onnxruntime before 1.28 gives NaN")
+    assert refused[STANDARD].endswith("; this export is for 1.23.2 too")
+
+
+def test_causal_attention_is_kept_where_no_single_query_can_come() -> None:
+    old = Target(onnxruntime="1.23")
+    assert taken("causal", old, S="L")[0] == STANDARD
+    assert taken("causal", old, L=2)[0] == STANDARD
+    assert taken("causal", old, L=1, S=1)[0] == STANDARD
+    assert taken("causal", old, L=1)[0] == "expanded"
+
+
+def test_packed_grouped_heads_in_float16_are_for_later_releases() -> None:
+    def form(release: str, heads: int | None) -> str:
+        shape = ("N", "L", 32) if heads else ("N", 4, "L", 8)
+        less = ("N", "L", 16) if heads else ("N", 2, "L", 8)
+        specs = [lucid.spec(*size, dtype="float16") for size in (shape, less, less)]
+        groups = {"heads": 4, "kv_heads": 2} if heads else {}
+        (found,) = explain(ops.attention, *specs, kwargs=groups, target=Target(onnxruntime=release)).attention
+        return found.taken
+
+    assert form("1.24", 4) == "expanded"
+    assert form("1.24", None) == form("1.25", 4) == STANDARD
+
+
+def test_the_forms_tuned_for_the_cpu_are_for_releases_they_were_measured_with() -> None:
+    assert taken("causal", Target("cpu"), S="L")[0] == "query blocks"
+    form, refused = taken("causal", Target("cpu", onnxruntime="1.27"), S="L")
+    assert form == STANDARD
+    assert "not been measured" in refused["query blocks"]
+
+
+@pytest.mark.parametrize(("release", "opset"), [(".".join(map(str, r)), opset) for r, opset in NEWEST_OPSET.items()])
+def test_an_opset_that_the_release_cannot_load_is_an_error(release: str, opset: int) -> None:
+    assert Target(onnxruntime=release, opset=opset).opset == opset
+    assert Target(onnxruntime=release).opset == min(opset, 23)
+    if opset < 26:
+        with pytest.raises(
+            ExportError, match=rf"onnxruntime {release} loads up to opset {opset}; ask for opset={opset} or"
+        ):
+            Target(onnxruntime=release, opset=opset + 1)
+        with pytest.raises(ExportError, match=rf"loads up to opset {opset}"):
+            to_onnx(nn.Linear(2, 2), target=Target(onnxruntime=release), opset=opset + 1)
+
+
+@pytest.mark.parametrize(
+    "version", ["1", "1.x", "", "v1.28", "1.28.0.dev1", "1.28.0.1", "1.-3", "١.٢٨", 1.28, None, (1, 28)]
+)
+def test_a_version_that_cannot_be_read_is_an_error(version: Any) -> None:
+    with pytest.raises(ExportError, match='is not understood: give it as text, "1.28" or "1.23.2"'):
+        Target(onnxruntime=version)
+
+
+def test_a_release_older_than_all_that_were_measured_is_an_error() -> None:
+    with pytest.raises(ExportError, match=r"onnxruntime 1\.19 is older than 1\.20, the oldest that Lucid exports for"):
+        Target(onnxruntime="1.19")
+
+
+# Names and wishes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gpu", "CPU", "", "tensorrt", None])
+def test_an_unknown_target_lists_the_valid_ones(name: Any) -> None:
+    with pytest.raises(ExportError, match="does not exist: choose one of any, cpu, cuda, portable"):
+        Target(name)
+    with pytest.raises(ExportError, match="does not exist: choose one of any, cpu, cuda, portable"):
+        to_onnx(nn.Linear(2, 2), target=name)
+
+
+def test_an_unknown_form_of_attention_lists_the_valid_ones() -> None:
+    with pytest.raises(ExportError, match="'flash' does not exist: choose one of auto, standard, contrib, expanded"):
+        Target(attention="flash")  # type: ignore[arg-type]
+
+
+MHA = nn.MultiHeadAttention(16, 2)
+MASKED = {"key_padding_mask": lucid.spec("N", "L", dtype="bool")}
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"attention": "standard", "opset": 18}, "needs opset 23, this export asks for 18"),
+        ({"attention": "standard", "target": Target(onnxruntime="1.27")}, "before 1.28 gives NaN"),
+        ({"attention": "standard", "target": Target("portable", opset=23)}, "for runtimes without this op"),
+        ({"attention": "contrib", "target": "portable"}, "takes standard ops only"),
+        ({"attention": "contrib"}, "a fully masked row would give NaN"),
+        (
+            {"attention": "contrib", "target": "cuda"},
+            "GroupQueryAttention: there is no float32 kernel on CUDA; com.micro",
+        ),
+        ({"target": Target(opset=18, attention="standard")}, "needs opset 23"),
+    ],
+    ids=str,
+)
+def test_a_form_that_is_not_exact_is_an_error_with_the_reason(options: dict[str, Any], reason: str) -> None:
+    form = options.get("attention") or "standard"
+    with pytest.raises(ExportError, match=rf'no form of attention="{form}" is exact here \(.*{reason}'):
+        to_onnx(MHA, ("N", "L", 16), kwargs=MASKED, **options)
+
+
+def test_the_error_tells_only_of_the_form_that_was_asked_for() -> None:
+    with pytest.raises(ExportError) as caught:
+        to_onnx(MHA, opset=18, attention="standard")
+    assert "MultiHeadAttention" not in str(caught.value)
+
+
+def test_a_target_keeps_its_form_of_attention() -> None:
+    (decision,) = explain(MHA, target=Target(attention="expanded")).attention
+    assert decision.taken == "expanded"
+
+
+def test_the_com_microsoft_op_is_not_taken_unasked_where_any_runtime_is_meant() -> None:
+    for provider, form in [
+        ("any", "expanded"),
+        ("portable", "expanded for any runtime"),
+        ("cpu", "com.microsoft MultiHead"),
+    ]:
+        (decision,) = explain(MHA, ("N", "L", 16), target=provider, opset=18).attention
+        assert decision.taken.startswith(form)
+
+
+# Explanations ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_target_explains_the_readme_example(provider: Provider) -> None:
+    mha = nn.MultiHeadAttention(embed_dim=512, num_heads=8)
+    text = str(explain(mha, ("N", "L", 512), target=provider))
+    assert text.startswith(
+        f"target {provider}, opset {18 if provider == 'portable' else 23}, onnxruntime >= 1.28\nattention  "
+    )
+    assert max(map(len, text.split("\n"))) <= 120
+
+
+def test_sizes_that_are_known_say_why_a_form_should_win() -> None:
+    def note(length: Any, **options: Any) -> str:
+        shape = (1, 4, length, 16)
+        found = explain(ops.attention, *[lucid.spec(*shape)] * 3, kwargs=options, target="cpu").attention
+        return found[0].note
+
+    blocks = r"4 blocks of queries compute 62% of the scores at 512, the node all of them"
+    assert re.fullmatch(blocks, note(512, is_causal=True))
+    assert re.search(r"\d+ blocks of queries compute 5\d% of the scores at 2048", note(2048, is_causal=True))
+    assert "hidden keys" in note(100, is_causal=True)
+    assert re.match(r"up to 32 queries it is the plain node; \d+ blocks", note("L", is_causal=True))
+    assert note(4096) == "the scores of 512 queries at a time stay in the caches"
+    assert "read where they lie" in note(64)
