@@ -1,0 +1,291 @@
+"""Is an ONNX file from a stranger safe to hand to onnxruntime? Asked before onnxruntime sees it.
+
+Tensor data outside the file (ONNX IR, "External Tensor Data") must lie inside the model's folder. onnxruntime
+looks after `..` and symbolic links itself, but follows a hard link, and what it checks has changed between
+versions.
+
+Not answered here: what the model computes. A model is a program and may ask for any time and memory.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PureWindowsPath
+
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+
+from lucid.files import NotAFileError, open_regular
+from lucid.runtime.skeleton import WireError, skeleton
+
+MAX_FILE = (1 << 31) - 1  # protobuf's
+MAX_SPARSE = 1 << 31  # bytes of a sparse tensor once it is dense: what a file could hold without the trick
+
+_FLOAT8 = (
+    TensorProto.FLOAT8E4M3FN,
+    TensorProto.FLOAT8E4M3FNUZ,
+    TensorProto.FLOAT8E5M2,
+    TensorProto.FLOAT8E5M2FNUZ,
+    TensorProto.FLOAT8E8M0,
+)
+_KINDS: dict[int, tuple[int, ...]] = {  # data types by the bits of an item
+    2: (TensorProto.UINT2, TensorProto.INT2),
+    4: (TensorProto.UINT4, TensorProto.INT4, TensorProto.FLOAT4E2M1),
+    8: (TensorProto.UINT8, TensorProto.INT8, TensorProto.BOOL, *_FLOAT8),
+    16: (TensorProto.UINT16, TensorProto.INT16, TensorProto.FLOAT16, TensorProto.BFLOAT16),
+    32: (TensorProto.UINT32, TensorProto.INT32, TensorProto.FLOAT),
+    64: (TensorProto.UINT64, TensorProto.INT64, TensorProto.DOUBLE, TensorProto.COMPLEX64),
+    128: (TensorProto.COMPLEX128,),
+}
+_BITS = {kind: bits for bits, kinds in _KINDS.items() for kind in kinds}
+
+
+class ModelError(ValueError):
+    """An ONNX file that is broken, or whose data lies where it must not."""
+
+
+def check_model_file(path: str | os.PathLike[str]) -> None:
+    """Check that an ONNX file parses, and that each tensor's data is there, of its size, and inside.
+
+    Reads the file itself, never the external data. Nothing is executed. Raises `ModelError` for a file that
+    is no model, is newer than the installed onnx, or has a tensor whose data is not exactly its own;
+    `OSError` for a file that is missing or may not be read. The answer holds as long as nobody changes the
+    folder.
+    """
+    path = Path(path)
+    model, removed = _read(path)
+    for tensor, bulk in _tensors(model, removed, path):
+        if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
+            _check_external(tensor, bulk, path)
+        else:
+            _check_inline(tensor, bulk, path)
+
+
+def _read(path: Path) -> tuple[onnx.ModelProto, list[int]]:
+    """The model without bulk, and the bytes that each initializer of its graph lost."""
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if not 0 < size <= MAX_FILE:
+                raise _broken(path, f"{size} bytes, expected 1 to {MAX_FILE}")
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as data:
+                slim, removed = skeleton(data)
+    except NotAFileError as error:
+        raise ModelError(str(error)) from error
+    except WireError as error:
+        raise _broken(path, f"not an ONNX model, or a truncated one ({error})") from error
+    try:
+        model: onnx.ModelProto = onnx.ModelProto.FromString(slim)
+    except DecodeError as error:
+        raise _broken(path, f"not an ONNX model, or a truncated one ({error})") from error
+    if not model.HasField("graph") or model.ir_version < 1:
+        raise _broken(path, "expected an ONNX model, found no graph or IR version")
+    if model.ir_version > onnx.IR_VERSION:
+        raise ModelError(
+            f"{_show(path)}: IR version {model.ir_version}, expected at most {int(onnx.IR_VERSION)}, the "
+            f"newest that onnx {onnx.__version__} knows; install a newer onnx, or export for an older IR"
+        )
+    if model.ir_version >= 3 and not model.opset_import:
+        raise _broken(path, "names no opset")
+    return model, removed
+
+
+# ------------------------------------------------------------------------------------------ where tensors are
+
+
+def _tensors(model: onnx.ModelProto, removed: list[int], path: Path) -> Iterator[tuple[TensorProto, int]]:
+    """Every tensor, of all graphs, subgraphs, attributes, functions and training, and the bulk it lost."""
+    yield from zip(model.graph.initializer, removed, strict=True)
+    yield from _parts(model.graph.sparse_initializer, path)
+    graphs: list[GraphProto] = []
+    nodes: list[NodeProto] = list(model.graph.node)
+    attributes: list[AttributeProto] = []
+    for training in model.training_info:
+        graphs += [training.initialization, training.algorithm]
+    for function in model.functions:
+        nodes += function.node
+        attributes += function.attribute_proto
+    while graphs or nodes or attributes:
+        if graphs:
+            graph = graphs.pop()
+            nodes += graph.node
+            yield from ((tensor, 0) for tensor in graph.initializer)
+            yield from _parts(graph.sparse_initializer, path)
+        elif nodes:
+            node = nodes.pop()
+            attributes += node.attribute
+            if node.op_type == "EPContext":
+                _check_context(node, path)
+        else:
+            attribute = attributes.pop()
+            yield from ((tensor, 0) for tensor in attribute.tensors)
+            yield from _parts(attribute.sparse_tensors, path)
+            graphs += attribute.graphs
+            if attribute.HasField("t"):
+                yield attribute.t, 0
+            if attribute.HasField("sparse_tensor"):
+                yield from _parts([attribute.sparse_tensor], path)
+            if attribute.HasField("g"):
+                graphs.append(attribute.g)
+
+
+def _parts(sparse: Sequence[onnx.SparseTensorProto], path: Path) -> Iterator[tuple[TensorProto, int]]:
+    for tensor in sparse:
+        size = _bytes_of(tensor.values, tensor.dims, path)
+        if size > MAX_SPARSE:
+            raise _wrong(tensor.values, path, f"a sparse tensor of {size} bytes when dense", f"at most {MAX_SPARSE}")
+        yield tensor.values, 0
+        yield tensor.indices, 0
+
+
+def _check_context(node: NodeProto, path: Path) -> None:
+    """A compiled part of a model for some device: by default in a second file, named by an attribute."""
+    values = {attribute.name: attribute for attribute in node.attribute}
+    if "embed_mode" in values and values["embed_mode"].i == 0 and "ep_cache_context" in values:
+        location = values["ep_cache_context"].s.decode("utf-8", "backslashreplace")
+        _inside(location, path, f"node {_show(node.name)}")
+
+
+# ------------------------------------------------------------------------------------------ what they contain
+
+
+def _bytes_of(tensor: TensorProto, dims: Sequence[int], path: Path) -> int:
+    if tensor.data_type not in _BITS:
+        raise _wrong(tensor, path, f"data type {tensor.data_type}", "one of a known size")
+    if any(dim < 0 for dim in dims):
+        raise _wrong(tensor, path, f"shape {_show(list(dims))}", "no negative size")
+    return (math.prod(dims) * _BITS[tensor.data_type] + 7) // 8
+
+
+def _check_inline(tensor: TensorProto, bulk: int, path: Path) -> None:
+    if tensor.HasField("segment"):
+        raise _wrong(tensor, path, "a segmented tensor", "a whole one; save the model again")
+    held = {
+        "raw_data": len(tensor.raw_data) + bulk,
+        "float_data": len(tensor.float_data),
+        "int32_data": len(tensor.int32_data),
+        "int64_data": len(tensor.int64_data),
+        "double_data": len(tensor.double_data),
+        "uint64_data": len(tensor.uint64_data),
+        "string_data": len(tensor.string_data),
+    }
+    filled = {field: length for field, length in held.items() if length}
+    if tensor.data_type == TensorProto.STRING:
+        if any(dim < 0 for dim in tensor.dims):
+            raise _wrong(tensor, path, f"shape {_show(list(tensor.dims))}", "no negative size")
+        expected = {"string_data": math.prod(tensor.dims)}
+    else:
+        size = _bytes_of(tensor, tensor.dims, path)
+        field, length = _field(tensor.data_type, math.prod(tensor.dims))
+        expected = {"raw_data": size} if "raw_data" in filled else {field: length}
+    if filled != {field: length for field, length in expected.items() if length}:
+        raise _wrong(tensor, path, f"data of length {filled or 0}", f"{expected} for shape {_show(list(tensor.dims))}")
+
+
+def _field(data_type: int, count: int) -> tuple[str, int]:
+    """Which field holds `count` items that are not raw, in how many entries (onnx.proto, TensorProto)."""
+    match data_type:
+        case TensorProto.FLOAT:
+            return "float_data", count
+        case TensorProto.COMPLEX64:
+            return "float_data", 2 * count
+        case TensorProto.DOUBLE:
+            return "double_data", count
+        case TensorProto.COMPLEX128:
+            return "double_data", 2 * count
+        case TensorProto.INT64:
+            return "int64_data", count
+        case TensorProto.UINT32 | TensorProto.UINT64:
+            return "uint64_data", count
+    # Items smaller than a byte are packed first, one byte an entry.
+    return "int32_data", (count * min(_BITS[data_type], 8) + 7) // 8
+
+
+def _check_external(tensor: TensorProto, bulk: int, path: Path) -> None:
+    fields = [(entry.key, entry.value) for entry in tensor.external_data]
+    values = dict(fields)
+    # Others are onnxruntime's own (prepacked weights): further offsets, for data that the model does not
+    # need.
+    if len(values) != len(fields) or not values.keys() <= {"location", "offset", "length", "checksum"}:
+        got = f"external data with the keys {_show([key for key, _ in fields])}"
+        raise _wrong(tensor, path, got, "location, offset, length, checksum, each once")
+    if tensor.data_location != TensorProto.EXTERNAL or tensor.raw_data or bulk:
+        raise _wrong(tensor, path, "data both inside and outside the file", "one of them")
+    size = _bytes_of(tensor, tensor.dims, path)
+    file_size = _inside(values.get("location", ""), path, f"tensor {_show(tensor.name)}")
+    offset = _count(tensor, path, "offset", values.get("offset", "0"))
+    length = _count(tensor, path, "length", values.get("length", str(size)))
+    if length != size:
+        raise _wrong(tensor, path, f"external data of {length} bytes", f"{size} for shape {_show(list(tensor.dims))}")
+    if offset + length > file_size:
+        got = f"external data from byte {offset} to {offset + length} of a file of {file_size}"
+        raise _wrong(tensor, path, got, "a range inside it; the data file is truncated, or another model's")
+
+
+def _count(tensor: TensorProto, path: Path, key: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise _wrong(tensor, path, f"{key} {_show(text)}", "a non-negative integer")
+    return int(text)
+
+
+def _inside(location: str, path: Path, who: str) -> int:
+    """The size of the data file at `location`: a regular file of its own, in or below the model's folder."""
+    parts = location.split("/")
+    if (
+        "_MEM_ADDR_" in location  # with onnxruntime, an address in its own memory
+        or not location.isprintable()
+        or "\\" in location
+        or PureWindowsPath(location).drive
+        or any(part in ("", "..") for part in parts)
+    ):
+        raise ModelError(
+            f"{_show(path)}: {who}: data location {_show(location)}, expected a relative path inside the "
+            "model's folder; do not use this model, or correct the location if you trust it"
+        )
+    data = path.parent
+    try:
+        for part in parts:
+            data = data / part
+            if data.is_symlink():
+                raise _linked(path, who, data, "a symbolic link")
+        with open_regular(data) as file:
+            status = os.fstat(file.fileno())
+    except FileNotFoundError as error:
+        raise ModelError(
+            f"{_show(path)}: {who}: there is no data file {_show(data)}; put it beside the model"
+        ) from error
+    except NotADirectoryError as error:
+        raise ModelError(f"{_show(path)}: {who}: {_show(data)} lies below a file; get an intact copy") from error
+    except NotAFileError as error:
+        raise ModelError(f"{_show(path)}: {who}: {error}") from error
+    if status.st_nlink > 1:
+        raise _linked(path, who, data, f"a hard link, one of {status.st_nlink} names of a file")
+    return status.st_size
+
+
+# --------------------------------------------------------------------------------------------------- messages
+
+
+def _linked(path: Path, who: str, data: Path, kind: str) -> ModelError:
+    return ModelError(
+        f"{_show(path)}: {who}: the data file {_show(data)} is {kind}, so it may be a file from elsewhere; "
+        "if you trust it, put a copy in its place (cp -L)"
+    )
+
+
+def _wrong(tensor: TensorProto, path: Path, got: str, expected: str) -> ModelError:
+    return _broken(path, f"tensor {_show(tensor.name)}: {got}, expected {expected}")
+
+
+def _broken(path: Path, what: str) -> ModelError:
+    return ModelError(f"{_show(path)}: {what}; get an intact copy of the file")
+
+
+def _show(value: object) -> str:
+    """Text from a stranger for a message: escaped and short."""
+    text = repr(os.fspath(value) if isinstance(value, Path) else value)
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -1,0 +1,105 @@
+"""onnxruntime and its providers: which there are, and what to do about one that is missing."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from importlib import metadata, util
+from pathlib import Path
+
+
+class ProviderError(RuntimeError):
+    """onnxruntime, or one of its providers, is not there or does not work."""
+
+
+_WHEELS = ("onnxruntime", "onnxruntime-gpu")
+
+
+def check_installation() -> None:
+    """Make sure that exactly one onnxruntime wheel is installed.
+
+    Raises:
+        ProviderError: for none, or two that overwrite each other's files.
+    """
+    found = [name for name in _WHEELS if _installed(name)]
+    if len(found) == 2:
+        raise ProviderError(
+            "onnxruntime and onnxruntime-gpu are both installed and overwrite each other's files: "
+            "pip uninstall -y onnxruntime onnxruntime-gpu, then install the one you need again"
+        )
+    if util.find_spec("onnxruntime") is None:
+        raise ProviderError("onnxruntime is not installed: pip install onnxruntime, or onnxruntime-gpu for CUDA")
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+check_installation()
+
+import onnxruntime  # noqa: E402  # after the check, whose message says more than an ImportError
+
+_SHORT = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+    "dml": "DmlExecutionProvider",
+    "rocm": "ROCMExecutionProvider",
+}
+
+
+def full_name(provider: str) -> str:
+    """onnxruntime's name of a provider: "cpu" is "CPUExecutionProvider".
+
+    Raises:
+        ProviderError: for a name that onnxruntime does not know; the message lists those that are available.
+    """
+    name = _SHORT.get(provider.lower(), provider)
+    if name not in (*_SHORT.values(), *onnxruntime.get_all_providers()):
+        shown = ", ".join(short for short, full in _SHORT.items() if full in available())
+        raise ProviderError(f"provider {provider!r} does not exist; available here: {shown}")
+    return name
+
+
+def available() -> list[str]:
+    """The providers that this onnxruntime was built with, by full name."""
+    return list(onnxruntime.get_available_providers())
+
+
+def check_available(names: Sequence[str]) -> None:
+    """Make sure that the installed wheel has the providers.
+
+    Raises:
+        ProviderError: saying what to install.
+    """
+    for name in names:
+        if name not in available():
+            wheel = "onnxruntime-gpu" if _installed("onnxruntime-gpu") else "onnxruntime"
+            hint = (
+                "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
+                if name == _SHORT["cuda"]
+                else "see onnxruntime's page on it"
+            )
+            raise ProviderError(
+                f"{name} is not in the installed {wheel} {onnxruntime.__version__}, "
+                f"which has {', '.join(available())}: {hint}"
+            )
+
+
+def why_inactive(name: str) -> str:
+    """What keeps a provider that is built in from starting: the library it cannot load, where that is the reason."""
+    stem = name.removesuffix("ExecutionProvider").lower()
+    library = Path(onnxruntime.__file__).parent / "capi" / f"libonnxruntime_providers_{stem}.so"
+    if not library.exists():
+        return "onnxruntime gives no reason; set its log level to verbose"
+    try:
+        ctypes.CDLL(str(library))
+    except OSError as error:
+        return f"a library is missing: {error}; install it, or call onnxruntime.preload_dlls() first"
+    return "its libraries load, so the device or its driver does not answer: check nvidia-smi"

@@ -1,0 +1,253 @@
+"""A session: an exported model ready to run, on the providers that were asked for and no others."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Never
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+
+from lucid._tensor import Tensor
+from lucid.runtime import denormals
+from lucid.runtime import providers as _providers
+from lucid.runtime.model_file import check_model_file
+from lucid.runtime.options import session_options
+from lucid.types import Array, DType, bfloat16, float16, float32, float64, int8, int32, int64, uint8
+from lucid.types import bool_ as boolean
+
+_TYPES: dict[str, DType] = {
+    "tensor(float)": float32,
+    "tensor(double)": float64,
+    "tensor(float16)": float16,
+    "tensor(bfloat16)": bfloat16,
+    "tensor(int8)": int8,
+    "tensor(uint8)": uint8,
+    "tensor(int32)": int32,
+    "tensor(int64)": int64,
+    "tensor(bool)": boolean,
+}
+_OPTIONS = ("threads", "spinning", "memory_arena", "memory_pattern", "prepack", "optimize", "flush_denormals", "config")
+_HALF_FLUSHED = (
+    "Session: flush_denormals reaches onnxruntime's worker threads only, not the calling one: another session of this "
+    "process "
+    "came first, and this platform has no other way; create this session first"
+)
+_BFLOAT16_CODE = int(onnx.TensorProto.BFLOAT16)
+
+
+class RunCancelled(RuntimeError):  # noqa: N818  # what happened, not what went wrong
+    """A run was stopped by `Session.cancel`."""
+
+
+class Session:
+    """A model loaded into onnxruntime. It may be used from many threads at once.
+
+    Args:
+        model: a model, its bytes, or the path of a file. A file is checked before onnxruntime reads it; weights beside
+            it must lie in its folder.
+        providers: "cpu", "cuda" or onnxruntime's full names, in order of preference; the CPU by default.
+        threads: threads that compute one op; by default one a physical core.
+        spinning: whether these wait busily for the next op: faster alone, slower beside other thread pools.
+        memory_arena: whether freed memory is kept for the next run.
+        memory_pattern: whether the memory of one run is planned from that of the last with the same sizes.
+        prepack: whether weights are copied into the layout that products read fastest. Without, and given a path,
+            weights stay in the file and are mapped into memory: loading is instant, products take longer.
+        optimize: whether onnxruntime may rewrite the graph.
+        flush_denormals: whether numbers below 1.2e-38 (float32) count as zero, which is faster where there are many. It
+            holds while the session runs, in all threads; NumPy is left as it is. Elsewhere than on glibc and x86-64 see
+            the warning.
+        config: onnxruntime's own config entries, such as ``{"session.qdq_matmulnbits_accuracy_level": "0"}``; unknown
+            keys, which onnxruntime would ignore, are errors.
+
+    Raises:
+        ProviderError: for a provider that does not exist or does not become active; the message says what is missing.
+        ModelError: for a file that is no model or refers to data outside its folder.
+        TypeError, ValueError: for an option or config key that does not exist, or a value it cannot have.
+    """
+
+    def __init__(
+        self,
+        model: onnx.ModelProto | bytes | str | os.PathLike[str],
+        providers: str | Sequence[str] | None = None,
+        *,
+        threads: int | None = None,
+        spinning: bool = True,
+        memory_arena: bool = True,
+        memory_pattern: bool = True,
+        prepack: bool = True,
+        optimize: bool = True,
+        flush_denormals: bool = False,
+        config: Mapping[str, str] | None = None,
+        **unknown: Never,
+    ) -> None:
+        if unknown:
+            raise TypeError(f"Session: option {', '.join(unknown)} does not exist; choose from {', '.join(_OPTIONS)}")
+        asked = ["cpu"] if providers is None else [providers] if isinstance(providers, str) else list(providers)
+        if not asked:
+            raise _providers.ProviderError('Session: providers is empty; name at least one, such as "cpu"')
+        wanted = list(dict.fromkeys(_providers.full_name(name) for name in asked))
+        _providers.check_available(wanted)
+        options = session_options(
+            threads=threads,
+            spinning=spinning,
+            memory_arena=memory_arena,
+            memory_pattern=memory_pattern,
+            prepack=prepack,
+            optimize=optimize,
+            flush_denormals=flush_denormals,
+            config=config,
+        )
+        self._flush = flush_denormals
+        with self._mode():
+            self._session = onnxruntime.InferenceSession(_source(model), options, providers=wanted)
+        if flush_denormals and not denormals.AVAILABLE and not denormals.flushing():
+            warnings.warn(_HALF_FLUSHED, RuntimeWarning, stacklevel=2)
+        inactive = [name for name in wanted if name not in self._session.get_providers()]
+        if inactive:
+            raise _providers.ProviderError(f"{inactive[0]} did not start: {_providers.why_inactive(inactive[0])}")
+        self.providers: tuple[str, ...] = tuple(wanted)
+        self.inputs = {value.name: _type_of(value) for value in self._session.get_inputs()}
+        self.outputs = {value.name: _type_of(value) for value in self._session.get_outputs()}
+        self._running: set[onnxruntime.RunOptions] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Run on tensors or arrays, by position or name.
+
+        Returns:
+            A Tensor, or a tuple of Tensors where the model has several outputs.
+        """
+        if len(arguments) > len(self.inputs):
+            raise TypeError(
+                f"Session: got {len(arguments)} inputs, expected {len(self.inputs)} ({', '.join(self.inputs)})"
+            )
+        feeds = dict(zip(self.inputs, arguments, strict=False))
+        doubled = feeds.keys() & named.keys()
+        if doubled:
+            raise TypeError(f"Session: input {', '.join(sorted(doubled))} is given by position and by name")
+        results = self.run(feeds | named)
+        tensors = tuple(map(Tensor.from_array, results.values()))
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def run(self, inputs: Mapping[str, Tensor | Array]) -> dict[str, Array]:
+        """Run on arrays or tensors by input name; arrays by output name.
+
+        Raises:
+            KeyError: for missing or unknown input names.
+            TypeError, ValueError: for an array of another type or shape than its input, or sizes of one name that
+                differ.
+            RunCancelled: when another thread called `cancel`.
+        """
+        arrays = {name: np.asarray(value) for name, value in inputs.items()}
+        self._check(arrays)
+        options = onnxruntime.RunOptions()
+        with self._lock:
+            self._running.add(options)
+        try:
+            if any(kind == bfloat16 for kind, _ in (*self.inputs.values(), *self.outputs.values())):
+                values = {name: _ort_value(array) for name, array in arrays.items()}
+                with self._mode():
+                    found = self._session.run_with_ort_values(list(self.outputs), values, options)
+                results = [_numpy(value) for value in found]
+            else:
+                with self._mode():
+                    results = self._session.run(None, arrays, options)
+        except Fail as error:
+            if options.terminate:
+                raise RunCancelled("the run was cancelled") from error
+            raise
+        finally:
+            with self._lock:
+                self._running.discard(options)
+        return dict(zip(self.outputs, results, strict=True))
+
+    def cancel(self) -> None:
+        """Stop all runs that are under way, between two nodes. Later runs are not affected."""
+        with self._lock:
+            for options in self._running:
+                options.terminate = True
+
+    def placement(self) -> dict[str, str]:
+        """Which provider computes each node, by node name, after onnxruntime's own rewriting."""
+        parts = self._session.get_provider_graph_assignment_info()
+        return {node.name: part.ep_name for part in parts for node in part.get_nodes()}
+
+    def elsewhere(self) -> dict[str, str]:
+        """The nodes that are not computed by the first provider asked for: a fallback that costs copies."""
+        return {node: provider for node, provider in self.placement().items() if provider != self.providers[0]}
+
+    def _mode(self) -> AbstractContextManager[None]:
+        """How this thread treats denormal numbers while onnxruntime computes on it."""
+        return denormals.flushed() if self._flush else nullcontext()
+
+    def _check(self, inputs: Mapping[str, Array]) -> None:
+        missing, unknown = sorted(self.inputs.keys() - inputs.keys()), sorted(inputs.keys() - self.inputs.keys())
+        if missing or unknown:
+            raise KeyError(
+                f"Session: inputs missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}; "
+                f"the model takes {', '.join(self.inputs)}"
+            )
+        sizes: dict[str, tuple[int, str]] = {}
+        for name, (dtype, shape) in self.inputs.items():
+            array = inputs[name]
+            if dtype is not None and array.dtype != dtype.numpy:
+                raise TypeError(f"Session: input {name} has dtype {array.dtype}, expected {dtype}; use .astype(...)")
+            fixed = [size if isinstance(size, int) else None for size in shape]
+            if array.ndim != len(shape) or any(
+                f is not None and f != n for f, n in zip(fixed, array.shape, strict=True)
+            ):
+                shown = ", ".join(str(size) for size in shape)
+                raise ValueError(f"Session: input {name} has shape {list(array.shape)}, expected [{shown}]")
+            for axis, (size, n) in enumerate(zip(shape, array.shape, strict=True)):
+                known, where = sizes.setdefault(size, (n, f"{name} axis {axis}")) if isinstance(size, str) else (n, "")
+                if known != n:
+                    raise ValueError(
+                        f"Session: input {name} has size {n} at axis {axis}, expected {size} = {known} as {where} has"
+                    )
+
+
+def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> bytes | str:
+    if isinstance(model, onnx.ModelProto):
+        if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
+            raise ValueError(
+                "Session: this model's weights are in a side file; give the path of the .onnx file instead"
+            )
+        serialized: bytes = model.SerializeToString()
+        return serialized
+    if isinstance(model, bytes):
+        return model
+    check_model_file(Path(model))
+    return os.fspath(model)
+
+
+def _type_of(value: Any) -> tuple[DType | None, tuple[int | str | None, ...]]:
+    return _TYPES.get(value.type), tuple(value.shape)
+
+
+def _ort_value(array: Array) -> Any:
+    if array.dtype == bfloat16.numpy:  # onnxruntime takes no ml_dtypes arrays, only their bits
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            np.asarray(array, order="C").view(np.uint16), _BFLOAT16_CODE
+        )
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
+
+
+def _numpy(value: Any) -> Array:
+    if value.data_type() != "tensor(bfloat16)":
+        array: Array = value.numpy()
+        return array
+    shape = tuple(value.shape())
+    if 0 in shape:
+        return np.empty(shape, bfloat16.numpy)
+    bits = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())
+    return np.frombuffer(bits, np.uint16).copy().view(bfloat16.numpy).reshape(shape)

@@ -1,0 +1,289 @@
+"""Does the exported model compute what the eager one does, and if not, where do they part?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from lucid import html, random
+from lucid._tensor import Tensor
+from lucid.comparison import Comparison as Comparison
+from lucid.comparison import compare as compare
+from lucid.dims import evaluate
+from lucid.export.api import export_graph, to_onnx
+from lucid.export.target import Target
+from lucid.export.writer import in_memory
+from lucid.graph import Graph, Result, Scope, bind, scope
+from lucid.runtime.providers import available
+from lucid.runtime.session import Session
+from lucid.trace import Model, arguments_of, trace
+from lucid.types import Array, DType, TensorType, bind_sizes
+
+_VALUES = (2, 3, 5, 7, 11, 13)
+_NO_DEVICE = ("AzureExecutionProvider",)  # calls a service; it computes nothing here
+
+
+class ParityError(AssertionError):
+    """Eager and exported results differ, or nothing was compared; `report` holds the comparisons."""
+
+    def __init__(self, report: ParityReport) -> None:
+        super().__init__(f"the exported model differs from the eager one\n{report}")
+        self.report = report
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """All comparisons of `assert_parity`. Print it to read it."""
+
+    comparisons: tuple[Comparison, ...]
+    elsewhere: Mapping[str, Mapping[str, str]]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output agreed in every run, and something was compared."""
+        return all(c.passed for c in self.comparisons) and any(c.elements for c in self.comparisons)
+
+    @property
+    def max_abs(self) -> float:
+        """The largest absolute difference."""
+        return max((c.max_abs for c in self.comparisons), default=0.0)
+
+    @property
+    def max_rel(self) -> float:
+        """The largest relative difference."""
+        return max((c.max_rel for c in self.comparisons), default=0.0)
+
+    def __str__(self) -> str:
+        lines = [str(comparison) for comparison in self.comparisons]
+        for provider, nodes in self.elsewhere.items():
+            shown = ", ".join(f"{node} on {actual}" for node, actual in list(nodes.items())[:5])
+            lines.append(f"note  {provider}: {len(nodes)} nodes are computed elsewhere: {shown}")
+        if not any(c.elements for c in self.comparisons):
+            lines.append("FAIL  no output has any element, so nothing was compared")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (c.passed, c.provider, dict(c.sizes), c.output, f"{c.max_abs:.2e}", c.problem) for c in self.comparisons
+        ]
+        verdict = html.paragraph("eager and exported " + ("agree" if self.passed else "differ"), self.passed)
+        return verdict + html.table(("passed", "provider", "sizes", "output", "max abs", "problem"), rows)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first node whose exported value differs from the eager one."""
+
+    node: str
+    module: str
+    max_abs: float
+    expected: TensorType
+
+    def __str__(self) -> str:
+        module = self.module or "the model itself"
+        return f"first difference: {self.node} in {module}, max abs {self.max_abs:.2e}, {self.expected}"
+
+
+def assert_parity(
+    model: Model,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    providers: Sequence[str] | None = None,
+    sizes: Sequence[Mapping[str, int]] | None = None,
+    exported: onnx.ModelProto | str | os.PathLike[str] | None = None,
+    **export: Any,
+) -> ParityReport:
+    """Export a model, run it in onnxruntime and compare with the eager results.
+
+    Args:
+        model, inputs, kwargs: as for `lucid.export.to_onnx`. Specs are filled with random numbers
+            (`lucid.manual_seed`): normal for floats, 0 and 1 for integers and booleans.
+        rtol, atol: tolerances; by default 1e-5 for float32, looser and tighter for other types.
+        providers: which to run; by default every one that is available.
+        sizes: values of the symbolic sizes, one run each; by default three runs, one of them all ones.
+        exported: a model made by `to_onnx`, or its path, to be compared instead of a fresh export.
+        export: further arguments of `to_onnx`.
+
+    Returns:
+        The report, which is also in the message of the error.
+
+    Raises:
+        ParityError: when an output differs, holds NaN, or nothing could be compared.
+        ValueError: for a tolerance that everything passes, or sizes that the inputs do not have.
+    """
+    _check_tolerance(rtol, atol)
+    graph = trace(model, *inputs, kwargs=kwargs)
+    _check_runs(graph, providers, sizes)
+    if exported is None:
+        exported = to_onnx(graph, **export)
+    comparisons: list[Comparison] = []
+    elsewhere: dict[str, Mapping[str, str]] = {}
+    for provider in providers or [name for name in available() if name not in _NO_DEVICE]:
+        session = Session(exported, provider)
+        if len(session.inputs) != len(graph.inputs) or len(session.outputs) != len(graph.outputs):
+            raise ValueError(
+                f"assert_parity: the exported model maps {', '.join(session.inputs)} to {', '.join(session.outputs)}, "
+                f"the eager one {', '.join(i.name for i in graph.inputs)} to {', '.join(graph.output_names)}; "
+                "export this model again"
+            )
+        if session.elsewhere():
+            elsewhere[provider] = session.elsewhere()
+        for values in sizes if sizes is not None else _default_sizes(graph):
+            arrays: list[Array] = []
+            expected = _eager(model, inputs, kwargs, values, arrays)
+            found = session.run(dict(zip(session.inputs, arrays, strict=True)))
+            for (name, got), want in zip(found.items(), expected, strict=True):
+                comparisons.append(compare(got, want, name, provider, values, rtol, atol))
+    report = ParityReport(tuple(comparisons), elsewhere)
+    if not report.passed:
+        raise ParityError(report)
+    return report
+
+
+def bisect(
+    model: Model,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    exported: onnx.ModelProto | None = None,
+    provider: str = "cpu",
+    rtol: float | None = None,
+    atol: float | None = None,
+    target: Target | str = "any",
+    opset: int | None = None,
+    attention: str = "auto",
+) -> Divergence | None:
+    """The first node, in the order of the graph, whose value differs between NumPy and onnxruntime; None if none does.
+
+    Args:
+        exported: the model to examine, made by `to_onnx` with the same arguments; by default a fresh export.
+    """
+    graph = trace(model, *inputs, kwargs=kwargs)
+    values = _default_sizes(graph)[-1]
+    arrays: list[Array] = []
+    _eager(model, inputs, kwargs, values, arrays)
+    compared = compare_nodes(graph, arrays, exported, provider, rtol, atol, Target.of(target, opset, attention))
+    for result, comparison in compared:
+        if not comparison.passed:
+            expected = result.type.with_shape(bind(result.type.shape, values))
+            return Divergence(comparison.output, result.node.scope, comparison.max_abs, expected)
+    return None
+
+
+def compare_nodes(
+    graph: Graph,
+    arrays: Sequence[Array],
+    exported: onnx.ModelProto | None = None,
+    provider: str = "cpu",
+    rtol: float | None = None,
+    atol: float | None = None,
+    target: Target | str = "any",
+) -> list[tuple[Result, Comparison]]:
+    """Every value inside a graph, in order, that the exported model has too, compared between NumPy and onnxruntime.
+
+    Args:
+        arrays: the inputs, in the order of the graph's.
+        exported: the model to examine, made by `to_onnx` from this graph for this target; by default a fresh export.
+
+    Returns:
+        Pairs of a node's result and how it compares; the comparison's `output` is the name in the exported model.
+    """
+    assembled, lowering = export_graph(graph, Target.of(target, None, None))
+    sizes = bind_sizes([i.name for i in graph.inputs], [i.type for i in graph.inputs], arrays)
+    results: list[Result] = [result for node in graph.nodes() for result in node.results]
+    inner = {name for node in assembled.skeleton.graph.node for name in node.output}
+    names = {id(result): lowering.build.final_name(result) for result in results}
+    shown = [result for result in results if names[id(result)] in inner]
+    watched = onnx.ModelProto()
+    watched.CopyFrom(exported if exported is not None else in_memory(assembled))
+    outputs = {value.name for value in watched.graph.output}
+    infos = {info.name: info for info in watched.graph.value_info}
+    for result in shown:
+        name = names[id(result)]
+        if name not in outputs and name in infos:
+            outputs.add(name)
+            watched.graph.output.append(infos[name])
+    session = Session(watched, provider, optimize=False)
+    found = session.run(dict(zip(session.inputs, arrays, strict=True)))
+    examined = [result for result in shown if names[id(result)] in found]
+    reference = graph.with_outputs({names[id(result)]: result for result in examined})
+    return [
+        (result, compare(found[names[id(result)]], want, names[id(result)], provider, sizes, rtol, atol))
+        for result, want in zip(examined, reference.run(arrays), strict=True)
+    ]
+
+
+def _check_tolerance(rtol: float | None, atol: float | None) -> None:
+    for name, number in (("rtol", rtol), ("atol", atol)):
+        if number is not None and not 0 <= number < np.inf:
+            raise ValueError(f"assert_parity: {name} is {number}, expected a finite number of 0 or more")
+
+
+def _check_runs(graph: Graph, providers: Sequence[str] | None, sizes: Sequence[Mapping[str, int]] | None) -> None:
+    if providers is not None and not providers:
+        raise ValueError("assert_parity: no providers to run; leave providers out for all that are available")
+    if sizes is not None and not sizes:
+        raise ValueError("assert_parity: no sizes to run; leave sizes out for three runs of different ones")
+    for run in sizes or ():
+        if run.keys() != graph.sizes() or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in run.values()):
+            wanted = ", ".join(sorted(graph.sizes())) or "none"
+            raise ValueError(
+                f"assert_parity: sizes {dict(run)}: expected a whole number of 0 or more for each of: {wanted}"
+            )
+
+
+def _default_sizes(graph: Graph) -> list[dict[str, int]]:
+    """All ones; and twice different numbers, so that two sizes that were mixed up show."""
+    names = sorted(graph.sizes())
+    if not names:
+        return [{}]
+    runs: list[dict[str, int]] = [dict.fromkeys(names, 1)]
+    for start in (1, 0):
+        runs.append({name: _VALUES[(start + index) % len(_VALUES)] for index, name in enumerate(names)})
+    return runs
+
+
+def _eager(
+    model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, sizes: Mapping[str, int], arrays: list[Array]
+) -> list[Array]:
+    """Run the model itself, on examples where given and random numbers elsewhere; these go to `arrays`."""
+
+    def fill(path: str, kind: TensorType, example: Array | None) -> Tensor:
+        shape = tuple(evaluate(size, sizes) for size in kind.shape)
+        arrays.append(random_array(kind.dtype, shape) if example is None else example)
+        return Tensor.from_array(arrays[-1])
+
+    call, named = arguments_of(model, inputs, kwargs, fill)
+    token = scope.set(Scope("", {}))  # evaluation mode, as in the export, without touching the model
+    try:
+        result = model(*call, **named)
+    finally:
+        scope.reset(token)
+    flat: list[Array] = []
+    _flatten(result, flat)
+    return flat
+
+
+def random_array(dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Normal numbers for floats, 0 and 1 for integers, true and false for booleans."""
+    generator = random.generator()
+    if dtype.kind == "float":
+        return generator.standard_normal(shape).astype(dtype.numpy)
+    return generator.integers(0, 2, shape).astype(dtype.numpy)
+
+
+def _flatten(value: Any, flat: list[Array]) -> None:
+    if isinstance(value, Tensor):
+        flat.append(value.numpy())
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _flatten(item, flat)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _flatten(item, flat)

@@ -1,0 +1,157 @@
+"""The house stands as docs/architecture.md draws it: imports only go down, and each foreign library has its rooms."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted((ROOT / "lucid").rglob("*.py"))
+
+# From the ground up; a module may import from its own floor and from those below it.
+FLOORS = [
+    ["lucid.version", "lucid.dims", "lucid.files", "lucid.html", "lucid.random", "lucid.threads"],
+    ["lucid.types"],
+    ["lucid.graph"],
+    ["lucid._tensor"],
+    ["lucid.op"],
+    ["lucid.ops", "lucid.creation", "lucid.weights", "lucid.weights_header", "lucid.comparison"],
+    ["lucid.nn"],
+    ["lucid.trace"],
+    ["lucid"],
+    ["lucid.export", "lucid.runtime"],
+    ["lucid.testing"],
+    ["lucid.plot", "lucid.inspection"],
+    ["lucid.report"],
+    ["lucid.cli"],
+]
+
+# Which part of the package may import what. Everything else is NumPy and the standard library.
+ROOMS = {
+    "onnx": ("lucid.export", "lucid.runtime", "lucid.testing", "lucid.inspection", "lucid.report", "lucid.cli"),
+    "google": ("lucid.runtime", "lucid.inspection", "lucid.cli"),
+    "onnxruntime": ("lucid.runtime", "lucid.cli"),
+    "threadpoolctl": ("lucid.threads", "lucid.ops"),
+    "ml_dtypes": ("lucid.types", "lucid.weights_header", "lucid.ops"),
+    "matplotlib": ("lucid.plot",),
+    "typer": ("lucid.cli",),
+    "click": ("lucid.cli",),
+    "rich": ("lucid.cli",),
+}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> list[tuple[str, ast.stmt]]:
+    """Modules that a file imports, however deep in its code the statement stands."""
+    found: list[tuple[str, ast.stmt]] = []
+    names = {name_of(p) for p in FILES}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    if name_of(path) == "lucid":  # what loads on first use is named there for type checkers alone
+        tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, node) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module != "__future__":
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found.append((full if full in names else node.module, node))
+    return found
+
+
+def floor_of(module: str) -> int:
+    best, floor = -1, -1
+    for number, rooms in enumerate(FLOORS):
+        for room in rooms:
+            if (
+                (module == room or module.startswith(room + "."))
+                and len(room) > best
+                and (room != "lucid" or module == room)
+            ):
+                best, floor = len(room), number
+    return floor
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_imports_go_down(path: Path) -> None:
+    module = name_of(path)
+    assert floor_of(module) >= 0, f"{module} is on no floor: add it to FLOORS and to docs/architecture.md"
+    for imported, _ in imports_of(path):
+        if imported.split(".")[0] == "lucid":
+            assert floor_of(imported) <= floor_of(module), f"{module} imports {imported}, which is above it"
+
+
+def test_no_import_cycles() -> None:
+    graph = {name_of(p): {i for i, _ in imports_of(p) if i.startswith("lucid")} - {name_of(p)} for p in FILES}
+    packages = {name_of(p) for p in FILES if p.name == "__init__.py"}
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join((*path, module))
+        if module in done or module not in graph:
+            return
+        for imported in sorted(graph[module]):
+            # "from lucid.ops import attention" inside lucid.ops.x would be caught as a cycle through the package.
+            visit(imported, (*path, module))
+        done.add(module)
+
+    for module in sorted(graph.keys() - packages):
+        visit(module, ())
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_foreign_libraries_stay_in_their_rooms(path: Path) -> None:
+    module = name_of(path)
+    for imported, _ in imports_of(path):
+        rooms = ROOMS.get(imported.split(".")[0])
+        if rooms is not None:
+            assert any(module == room or module.startswith(room + ".") for room in rooms), (
+                f"{module} imports {imported}"
+            )
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_lazy_imports_broad_excepts_or_attribute_probing(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for inner in ast.walk(node):
+                assert not isinstance(inner, (ast.Import, ast.ImportFrom)), (
+                    f"{path}:{inner.lineno} imports in a function"
+                )
+        if isinstance(node, ast.ExceptHandler):
+            broad = node.type is None or (
+                isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")
+            )
+            reraises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+            assert not broad or reraises, f"{path}:{node.lineno} swallows any error"
+
+
+def test_nn_and_export_do_not_know_each_other() -> None:
+    for path in FILES:
+        module = name_of(path)
+        imported = {name for name, _ in imports_of(path)}
+        if module.startswith("lucid.nn"):
+            assert not any(name.startswith(("lucid.export", "lucid.runtime")) for name in imported)
+        if module.startswith("lucid.export"):
+            assert not any(name.startswith("lucid.nn") for name in imported)
+
+
+def test_models_use_the_public_interface() -> None:
+    for path in sorted((ROOT / "models").glob("*.py")):
+        for imported, _ in imports_of(path):
+            if imported.startswith("lucid."):
+                parts = imported.split(".")[1:]
+                assert not any(part.startswith("_") for part in parts), f"{path.name} imports {imported}"
+                assert parts[0] in ("nn", "ops", "export", "runtime", "testing"), f"{path.name} imports {imported}"
+
+
+def test_files_keep_a_readable_size() -> None:
+    long = {name_of(p): n for p in FILES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 350}
+    # The tensor's methods are one line of code each; they are its interface and belong together.
+    assert long.keys() <= {"lucid._tensor"}, long

@@ -1,0 +1,251 @@
+"""Sessions: exported models in onnxruntime, on the providers that were asked for and no others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import lucid
+from lucid import Tensor, nn
+from lucid.export import to_onnx
+from lucid.runtime import Session, providers
+from lucid.runtime.providers import ProviderError
+from lucid.runtime.session import RunCancelled
+
+
+@pytest.fixture(scope="module")
+def mha() -> nn.MultiHeadAttention:
+    return nn.MultiHeadAttention(8, 2)
+
+
+@pytest.fixture(scope="module")
+def session(mha: nn.MultiHeadAttention) -> Session:
+    return Session(to_onnx(mha))
+
+
+# Running --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_takes_tensors_or_arrays_by_position_or_name(mha: nn.MultiHeadAttention, session: Session) -> None:
+    query, key = lucid.randn(2, 3, 8), lucid.randn(2, 4, 8)
+    expected = mha(query, key, key).numpy()
+    for result in (
+        session(query, key, key),
+        session(query.numpy(), key.numpy(), key.numpy()),
+        session(query, value=key, key=key),
+        session(query=query, key=key.numpy(), value=key),
+    ):
+        assert isinstance(result, Tensor)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=1e-5, atol=2e-6)
+
+
+def test_run_maps_names_to_arrays(mha: nn.MultiHeadAttention, session: Session) -> None:
+    x = lucid.randn(2, 3, 8)
+    results = session.run({"value": x.numpy(), "key": x.numpy(), "query": x})
+    assert list(results) == ["output"]
+    assert isinstance(results["output"], np.ndarray)
+    np.testing.assert_allclose(results["output"], mha(x).numpy(), rtol=1e-5, atol=2e-6)
+
+
+def test_several_outputs_come_as_a_tuple_of_tensors() -> None:
+    outputs = Session(to_onnx(lambda x: (x + 1, x.sum(1)), ("N", 2)))(lucid.zeros(1, 2))
+    assert isinstance(outputs, tuple)
+    assert [output.tolist() for output in outputs] == [[[1, 1]], [0]]
+
+
+def test_a_session_knows_its_inputs_and_outputs(session: Session) -> None:
+    assert session.inputs == {
+        "query": (lucid.float32, ("N", "L", 8)),
+        "key": (lucid.float32, ("N", "S", 8)),
+        "value": (lucid.float32, ("N", "S", 8)),
+    }
+    assert session.outputs == {"output": (lucid.float32, ("N", "L", 8))}
+
+
+def test_a_model_its_bytes_and_its_file_are_the_same(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    exported = to_onnx(model, path=tmp_path / "model.onnx")
+    x = lucid.randn(3, 2)
+    for source in (exported, exported.SerializeToString(), tmp_path / "model.onnx", str(tmp_path / "model.onnx")):
+        np.testing.assert_allclose(Session(source)(x).numpy(), model(x).numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "bool"]
+)
+def test_every_element_type_goes_in_and_out(dtype: str) -> None:
+    session = Session(to_onnx(lambda x: x.reshape(-1), lucid.spec("N", 3, dtype=dtype)))
+    x = (lucid.randn(2, 3) * 3 + 10).astype(dtype)
+    result = session(x)
+    assert result.dtype.name == dtype
+    assert result.tolist() == x.reshape(-1).tolist()
+    assert session(x[:0]).shape == (0,)
+
+
+def test_options_do_not_change_results(mha: nn.MultiHeadAttention) -> None:
+    exported = to_onnx(mha)
+    x = lucid.randn(2, 3, 8)
+    for options in ({"threads": 1}, {"spinning": False}, {"memory_arena": False}, {"optimize": False}):
+        np.testing.assert_allclose(Session(exported, **options)(x, x, x).numpy(), mha(x).numpy(), rtol=1e-5, atol=2e-6)  # type: ignore[arg-type]
+
+
+def test_threads_may_share_a_session(mha: nn.MultiHeadAttention, session: Session) -> None:
+    def run(n: int) -> None:
+        x = inputs[n]
+        results[n] = session(x, x, x).numpy()
+
+    inputs = {n: lucid.randn(n, 3, 8) for n in range(1, 9)}
+    results: dict[int, Any] = {}
+    threads = [threading.Thread(target=run, args=(n,)) for n in inputs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n, x in inputs.items():
+        np.testing.assert_allclose(results[n], mha(x).numpy(), rtol=1e-5, atol=2e-6)
+
+
+# Wrong inputs ---------------------------------------------------------------------------------------------------------
+
+x = np.zeros((2, 3, 8), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda s: s(x), KeyError, "inputs missing: key, value; unknown: none; the model takes query, key, value"),
+        (lambda s: s(x, x, valu=x), KeyError, "inputs missing: value; unknown: valu"),
+        (lambda s: s.run({"query": x, "key": x, "value": x, "mask": x}), KeyError, "unknown: mask"),
+        (lambda s: s(x, x, x, x), TypeError, r"got 4 inputs, expected 3 \(query, key, value\)"),
+        (lambda s: s(x, x, query=x), TypeError, "input query is given by position and by name"),
+        (
+            lambda s: s(x, x, x.astype("float64")),
+            TypeError,
+            "input value has dtype float64, expected float32; use .astype",
+        ),
+        (lambda s: s(x, x, x[..., :7]), ValueError, r"input value has shape \[2, 3, 7\], expected \[N, S, 8\]"),
+        (lambda s: s(x, x, x[0]), ValueError, r"input value has shape \[3, 8\], expected \[N, S, 8\]"),
+        (lambda s: s(x, x[:, :2], x), ValueError, "input value has size 3 at axis 1, expected S = 2 as key axis 1 has"),
+        (lambda s: s(x[:1], x, x), ValueError, "input key has size 2 at axis 0, expected N = 1 as query axis 0 has"),
+    ],
+)
+def test_wrong_inputs_are_errors(
+    session: Session, call: Callable[[Session], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(session)
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 1.5])
+def test_a_wrong_number_of_threads_is_an_error(threads: Any) -> None:
+    with pytest.raises(ValueError, match="Session: threads is"):
+        Session(to_onnx(nn.Linear(2, 2)), threads=threads)
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        Session(tmp_path / "missing.onnx")
+
+
+def test_a_model_without_its_weights_is_an_error_that_says_where_they_are(tmp_path: Path) -> None:
+    exported = to_onnx(nn.Linear(32, 32), path=tmp_path / "model.onnx", external_data=True)
+    with pytest.raises(ValueError, match=r"weights are in a side file; give the path of the \.onnx file"):
+        Session(exported)
+
+
+# Providers ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["cpu", "CPU", "CPUExecutionProvider", ["cpu"], ["cpu", "CPUExecutionProvider"], None])
+def test_providers_by_short_and_full_name(name: Any) -> None:
+    assert Session(to_onnx(nn.Linear(2, 2)), name).providers == ("CPUExecutionProvider",)
+
+
+def test_every_node_is_placed(session: Session) -> None:
+    placement = session.placement()
+    assert "attention/Attention" in placement
+    assert set(placement.values()) == {"CPUExecutionProvider"}
+    assert session.elsewhere() == {}
+
+
+def test_a_provider_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ProviderError, match="provider 'tpu' does not exist; available here: cpu"):
+        Session(to_onnx(nn.Linear(2, 2)), "tpu")
+
+
+def test_no_provider_at_all_is_an_error() -> None:
+    with pytest.raises(ProviderError, match="providers is empty; name at least one"):
+        Session(to_onnx(nn.Linear(2, 2)), [])
+
+
+def test_a_provider_that_is_not_installed_is_an_error_never_a_silent_cpu_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(providers, "available", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(
+        ProviderError, match=r"CUDAExecutionProvider is not in the installed .*pip install onnxruntime-gpu"
+    ):
+        Session(to_onnx(nn.Linear(2, 2)), ["cuda", "cpu"])
+
+
+def test_a_provider_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnxruntime.InferenceSession, "get_providers", lambda self: ["AnotherExecutionProvider"])
+    with pytest.raises(ProviderError, match="CPUExecutionProvider did not start: "):
+        Session(to_onnx(nn.Linear(2, 2)), "cpu")
+
+
+def test_two_wheels_at_once_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda name: "1.28.0")
+    with pytest.raises(ProviderError, match="both installed and overwrite each other's files: pip uninstall -y"):
+        providers.check_installation()
+
+
+def test_no_wheel_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    with pytest.raises(
+        ProviderError, match="onnxruntime is not installed: pip install onnxruntime, or onnxruntime-gpu"
+    ):
+        providers.check_installation()
+
+
+# Cancelling -----------------------------------------------------------------------------------------------------------
+
+
+def slow(x: Tensor) -> Tensor:
+    for _ in range(200):
+        x = (x @ x).tanh()
+    return x
+
+
+def test_a_run_can_be_cancelled_from_another_thread() -> None:
+    def run() -> None:
+        try:
+            session(lucid.ones(800, 800))
+        except RunCancelled as error:
+            caught.append(error)
+
+    session = Session(to_onnx(slow, (800, 800)), threads=1)
+    caught: list[RunCancelled] = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    while thread.is_alive():
+        session.cancel()
+        time.sleep(0.001)
+    thread.join()
+    assert str(caught[0]) == "the run was cancelled"
+
+
+def test_cancelling_does_not_concern_later_runs(mha: nn.MultiHeadAttention) -> None:
+    session = Session(to_onnx(mha))
+    session.cancel()
+    assert session(x, x, x).shape == (2, 3, 8)

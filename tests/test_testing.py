@@ -1,0 +1,170 @@
+"""Parity: it passes, it fails, it never compares nothing; bisect finds the first node that differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import lucid
+from lucid import Tensor, nn
+from lucid.export import rows, to_onnx
+from lucid.export.builder import Builder
+from lucid.graph import Node
+from lucid.nn import functional as F
+from lucid.testing import ParityError, assert_parity, bisect, compare
+
+
+class Block(nn.Module):
+    """Layers with names to be found again."""
+
+    def __init__(self) -> None:
+        self.first = nn.Linear(6, 6)
+        self.attn = nn.MultiHeadAttention(6, 2)
+        self.last = nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(x + self.attn(self.first(x)))
+
+
+SPEC = lucid.spec("N", "L", 6)
+
+
+def tampered(model: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """The model with one number of one weight changed."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    (tensor,) = (tensor for tensor in changed.graph.initializer if tensor.name == name)
+    array = onnx.numpy_helper.to_array(tensor).copy()
+    array.flat[0] += 0.5
+    tensor.CopyFrom(onnx.numpy_helper.from_array(array, name))
+    return changed
+
+
+# Parity ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_correct_export_passes_at_several_sizes() -> None:
+    report = assert_parity(Block(), SPEC)
+    assert report.passed
+    assert report.max_abs < 1e-5
+    assert report.max_rel < 1
+    assert [dict(c.sizes) for c in report.comparisons if c.provider == "CPUExecutionProvider"] == [
+        {"L": 1, "N": 1},
+        {"L": 3, "N": 5},
+        {"L": 2, "N": 3},
+    ]
+    assert all(line.startswith("ok  ") for line in str(report).splitlines() if not line.startswith("note"))
+
+
+def test_sizes_and_options_can_be_given() -> None:
+    report = assert_parity(Block(), SPEC, sizes=[{"N": 2, "L": 9}], providers=["cpu"], opset=18, attention="expanded")
+    assert [dict(c.sizes) for c in report.comparisons] == [{"N": 2, "L": 9}]
+    assert [c.provider for c in report.comparisons] == ["cpu"]
+
+
+def test_examples_are_run_as_they_are() -> None:
+    x = lucid.full((2, 3), 7.0)
+    report = assert_parity(lambda a: (a * 2, a > 5), x)
+    assert [c.output for c in report.comparisons if c.provider == "CPUExecutionProvider"] == ["output_0", "output_1"]
+
+
+def test_a_model_in_training_mode_is_compared_in_evaluation_mode() -> None:
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.9)).train()
+    assert_parity(model, ("N", 3))
+    assert model.training
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_tolerances_follow_the_element_type(dtype: str) -> None:
+    assert_parity(nn.Linear(6, 3, dtype=dtype))
+
+
+def test_a_difference_is_an_error_that_tells_where_and_how_much() -> None:
+    model = nn.Linear(6, 3)
+    assert_parity(model, exported=to_onnx(model))
+    with pytest.raises(
+        ParityError, match=r"FAIL  CPUExecutionProvider +N=1 +output: max abs 5.00e-01, max rel .*, at \[0, 0\]"
+    ):
+        assert_parity(model, exported=tampered(to_onnx(model), "bias"))
+
+
+def test_a_strict_tolerance_fails_what_the_default_passes() -> None:
+    assert_parity(Block(), SPEC)
+    with pytest.raises(ParityError):
+        assert_parity(Block(), SPEC, rtol=0, atol=1e-12)
+
+
+def test_nan_is_never_parity() -> None:
+    with pytest.raises(ParityError, match="NaN in the exported and the eager result"):
+        assert_parity(lambda x: (x * 0 - 1).log(), ("N",))
+
+
+def test_nothing_to_compare_is_never_parity() -> None:
+    with pytest.raises(ParityError, match="nothing was compared"):
+        assert_parity(lambda x: x[:0], (3,))
+
+
+def test_comparing_arrays() -> None:
+    one = np.ones(3, np.float32)
+    assert compare(one, one, "y").passed
+    assert compare(one * np.inf, one * np.inf, "y").passed
+    assert not compare(one * np.inf, one, "y").passed
+    assert "got float64[3], eager float32[3]" in compare(one.astype("float64"), one, "y").problem
+    assert not compare(one[:2], one, "y").passed
+    assert not compare(one * np.nan, one * np.nan, "y").passed
+    off = one.copy()
+    off[1] += 0.5
+    found = compare(off, one, "y")
+    assert (found.passed, found.max_abs, found.max_rel, found.where) == (False, 0.5, 0.5, (1,))
+    assert compare(off, one, "y", atol=0.6).passed
+
+
+# Bisect ---------------------------------------------------------------------------------------------------------------
+
+
+def test_bisect_finds_nothing_in_a_correct_export() -> None:
+    assert bisect(Block(), SPEC) is None
+
+
+@pytest.mark.parametrize(
+    ("weight", "node", "module"),
+    [
+        ("first.bias", "first/linear/Add", "first"),
+        ("attn.in_proj_weight[k].T", "attn/linear/Add_2", "attn"),
+        ("attn.out_proj.bias", "attn/linear/Add_4", "attn"),
+        ("last.0.weight", "last.0/layer_norm/LayerNormalization", "last.0"),
+        ("last.1.bias", "output", "last.1"),
+    ],
+)
+def test_bisect_finds_the_layer_whose_weight_was_changed(weight: str, node: str, module: str) -> None:
+    model = Block()
+    found = bisect(model, SPEC, exported=tampered(to_onnx(model, SPEC), weight))
+    assert found is not None
+    assert (found.node, found.module) == (node, module)
+    assert found.max_abs > 0.1
+    assert str(found).startswith(f"first difference: {node} in {module}, max abs")
+
+
+def test_bisect_finds_an_op_that_is_lowered_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(build: Builder, node: Node) -> str:
+        return build.op("Sigmoid", *node.inputs)
+
+    row = rows.Row(name="wrong", emit=wrong, opset=17, form="standard", targets=("any",))
+    monkeypatch.setitem(rows._ROWS, "silu", [row])
+    model = nn.Sequential(nn.Linear(3, 3), nn.SiLU(), nn.Linear(3, 3))
+    with pytest.raises(ParityError):
+        assert_parity(model, ("N", 3))
+    found = bisect(model, ("N", 3))
+    assert found is not None
+    assert (found.node, found.module) == ("1/silu/Sigmoid", "1")
+
+
+def test_bisect_takes_the_arguments_of_the_export() -> None:
+    def model(x: Tensor, *, scale: float) -> Any:
+        return F.scaled_dot_product_attention(x, x, x, scale=scale)
+
+    options: dict[str, Any] = {"kwargs": {"scale": 0.5}, "opset": 18, "attention": "expanded"}
+    assert bisect(model, ("N", 2, "L", 4), **options) is None

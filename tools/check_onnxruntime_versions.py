@@ -1,0 +1,140 @@
+"""Run the attention contract in several onnxruntime releases, each in an environment of its own.
+
+    python tools/check_onnxruntime_versions.py                      # the releases in RELEASES
+    python tools/check_onnxruntime_versions.py 1.23.2=1.23 1.28.0   # a release, and the floor that is exported for
+
+For each release everything is exported for it as the oldest (`Target(onnxruntime=...)`) and must be exact in it; and
+the Attention op is taken regardless, to see what the guards are for. Fails where a guarded export is not exact. Without
+arguments docs/onnxruntime-versions.md is written. Environments are kept in .versions/ (100 MB each).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "onnxruntime-versions.md"
+RELEASES = [
+    "1.23.0=1.23",
+    "1.23.2=1.23.1",
+    "1.24.4=1.24",
+    "1.25.1=1.25",
+    "1.26.0=1.26",
+    "1.27.0=1.27",
+    "1.28.0",
+    "1.31.1=1.28",
+]
+NO_KERNEL = "does not load"  # said by onnxruntime, so nobody is misled
+NEEDED = ["numpy", "onnx", "ml_dtypes", "threadpoolctl", "pytest"]  # what Lucid and its tests import
+
+
+def python_with(release: str, folder: Path) -> Path:
+    """The interpreter of an environment with an onnxruntime release; made on first use."""
+    home = folder / release
+    python = home / "bin" / "python"
+    done = home / ".installed"
+    if not done.exists():
+        venv.create(home, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", f"onnxruntime=={release}", *NEEDED], check=True)
+        done.touch()
+    return python
+
+
+def measured(release: str, floor: str, folder: Path) -> dict[str, Any]:
+    """What tools/onnxruntime_contract.py finds in a release."""
+    command = [python_with(release, folder), ROOT / "tools" / "onnxruntime_contract.py", floor]
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    if done.returncode:
+        sys.exit(f"onnxruntime {release}: {done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def page(results: list[dict[str, Any]]) -> str:
+    """The tables as Markdown."""
+    releases = [result["onnxruntime"] for result in results]
+    head = [f"| | {' | '.join(releases)} |", "|---" * (len(results) + 1) + "|"]
+    lines = [INTRODUCTION, *head]
+    for title in ("floor", "newest opset"):
+        lines.append(f"| {title} | {' | '.join(str(result[title]) for result in results)} |")
+    for name in dict.fromkeys(name for result in results for name in result["contract"]):
+        parts = [result["contract"].get(name, {"exact": "", "of": ""}) for result in results]
+        lines.append(f"| {name} | {' | '.join('{exact} / {of}'.format(**part).strip(' /') for part in parts)} |")
+    lines += ["", OPS]
+    lines += [f"- {result['onnxruntime']}: {_missing(result) or 'nothing'}" for result in results]
+    lines += ["", ATTENTION, *head]
+    for name in sorted({name for result in results if result["Attention"] for name in result["Attention"]["wrong"]}):
+        lines.append(f"| {name} | {' | '.join(_words(result, name) for result in results)} |")
+    return "\n".join([*lines, "", OUTRO])
+
+
+def _missing(result: dict[str, Any]) -> str:
+    """The ops and element types without a kernel, which onnxruntime says on loading."""
+    names: dict[str, set[str]] = {}
+    for name in {name for part in result["ops"].values() for name in part["wrong"]}:
+        op, _, dtype = name.rpartition(" ")
+        names.setdefault(dtype, set()).add(op.partition("-")[0])
+    return "; ".join(f"{dtype} {', '.join(sorted(found))}" for dtype, found in sorted(names.items()))
+
+
+def _words(result: dict[str, Any], name: str) -> str:
+    wrong = result["Attention"]["wrong"] if result["Attention"] else {}
+    return ", ".join(wrong.get(name, ["exact"]))
+
+
+INTRODUCTION = """# onnxruntime releases
+
+`Target(onnxruntime="1.23")` exports a model that the release computes rightly, and all later ones: forms that it would
+compute wrongly are not taken (`explain` gives the reason), and an opset that it cannot load is an error. The facts are
+data, in [`lucid/export/facts.py`](../lucid/export/facts.py). The default is 1.28.
+
+Below, each release ran what was exported for it: every case of [the contract](attention.md), packed and with split
+heads, at 32 combinations of sizes, with returned weights and caches; a result counts as exact within 2e-6 of the
+float64 reference. Made by `python tools/check_onnxruntime_versions.py`, on the CPU.
+"""
+OPS = """Every op in every element type, at the same opsets, is exact too or refused when the model is loaded. Refused, for want of a
+kernel:
+"""
+ATTENTION = """## What the guards are for
+
+The ONNX Attention op of each release, taken for everything as if it were the newest:
+"""
+OUTRO = """Masks hide all keys from a third of the queries here, as padding does; "wrong" is the mean of the values
+instead of zero, or, for causal attention, a single query that sees every key.
+"""
+
+
+def main() -> None:
+    """Measure, write the page, and fail where a guarded export is not exact."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("releases", nargs="*", default=RELEASES, help="release, or release=floor")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".versions", help="where the environments are kept")
+    options = parser.parse_args()
+    results = []
+    for release, _, floor in (text.partition("=") for text in options.releases):
+        results.append(measured(release, floor or release, options.folder))
+        inexact = {name: part["wrong"] for name, part in results[-1]["contract"].items() if part["wrong"]}
+        inexact |= {
+            name: words
+            for part in results[-1]["ops"].values()
+            for name, words in part["wrong"].items()
+            if words != [NO_KERNEL]
+        }
+        print(f"onnxruntime {release}, exported for {floor or release}: {inexact or 'exact'}")
+        if inexact:
+            sys.exit(1)
+    if options.releases == RELEASES:
+        PAGE.write_text(page(results), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
