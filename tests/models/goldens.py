@@ -1,0 +1,60 @@
+"""The cases of tests/goldens/<family>/<variant>, and how close is close enough. See goldens/README.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lucid.weights import load
+
+Array = np.ndarray[Any, Any]
+
+TARGETS = ["any", "cpu", "portable"]
+"""What models are exported for, where the machine has no GPU."""
+
+ROOT = Path(__file__).parent.parent / "goldens"
+
+
+class Case(NamedTuple):
+    """One call of the reference: what went in, all that came out, and which places hold meaningful numbers."""
+
+    name: str
+    inputs: dict[str, Array]
+    outputs: dict[str, Array]
+    kept: Array | None
+
+    def close(self, output: str, got: Any, rtol: float) -> None:
+        """The largest difference over the places that count, relative to the largest number among them."""
+        found, expected = np.asarray(got), self.outputs[output]
+        assert found.shape == expected.shape, f"{self.name}, {output}: {found.shape}, expected {expected.shape}"
+        if self.kept is not None:
+            found, expected = found[self.kept], expected[self.kept]
+        error = np.abs(found - expected).max() / np.abs(expected).max()
+        assert error <= rtol, f"{self.name}, {output}: relative difference {error:.1e}, expected at most {rtol:.0e}"
+
+
+def folder(variant: str) -> Path:
+    """``gpt2/base`` as a path."""
+    return ROOT / variant
+
+
+def cases(variant: str) -> list[Case]:
+    """The cases of a variant."""
+    about = json.loads((folder(variant) / "cases.json").read_text())["cases"]
+    arrays = load(folder(variant) / "io.safetensors")
+    found = []
+    for name, case in about.items():
+        own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+        inputs = {key: own.pop(key) for key in case["inputs"]}
+        kept = inputs["attention_mask"] != 0 if case["compare"] == "kept" else None
+        found.append(Case(name, inputs, own, kept))
+    return found
+
+
+def with_mask(inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of an exported model, which always takes a mask: one that keeps everything where a case has none."""
+    return {"attention_mask": np.ones_like(inputs["input_ids"]), **inputs}

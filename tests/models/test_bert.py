@@ -1,0 +1,159 @@
+"""BERT, RoBERTa and DistilBERT against transformers, eagerly and exported once: see goldens/README.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor
+from lucid.export import to_onnx
+from lucid.runtime import Session
+from models._pretrained import ConfigError
+from models.bert import Bert, SentenceEncoder
+
+Array = np.ndarray[Any, Any]
+GOLDENS = Path(__file__).parents[1] / "goldens"
+FOLDERS = [folder for family in ("bert", "roberta", "distilbert") for folder in sorted((GOLDENS / family).iterdir())]
+
+
+class Case(NamedTuple):
+    """One call of transformers' model: its inputs by name and what it answered."""
+
+    folder: Path
+    name: str
+    inputs: dict[str, Array]
+    outputs: dict[str, Array]
+    kept: Array | None  # where numbers are compared; everywhere without one
+
+    def __repr__(self) -> str:
+        return f"{self.folder.parent.name}/{self.folder.name}/{self.name}"
+
+    def close(self, got: Array, name: str = "last_hidden_state") -> None:
+        expected = self.outputs[name]
+        assert got.shape == expected.shape
+        keep = np.ones(got.shape[:2], bool) if self.kept is None else self.kept != 0
+        np.testing.assert_allclose(got[keep], expected[keep], rtol=1e-4, atol=2e-5)
+
+
+def read(folder: Path) -> Iterator[Case]:
+    arrays = lucid.load(folder / "io.safetensors")
+    for name, case in json.loads((folder / "cases.json").read_text())["cases"].items():
+        own = {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
+        inputs = {key: own.pop(key) for key in case["inputs"]}
+        yield Case(folder, name, inputs, own, inputs["attention_mask"] if case["compare"] == "kept" else None)
+
+
+CASES = [case for folder in FOLDERS for case in read(folder)]
+
+
+@cache
+def model(folder: Path) -> Bert:
+    return Bert.from_pretrained(folder)
+
+
+@cache
+def exported(folder: Path, inputs: tuple[str, ...]) -> Session:
+    """One export for all sizes of a call with these arguments."""
+    return Session(to_onnx(model(folder), *specs(inputs)))
+
+
+def specs(inputs: Iterable[str]) -> list[lucid.TensorType]:
+    """Sizes for the first arguments, which these inputs are."""
+    arguments = ("input_ids", "attention_mask", "token_type_ids")
+    assert tuple(inputs) == arguments[: len(tuple(inputs))]
+    return [lucid.spec("N", "L", dtype=lucid.int64) for _ in inputs]
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_eager(case: Case) -> None:
+    tensors = {name: Tensor(array) for name, array in case.inputs.items()}
+    case.close(model(case.folder)(**tensors).numpy())
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_every_hidden_state(case: Case) -> None:
+    bert = model(case.folder)
+    tensors = {name: Tensor(array) for name, array in case.inputs.items()}
+    mask = tensors.get("attention_mask")
+    x = bert.embeddings(tensors["input_ids"], tensors.get("token_type_ids"))
+    states = [name for name in case.outputs if name.startswith("hidden_states.")]
+    assert len(states) == len(bert.encoder.layer) + 1
+    case.close(x.numpy(), "hidden_states.0")
+    for index, layer in enumerate(bert.encoder.layer, 1):
+        x = layer(x, None if mask is None else mask != 0)
+        case.close(x.numpy(), f"hidden_states.{index}")
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_exported(case: Case) -> None:
+    results = exported(case.folder, tuple(case.inputs)).run(case.inputs)
+    case.close(results["output"])
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+def test_exported_for_older_runtimes(opset: int) -> None:
+    case = next(case for case in CASES if case.name == "right_padding")
+    case.close(Session(to_onnx(model(case.folder), *specs(case.inputs), opset=opset)).run(case.inputs)["output"])
+
+
+def test_the_exported_model_has_the_checkpoints_names() -> None:
+    names = {tensor.name for tensor in to_onnx(model(GOLDENS / "bert" / "base")).graph.initializer}
+    assert "encoder.layer.0.attention.self.query.weight.T" in names
+    assert "embeddings.LayerNorm.bias" in names
+
+
+# Sentence embeddings --------------------------------------------------------------------------------------------------
+
+
+def test_sentence_embeddings_are_means_of_length_one_that_padding_does_not_move() -> None:
+    encoder = SentenceEncoder.from_pretrained(GOLDENS / "bert" / "base")
+    ids, mask = lucid.tensor([[5, 6, 7, 0, 0]]), lucid.tensor([[1, 1, 1, 0, 0]])
+    states = Bert.forward(encoder, ids, mask).numpy()[0, :3].mean(0)
+    np.testing.assert_allclose(encoder(ids, mask).numpy()[0], states / np.linalg.norm(states), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(encoder(ids, mask).numpy(), encoder(ids[:, :3]).numpy(), rtol=1e-4, atol=1e-5)
+
+
+# Checkpoints that do not fit ------------------------------------------------------------------------------------------
+
+
+def copy_of(folder: Path, target: Path, **options: Any) -> Path:
+    config = json.loads((folder / "config.json").read_text()) | options
+    (target / "config.json").write_text(json.dumps(config))
+    (target / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    return target
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"model_type": "gpt2"}, ConfigError, "option model_type is 'gpt2', supported: bert, roberta, distilbert"),
+        ({"is_decoder": True}, ConfigError, "option is_decoder is True, supported: False"),
+        ({"hidden_act": "snake"}, ConfigError, "option hidden_act is 'snake', supported: gelu"),
+        ({"position_embedding_type": "relative_key"}, ConfigError, "position_embedding_type"),
+        ({"a_new_option": 3}, ConfigError, "not supported here, so the results could be wrong: a_new_option = 3"),
+        ({"hidden_size": "8"}, ConfigError, "option hidden_size is '8', expected int"),
+        ({"hidden_size": None}, ConfigError, "option hidden_size is missing"),
+        ({"num_hidden_layers": 1}, KeyError, "unexpected: encoder.layer.1"),
+        ({"vocab_size": 5}, KeyError, "embeddings.word_embeddings.weight has shape"),
+    ],
+    ids=str,
+)
+def test_a_checkpoint_that_asks_for_something_else_is_an_error(
+    tmp_path: Path, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    folder = copy_of(GOLDENS / "bert" / "base", tmp_path, **options)
+    with pytest.raises(error, match=message):
+        Bert.from_pretrained(folder)
+
+
+def test_too_many_tokens_are_an_error() -> None:
+    bert = model(GOLDENS / "bert" / "base")
+    with pytest.raises(ValueError, match=r"\d+ tokens, but the checkpoint has \d+ positions; truncate the input"):
+        bert(lucid.zeros(1, bert.options.positions + 1, dtype=lucid.int64))

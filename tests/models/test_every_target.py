@@ -1,0 +1,46 @@
+"""Every model with every checkpoint at hand, eagerly and for every target, against transformers, from one export."""
+
+from __future__ import annotations
+
+import pytest
+
+from lucid.export import to_onnx
+from lucid.runtime.providers import available
+from tests.models.goldens import TARGETS
+from tests.models.zoo import ZOO, Entry
+
+# What is promised is 1e-5 of the largest number, and 2e-5 at the logits of deep models; these have two layers.
+RTOL = 5e-6
+
+
+@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.variant)
+def test_eager(entry: Entry) -> None:
+    assert entry.eager_error() <= RTOL
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.variant)
+def test_exported(entry: Entry, target: str) -> None:
+    assert entry.exported_error(target) <= RTOL
+
+
+@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.variant)
+def test_the_export_for_a_gpu_is_a_valid_model(entry: Entry) -> None:
+    assert to_onnx(entry.load(), target="cuda").graph.node  # every export passes ONNX's checker and shape inference
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif("CUDAExecutionProvider" not in available(), reason="onnxruntime has no CUDA provider")
+@pytest.mark.parametrize("entry", ZOO, ids=lambda entry: entry.variant)
+def test_exported_for_a_gpu(entry: Entry) -> None:
+    assert entry.exported_error("cuda", providers="cuda") <= 1e-3  # TF32 products
+
+
+@pytest.mark.parametrize("opset", [17, 20, 26])
+@pytest.mark.parametrize(
+    "entry",
+    [entry for entry in ZOO if entry.variant.endswith(("base", "llama3", "v1_1", "/gelu"))],
+    ids=lambda entry: entry.variant,
+)
+def test_other_opsets(entry: Entry, opset: int) -> None:
+    assert entry.exported_error("any", opset=opset) <= RTOL

@@ -1,0 +1,131 @@
+"""Exported models are as lean as if drawn by hand, and every weight in them has the name that the checkpoint gave it.
+
+Narrow models with as many layers and heads as the published ones: widths change no node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import onnx
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.export import to_onnx
+from models import bert
+from models.bert import Bert
+from models.gpt2 import GPT2
+from models.llama import Llama, LlamaConfig
+from models.t5 import T5, T5Config
+from models.vit import ViT, ViTConfig
+from tests.models import goldens
+from tests.models.zoo import ZOO, Entry
+
+# What arithmetic with sizes, and bringing masks and positions into shape, is made of.
+PLUMBING = {"Shape", "Gather", "Slice", "Concat", "Unsqueeze", "Squeeze", "Expand", "Cast", "Range", "ConstantOfShape"}
+
+BERT_BASE = Bert(bert.Options(vocabulary=50, width=48, heads=12, layers=12, inner=96, positions=512))
+LLAMA = Llama(LlamaConfig(50, 64, 128, heads=32, kv_heads=8, head_dim=2, windows=(None,) * 32))
+MISTRAL = Llama(LlamaConfig(50, 64, 128, heads=32, kv_heads=8, head_dim=2, windows=(4096,) * 32))
+DEEP = [
+    # model, where its layers are, how many, nodes a layer, nodes outside the layers
+    pytest.param(BERT_BASE, r"encoder\.layer\.(\d+)[./]", 12, 18, 12, id="BERT-base"),
+    pytest.param(LLAMA, r"model\.layers\.(\d+)[./]", 32, 20, 25, id="Llama 3 8B"),
+    pytest.param(MISTRAL, r"model\.layers\.(\d+)[./]", 32, 20, 30, id="Mistral 7B"),
+    pytest.param(GPT2(50, 1024, 48), r"transformer\.h\.(\d+)[./]", 12, 18, 12, id="GPT-2 small"),
+    pytest.param(
+        T5(T5Config(50, 48, 4, 96, 6, 6, 8)), r"encoder\.block\.(\d+)[./]", 6, 14, 150, id="T5 small, encoder"
+    ),
+    pytest.param(ViT(ViTConfig(width=48, inner=96)), r"encoder\.layer\.(\d+)[./]", 12, 18, 12, id="ViT-B/16"),
+]
+
+
+@pytest.mark.parametrize(("model", "place", "layers", "most", "around"), DEEP)
+def test_a_layer_takes_few_nodes_and_none_of_them_reads_sizes(
+    model: nn.Module, place: str, layers: int, most: int, around: int
+) -> None:
+    exported = to_onnx(model)
+    assert exported.opset_import[0].version == 23
+    by_layer: dict[int, Counter[str]] = {}
+    outside: Counter[str] = Counter()
+    for node in exported.graph.node:
+        found = re.match(place, node.name)
+        kinds = by_layer.setdefault(int(found[1]), Counter()) if found else outside
+        kinds[node.op_type] += 1
+    assert sorted(by_layer) == list(range(layers))
+    # What layers share (a mask, its shape) is emitted once, by the first of them.
+    shared = by_layer[0] - by_layer[1]
+    assert by_layer[0] - shared == by_layer[1] == by_layer[layers - 1]
+    assert by_layer[1].total() <= most, by_layer[1]
+    assert not PLUMBING & by_layer[1].keys(), by_layer[1]
+    assert (outside + shared).total() <= around, outside + shared
+    assert (outside + shared)["Shape"] <= 3
+
+
+def test_a_layer_of_bert_is_what_one_would_draw_by_hand() -> None:
+    """Four products with their biases, the attention, two more around GELU, two sums and two norms."""
+    nodes = [
+        node.op_type
+        for node in to_onnx(BERT_BASE).graph.node
+        if node.name.startswith(("encoder.layer.5.", "encoder.layer.5/"))
+    ]
+    assert Counter(nodes) == {"MatMul": 6, "Add": 8, "Attention": 1, "Gelu": 1, "LayerNormalization": 2}
+
+
+def test_a_layer_of_llama_is_what_one_would_draw_by_hand() -> None:
+    """Seven products, rotated queries and keys, the attention, SiLU and the gate, two sums and two norms."""
+    nodes = [
+        node.op_type
+        for node in to_onnx(LLAMA).graph.node
+        if node.name.startswith(("model.layers.5.", "model.layers.5/"))
+    ]
+    expected = {"MatMul": 7, "RotaryEmbedding": 2, "Attention": 1, "Sigmoid": 1, "Mul": 2, "Add": 2}
+    assert Counter(nodes) == {**expected, "RMSNormalization": 2}
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+SUFFIXES = re.compile(r"(\[\w+\])?(\.T)?$")
+"""What an initializer's name has beyond the checkpoint's: ``[q]`` for a part, ``.T`` where it is stored transposed."""
+
+UNUSED = r"pooler\.|^cls\.|^lm_head|^vocab_|classifier|mask_token|position_ids|^logit_scale$|EncDecAttention.relative"
+"""Stored, but not part of what the model computes: heads of other tasks, and numbers that can be counted."""
+
+
+def checkpoint_names(entry: Entry) -> set[str]:
+    """The keys of the files, with the names of the family's oldest files brought to today's."""
+    renames = {"models/bert.py": bert.RENAMES}.get(entry.file, [])
+    names = set()
+    for name in lucid.load(goldens.folder(entry.variant)):
+        for pattern, replacement in renames:
+            name = re.sub(pattern, replacement, name)
+        names.add(name)
+    return names
+
+
+def weights_of(model: onnx.ModelProto) -> set[str]:
+    return {SUFFIXES.sub("", tensor.name) for tensor in model.graph.initializer if "constant" not in tensor.name}
+
+
+SAME_NAMES = [entry for entry in ZOO if entry.variant.endswith(("/base", "/llama3", "/window", "/v1_1", "/gelu"))]
+
+
+@pytest.mark.parametrize("target", goldens.TARGETS)
+@pytest.mark.parametrize("entry", SAME_NAMES, ids=lambda entry: entry.variant)
+def test_initializers_have_the_names_of_the_checkpoint(entry: Entry, target: str) -> None:
+    found, stored = weights_of(to_onnx(entry.load(), target=target)), checkpoint_names(entry)
+    assert found <= stored
+    unused = {name for name in stored - found if re.search(UNUSED, name)}
+    assert found | unused == stored
+
+
+@pytest.mark.parametrize("entry", SAME_NAMES, ids=lambda entry: entry.variant)
+def test_no_weight_is_stored_twice_or_under_a_number(entry: Entry) -> None:
+    """What has no name is small: sizes, scales, a mask's values, the buckets of distances."""
+    model = entry.load()
+    exported = to_onnx(model)
+    sizes = {tensor.name: len(tensor.raw_data) for tensor in exported.graph.initializer}
+    assert all(size <= 256 for name, size in sizes.items() if "constant" in name)
+    assert sum(sizes.values()) <= sum({id(p): p.numpy().nbytes for p in model.parameters()}.values()) + 2000

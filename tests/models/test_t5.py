@@ -1,0 +1,89 @@
+"""models/t5.py against transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.runtime import Session
+from models._pretrained import ConfigError
+from models.t5 import T5
+from tests.models import goldens
+
+VARIANTS = ["t5/v1_0", "t5/v1_1"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_hidden_states_and_logits_are_those_of_transformers(variant: str) -> None:
+    model = T5.from_pretrained(goldens.folder(variant))
+    for case in goldens.cases(variant):
+        inputs = {name: lucid.Tensor(array) for name, array in case.inputs.items()}
+        keep = inputs["attention_mask"].astype(lucid.bool_) if "attention_mask" in inputs else None
+        memory = model.encoder(model.shared(inputs["input_ids"]), keep)
+        case.close("encoder.last_hidden_state", memory, rtol=1e-5)
+        decoded = model.decoder(model.shared(inputs["decoder_input_ids"]), None, memory, keep)
+        case.close("decoder.last_hidden_state", decoded, rtol=1e-5)
+        case.close("logits", model(**inputs), rtol=2e-5)
+
+
+@pytest.mark.parametrize("target", goldens.TARGETS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_exported_model_gives_the_same_at_all_sizes(variant: str, target: str) -> None:
+    session = Session(lucid.export.to_onnx(T5.from_pretrained(goldens.folder(variant)), target=target))
+    for case in goldens.cases(variant):
+        case.close("logits", session(**goldens.with_mask(case.inputs)), rtol=2e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_configs_from_before_transformers_5_say_the_same(variant: str, tmp_path: Path) -> None:
+    folder = goldens.folder(variant)
+    shutil.copy(folder / "legacy_config.json", tmp_path / "config.json")
+    shutil.copy(folder / "model.safetensors", tmp_path)
+    assert T5.from_pretrained(tmp_path).config == T5.from_pretrained(folder).config
+
+
+def test_the_exported_weights_have_the_checkpoint_s_names() -> None:
+    folder = goldens.folder("t5/v1_1")
+    exported = lucid.export.to_onnx(T5.from_pretrained(folder))
+    names = {initializer.name.removesuffix(".T") for initializer in exported.graph.initializer}
+    assert set(lucid.load(folder)) <= names
+
+
+def test_padding_has_no_effect() -> None:
+    model = T5.from_pretrained(goldens.folder("t5/v1_1"))
+    target = lucid.tensor([[0, 4]])
+    short = model(lucid.tensor([[5, 6, 1]]), target)
+    padded = model(lucid.tensor([[5, 6, 1, 0, 0]]), target, lucid.tensor([[1, 1, 1, 0, 0]]))
+    np.testing.assert_allclose(padded, short, rtol=1e-5, atol=1e-6)
+
+
+def test_copies_of_the_token_table_are_accepted(tmp_path: Path) -> None:
+    folder = goldens.folder("t5/v1_0")
+    shutil.copy(folder / "config.json", tmp_path)
+    arrays = dict(lucid.load(folder))
+    arrays |= {f"{stack}.embed_tokens.weight": arrays["shared.weight"] for stack in ("encoder", "decoder")}
+    lucid.save(tmp_path / "model.safetensors", arrays)
+    T5.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"feed_forward_proj": "gated-mish"}, "feed_forward_proj is 'gated-mish', supported: relu, gated-gelu"),
+        ({"is_gated_act": True}, "is_gated_act is True, supported: False"),
+        ({"dense_act_fn": "gelu"}, "dense_act_fn is 'gelu', supported: 'relu'"),
+        ({"model_type": "mt5"}, "model_type is 'mt5', supported: t5"),
+        ({"num_sparse_layers": 2}, "num_sparse_layers = 2"),
+    ],
+)
+def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    shutil.copytree(goldens.folder("t5/v1_0"), tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    with pytest.raises(ConfigError, match=message):
+        T5.from_pretrained(tmp_path / "model")

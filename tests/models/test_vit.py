@@ -1,0 +1,97 @@
+"""models/vit.py against transformers: ViT, DeiT and DINOv2."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.runtime import Session
+from models._pretrained import ConfigError
+from models.vit import ViT, ViTForImageClassification, stretch
+from tests.models import goldens
+
+ENCODERS = ["vit/base", "deit/base", "dinov2/base", "dinov2/swiglu"]
+CLASSIFIERS = ["vit/classifier", "vit/wide_classifier", "deit/classifier", "deit/with_teacher"]
+
+
+@pytest.mark.parametrize("variant", ENCODERS + CLASSIFIERS)
+def test_hidden_states_are_those_of_transformers(variant: str) -> None:
+    model = ViT.from_pretrained(goldens.folder(variant))
+    for case in goldens.cases(variant):
+        x = model.embeddings(lucid.Tensor(case.inputs["pixel_values"]))
+        case.close("hidden_states.0", x, rtol=2e-6)
+        for index, layer in enumerate(model.encoder["layer"], start=1):
+            x = layer(x)
+            case.close(f"hidden_states.{index}", x, rtol=1e-5)
+        case.close("last_hidden_state", model(lucid.Tensor(case.inputs["pixel_values"])), rtol=1e-5)
+
+
+@pytest.mark.parametrize("variant", CLASSIFIERS)
+def test_logits_are_those_of_transformers(variant: str) -> None:
+    model = ViTForImageClassification.from_pretrained(goldens.folder(variant))
+    for case in goldens.cases(variant):
+        case.close("logits", model(lucid.Tensor(case.inputs["pixel_values"])), rtol=2e-5)
+
+
+@pytest.mark.parametrize("target", goldens.TARGETS)
+@pytest.mark.parametrize("variant", ENCODERS)
+def test_the_exported_encoder_gives_the_same_at_all_sizes(variant: str, target: str) -> None:
+    session = Session(lucid.export.to_onnx(ViT.from_pretrained(goldens.folder(variant)), target=target))
+    for case in goldens.cases(variant):
+        case.close("last_hidden_state", session(**case.inputs), rtol=1e-5)
+
+
+@pytest.mark.parametrize("variant", CLASSIFIERS)
+def test_the_exported_classifier_gives_the_same(variant: str) -> None:
+    session = Session(lucid.export.to_onnx(ViTForImageClassification.from_pretrained(goldens.folder(variant))))
+    for case in goldens.cases(variant):
+        case.close("logits", session(**case.inputs), rtol=2e-5)
+
+
+@pytest.mark.parametrize("variant", ["vit/base", "dinov2/base"])
+def test_the_exported_weights_have_the_checkpoint_s_names(variant: str) -> None:
+    exported = lucid.export.to_onnx(ViT.from_pretrained(goldens.folder(variant)))
+    names = {initializer.name.removesuffix(".T") for initializer in exported.graph.initializer}
+    unused = ("pooler.", "embeddings.mask_token", "embeddings.position_embeddings", "attention.attention")
+    used = {name for name in lucid.load(goldens.folder(variant)) if not any(part in name for part in unused)}
+    assert used <= names
+
+
+def test_stretching_to_the_same_size_changes_nothing() -> None:
+    np.testing.assert_array_equal(stretch(5, 5), np.eye(5))
+
+
+def test_stretching_keeps_constants() -> None:
+    np.testing.assert_allclose(stretch(3, 7).sum(1), np.ones(7), rtol=1e-6)
+
+
+def test_an_image_of_another_size_is_refused() -> None:
+    model = ViT.from_pretrained(goldens.folder("vit/base"))
+    with pytest.raises(ValueError, match=r"\(16, 12\), the model was trained on \(12, 12\)"):
+        model(lucid.zeros(1, 3, 16, 12))
+
+
+def test_an_encoder_is_no_classifier() -> None:
+    with pytest.raises(KeyError, match="use ViT"):
+        ViTForImageClassification.from_pretrained(goldens.folder("vit/base"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_act": "mish"}, "hidden_act is 'mish', supported: gelu"),
+        ({"model_type": "swin"}, "model_type is 'swin', supported: vit, deit, dinov2"),
+        ({"num_register_tokens": 4}, "num_register_tokens = 4"),
+    ],
+)
+def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    shutil.copytree(goldens.folder("vit/base"), tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    with pytest.raises(ConfigError, match=message):
+        ViT.from_pretrained(tmp_path / "model")

@@ -1,0 +1,89 @@
+"""Every model that reads a checkpoint, with its goldens: what tests and docs/coverage.md ask of all models alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import lucid
+from lucid import Tensor, nn
+from models.bert import Bert
+from models.clip import CLIP
+from models.gpt2 import GPT2
+from models.llama import Llama
+from models.t5 import T5
+from models.vit import ViT, ViTForImageClassification
+from models.whisper import Whisper
+from tests.models import goldens
+
+
+class Entry(NamedTuple):
+    """A model, one of its checkpoints, and what it answers with under transformers' names."""
+
+    name: str
+    read: Callable[..., nn.Module]
+    variant: str
+    outputs: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        """The module that holds it, ``models/bert.py``."""
+        return f"{str(self.read.__module__).replace('.', '/')}.py"
+
+    def load(self) -> nn.Module:
+        """The model with the golden's weights."""
+        model: nn.Module = self.read.from_pretrained(goldens.folder(self.variant))  # type: ignore[attr-defined]
+        return model
+
+    def eager_error(self) -> float:
+        """The largest difference to transformers over all cases, relative to the largest number of an output."""
+        model = self.load()
+        return max(
+            self._error(case, model(**{name: Tensor(array) for name, array in case.inputs.items()}))
+            for case in goldens.cases(self.variant)
+        )
+
+    def exported_error(self, target: str, providers: str = "cpu", opset: int | None = None) -> float:
+        """Of the model exported once for a target, over all cases with the inputs that it has."""
+        exported = lucid.export.to_onnx(self.load(), target=target, opset=opset)
+        session = lucid.runtime.Session(exported, providers)
+        errors = []
+        for case in goldens.cases(self.variant):
+            given = goldens.with_mask(case.inputs) if "attention_mask" in session.inputs else case.inputs
+            if given.keys() == session.inputs.keys():
+                errors.append(self._error(case, tuple(session.run(given).values())))
+        return max(errors)
+
+    def _error(self, case: goldens.Case, answer: Any) -> float:
+        worst = 0.0
+        for name, got in zip(self.outputs, answer if isinstance(answer, tuple) else (answer,), strict=True):
+            found, expected = np.asarray(got), case.outputs[name]
+            if case.kept is not None and found.shape[:2] == case.kept.shape:
+                found, expected = found[case.kept], expected[case.kept]
+            worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
+        return worst
+
+
+_HIDDEN, _LOGITS = ("last_hidden_state",), ("logits",)
+
+ZOO = [
+    *(Entry("BERT", Bert, f"bert/{v}", _HIDDEN) for v in ("base", "hub_layout", "masked_lm")),
+    *(Entry("RoBERTa", Bert, f"roberta/{v}", _HIDDEN) for v in ("base", "masked_lm")),
+    *(Entry("DistilBERT", Bert, f"distilbert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
+    *(Entry("GPT-2", GPT2, f"gpt2/{v}", _LOGITS) for v in ("base", "hub_layout", "scaled")),
+    *(Entry("Llama 2, 3", Llama, f"llama/{v}", _LOGITS) for v in ("llama2", "llama3", "linear", "dynamic", "yarn")),
+    Entry("Llama 2, 3", Llama, "llama/bfloat16_sharded", _LOGITS),
+    *(Entry("Mistral", Llama, f"mistral/{v}", _LOGITS) for v in ("full", "window")),
+    *(Entry("Qwen2", Llama, f"qwen2/{v}", _LOGITS) for v in ("tied", "window")),
+    *(Entry("Qwen3", Llama, f"qwen3/{v}", _LOGITS) for v in ("base", "yarn")),
+    *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),
+    Entry("ViT", ViT, "vit/base", _HIDDEN),
+    *(Entry("ViT", ViTForImageClassification, f"vit/{v}", _LOGITS) for v in ("classifier", "wide_classifier")),
+    Entry("DeiT", ViT, "deit/base", _HIDDEN),
+    *(Entry("DeiT", ViTForImageClassification, f"deit/{v}", _LOGITS) for v in ("classifier", "with_teacher")),
+    *(Entry("DINOv2", ViT, f"dinov2/{v}", _HIDDEN) for v in ("base", "swiglu")),
+    *(Entry("CLIP", CLIP, f"clip/{v}", ("text_embeds", "image_embeds")) for v in ("quick_gelu", "gelu")),
+    *(Entry("Whisper", Whisper, f"whisper/{v}", _LOGITS) for v in ("base", "uneven")),
+]

@@ -1,0 +1,3 @@
+"""Golden files: tiny random models of the reference libraries, stored with what they answer. Development
+only.
+"""

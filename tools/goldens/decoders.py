@@ -1,0 +1,242 @@
+"""GPT-2, Llama, Mistral, Qwen2, Qwen3: causal language models.
+
+Position ids, as transformers makes them when forward (not generate) gets an attention_mask and no
+position_ids: every model here counts 0, 1, 2, ... from the first column, padding included; left padding does
+not move them. `<case>.position_ids` holds them. In a left-padded row the first queries see no key at all;
+transformers answers there with an average over all keys, so only places with attention_mask == 1 are to be
+compared ("compare": "kept").
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from .core import Golden, text_cases, write_json
+
+VOCABULARY = 40
+GROUPED = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 24,
+    "intermediate_size": 36,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+}
+PLAIN = GROUPED | {
+    "hidden_size": 16,
+    "intermediate_size": 40,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+
+
+def to_hub_layout(folder: Path) -> None:
+    """The layout of the published gpt2: no `transformer.` prefix, causal masks as buffers, older config."""
+    path = folder / "model.safetensors"
+    tensors = {key.removeprefix("transformer."): value for key, value in load_file(path).items()}
+    for i in range(2):
+        tensors[f"h.{i}.attn.bias"] = torch.ones(24, 24).tril()[None, None]
+    save_file(tensors, path, metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config |= {
+        "n_ctx": config["n_positions"],
+        "task_specific_params": {"text-generation": {"do_sample": True}},
+    }
+    del config["dtype"], config["tie_word_embeddings"]
+    write_json(folder / "config.json", config)
+
+
+def gpt2() -> list[Golden]:
+    sizes = {"vocab_size": VOCABULARY, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 24}
+    special = {"bos_token_id": 0, "eos_token_id": 0}
+    common = {
+        "cases": text_cases(VOCABULARY, 0, compare="kept", seed=400),
+        "outputs": ["logits"],
+        "layers": lambda model: {"": model.transformer.h},
+        "taps": lambda model: {"last_hidden_state": model.transformer.ln_f},
+        "positions": lambda model: model.transformer.wpe,
+    }
+    scaled = GPT2Config(
+        **(sizes | special | {"n_head": 2}),
+        n_inner=24,
+        activation_function="relu",
+        layer_norm_epsilon=1e-6,
+        scale_attn_by_inverse_layer_idx=True,
+    )
+    return [
+        Golden(
+            "gpt2/base",
+            GPT2LMHeadModel(GPT2Config(**sizes, **special)),
+            note="as save_pretrained writes it: prefix `transformer.`, lm_head tied to wte and not stored; gelu_new",
+            **common,
+        ),
+        Golden(
+            "gpt2/scaled",
+            GPT2LMHeadModel(scaled),
+            note="n_inner 24, relu, eps 1e-6, scale_attn_by_inverse_layer_idx (scores also divided by layer index + 1)",
+            **common,
+        ),
+        Golden(
+            "gpt2/hub_layout",
+            GPT2LMHeadModel(GPT2Config(**sizes, **special)),
+            note="the layout of the published gpt2: no prefix, buffers h.<i>.attn.bias, older config",
+            rewrite=to_hub_layout,
+            spare=("transformer.h.", "h."),
+            **common,
+        ),
+    ]
+
+
+def legacy_rope(config: dict[str, object]) -> dict[str, object]:
+    """The config as before transformers 5: rope_theta and rope_scaling apart, torch_dtype, no layer_types."""
+    older = {key: value for key, value in config.items() if key not in ("rope_parameters", "dtype", "layer_types")}
+    rope = dict(config["rope_parameters"])  # type: ignore[call-overload]
+    older["rope_theta"] = rope.pop("rope_theta")
+    kind = rope.pop("rope_type")
+    spelled = "type" if kind in ("linear", "dynamic") else "rope_type"  # the key Llama 2 files carry
+    older["rope_scaling"] = None if kind == "default" else {spelled: kind, **rope}
+    return older | {"torch_dtype": config["dtype"], "transformers_version": "4.44.0"}
+
+
+def causal(name: str, model: PreTrainedModel, note: str, **more: object) -> Golden:
+    def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
+        return {"": model.model.layers}
+
+    return Golden(
+        name,
+        model,
+        text_cases(VOCABULARY, 0, compare="kept", seed=500),
+        ["logits"],
+        layers,
+        note,
+        taps=lambda model: {"last_hidden_state": model.model.norm, "rotary_cos": model.model.rotary_emb},
+        positions=lambda model: model.model.rotary_emb,
+        legacy=legacy_rope,
+        **more,
+    )
+
+
+def llama() -> list[Golden]:
+    def scaled(rope: dict[str, object], **changes: object) -> LlamaForCausalLM:
+        return LlamaForCausalLM(LlamaConfig(**(PLAIN | {"rope_parameters": rope} | changes)))
+
+    llama3 = {
+        "rope_type": "llama3",
+        "rope_theta": 10000.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 100,
+    }
+    yarn = {
+        "rope_type": "yarn",
+        "rope_theta": 100.0,
+        "factor": 4.0,
+        "beta_fast": 8.0,
+        "beta_slow": 1.0,
+        "original_max_position_embeddings": 64,
+    }
+    linear = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+    dynamic = {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    return [
+        causal(
+            "llama/llama2",
+            LlamaForCausalLM(LlamaConfig(**PLAIN)),
+            "Llama 2: full heads, no scaling, lm_head untied",
+        ),
+        causal(
+            "llama/llama3",
+            LlamaForCausalLM(
+                LlamaConfig(**GROUPED, rope_parameters=llama3, head_dim=8, rms_norm_eps=1e-5, tie_word_embeddings=True)
+            ),
+            "Llama 3: 4 heads over 2, head_dim 8 (not hidden / heads), llama3 scaling with a frequency kept, "
+            "one "
+            "blended, two divided; tied lm_head",
+        ),
+        causal("llama/linear", scaled(linear), "linear rotary scaling, factor 4"),
+        causal(
+            "llama/yarn",
+            scaled(yarn, max_position_embeddings=256, attention_bias=True, mlp_bias=True),
+            "yarn rotary scaling, factor 4, cos and sin times 0.1 ln(4) + 1; biases in attention and mlp",
+        ),
+        causal(
+            "llama/dynamic",
+            scaled(dynamic, max_position_embeddings=8),
+            "dynamic NTK scaling: the base grows with the length beyond 8 (case `longer`), each case run afresh",
+        ),
+        causal(
+            "llama/bfloat16_sharded",
+            scaled({"rope_type": "default", "rope_theta": 500000.0}).to(torch.bfloat16),
+            "weights in bfloat16, in several shards with model.safetensors.index.json; run in float32",
+            save={"max_shard_size": "6KB"},
+        ),
+    ]
+
+
+def mistral() -> list[Golden]:
+    window = MistralConfig(**GROUPED, sliding_window=4, rms_norm_eps=1e-5)
+    full = MistralConfig(
+        **GROUPED,
+        sliding_window=None,
+        head_dim=10,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+    )
+    return [
+        causal(
+            "mistral/window",
+            MistralForCausalLM(window),
+            "sliding window 4: a query sees itself and 3 keys before it",
+        ),
+        causal("mistral/full", MistralForCausalLM(full), "no window (v0.2 and later), theta 1e6, head_dim 10"),
+    ]
+
+
+def qwen2() -> list[Golden]:
+    window = Qwen2Config(**GROUPED, use_sliding_window=True, sliding_window=4, max_window_layers=1)
+    return [
+        causal(
+            "qwen2/tied",
+            Qwen2ForCausalLM(Qwen2Config(**GROUPED, tie_word_embeddings=True)),
+            "biases on q, k, v alone; tied lm_head; use_sliding_window false",
+        ),
+        causal(
+            "qwen2/window",
+            Qwen2ForCausalLM(window),
+            "layer 0 full, layer 1 (>= max_window_layers) with window 4",
+        ),
+    ]
+
+
+def qwen3() -> list[Golden]:
+    yarn = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 16}
+    return [
+        causal(
+            "qwen3/base",
+            Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=8, tie_word_embeddings=True)),
+            "norms on the heads of q and k before the rotation, head_dim 8, no biases; tied lm_head",
+        ),
+        causal(
+            "qwen3/yarn",
+            Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=12, attention_bias=True, rope_parameters=yarn)),
+            "yarn scaling with default betas, attention_bias, head_dim 12, lm_head untied",
+        ),
+    ]

@@ -1,0 +1,177 @@
+"""BERT, RoBERTa, DistilBERT.
+
+Position ids, as transformers makes them when forward gets an attention_mask and no position_ids: BERT and
+DistilBERT count 0, 1, 2, ... from the first column, padding included; RoBERTa counts the ids that are not
+pad_token_id from pad_token_id + 1 and gives pad_token_id to the others, whatever the attention_mask says.
+`<case>.position_ids` holds them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertModel,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    DistilBertModel,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    RobertaModel,
+)
+
+from .core import Case, Golden, ids, padding_mask, text_cases
+
+VOCABULARY = 40
+
+
+def bert_config(**changes: object) -> BertConfig:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    return BertConfig(**({"vocab_size": VOCABULARY, "max_position_embeddings": 24} | sizes | changes))
+
+
+def roberta_config(**changes: object) -> RobertaConfig:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    defaults = {
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": 26,
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+    }
+    return RobertaConfig(**(defaults | sizes | changes))
+
+
+def encoder_layers(model: nn.Module) -> dict[str, nn.ModuleList]:
+    return {"": model.encoder.layer}
+
+
+def with_token_types(cases: dict[str, Case]) -> dict[str, Case]:
+    """One more case: two segments, the second row padded on the right."""
+    types = torch.tensor([[0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 0, 0]])
+    mask = padding_mask(6, (6, 4), "right")
+    tokens = ids((2, 6), VOCABULARY, 77).where(mask == 1, 0)
+    inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": types}
+    return cases | {"token_types": Case("token_type_ids and right padding, (2, 6), kept 6 and 4", inputs)}
+
+
+def to_hub_layout(folder: Path) -> None:
+    """The names bert-base-uncased was published with: gamma and beta, a position_ids buffer, the heads."""
+    path = folder / "model.safetensors"
+    old = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    renamed = {}
+    for key, value in load_file(path).items():
+        for name, older in old.items():
+            key = key.replace(name, older)
+        renamed[key] = value
+    renamed["bert.embeddings.position_ids"] = torch.arange(24)[None]
+    renamed["bert.pooler.dense.weight"] = torch.zeros(16, 16)
+    renamed["bert.pooler.dense.bias"] = torch.zeros(16)
+    renamed["cls.seq_relationship.weight"] = torch.zeros(2, 16)
+    renamed["cls.seq_relationship.bias"] = torch.zeros(2)
+    save_file(renamed, path, metadata={"format": "pt"})
+
+
+def bert() -> list[Golden]:
+    cases = with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=100))
+    common = {
+        "cases": cases,
+        "outputs": ["last_hidden_state"],
+        "layers": encoder_layers,
+        "positions": lambda model: model.embeddings.position_embeddings,
+    }
+    headless = partial(BertModel.from_pretrained, add_pooling_layer=False)
+    return [
+        Golden("bert/base", BertModel(bert_config()), note="BertModel: keys without a prefix; gelu", **common),
+        Golden(
+            "bert/masked_lm",
+            BertForMaskedLM(bert_config(hidden_act="gelu_new", layer_norm_eps=1e-5, num_attention_heads=2)),
+            note="saved from BertForMaskedLM: prefix `bert.`, head `cls.*`, no pooler; gelu_new, eps 1e-5",
+            reader=headless,
+            spare=("cls.",),
+            **common,
+        ),
+        Golden(
+            "bert/hub_layout",
+            BertForMaskedLM(bert_config(hidden_act="relu", intermediate_size=32)),
+            note="the layout of the first published files: `bert.` prefix, LayerNorm.gamma/beta, "
+            "embeddings.position_ids, cls.* and pooler beside it; relu",
+            reader=headless,
+            spare=(
+                "cls.",
+                "bert.pooler.",
+                "bert.embeddings.position_ids",
+                "embeddings.position_ids",
+                "pooler.",
+            ),
+            rewrite=to_hub_layout,
+            **common,
+        ),
+    ]
+
+
+def roberta() -> list[Golden]:
+    cases = text_cases(VOCABULARY, 1, compare="all", seed=200)
+    mask = padding_mask(6, (6, 3), "right")
+    unpadded = {"input_ids": ids((2, 6), VOCABULARY, 211), "attention_mask": mask}
+    padded = {"input_ids": ids((2, 6), VOCABULARY, 212).where(padding_mask(6, (6, 3), "left") == 1, 1)}
+    cases["mask_without_pad_ids"] = Case("attention_mask (2, 6), kept 6 and 3, no id is pad_token_id", unpadded)
+    cases["pad_ids_without_mask"] = Case("ids padded on the left, (2, 6), but no attention_mask", padded)
+    common = {
+        "cases": cases,
+        "outputs": ["last_hidden_state"],
+        "layers": encoder_layers,
+        "positions": lambda model: model.embeddings.position_embeddings,
+        "padding_is_free": False,  # the ids in padded places decide the position ids
+    }
+    return [
+        Golden(
+            "roberta/base",
+            RobertaModel(roberta_config()),
+            note="RobertaModel, pad_token_id 1; gelu",
+            **common,
+        ),
+        Golden(
+            "roberta/masked_lm",
+            RobertaForMaskedLM(roberta_config(type_vocab_size=2, hidden_act="relu", num_attention_heads=2)),
+            note="saved from RobertaForMaskedLM: prefix `roberta.`, head `lm_head.*`, no pooler; relu, two token types",
+            reader=partial(RobertaModel.from_pretrained, add_pooling_layer=False),
+            spare=("lm_head.",),
+            **common,
+        ),
+    ]
+
+
+def distilbert() -> list[Golden]:
+    sizes = {"vocab_size": VOCABULARY, "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 40}
+    config = DistilBertConfig(**sizes, max_position_embeddings=24)
+    sinusoidal = DistilBertConfig(
+        **(sizes | {"n_heads": 2}), max_position_embeddings=24, activation="relu", sinusoidal_pos_embds=True
+    )
+    common = {
+        "cases": text_cases(VOCABULARY, 0, compare="all", seed=300),
+        "outputs": ["last_hidden_state"],
+        "layers": lambda model: {"": model.transformer.layer},
+        "positions": lambda model: model.embeddings.position_embeddings,
+    }
+    return [
+        Golden(
+            "distilbert/base",
+            DistilBertModel(config),
+            note="DistilBertModel: keys without a prefix; gelu",
+            **common,
+        ),
+        Golden(
+            "distilbert/masked_lm",
+            DistilBertForMaskedLM(sinusoidal),
+            note="saved from DistilBertForMaskedLM: prefix `distilbert.`, head `vocab_*`; sinusoidal positions, relu",
+            reader=DistilBertModel.from_pretrained,
+            spare=("vocab_",),
+            **common,
+        ),
+    ]

@@ -1,0 +1,164 @@
+"""T5 and Whisper: encoder and decoder.
+
+T5 has no position ids: its bias depends on column differences, so padding on the left moves nothing. The
+attention_mask is the encoder's, and the decoder's cross attention uses it too. The decoder sees no mask but
+the causal. Whisper's positions count from 0 in encoder and decoder; its features always have 2 *
+max_source_positions frames.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import T5Config, T5ForConditionalGeneration, WhisperConfig, WhisperForConditionalGeneration
+
+from .core import Case, Golden, ids, normal, text_cases
+
+VOCABULARY = 40
+
+
+def t5_cases() -> dict[str, Case]:
+    lengths = {
+        "plain": (2, 3),
+        "one_token": (1, 1),
+        "longer": (1, 9),
+        "right_padding": (3, 4),
+        "left_padding": (3, 4),
+    }
+    cases = {}
+    for i, (name, case) in enumerate(text_cases(VOCABULARY, 0, compare="all", seed=600).items()):
+        targets = ids(lengths[name], VOCABULARY, 620 + i)
+        targets[:, 0] = 0  # decoder_start_token_id
+        about = f"{case.about}; decoder {lengths[name]}"
+        cases[name] = Case(about, {**case.inputs, "decoder_input_ids": targets}, case.compare)
+    return cases
+
+
+def t5_legacy(config: dict[str, object]) -> dict[str, object]:
+    """Before transformers 5 tie_word_embeddings said both: lm_head is shared, and its input is scaled."""
+    dropped = (
+        "scale_decoder_outputs",
+        "dtype",
+        "dense_act_fn",
+        "is_gated_act",
+        "is_decoder",
+        "classifier_dropout",
+    )
+    older = {key: value for key, value in config.items() if key not in dropped}
+    return older | {"tie_word_embeddings": config["scale_decoder_outputs"], "transformers_version": "4.16.0"}
+
+
+def with_unused_bias(folder: Path) -> None:
+    """The first published files store a position bias of the cross attention that no code ever reads."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    tensors["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"] = torch.ones(8, 4)
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def t5() -> list[Golden]:
+    sizes = {"vocab_size": VOCABULARY, "d_model": 16, "num_heads": 4, "d_ff": 24, "num_layers": 2}
+    buckets = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 12}
+    start = {"decoder_start_token_id": 0}
+    common = {
+        "cases": t5_cases(),
+        "outputs": ["logits"],
+        "layers": lambda model: {"encoder.": model.encoder.block, "decoder.": model.decoder.block},
+        "taps": lambda model: {
+            "encoder.last_hidden_state": model.encoder.final_layer_norm,
+            "decoder.last_hidden_state": model.decoder.final_layer_norm,
+        },
+        "legacy": t5_legacy,
+    }
+    old = T5ForConditionalGeneration(T5Config(**sizes, **buckets, **start, d_kv=4))
+    gated = {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False}
+    new = T5ForConditionalGeneration(T5Config(**sizes, **buckets, **start, **gated, d_kv=6))
+    new.lm_head.weight = nn.Parameter(torch.empty(VOCABULARY, 16))  # published v1.1 files carry their own lm_head
+    return [
+        Golden(
+            "t5/v1_0",
+            old,
+            note="relu, lm_head tied to shared, its input times d_model ** -0.5; a stored "
+            "EncDecAttention.relative_attention_bias, to be skipped",
+            rewrite=with_unused_bias,
+            **common,
+        ),
+        Golden(
+            "t5/v1_1",
+            new,
+            note="gated gelu_new, own lm_head.weight, no scaling, d_kv 6 (heads * d_kv is not d_model), one "
+            "decoder "
+            "layer. Its config.json says tie_word_embeddings true, as transformers 5 always writes: the "
+            "stored "
+            "lm_head.weight counts, and scale_decoder_outputs says whether to scale",
+            **common,
+        ),
+    ]
+
+
+def whisper_cases(mels: int, frames: int) -> dict[str, Case]:
+    shapes = {"plain": (2, 5), "one_token": (1, 1), "longer": (1, 13)}
+    return {
+        name: Case(
+            f"features ({shape[0]}, {mels}, {frames}), decoder {shape}",
+            {
+                "input_features": normal((shape[0], mels, frames), 700 + i),
+                "decoder_input_ids": ids(shape, VOCABULARY, 710 + i),
+            },
+        )
+        for i, (name, shape) in enumerate(shapes.items())
+    }
+
+
+def whisper() -> list[Golden]:
+    sizes = {"vocab_size": VOCABULARY, "d_model": 16, "max_source_positions": 10, "max_target_positions": 16}
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    special |= {"begin_suppress_tokens": [1, 2]}
+    even = {f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in {"layers": 2, "ffn_dim": 24}.items()}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+    uneven = {
+        "encoder_layers": 1,
+        "decoder_layers": 2,
+        "encoder_ffn_dim": 32,
+        "decoder_ffn_dim": 24,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 2,
+    }
+    common = {
+        "outputs": ["logits"],
+        "layers": lambda model: {
+            "encoder.": model.model.encoder.layers,
+            "decoder.": model.model.decoder.layers,
+        },
+        "taps": lambda model: {
+            "encoder.last_hidden_state": model.model.encoder.layer_norm,
+            "decoder.last_hidden_state": model.model.decoder.layer_norm,
+        },
+    }
+    return [
+        Golden(
+            "whisper/base",
+            WhisperForConditionalGeneration(WhisperConfig(**sizes, **special, **even, **heads, num_mel_bins=8)),
+            whisper_cases(8, 20),
+            note="gelu; k_proj has no bias; proj_out is tied to the decoder's embed_tokens and not stored",
+            **common,
+        ),
+        Golden(
+            "whisper/uneven",
+            WhisperForConditionalGeneration(
+                WhisperConfig(
+                    **sizes,
+                    **special,
+                    **uneven,
+                    num_mel_bins=6,
+                    activation_function="relu",
+                )
+            ),
+            whisper_cases(6, 20),
+            note="one encoder layer of 4 heads, two decoder layers of 2; relu (the two convolutions keep gelu)",
+            **common,
+        ),
+    ]

@@ -1,0 +1,255 @@
+"""ViT, DeiT, DINOv2, CLIP.
+
+pixel_values are (N, 3, height, width). CLIP's text positions count 0, 1, 2, ... from the first column,
+padding included; its text tower is causal, so under left padding only kept places of the hidden states are to
+be compared, while the pooled embedding, taken at the end-of-text token, always counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import (
+    CLIPConfig,
+    CLIPModel,
+    DeiTConfig,
+    DeiTForImageClassification,
+    DeiTForImageClassificationWithTeacher,
+    DeiTModel,
+    Dinov2Config,
+    Dinov2Model,
+    ViTConfig,
+    ViTForImageClassification,
+    ViTModel,
+)
+
+from .core import Case, Golden, ids, normal, padding_mask
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "image_size": 12,
+    "patch_size": 4,
+}
+
+
+def image_cases(seed: int, size: tuple[int, int] = (12, 12)) -> dict[str, Case]:
+    return {
+        "plain": Case(f"two images of {size}", {"pixel_values": normal((2, 3, *size), seed)}),
+        "one_image": Case(f"one image of {size}", {"pixel_values": normal((1, 3, *size), seed + 1)}),
+    }
+
+
+def vit() -> list[Golden]:
+    wide = ViTConfig(
+        **(SIZES | {"image_size": [8, 20], "num_attention_heads": 2}),
+        qkv_bias=False,
+        hidden_act="relu",
+        num_labels=5,
+    )
+    return [
+        Golden(
+            "vit/base",
+            ViTModel(ViTConfig(**SIZES)),
+            image_cases(800),
+            ["last_hidden_state", "pooler_output"],
+            lambda model: {"": model.layers},
+            "ViTModel: keys without a prefix; gelu; pooler (tanh of the class token)",
+        ),
+        Golden(
+            "vit/classifier",
+            ViTForImageClassification(ViTConfig(**SIZES, num_labels=5)),
+            image_cases(810),
+            ["logits"],
+            lambda model: {"": model.vit.layers},
+            "ViTForImageClassification: prefix `vit.`, five labels",
+            taps=lambda model: {"last_hidden_state": model.vit.layernorm},
+        ),
+        Golden(
+            "vit/wide_classifier",
+            ViTForImageClassification(wide),
+            image_cases(820, (8, 20)),
+            ["logits"],
+            lambda model: {"": model.vit.layers},
+            "image_size [8, 20] (height, width), qkv_bias false, relu",
+            taps=lambda model: {"last_hidden_state": model.vit.layernorm},
+        ),
+    ]
+
+
+def deit() -> list[Golden]:
+    def tapped(model: nn.Module) -> dict[str, nn.Module]:
+        return {"last_hidden_state": model.deit.layernorm}
+
+    def layers(model: nn.Module) -> dict[str, nn.ModuleList]:
+        return {"": model.deit.layers}
+
+    config = DeiTConfig(**SIZES, num_labels=5)
+    return [
+        Golden(
+            "deit/base",
+            DeiTModel(DeiTConfig(**SIZES)),
+            image_cases(830),
+            ["last_hidden_state", "pooler_output"],
+            lambda model: {"": model.layers},
+            "DeiTModel: class token, then distillation token, then patches",
+        ),
+        Golden(
+            "deit/classifier",
+            DeiTForImageClassification(config),
+            image_cases(840),
+            ["logits"],
+            layers,
+            "DeiTForImageClassification: the class token is read",
+            taps=tapped,
+        ),
+        Golden(
+            "deit/with_teacher",
+            DeiTForImageClassificationWithTeacher(config),
+            image_cases(850),
+            ["logits", "cls_logits", "distillation_logits"],
+            layers,
+            "DeiTForImageClassificationWithTeacher: logits are the mean of cls_logits and distillation_logits",
+            taps=tapped,
+        ),
+    ]
+
+
+def dinov2() -> list[Golden]:
+    sizes = {key: value for key, value in SIZES.items() if key != "intermediate_size"}
+    other = {"pixel_values": normal((1, 3, 16, 20), 869)}
+    larger = Case("one image of (16, 20): the stored 3 x 3 positions are resized to 4 x 5 (bicubic)", other)
+    cases = image_cases(860) | {"other_size": larger}
+    common = {
+        "cases": cases,
+        "outputs": ["last_hidden_state", "pooler_output"],
+        "layers": lambda model: {"": model.encoder.layer},
+    }
+    return [
+        Golden(
+            "dinov2/base",
+            Dinov2Model(Dinov2Config(**sizes, mlp_ratio=2)),
+            note="layer scales lambda1, a mask_token that inference does not use; gelu",
+            **common,
+        ),
+        Golden(
+            "dinov2/swiglu",
+            Dinov2Model(Dinov2Config(**sizes, mlp_ratio=4, use_swiglu_ffn=True, qkv_bias=False)),
+            note="SwiGLU feed forward (mlp.weights_in, mlp.weights_out), hidden width 48; qkv_bias false",
+            **common,
+        ),
+    ]
+
+
+def clip_cases(vocabulary: int, end: int, pad: int, seed: int) -> dict[str, Case]:
+    """Texts are [0, tokens..., end]; `pad` fills the rest."""
+
+    def texts(length: int, kept: tuple[int, ...], side: str, salt: int) -> Tensor:
+        tokens = ids((len(kept), length), vocabulary - 2, seed + salt)
+        for row, n in zip(tokens, kept, strict=True):
+            start = 0 if side == "right" else length - n
+            row[:start] = pad
+            row[start], row[start + n - 1] = 0, end
+            row[start + n :] = pad
+        return tokens
+
+    def pixels(n: int, salt: int) -> Tensor:
+        return normal((n, 3, 12, 12), seed + salt)
+
+    def case(about: str, inputs: Mapping[str, Tensor], compare: str = "all") -> Case:
+        return Case(about, inputs, compare)
+
+    kept = (7, 4, 3)
+    padded = {
+        f"{side}_padding": case(
+            f"attention_mask padded on the {side}, texts (3, 7), kept 7, 4 and 3, one image",
+            {
+                "input_ids": texts(7, kept, side, 3),
+                "attention_mask": padding_mask(7, kept, side),
+                "pixel_values": pixels(1, 4),
+            },
+            "kept",
+        )
+        for side in ("right", "left")
+    }
+    return {
+        "plain": case(
+            "two texts of 5, two images",
+            {"input_ids": texts(5, (5, 5), "right", 0), "pixel_values": pixels(2, 1)},
+        ),
+        "one_text": case(
+            "one text of 11, one image",
+            {"input_ids": texts(11, (11,), "right", 2), "pixel_values": pixels(1, 5)},
+        ),
+        **padded,
+    }
+
+
+def with_position_buffers(folder: Path) -> None:
+    """The first published files also store the position ids of both towers."""
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    tensors["text_model.embeddings.position_ids"] = torch.arange(12)[None]
+    tensors["vision_model.embeddings.position_ids"] = torch.arange(10)[None]
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def clip() -> list[Golden]:
+    text = {
+        "vocab_size": 40,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    text |= {"max_position_embeddings": 12, "bos_token_id": 0}
+    image = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    image |= {"image_size": 12, "patch_size": 4}
+
+    def model(act: str, end: int, pad: int) -> CLIPModel:
+        shared = {"hidden_act": act}
+        return CLIPModel(
+            CLIPConfig(
+                text_config=text | shared | {"eos_token_id": end, "pad_token_id": pad},
+                vision_config=image | shared,
+                projection_dim=12,
+            )
+        )
+
+    common = {
+        "outputs": ["text_embeds", "image_embeds", "logits_per_text"],
+        "layers": lambda model: {
+            "text.": model.text_model.encoder.layers,
+            "vision.": model.vision_model.encoder.layers,
+        },
+        "taps": lambda model: {
+            "text.last_hidden_state": model.text_model.final_layer_norm,
+            "vision.pooled": model.vision_model.post_layernorm,  # of the class token alone
+        },
+        "padding_is_free": False,  # the end-of-text token is found by its id
+    }
+    return [
+        Golden(
+            "clip/quick_gelu",
+            model("quick_gelu", 2, 1),
+            clip_cases(40, 39, 1, 900),
+            note="quick_gelu; eos_token_id 2 as in the first published files: pooled at the highest id (39); "
+            "both towers' embeddings.position_ids are stored, to be skipped",
+            rewrite=with_position_buffers,
+            spare=("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"),
+            **common,
+        ),
+        Golden(
+            "clip/gelu",
+            model("gelu", 38, 38),
+            clip_cases(40, 38, 39, 950),
+            note="gelu; eos_token_id 38: pooled at the first 38, though padding (39) is higher",
+            **common,
+        ),
+    ]

@@ -1,0 +1,66 @@
+"""Make tests/goldens: tiny random models of torch and transformers, with their inputs and outputs.
+
+Development only; needs torch, transformers and safetensors. The files are kept in the repository, so that
+tests need neither.
+
+    python tools/make_goldens.py                  everything
+    python tools/make_goldens.py llama torch_nn   these families alone
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+
+import safetensors
+import torch
+import transformers
+from goldens import decoders, encoders, seq2seq, torch_nn, vision
+from goldens.core import ROOT, store, write_json
+
+FAMILIES = {
+    "bert": encoders.bert,
+    "roberta": encoders.roberta,
+    "distilbert": encoders.distilbert,
+    "gpt2": decoders.gpt2,
+    "llama": decoders.llama,
+    "mistral": decoders.mistral,
+    "qwen2": decoders.qwen2,
+    "qwen3": decoders.qwen3,
+    "t5": seq2seq.t5,
+    "whisper": seq2seq.whisper,
+    "vit": vision.vit,
+    "deit": vision.deit,
+    "dinov2": vision.dinov2,
+    "clip": vision.clip,
+}
+
+
+def main(wanted: list[str]) -> None:
+    unknown = set(wanted) - {*FAMILIES, "torch_nn"}
+    if unknown:
+        raise SystemExit(f"unknown families {sorted(unknown)}; there are {[*FAMILIES, 'torch_nn']}")
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    for family, make in FAMILIES.items():
+        if not wanted or family in wanted:
+            torch.manual_seed(0)
+            for golden in make():
+                store(golden, seed=zlib.crc32(golden.name.encode()))
+    if not wanted or "torch_nn" in wanted:
+        torch_nn.store_all(ROOT / "torch_nn")
+    versions = {module.__name__: module.__version__ for module in (torch, transformers, safetensors)}
+    write_json(ROOT / "versions.json", versions)
+    total = 0
+    for folder in sorted({path.parent for path in ROOT.rglob("*.safetensors")}):
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        total += size
+        print(f"{size / 1000:8.1f} kB  {folder.relative_to(ROOT)}")
+    print(f"{total / 1000:8.1f} kB  in all, made with {json.dumps(versions)}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
