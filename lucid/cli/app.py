@@ -1,0 +1,289 @@
+"""The commands as they are typed. What they do is in a module each, loaded when it runs: `--help` is quick."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lucid.cli import options as o
+from lucid.version import __version__
+
+app = typer.Typer(
+    name="lucid",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Attention models in plain Python, exported to exact and lean ONNX files.",
+    epilog="Exit codes: 0 done; 1 it did not work, or results differ; 2 the command line is wrong; 130 interrupted.",
+)
+_ANY, _AUTO = o.TargetName.any, o.AttentionName.auto
+
+
+def _run(command: str, **arguments: Any) -> None:
+    """Load a command's module, and onnx and onnxruntime with it, only now."""
+    raise typer.Exit(import_module(f"lucid.cli.{command}").run(**arguments))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lucid {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop."),
+    ] = False,
+    debug: o.Debug = False,
+) -> None:
+    pass
+
+
+@app.command()
+def export(
+    source: o.Source,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="MODEL.ONNX", help="The file to write.", show_default=False),
+    ],
+    weights: o.Weights = None,
+    arguments: o.Set = None,
+    inputs: o.Inputs = None,
+    call: o.Call = None,
+    seed: o.Seed = 0,
+    target: o.Target = _ANY,
+    opset: o.Opset = None,
+    attention: o.Attention = _AUTO,
+    external: Annotated[
+        bool,
+        typer.Option("--external-data", rich_help_panel="The export", help="Weights in a file beside the model."),
+    ] = False,
+    check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Export a model to an ONNX file, check it against NumPy and show what became of it.
+
+    [bold]Examples[/]
+
+    \b
+      lucid export nn.MultiHeadAttention --set embed_dim=512 --set num_heads=8 -o mha.onnx
+      lucid export models/bert.py:Bert --weights all-MiniLM-L6-v2 -o minilm.onnx
+      lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
+    """
+    _run(
+        "export",
+        source=source,
+        output=output,
+        weights=weights,
+        arguments=arguments or [],
+        inputs=inputs or [],
+        call=call or [],
+        seed=seed,
+        target=target.value,
+        opset=opset,
+        attention=attention.value,
+        external=external,
+        check=check,
+        json=json,
+    )
+
+
+@app.command()
+def inspect(
+    model: o.ModelFile,
+    sizes: o.Sizes = None,
+    depth: Annotated[int, typer.Option("--depth", "-d", min=0, help="Levels of the module tree to show.")] = 3,
+    graph: Annotated[
+        Path | None,
+        typer.Option("--graph", metavar="FILE.HTML", help="Also write the graph as a picture that folds by module."),
+    ] = None,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Show what is in an ONNX file, from Lucid or not: modules, cost, inputs and outputs, and what loads it.
+
+    [bold]Examples[/]
+
+    \b
+      lucid inspect minilm.onnx --size L=128 --depth 4
+      lucid inspect model.onnx --graph graph.html
+    """
+    _run("inspect", model=model, sizes=sizes or [], depth=depth, graph=graph, json=json)
+
+
+@app.command()
+def verify(
+    source: o.Source,
+    model: o.ModelFile,
+    weights: o.Weights = None,
+    arguments: o.Set = None,
+    inputs: o.Inputs = None,
+    call: o.Call = None,
+    seed: o.Seed = 0,
+    providers: o.Providers = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--size",
+            "-s",
+            metavar="N=1,L=7",
+            help="Values of the symbolic sizes for one run. Repeatable: a run each.",
+        ),
+    ] = None,
+    rtol: Annotated[float | None, typer.Option(help="Relative tolerance; by default 1e-5 for float32.")] = None,
+    atol: Annotated[float | None, typer.Option(help="Absolute tolerance; by default 1e-5 for float32.")] = None,
+    target: o.Target = _ANY,
+    attention: o.Attention = _AUTO,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Compare an exported file with its model on NumPy, over several sizes and all providers.
+
+    Where they differ, the first node that does is named; give the --target and --attention of the export then.
+
+    [bold]Examples[/]
+
+    \b
+      lucid verify nn.MultiHeadAttention mha.onnx --set embed_dim=512 --set num_heads=8
+      lucid verify models/bert.py:Bert minilm.onnx --weights all-MiniLM-L6-v2 --size N=2,L=64 --size N=1,L=1
+    """
+    _run(
+        "verify",
+        source=source,
+        model=model,
+        weights=weights,
+        arguments=arguments or [],
+        inputs=inputs or [],
+        call=call or [],
+        seed=seed,
+        providers=providers or [],
+        sizes=sizes or [],
+        rtol=rtol,
+        atol=atol,
+        target=target.value,
+        attention=attention.value,
+        json=json,
+    )
+
+
+@app.command()
+def run(
+    model: o.ModelFile,
+    data: Annotated[Path, typer.Argument(metavar="INPUT.NPZ", help="Arrays by input name.", show_default=False)],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="OUTPUT.NPZ", help="Where to write the outputs, by name."),
+    ] = None,
+    providers: o.Provider = None,
+    threads: o.Threads = None,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Run an ONNX file on the arrays of an .npz file.
+
+    [bold]Examples[/]
+
+    \b
+      lucid run mha.onnx input.npz -o output.npz
+      lucid run mha.onnx input.npz --provider cuda --json
+    """
+    _run("run", model=model, data=data, output=output, providers=providers or [], threads=threads, json=json)
+
+
+@app.command()
+def bench(
+    model: o.ModelFile,
+    providers: o.Provider = None,
+    sizes: o.Sizes = None,
+    threads: o.Threads = None,
+    seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure.")] = 3.0,
+    peak: Annotated[bool, typer.Option(help="Also measure how fast this machine multiplies matrices.")] = True,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Measure an ONNX file: latency percentiles, throughput, peak memory, share of the machine's matmul peak.
+
+    [bold]Examples[/]
+
+    \b
+      lucid bench minilm.onnx --size N=1 --size L=128
+      lucid bench minilm.onnx --provider cuda --seconds 10 --json
+    """
+    _run(
+        "bench",
+        model=model,
+        providers=providers or [],
+        sizes=sizes or [],
+        threads=threads,
+        seconds=seconds,
+        peak=peak,
+        json=json,
+    )
+
+
+@app.command()
+def report(
+    source: o.Source,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="PAGE.HTML", help="The page to write.", show_default=False)
+    ],
+    weights: o.Weights = None,
+    arguments: o.Set = None,
+    inputs: o.Inputs = None,
+    call: o.Call = None,
+    seed: o.Seed = 0,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="INPUT.NPZ", help="Arrays by input name; random ones otherwise.")
+    ] = None,
+    tokens: Annotated[
+        Path | None, typer.Option("--tokens", metavar="FILE", help="Labels for the attention maps, one a line.")
+    ] = None,
+    sizes: o.Sizes = None,
+    targets: Annotated[
+        list[o.TargetName] | None,
+        typer.Option("--target", "-t", help="What to export for. Repeatable; by default any, cpu and portable."),
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure each target.")] = 0.5,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Write one page to look at: the graph, attention maps, the error of every node, latency and memory by target.
+
+    [bold]Examples[/]
+
+    \b
+      lucid report models/bert.py:Bert --weights all-MiniLM-L6-v2 --size L=32 -o report.html
+      lucid report models/bert.py:Bert -w all-MiniLM-L6-v2 --data input.npz --tokens tokens.txt -o report.html
+    """
+    _run(
+        "report",
+        source=source,
+        output=output,
+        weights=weights,
+        arguments=arguments or [],
+        inputs=inputs or [],
+        call=call or [],
+        seed=seed,
+        data=data,
+        tokens=tokens,
+        sizes=sizes or [],
+        targets=[target.value for target in targets or []],
+        seconds=seconds,
+        json=json,
+    )
+
+
+@app.command()
+def doctor(json: o.Json = False, debug: o.Debug = False) -> None:
+    """Say what is installed, which providers work and why one does not, and what to install.
+
+    [bold]Example[/]: lucid doctor
+    """
+    _run("doctor", json=json)

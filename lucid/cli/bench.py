@@ -1,0 +1,128 @@
+"""`lucid bench`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lucid.cli import show
+from lucid.cli.errors import OK, CommandError
+from lucid.cli.values import check_known
+from lucid.cli.values import sizes as read_sizes
+from lucid.export.api import to_onnx
+from lucid.inspection import inspect_model
+from lucid.inspection.measure import measure, repeat
+from lucid.inspection.read import read
+from lucid.inspection.shapes import free_sizes
+from lucid.ops.linalg import matmul
+from lucid.runtime import Session
+from lucid.runtime.providers import full_name
+from lucid.testing import random_array
+from lucid.types import Array, spec
+
+_PERCENTILES = (50, 90, 99)
+_PEAK_SIZE = 1024
+_PEAK_SECONDS = 0.5
+
+
+def run(
+    *,
+    model: Path,
+    providers: list[str],
+    sizes: list[str],
+    threads: int | None,
+    seconds: float,
+    peak: bool,
+    json: bool,
+) -> int:
+    """Measure and show; the exit code."""
+    given = read_sizes(sizes)
+    if given:
+        check_known(given, set(free_sizes(read(model).model.graph)))
+    found = inspect_model(model, given)
+    measured = measure(
+        lambda: Session(model, providers or None, threads=threads),
+        lambda session: _random_inputs(session, found.sizes),
+        seconds,
+    )
+    active = tuple(map(full_name, providers or ["cpu"]))
+    data: dict[str, Any] = {
+        "file": str(model),
+        "providers": list(active),
+        "threads": threads or os.cpu_count(),
+        "sizes": dict(found.sizes),
+        "runs": len(measured.times),
+        "latency_ms": {f"p{p}": measured.percentile(p) * 1e3 for p in _PERCENTILES}
+        | {"min": min(measured.times) * 1e3},
+        "runs_per_second": len(measured.times) / sum(measured.times),
+        "peak_memory_bytes": measured.peak_memory,
+        "model_memory_bytes": measured.model_memory,
+        "flops": found.flops,
+        "gflops_per_second": found.flops / measured.percentile(50) / 1e9,
+        "uncounted_nodes": found.modules.cost.unknown,
+    }
+    if peak:
+        best = _matmul_peak(active, threads)
+        data["matmul_peak_gflops_per_second"] = best / 1e9
+        data["share_of_peak"] = data["gflops_per_second"] * 1e9 / best
+    if json:
+        show.print_json(data)
+    else:
+        _print(data)
+    return OK
+
+
+def _random_inputs(session: Session, sizes: Mapping[str, int]) -> dict[str, Array]:
+    arrays: dict[str, Array] = {}
+    for name, (dtype, shape) in session.inputs.items():
+        if dtype is None:
+            raise CommandError(f"input {name}: its element type cannot be filled with random numbers")
+        known = [
+            size if isinstance(size, int) else sizes.get(size or f"{name}.{axis}") for axis, size in enumerate(shape)
+        ]
+        if None in known:
+            raise CommandError(f"input {name}: size {shape[known.index(None)]} is not known; give it with --size")
+        arrays[name] = random_array(dtype, tuple(int(size) for size in known if size is not None))
+    return arrays
+
+
+def _matmul_peak(providers: tuple[str, ...], threads: int | None) -> float:
+    """Operations a second of the same runtime on a square float32 product: what a model could reach."""
+    n = _PEAK_SIZE
+    right = np.ones((n, n), np.float32)
+    session = Session(to_onnx(lambda x: matmul(x, right), spec(n, n)), providers, threads=threads)
+    left = {name: np.ones((n, n), np.float32) for name in session.inputs}
+    return 2 * n**3 / min(repeat(lambda: session.run(left), _PEAK_SECONDS))
+
+
+def _print(data: dict[str, Any]) -> None:
+    latency, sizes = data["latency_ms"], ", ".join(f"{name}={value}" for name, value in data["sizes"].items())
+    rows = [
+        ("where", f"{', '.join(data['providers'])}, {data['threads']} threads"),
+        ("sizes", sizes or "fixed"),
+        ("latency", "   ".join(f"{name} {value:.3f} ms" for name, value in latency.items())),
+        ("throughput", f"{data['runs_per_second']:.1f} runs/s ({data['runs']} runs)"),
+        (
+            "peak memory",
+            f"{show.size(data['peak_memory_bytes'])}, {show.size(data['model_memory_bytes'])} for the model",
+        ),
+        ("arithmetic", f"{show.amount(data['flops'])}FLOP, {data['gflops_per_second']:.1f} GFLOP/s"),
+    ]
+    if "share_of_peak" in data:
+        best = data["matmul_peak_gflops_per_second"]
+        text = f"{100 * data['share_of_peak']:.0f} % of {best:.0f} GFLOP/s (matrix product)"
+        rows.append(("of the peak", text))
+    if data["uncounted_nodes"]:
+        rows.append(
+            (
+                "note",
+                f"{data['uncounted_nodes']} nodes are not counted: their shapes are not known",
+            )
+        )
+    out = show.console()
+    for name, text in rows:
+        out.print(f"{name:<13}{text}", soft_wrap=True, markup=False)

@@ -1,0 +1,121 @@
+"""`lucid doctor`: works, and says why, also where half of what Lucid needs is missing or broken."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import import_module, metadata
+from types import ModuleType
+
+from lucid.cli import show
+from lucid.cli.errors import FAILED, OK
+from lucid.version import __version__
+
+_NEEDED = ("numpy", "onnx", "ml_dtypes", "threadpoolctl", "typer", "rich")
+_OPTIONAL = {"tokenizers": "demo", "matplotlib": "plot"}
+_CPU, _GPU = "onnxruntime", "onnxruntime-gpu"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at; `good` is None for what is merely not there."""
+
+    name: str
+    good: bool | None
+    text: str
+    remedy: str = ""
+
+
+def run(*, json: bool) -> int:
+    """Look at everything; the exit code says whether models can be exported and run."""
+    findings = list(_findings())
+    healthy = all(finding.good is not False for finding in findings)
+    if json:
+        show.print_json({"healthy": healthy, "findings": [asdict(finding) for finding in findings]})
+        return OK if healthy else FAILED
+    out = show.console()
+    marks = {True: ("ok", "green"), False: ("WRONG", "bold red"), None: ("-", "dim")}
+    for finding in findings:
+        mark, style = marks[finding.good]
+        out.print(f"[{style}]{mark:<6}[/]{finding.name:<26}", end="")
+        out.print(finding.text, soft_wrap=True, markup=False)
+        if finding.remedy:
+            out.print(f"{'':<32}-> {finding.remedy}", soft_wrap=True, markup=False)
+    return OK if healthy else FAILED
+
+
+def _findings() -> Iterator[Finding]:
+    yield Finding("lucid", True, __version__)
+    yield Finding("python", True, f"{platform.python_version()} ({sys.executable}), {platform.platform()}")
+    for name in _NEEDED:
+        yield _package(name)
+    for name, extra in _OPTIONAL.items():
+        version = _version(name)
+        yield Finding(name, True if version else None, version or f"not installed (extra {extra})")
+    yield from _runtime()
+
+
+def _package(name: str) -> Finding:
+    version = _version(name)
+    if version is None:
+        return Finding(name, False, "not installed", f"pip install {name}")
+    broken = _broken(name)
+    return Finding(name, not broken, f"{version}{broken}", f"pip install --force-reinstall {name}" if broken else "")
+
+
+def _broken(name: str) -> str:
+    try:
+        import_module(name)
+    except ImportError as error:
+        return f", does not import: {error}"
+    return ""
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _runtime() -> Iterator[Finding]:
+    """onnxruntime: exactly one wheel, which imports; its providers; the newest opset it loads."""
+    wheels = {name: version for name in (_CPU, _GPU) if (version := _version(name))}
+    if len(wheels) == 2:
+        text = f"{_CPU} {wheels[_CPU]} and {_GPU} {wheels[_GPU]} are both here and overwrite each other's files"
+        remedy = f"pip uninstall -y {_CPU} {_GPU}, then install one: lucid-onnx[cpu] or [gpu], never both"
+        yield Finding("onnxruntime", False, text, remedy)
+        return
+    broken = _broken("onnxruntime")
+    if broken:
+        text = f"{_show(wheels)}{broken}" if wheels else "not installed: models can be exported, but not run or checked"
+        yield Finding(
+            "onnxruntime",
+            False,
+            text,
+            "pip install 'lucid-onnx[cpu]', or 'lucid-onnx[gpu]' for an NVIDIA GPU",
+        )
+        return
+    runtime = import_module("onnxruntime")
+    yield Finding("onnxruntime", True, _show(wheels) or f"onnxruntime {runtime.__version__}, from no known wheel")
+    trials = import_module("lucid.cli.trials")
+    yield from _providers(runtime, trials, _GPU in wheels)
+    newest = trials.newest_opset()
+    yield Finding("newest opset", True, f"{newest} (Lucid exports 17 to 26; default 23)")
+
+
+def _show(wheels: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in wheels.items())
+
+
+def _providers(runtime: ModuleType, trials: ModuleType, gpu_wheel: bool) -> Iterator[Finding]:
+    for name in runtime.get_available_providers():
+        reason = trials.why_not(name)
+        unused = name not in ("CPUExecutionProvider", "CUDAExecutionProvider")
+        remedy = "" if not reason or unused else "the models still run with --provider cpu"
+        yield Finding(name, True if not reason else None if unused else False, reason or "runs", remedy)
+    if not gpu_wheel:
+        remedy = f"with an NVIDIA GPU: pip uninstall -y {_CPU} && pip install 'lucid-onnx[gpu]'"
+        yield Finding("CUDAExecutionProvider", None, f"not in the wheel {_CPU}", remedy)

@@ -1,0 +1,39 @@
+"""How a command ends: the exit codes, and errors that are told in a line or two."""
+
+from __future__ import annotations
+
+OK, FAILED, USAGE = (
+    0,
+    1,
+    2,
+)  # done; it did not work, or the answer is no; the command line cannot be carried out
+
+
+class CommandError(Exception):
+    """An error for the person at the terminal.
+
+    Args:
+        message: what is wrong and what to do.
+        code: FAILED, or USAGE where the command line itself is to be changed.
+    """
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def usage(message: str) -> CommandError:
+    """An error of the command line itself."""
+    return CommandError(message, USAGE)
+
+
+def short(error: BaseException) -> str:
+    """An error's message in at most two lines: libraries put stack traces into theirs."""
+    text = str(error)
+    if isinstance(error, KeyError) and len(error.args) == 1:  # whose text is the repr of the message
+        text = str(error.args[0])
+    if isinstance(error, OSError) and error.strerror:  # without "[Errno 2]"
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    text = "\n".join(lines[:2]) if lines else type(error).__name__
+    return text if len(text) <= 600 else text[:600] + "..."

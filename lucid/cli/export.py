@@ -1,0 +1,114 @@
+"""`lucid export`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from lucid.cli import calls, show
+from lucid.cli.errors import FAILED, OK
+from lucid.cli.parity import check_parity, parity_json, print_parity
+from lucid.cli.progress import writing
+from lucid.cli.source import load_model
+from lucid.cli.values import settings
+from lucid.export import explain, to_onnx
+from lucid.export.explain import Explanation, title
+from lucid.graph import Graph
+from lucid.nn.module import Module
+from lucid.testing import ParityReport
+from lucid.trace import Model, trace
+
+_SMALL = 1 << 24  # bytes of weights that are written in no time
+
+
+def run(
+    *,
+    source: str,
+    output: Path,
+    weights: Path | None,
+    arguments: list[str],
+    inputs: list[str],
+    call: list[str],
+    seed: int,
+    target: str,
+    opset: int | None,
+    attention: str,
+    external: bool,
+    check: bool,
+    json: bool,
+) -> int:
+    """Export, check, show; the exit code."""
+    model = load_model(source, settings("--set", arguments), weights, seed)
+    named = calls.arguments(model, inputs, call)
+    graph = trace(model, kwargs=named)
+    options: dict[str, Any] = {"target": target, "opset": opset, "attention": attention}
+    taken = explain(graph, **options)
+    with writing(output, _weight_bytes(model)):
+        exported = to_onnx(graph, path=output, external_data=True if external else "auto", **options)
+    report = check_parity(model, named, exported=output) if check else None
+    data = _summary(model, graph, exported, taken, output)
+    if json:
+        show.print_json({**data, "parity": parity_json(report) if report else None})
+    else:
+        _print(data, taken, report)
+    return FAILED if report and not report.passed else OK
+
+
+def _weight_bytes(model: Model) -> int:
+    return sum(p.numpy().nbytes for p in model.parameters()) if isinstance(model, Module) else 0
+
+
+def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Explanation, path: Path) -> dict[str, Any]:
+    """Everything that the command tells, as plain data."""
+    files = [path, *(path.with_name(name) for name in _side_files(exported))]
+    operators = Counter(
+        f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in exported.graph.node
+    )
+    return {
+        "file": str(path),
+        "files": [{"name": str(file), "bytes": file.stat().st_size} for file in files],
+        "opsets": {entry.domain or "ai.onnx": entry.version for entry in exported.opset_import},
+        "ir_version": exported.ir_version,
+        "inputs": {value.name: str(value.type) for value in graph.inputs},
+        "outputs": {name: str(value.type) for name, value in zip(graph.output_names, graph.outputs, strict=True)},
+        "parameters": sum(p.numpy().size for p in model.parameters()) if isinstance(model, Module) else 0,
+        "nodes": dict(operators.most_common()),
+        "attention": [
+            {"node": title(d), "row": d.taken, "nodes": d.nodes, "note": d.note, "refused": dict(d.refused)}
+            for d in taken.attention
+        ],
+    }
+
+
+def _side_files(exported: onnx.ModelProto) -> set[str]:
+    return {
+        entry.value
+        for tensor in exported.graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+
+
+def _print(data: Mapping[str, Any], taken: Explanation, report: ParityReport | None) -> None:
+    out = show.console()
+    ends = [("input", name, kind) for name, kind in data["inputs"].items()]
+    ends += [("output", name, kind) for name, kind in data["outputs"].items()]
+    out.print(show.table("", ("", "name", "type"), ends))
+    out.print()
+    rows = [(name, count) for name, count in data["nodes"].items()]
+    out.print(show.table(f"{sum(data['nodes'].values())} nodes", ("operator", "count>"), rows))
+    if data["attention"]:
+        out.print()
+        out.print(str(taken), style="dim", soft_wrap=True)
+    out.print()
+    opsets = ", ".join(f"{domain} {version}" for domain, version in data["opsets"].items())
+    out.print(f"opset       {opsets} (IR {data['ir_version']})", soft_wrap=True)
+    out.print(f"parameters  {data['parameters']:,}", soft_wrap=True)
+    for file in data["files"]:
+        out.print(f"written     {file['name']}, {show.size(file['bytes'])}", soft_wrap=True)
+    if report is not None:
+        print_parity(out, report, brief=True)

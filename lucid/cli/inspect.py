@@ -1,0 +1,75 @@
+"""`lucid inspect`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.text import Text
+
+from lucid.cli import show
+from lucid.cli.errors import OK
+from lucid.cli.trials import loads_here
+from lucid.cli.values import check_known
+from lucid.cli.values import sizes as read_sizes
+from lucid.inspection import Inspection, inspect_model
+from lucid.inspection.read import read
+from lucid.inspection.shapes import free_sizes
+from lucid.report import graph_page
+
+_SIGNS = {True: ("yes", "green"), False: ("no", "red"), None: ("maybe", "yellow")}
+
+
+def run(*, model: Path, sizes: list[str], depth: int, graph: Path | None, json: bool) -> int:
+    """Look and show; the exit code."""
+    given = read_sizes(sizes)
+    if given:
+        check_known(given, set(free_sizes(read(model).model.graph)))
+    found = inspect_model(model, given)
+    found = replace(found, loaders=(*found.loaders, loads_here(model)))
+    if graph is not None:
+        graph_page(model, graph)
+    if json:
+        show.print_json(found.as_dict(depth))
+    else:
+        _print(found, depth)
+        if graph is not None:
+            show.console().print(f"\nwritten  {graph}", soft_wrap=True, markup=False)
+    return OK
+
+
+def _print(found: Inspection, depth: int) -> None:
+    out = show.console()
+    for name, count in found.files:
+        out.print(f"{name}  {show.size(count)}", soft_wrap=True, markup=False)
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items())
+    out.print(f"made by {found.producer}; opset {opsets}; IR {found.ir_version}\n", soft_wrap=True, markup=False)
+    ends = [("input", name, kind) for name, kind in found.inputs.items()]
+    ends += [("output", name, kind) for name, kind in found.outputs.items()]
+    out.print(show.table("", ("", "name", "type"), ends))
+    out.print()
+    total = max(found.flops, 1)
+    rows = [
+        (
+            Text("  " * level + (module.name if level else "(all)")),
+            module.nodes,
+            show.amount(module.parameters),
+            show.amount(module.cost.flops),
+            f"{100 * module.cost.flops / total:.1f} %",
+        )
+        for level, module in found.modules.rows(depth)
+    ]
+    out.print(show.table("", ("module", "nodes>", "parameters>", "FLOPs>", "share>"), rows))
+    sizes = ", ".join(f"{name}={value}" for name, value in found.sizes.items())
+    notes = [f"FLOPs at {sizes}"] if sizes else []
+    if found.modules.cost.unknown:
+        notes.append(f"{found.modules.cost.unknown} nodes not counted: their shapes are not known")
+    if notes:
+        out.print("; ".join(notes), style="dim", soft_wrap=True, markup=False)
+    out.print()
+    operators = list(found.operators.items())
+    shown = ", ".join(f"{name} {count}" for name, count in operators[:12])
+    rest = len(operators) - 12
+    out.print(f"operators  {shown}{f' and {rest} more kinds' if rest > 0 else ''}\n", soft_wrap=True, markup=False)
+    loads = [(each.name, Text(*_SIGNS[each.loads]), each.reason) for each in found.loaders]
+    out.print(show.table("", ("loads in", "", "because"), loads))

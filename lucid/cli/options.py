@@ -1,0 +1,107 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class TargetName(StrEnum):
+    """Where an exported model is to run."""
+
+    any = "any"
+    cpu = "cpu"
+    cuda = "cuda"
+    portable = "portable"
+
+
+class AttentionName(StrEnum):
+    """The form of attention nodes."""
+
+    auto = "auto"
+    standard = "standard"
+    contrib = "contrib"
+    expanded = "expanded"
+
+
+_MODEL, _EXPORT = "The model", "The export"
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A model: [bold]models/bert.py:Bert[/], [bold]package.module:factory[/] "
+        "or [bold]nn.MultiHeadAttention[/].",
+        show_default=False,
+    ),
+]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.ONNX", help="An ONNX file.", show_default=False)]
+Weights = Annotated[
+    Path | None,
+    typer.Option(
+        "--weights",
+        "-w",
+        metavar="PATH",
+        rich_help_panel=_MODEL,
+        help="A checkpoint: a folder or a .safetensors file.",
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        rich_help_panel=_MODEL,
+        help="An argument of the constructor or factory. Repeatable.",
+    ),
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="NAME:DTYPE:SIZES",
+        rich_help_panel=_MODEL,
+        help="An input, such as [bold]query:float32:N,L,512[/]; for models that do not know theirs. Repeatable.",
+    ),
+]
+Call = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--call",
+        metavar="KEY=VALUE",
+        rich_help_panel=_MODEL,
+        help="A plain argument of the call, such as is_causal=true. Repeatable.",
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", rich_help_panel=_MODEL, help="For random weights and inputs.")]
+Target = Annotated[
+    TargetName,
+    typer.Option("--target", "-t", rich_help_panel=_EXPORT, help="Where it is to run; [bold]portable[/]: anywhere."),
+]
+Opset = Annotated[
+    int | None,
+    typer.Option("--opset", rich_help_panel=_EXPORT, help="17 to 26; by default what goes with the target."),
+]
+Attention = Annotated[
+    AttentionName,
+    typer.Option("--attention", rich_help_panel=_EXPORT, help="Insist on a form of attention nodes."),
+]
+Providers = Annotated[
+    list[str] | None,
+    typer.Option("--provider", "-p", metavar="NAME", help="cpu, cuda, or onnxruntime's full name. Repeatable."),
+]
+Provider = Annotated[
+    list[str] | None,
+    typer.Option("--provider", "-p", metavar="NAME", help="cpu, cuda, or onnxruntime's full name; first choice first."),
+]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option("--size", "-s", metavar="NAME=N", help="The value of a symbolic size, such as L=128. Repeatable."),
+]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads for one op; by default one a core.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -1,0 +1,68 @@
+"""Parity as commands compute and show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lucid.cli import show
+from lucid.testing import ParityError, ParityReport, assert_parity
+from lucid.trace import Model
+
+
+def check_parity(
+    model: Model,
+    named: Mapping[str, Any],
+    *,
+    exported: Path,
+    providers: Sequence[str] | None = None,
+    sizes: Sequence[Mapping[str, int]] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> ParityReport:
+    """The report, whether the results agree or not."""
+    try:
+        return assert_parity(
+            model, kwargs=named, exported=exported, providers=providers, sizes=sizes, rtol=rtol, atol=atol
+        )
+    except ParityError as error:
+        return error.report
+
+
+def parity_json(report: ParityReport) -> dict[str, Any]:
+    """A report as plain data."""
+    runs = [
+        {
+            "provider": c.provider,
+            "sizes": dict(c.sizes),
+            "output": c.output,
+            "max_abs": show.number(c.max_abs),
+            "max_rel": show.number(c.max_rel),
+            "at": list(c.where),
+            "passed": c.passed,
+            "problem": c.problem,
+        }
+        for c in report.comparisons
+    ]
+    return {
+        "passed": report.passed,
+        "max_abs": show.number(report.max_abs),
+        "max_rel": show.number(report.max_rel),
+        "runs": runs,
+        "elsewhere": {provider: dict(nodes) for provider, nodes in report.elsewhere.items()},
+    }
+
+
+def print_parity(out: Console, report: ParityReport, brief: bool = False) -> None:
+    """One line where all is well and brevity is wanted, else every comparison."""
+    providers = ", ".join(dict.fromkeys(c.provider for c in report.comparisons))
+    if report.passed and brief:
+        runs = len({(c.provider, *c.sizes.items()) for c in report.comparisons})
+        text = f"parity with NumPy in {runs} runs on {providers}: max abs {report.max_abs:.1e}"
+        out.print(show.verdict(True, text), soft_wrap=True)
+        return
+    for line in str(report).splitlines():
+        out.print(line, style="" if line.startswith("ok") else "bold red", soft_wrap=True, markup=False)

@@ -1,0 +1,54 @@
+"""A progress bar for a file that is being written."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from glob import escape
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+_PERIOD = 0.1  # seconds
+
+
+@contextmanager
+def writing(path: Path, total: int) -> Iterator[None]:
+    """Show how many bytes are written while the block writes to `path`; on a terminal only.
+
+    Files appear whole (lucid.files), so what grows is a temporary file beside the target: it is looked at from
+    outside, and the exporter knows nothing of bars.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    columns = TextColumn("writing"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    done = threading.Event()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("writing", total=total)
+
+        def watch() -> None:
+            while not done.wait(_PERIOD):
+                bar.update(task, completed=_written(path))
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+            bar.update(task, completed=total)
+
+
+def _written(path: Path) -> int:
+    found = 0
+    for entry in path.parent.glob(f".{escape(path.name[:40])}*.lucid-tmp"):
+        try:
+            found += entry.stat().st_size
+        except FileNotFoundError:  # it has just taken its name
+            continue
+    return found

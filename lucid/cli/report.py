@@ -1,0 +1,60 @@
+"""`lucid report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lucid.cli import calls, show
+from lucid.cli.errors import OK, usage
+from lucid.cli.run import read_arrays
+from lucid.cli.source import load_model
+from lucid.cli.values import check_known, settings
+from lucid.cli.values import sizes as read_sizes
+from lucid.files import open_regular
+from lucid.report.report import TARGETS
+from lucid.report.report import report as write_report
+from lucid.trace import trace
+
+
+def run(
+    *,
+    source: str,
+    output: Path,
+    weights: Path | None,
+    arguments: list[str],
+    inputs: list[str],
+    call: list[str],
+    seed: int,
+    data: Path | None,
+    tokens: Path | None,
+    sizes: list[str],
+    targets: list[str],
+    seconds: float,
+    json: bool,
+) -> int:
+    """Collect and write; the exit code."""
+    if not output.parent.is_dir():
+        raise usage(f"--output: there is no folder {str(output.parent)!r}; make it first")
+    given = read_sizes(sizes)
+    if given and data is not None:
+        raise usage("--size and --data exclude each other: the data have their sizes")
+    labels = _labels(tokens) if tokens is not None else []
+    arrays = read_arrays(data) if data is not None else None
+    model = load_model(source, settings("--set", arguments), weights, seed)
+    graph = trace(model, kwargs=calls.arguments(model, inputs, call))
+    check_known(given, graph.sizes())
+    chosen = targets or list(TARGETS)
+    write_report(
+        graph, path=output, data=arrays, sizes=given, tokens=labels, targets=chosen, seconds=seconds, name=source
+    )
+    size = output.stat().st_size
+    if json:
+        show.print_json({"file": str(output), "bytes": size, "targets": chosen})
+    else:
+        show.console().print(f"written  {output}, {show.size(size)}", soft_wrap=True, markup=False)
+    return OK
+
+
+def _labels(path: Path) -> list[str]:
+    with open_regular(path) as file:
+        return file.read().decode("utf-8").splitlines()

@@ -1,0 +1,63 @@
+"""`lucid run`."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from lucid.cli import show
+from lucid.cli.errors import OK, CommandError, usage
+from lucid.files import open_regular, write_atomically
+from lucid.runtime import Session
+from lucid.types import Array
+
+
+def run(*, model: Path, data: Path, output: Path | None, providers: list[str], threads: int | None, json: bool) -> int:
+    """Run once on the arrays of a file; the exit code."""
+    if output is not None and not output.parent.is_dir():
+        raise usage(f"--output: there is no folder {str(output.parent)!r}; make it first")
+    arrays = read_arrays(data)
+    session = Session(model, providers or None, threads=threads)
+    results = session.run(arrays)
+    if output is not None:
+        with write_atomically(output) as file:
+            np.savez(file, **results)  # type: ignore[arg-type]  # one parameter of savez is no array
+    described = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in results.items()}
+    if json:
+        values = None if output else {name: array.tolist() for name, array in results.items()}
+        show.print_json(
+            {
+                "providers": session.providers,
+                "outputs": described,
+                "written": output and str(output),
+                "values": values,
+            }
+        )
+        return OK
+    out = show.console()
+    for name, kind in described.items():
+        out.print(f"{name}  {kind}", soft_wrap=True, markup=False)
+        if output is None:
+            out.print(
+                np.array2string(results[name], precision=6, threshold=50, edgeitems=2),
+                soft_wrap=True,
+                markup=False,
+            )
+    if output is not None:
+        out.print(f"written  {output}, {show.size(output.stat().st_size)}", soft_wrap=True, markup=False)
+    return OK
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an .npz file by name."""
+    remedy = "make an .npz file with np.savez(file, NAME=array)"
+    try:
+        with open_regular(path) as file:
+            loaded = np.load(file, allow_pickle=False)
+            if not isinstance(loaded, np.lib.npyio.NpzFile):
+                raise CommandError(f"{str(path)!r} holds one array without a name; {remedy}")
+            return {name: loaded[name] for name in loaded.files}
+    except (zipfile.BadZipFile, ValueError, EOFError) as error:
+        raise CommandError(f"{str(path)!r} is no .npz file of plain arrays; {remedy}") from error

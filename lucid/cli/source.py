@@ -1,0 +1,173 @@
+"""SOURCE on the command line: from `models/bert.py:Bert` to a model."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.abc import Loader
+from importlib.util import module_from_spec, spec_from_file_location
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, runtime_checkable
+
+import lucid
+from lucid import nn, random
+from lucid.cli.errors import CommandError, short, usage
+from lucid.nn.module import Module
+from lucid.trace import Model
+from lucid.weights import load
+
+
+@runtime_checkable
+class Pretrained(Protocol):
+    """A class of models that reads its own checkpoints."""
+
+    @property
+    def from_pretrained(self) -> Callable[..., Module]:
+        """Makes a model of a folder."""
+
+
+def load_model(source: str, arguments: Mapping[str, Any], weights: Path | None = None, seed: int = 0) -> Model:
+    """The model that a SOURCE names, made with the arguments of `--set` and the weights of a checkpoint.
+
+    A class is called with the arguments, or its `from_pretrained` where there are weights. So is a function,
+    unless it needs arguments that are not given: then it is itself the model.
+
+    Raises:
+        CommandError: when SOURCE does not lead to a model; the message says what is there.
+    """
+    if weights is not None and not weights.exists():
+        raise usage(f"--weights: there is no file or folder {str(weights)!r}; check the path")
+    found = _find(source)
+    random.manual_seed(seed)
+    if isinstance(found, type) and issubclass(found, Module):
+        if weights is not None and isinstance(found, Pretrained):
+            return found.from_pretrained(weights, **arguments)  # says itself what is wrong with a checkpoint
+        model = _call(source, found, arguments)
+    elif isinstance(found, Module):
+        _no_arguments(source, arguments)
+        model = found
+    elif inspect.isfunction(found) or inspect.ismethod(found):
+        model = _call(source, found, arguments) if _bindable(found, arguments) or arguments else found
+    else:
+        raise usage(f"SOURCE {source!r} is {_kind(found)}, expected a Module or a function that makes one")
+    if weights is not None:
+        if not isinstance(model, Module):
+            raise usage(f"--weights: {source!r} is a function; only a Module has weights to load")
+        model.load_state_dict(load(weights))
+    return model
+
+
+def _find(source: str) -> Any:
+    place, colon, name = source.rpartition(":")
+    if not colon:
+        if source.endswith(".py"):
+            raise usage(f"SOURCE {source!r}: say which model, as {source}:Name; there is {_contents(_file(source))}")
+        return _builtin(source)
+    if not place or not name:
+        raise usage(f"SOURCE {source!r}: expected FILE.py:Name, package.module:name or nn.Name")
+    module = _file(place) if place.endswith(".py") else _import(place, source)
+    try:
+        return attrgetter(name)(module)
+    except AttributeError:
+        raise usage(f"SOURCE {source!r}: {place} has no {name!r}; there is {_contents(module)}") from None
+
+
+def _builtin(source: str) -> Any:
+    try:
+        return attrgetter(source.removeprefix("lucid."))(lucid)
+    except AttributeError:
+        models = ", ".join(f"nn.{name}" for name, value in vars(nn).items() if _is_model_class(value))
+        raise usage(
+            f"SOURCE {source!r}: nothing of this name in lucid; write FILE.py:Name, package.module:name or one of "
+            f"{models}"
+        ) from None
+
+
+def _file(place: str) -> ModuleType:
+    """Import a file; as a part of its package, where it lies in one, so that its own imports work."""
+    path = Path(place).resolve()
+    if not path.exists():
+        raise usage(f"SOURCE: there is no file {place!r}; check the path")
+    if not path.is_file():
+        raise usage(f"SOURCE: {place!r} is no file; expected a Python file, as FILE.py:Name")
+    folder, names = path.parent, [path.stem]
+    while (folder / "__init__.py").exists():
+        folder, names = folder.parent, [folder.name, *names]
+    sys.path.insert(0, str(folder))
+    if len(names) > 1:
+        return _import(".".join(names), place)
+    spec = spec_from_file_location(f"lucid_source_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise usage(f"SOURCE: {place!r} is no Python file")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    loader = spec.loader
+    return _guarded(place, lambda: _executed(loader, module))
+
+
+def _executed(loader: Loader, module: ModuleType) -> ModuleType:
+    loader.exec_module(module)
+    return module
+
+
+def _import(name: str, place: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    return _guarded(place, lambda: import_module(name))
+
+
+def _guarded(place: str, execute: Callable[[], ModuleType]) -> ModuleType:
+    try:
+        return execute()
+    except (ImportError, SyntaxError) as error:
+        raise usage(f"SOURCE {place!r} does not import: {type(error).__name__}: {short(error)}") from error
+    except Exception as error:
+        error.add_note(f"SOURCE {place!r} does not import:")
+        raise
+
+
+def _call(source: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) -> Model:
+    if not _bindable(factory, arguments):
+        signature = inspect.signature(factory)
+        shown = str(signature).replace("'", "")
+        wanted = [p.name for p in signature.parameters.values() if p.default is p.empty and p.name not in arguments]
+        unknown = [name for name in arguments if name not in signature.parameters]
+        problem = f"has no argument {', '.join(unknown)}" if unknown else f"needs --set {wanted[0]}=..."
+        raise usage(f"SOURCE {source!r} {problem}; it is {factory.__name__}{shown}")
+    made = factory(**arguments)
+    if not isinstance(made, Module) and not inspect.isfunction(made):
+        raise usage(f"SOURCE {source!r} returned {_kind(made)}, expected a Module")
+    return made
+
+
+def _bindable(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError:
+        return False
+    return True
+
+
+def _no_arguments(source: str, arguments: Mapping[str, Any]) -> None:
+    if arguments:
+        raise CommandError(f"--set {', '.join(arguments)}: {source!r} is a model already, nothing is left to set", 2)
+
+
+def _contents(module: ModuleType) -> str:
+    own = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    names = [name for name, value in own.items() if _is_model_class(value) or isinstance(value, Module)]
+    names += [name for name, value in own.items() if inspect.isfunction(value) and value.__module__ == module.__name__]
+    return ", ".join(names) if names else "no Module and no function in it"
+
+
+def _is_model_class(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Module) and value is not Module
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}, which is no Module"
+    return "None" if value is None else f"of type {type(value).__name__}"

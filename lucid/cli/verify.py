@@ -1,0 +1,91 @@
+"""`lucid verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from lucid.cli import calls, show
+from lucid.cli.errors import FAILED, OK
+from lucid.cli.parity import check_parity, parity_json, print_parity
+from lucid.cli.source import load_model
+from lucid.cli.values import check_known, settings
+from lucid.cli.values import sizes as read_sizes
+from lucid.runtime import check_model_file
+from lucid.testing import Divergence, bisect
+from lucid.trace import Model, trace
+
+
+def run(
+    *,
+    source: str,
+    model: Path,
+    weights: Path | None,
+    arguments: list[str],
+    inputs: list[str],
+    call: list[str],
+    seed: int,
+    providers: list[str],
+    sizes: list[str],
+    rtol: float | None,
+    atol: float | None,
+    target: str,
+    attention: str,
+    json: bool,
+) -> int:
+    """Compare, look for the first difference where there is one; the exit code."""
+    runs = [read_sizes([text]) for text in sizes]
+    check_model_file(model)
+    eager = load_model(source, settings("--set", arguments), weights, seed)
+    named = calls.arguments(eager, inputs, call)
+    if runs:
+        known = trace(eager, kwargs=named).sizes()
+        for values in runs:
+            check_known(values, known)
+    report = check_parity(
+        eager,
+        named,
+        exported=model,
+        providers=providers or None,
+        sizes=[{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None,
+        rtol=rtol,
+        atol=atol,
+    )
+    tolerances = {"rtol": rtol, "atol": atol}
+    first = None if report.passed else _first_difference(eager, named, model, target, attention, tolerances)
+    if json:
+        found = first and {"node": first.node, "module": first.module, "max_abs": show.number(first.max_abs)}
+        show.print_json({"file": str(model), **parity_json(report), "first_difference": found})
+    else:
+        out = show.console()
+        print_parity(out, report)
+        if not report.passed:
+            out.print(
+                str(first or "every node agrees by itself: look at the output's names and order"),
+                markup=False,
+                soft_wrap=True,
+            )
+    return OK if report.passed else FAILED
+
+
+def _first_difference(
+    model: Model,
+    named: dict[str, Any],
+    path: Path,
+    target: str,
+    attention: str,
+    tolerances: dict[str, float | None],
+) -> Divergence | None:
+    exported = onnx.load(path)
+    opset = next((entry.version for entry in exported.opset_import if not entry.domain), None)
+    return bisect(
+        model,
+        kwargs=named,
+        exported=exported,
+        target=target,
+        opset=opset,
+        attention=attention,
+        **tolerances,  # type: ignore[arg-type]
+    )

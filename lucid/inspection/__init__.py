@@ -1,0 +1,6 @@
+"""What is in an ONNX file, whoever made it: modules, parameters, cost, and what can load it."""
+
+from lucid.inspection.cost import Cost as Cost
+from lucid.inspection.inspect import Inspection as Inspection
+from lucid.inspection.inspect import inspect_model as inspect_model
+from lucid.inspection.tree import ModuleCost as ModuleCost

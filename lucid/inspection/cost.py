@@ -1,0 +1,212 @@
+"""What a node costs: floating-point operations, multiplications and additions counted each.
+
+Only what takes time is counted exactly: products of matrices, convolutions, attention, recurrent layers. Norms
+and softmax count five operations an element, other arithmetic one, moving data none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import onnx
+from onnx import NodeProto
+
+from lucid.inspection.read import subgraphs
+from lucid.inspection.shapes import Known
+
+Shapes: TypeAlias = Mapping[str, Known]
+
+
+class UnknownShape(Exception):  # noqa: N818  # no error: the node is counted as unknown
+    """A shape that the cost depends on is not known."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Floating-point operations, and how many nodes could not be counted."""
+
+    flops: int = 0
+    unknown: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.flops + other.flops, self.unknown + other.unknown)
+
+
+NOTHING = Cost()
+
+
+def cost_of(node: NodeProto, shapes: Shapes) -> Cost:
+    """The cost of one node; of an If the dearest branch, of a loop one turn."""
+    inner = [sum((cost_of(n, shapes) for n in graph.node), NOTHING) for graph in subgraphs(node)]
+    if inner:
+        return max(inner, key=lambda cost: cost.flops)
+    if node.op_type in _FREE:
+        return NOTHING
+    rule = _RULES.get(node.op_type, _arithmetic)
+    try:
+        return Cost(rule(_View(node, shapes)))
+    except UnknownShape:
+        return Cost(unknown=1)
+
+
+class _View:
+    """A node with its shapes."""
+
+    def __init__(self, node: NodeProto, shapes: Shapes) -> None:
+        self._node, self._shapes = node, shapes
+        self.attributes: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+
+    def has(self, index: int) -> bool:
+        return index < len(self._node.input) and bool(self._node.input[index])
+
+    def input(self, index: int) -> tuple[int, ...]:
+        if not self.has(index):
+            raise UnknownShape
+        return self._known(self._node.input[index])
+
+    def output(self, index: int = 0) -> tuple[int, ...]:
+        return self._known(self._node.output[index])
+
+    def _known(self, name: str) -> tuple[int, ...]:
+        shape = self._shapes.get(name, (None,))
+        known = tuple(size for size in shape if size is not None)
+        if len(known) != len(shape):
+            raise UnknownShape
+        return known
+
+    def inputs(self) -> Sequence[tuple[int, ...]]:
+        return [self.input(index) for index in range(len(self._node.input)) if self.has(index)]
+
+
+def _arithmetic(node: _View) -> int:
+    return math.prod(node.output())
+
+
+def _five(node: _View) -> int:
+    return 5 * math.prod(node.input(0))
+
+
+def _reduction(node: _View) -> int:
+    return math.prod(node.input(0))
+
+
+def _matmul(node: _View) -> int:
+    return 2 * math.prod(node.output()) * node.input(0)[-1]
+
+
+def _fused_matmul(node: _View) -> int:
+    left = node.input(0)
+    inner: int = left[-2 if node.attributes.get("transA") else -1]
+    return 2 * math.prod(node.output()) * inner
+
+
+def _gemm(node: _View) -> int:
+    rows, inner = node.input(0)
+    if node.attributes.get("transA"):
+        rows, inner = inner, rows
+    return 2 * rows * inner * node.input(1)[0 if node.attributes.get("transB") else 1]
+
+
+def _conv(weight: int) -> Callable[[_View], int]:
+    return lambda node: 2 * math.prod(node.output()) * math.prod(node.input(weight)[1:])
+
+
+def _conv_transpose(node: _View) -> int:
+    return 2 * math.prod(node.input(0)) * math.prod(node.input(1)[1:])
+
+
+def _pool(node: _View) -> int:
+    window: list[int] = node.attributes.get("kernel_shape", [1])
+    return math.prod(node.output()) * math.prod(window)
+
+
+def _einsum(node: _View) -> int:
+    terms = node.attributes["equation"].decode().replace(" ", "").split("->")[0].split(",")
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, node.inputs(), strict=True):
+        if "." in term:
+            raise UnknownShape
+        sizes |= zip(term, shape, strict=True)
+    return len(terms) * math.prod(sizes.values())
+
+
+def _recurrent(gates: int) -> Callable[[_View], int]:
+    def cost(node: _View) -> int:
+        steps, batch, width = node.input(0)
+        directions, _, hidden = node.input(2)
+        return 2 * steps * batch * directions * gates * hidden * (width + hidden)
+
+    return cost
+
+
+def _attention(node: _View) -> int:
+    """ONNX Attention and com.microsoft's: scores, softmax and weighted sum."""
+    query = node.input(0)
+    if "num_heads" in node.attributes and "kv_num_heads" not in node.attributes and not _separate(node):
+        n, length, width = query  # com.microsoft Attention: one packed projection inside
+        return 2 * n * length * math.prod(node.input(1)) + (4 * width + 5) * n * length * length
+    heads = (
+        node.attributes.get("q_num_heads") or node.attributes.get("num_heads") or (query[1] if len(query) == 4 else 1)
+    )
+    n, length = query[0], query[-2]
+    width = query[-1] if len(query) == 4 else query[-1] // heads
+    keys = _keys(node)
+    return n * heads * length * keys * (4 * width + 5)
+
+
+def _separate(node: _View) -> bool:
+    return node.has(1) and len(node.input(1)) != 2
+
+
+def _keys(node: _View) -> int:
+    past = max((shape[2] for shape in node.inputs()[3:] if len(shape) == 4 and shape[1] != 1), default=0)
+    present = node.input(1)[-2] if node.has(1) else node.input(0)[-2]
+    return max(past + present, present)
+
+
+_NORMS = """
+Softmax LogSoftmax LayerNormalization SkipLayerNormalization SimplifiedLayerNormalization RMSNormalization
+SkipSimplifiedLayerNormalization GroupNormalization InstanceNormalization BatchNormalization LpNormalization
+EmbedLayerNormalization
+"""
+_REDUCTIONS = """
+ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum ReduceLogSumExp
+GlobalAveragePool GlobalMaxPool ArgMax ArgMin CumSum TopK
+"""
+_MOVES = """
+Cast CastLike Compress Concat ConcatFromSequence Constant ConstantOfShape DepthToSpace Dropout Expand EyeLike
+Flatten Gather GatherElements GatherND Identity NonZero OneHot Pad Range Reshape Scatter ScatterElements ScatterND
+SequenceAt SequenceConstruct SequenceInsert Shape Size Slice SpaceToDepth Split SplitToSequence Squeeze
+TensorScatter Tile Transpose Trilu Unsqueeze Where DequantizeLinear QuantizeLinear DynamicQuantizeLinear
+"""
+_FREE = frozenset(_MOVES.split())
+
+_RULES: dict[str, Callable[[_View], int]] = {
+    "MatMul": _matmul,
+    "FusedMatMul": _fused_matmul,
+    "MatMulInteger": _matmul,
+    "MatMulIntegerToFloat": _matmul,
+    "DynamicQuantizeMatMul": _matmul,
+    "MatMulNBits": _matmul,
+    "QLinearMatMul": _matmul,
+    "Gemm": _gemm,
+    "FusedGemm": _gemm,
+    "Conv": _conv(1),
+    "FusedConv": _conv(1),
+    "ConvInteger": _conv(1),
+    "QLinearConv": _conv(3),
+    "ConvTranspose": _conv_transpose,
+    "Einsum": _einsum,
+    "LSTM": _recurrent(4),
+    "GRU": _recurrent(3),
+    "RNN": _recurrent(1),
+    "Attention": _attention,
+    "MultiHeadAttention": _attention,
+    "GroupQueryAttention": _attention,
+    **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), _pool),
+    **dict.fromkeys(_NORMS.split(), _five),
+    **dict.fromkeys(_REDUCTIONS.split(), _reduction),
+}

@@ -1,0 +1,116 @@
+"""One look at an ONNX file."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lucid.inspection.loaders import Loader, loaders
+from lucid.inspection.read import all_nodes, read
+from lucid.inspection.shapes import free_sizes, real_inputs, shapes_of, type_text
+from lucid.inspection.tree import ModuleCost, tree_of
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What `inspect_model` found."""
+
+    files: tuple[tuple[str, int], ...]
+    producer: str
+    ir_version: int
+    opsets: Mapping[str, int]
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    operators: Mapping[str, int]
+    sizes: Mapping[str, int]
+    modules: ModuleCost
+    loaders: tuple[Loader, ...]
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the weights are."""
+        return self.modules.parameters
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one run at `sizes`, as far as shapes are known."""
+        return self.modules.cost.flops
+
+    def as_dict(self, depth: int = 99) -> dict[str, Any]:
+        """Everything as plain data."""
+        tree = [
+            {
+                "level": level,
+                "module": module.name,
+                "nodes": module.nodes,
+                "parameters": module.parameters,
+                "flops": module.cost.flops,
+                "uncounted_nodes": module.cost.unknown,
+            }
+            for level, module in self.modules.rows(depth)
+        ]
+        return {
+            "files": [{"name": name, "bytes": count} for name, count in self.files],
+            "producer": self.producer,
+            "ir_version": self.ir_version,
+            "opsets": {domain or "ai.onnx": version for domain, version in self.opsets.items()},
+            "inputs": dict(self.inputs),
+            "outputs": dict(self.outputs),
+            "operators": dict(self.operators),
+            "sizes": dict(self.sizes),
+            "parameters": self.parameters,
+            "flops": self.flops,
+            "uncounted_nodes": self.modules.cost.unknown,
+            "modules": tree,
+            "loaders": [{"name": each.name, "loads": each.loads, "reason": each.reason} for each in self.loaders],
+        }
+
+
+def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None = None) -> Inspection:
+    """Look at any ONNX file: modules, parameters, floating-point operations, and what loads it.
+
+    Args:
+        path: the file; data beside it is found through it.
+        sizes: values of symbolic sizes, for which operations are counted; by default 1 for the first axis of an
+            input and 128 for others. A size without a name is called after its input and axis, `x.1`.
+
+    Raises:
+        ModelError: for a file that is broken, newer than the installed onnx, or lacks its data.
+        OSError: for a file that is missing or may not be read.
+        ValueError: for a size that the model does not have.
+    """
+    slim = read(Path(path))
+    model = slim.model
+    usual = free_sizes(model.graph)
+    unknown = sorted(set(sizes or {}) - set(usual))
+    if unknown:
+        raise ValueError(
+            f"size {', '.join(unknown)}: the model's symbolic sizes are {', '.join(sorted(usual)) or 'none'}"
+        )
+    bound = {**usual, **(sizes or {})}
+    nodes = all_nodes(model.graph)
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    operators = Counter(
+        f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type for node in nodes
+    )
+    used = {
+        domain: version
+        for domain, version in opsets.items()
+        if domain in {node.domain for node in nodes} | {"", "ai.onnx"}
+    }
+    return Inspection(
+        files=tuple((str(file), count) for file, count in slim.files),
+        producer=f"{model.producer_name} {model.producer_version}".strip() or "unknown",
+        ir_version=model.ir_version,
+        opsets=opsets,
+        inputs={value.name: type_text(value) for value in real_inputs(model.graph)},
+        outputs={value.name: type_text(value) for value in model.graph.output},
+        operators=dict(operators.most_common()),
+        sizes=bound,
+        modules=tree_of(model, shapes_of(model, bound)),
+        loaders=loaders(used, model.ir_version),
+    )

@@ -1,0 +1,87 @@
+"""How long a session takes and what memory the process needs. Also a program, so that memory is that of one model."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lucid.runtime.session import Session
+from lucid.types import Array
+
+_WARM_UP, _LEAST = 3, 10
+_STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Seconds of single runs, and bytes of memory."""
+
+    times: tuple[float, ...]
+    peak_memory: int
+    model_memory: int
+
+    def percentile(self, percent: float) -> float:
+        """Seconds that this share of the runs needs at most."""
+        return float(np.percentile(self.times, percent))
+
+
+def repeat(call: Callable[[], object], seconds: float) -> tuple[float, ...]:
+    """Seconds of each call, as many as fit, at least ten; the first three do not count."""
+    for _ in range(_WARM_UP):
+        call()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < _LEAST:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return tuple(times)
+
+
+def measure(
+    make: Callable[[], Session], inputs: Callable[[Session], Mapping[str, Array]], seconds: float
+) -> Measurement:
+    """Make a session and run it again and again; its memory is what the process grew by."""
+    before = peak_memory()
+    session = make()
+    arrays = inputs(session)
+    times = repeat(lambda: session.run(arrays), seconds)
+    after = peak_memory()
+    return Measurement(times, after, after - before)
+
+
+def peak_memory() -> int:
+    """The most memory that this process has had, in bytes."""
+    if _STATUS.exists():  # Linux; getrusage would also count what this process was before it began to run Python
+        found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text(encoding="ascii"))
+        if found:
+            return int(found[1]) * 1024
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def main(arguments: Sequence[str]) -> None:
+    """MODEL INPUTS.NPZ PROVIDER SECONDS: print a measurement as JSON."""
+    model, data, provider, seconds = arguments
+    with np.load(data, allow_pickle=False) as archive:
+        arrays = dict(archive)
+    found = measure(
+        lambda: Session(Path(model), provider),
+        lambda session: dict(zip(session.inputs, arrays.values(), strict=True)),
+        float(seconds),
+    )
+    shown = asdict(found) | {f"p{percent}": found.percentile(percent) for percent in (50, 90, 99)}
+    del shown["times"]
+    print(json.dumps(shown))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

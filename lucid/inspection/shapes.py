@@ -1,0 +1,128 @@
+"""The shape of every value of a model, for given values of its symbolic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import TypeAlias
+
+import onnx
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+
+from lucid.dims import Dim, SymbolicSizeError, dim, evaluate
+from lucid.inspection.read import subgraphs
+
+Known: TypeAlias = tuple[int | None, ...]
+_BATCH, _LENGTH = (
+    1,
+    128,
+)  # what a size is taken for where nothing is said: the first axis of an input, any other
+
+
+def free_sizes(graph: GraphProto) -> dict[str, int]:
+    """The symbolic sizes of the inputs with a usual value each; one without a name is called after its axis."""
+    found: dict[str, int] = {}
+    for value in real_inputs(graph):
+        for axis, size in enumerate(value.type.tensor_type.shape.dim):
+            if not size.HasField("dim_value"):
+                name = _name(value, axis)
+                if _is_name(name):
+                    found.setdefault(name, _BATCH if axis == 0 else _LENGTH)
+    return found
+
+
+def real_inputs(graph: GraphProto) -> list[ValueInfoProto]:
+    """The inputs that are no weights (old files list these as inputs too)."""
+    weights = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+    return [value for value in graph.input if value.name not in weights]
+
+
+def _name(value: ValueInfoProto, axis: int) -> str:
+    given = str(value.type.tensor_type.shape.dim[axis].dim_param)
+    return given or f"{value.name}.{axis}"
+
+
+def _is_name(text: str) -> bool:
+    """Whether a size stands for itself; others are sums and products of such."""
+    return not any(sign in text for sign in "+-*/%() ")
+
+
+def shapes_of(model: ModelProto, sizes: Mapping[str, int]) -> dict[str, Known]:
+    """Shapes by value name; None for a size that cannot be known without running the model."""
+    bound = ModelProto()
+    bound.CopyFrom(model)
+    for value in real_inputs(bound.graph):
+        for axis, size in enumerate(value.type.tensor_type.shape.dim):
+            if not size.HasField("dim_value"):
+                _bind(size, _name(value, axis), sizes)
+    _bind_all([*bound.graph.output, *bound.graph.value_info], sizes)
+    for node in bound.graph.node:
+        for graph in subgraphs(node):
+            _bind_all([*graph.output, *graph.value_info], sizes)
+    with suppress(onnx.shape_inference.InferenceError):  # of a model that contradicts itself
+        bound = onnx.shape_inference.infer_shapes(bound, data_prop=True)
+    found: dict[str, Known] = {}
+    _collect(bound.graph, found)
+    return found
+
+
+def _bind_all(values: Iterable[ValueInfoProto], sizes: Mapping[str, int]) -> None:
+    for value in values:
+        for size in value.type.tensor_type.shape.dim:
+            if not size.HasField("dim_value"):
+                _bind(size, size.dim_param, sizes)
+
+
+def _bind(field: onnx.TensorShapeProto.Dimension, text: str, sizes: Mapping[str, int]) -> None:
+    value = _evaluate(text, sizes)
+    field.Clear()
+    if value is not None:
+        field.dim_value = value
+
+
+def _evaluate(text: str, sizes: Mapping[str, int]) -> int | None:
+    if text in sizes:
+        return sizes[text]
+    if not text:
+        return None
+    try:
+        size = dim(text)
+        return evaluate(size, sizes) if isinstance(size, Dim) else size
+    except (ValueError, KeyError, SymbolicSizeError, ZeroDivisionError):
+        return None  # another tool's way to write sizes
+
+
+def _collect(graph: GraphProto, found: dict[str, Known]) -> None:
+    for tensor in graph.initializer:
+        found[tensor.name] = tuple(tensor.dims)
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.tensor_type.HasField("shape"):
+            dims = value.type.tensor_type.shape.dim
+            found.setdefault(value.name, tuple(d.dim_value if d.HasField("dim_value") else None for d in dims))
+    for node in graph.node:
+        if node.op_type == "Constant" and node.output:
+            found.setdefault(node.output[0], _constant_shape(node))
+        for inner in subgraphs(node):
+            _collect(inner, found)
+
+
+def _constant_shape(node: onnx.NodeProto) -> Known:
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            return tuple(attribute.t.dims)
+        if attribute.ints or attribute.floats:
+            return (len(attribute.ints) + len(attribute.floats),)
+    return ()
+
+
+def type_text(value: ValueInfoProto) -> str:
+    """The type of an input or output as people write it: float32[N, L, 512]."""
+    tensor = value.type.tensor_type
+    if not value.type.HasField("tensor_type"):
+        return value.type.WhichOneof("value") or "unknown"
+    name = TensorProto.DataType.Name(tensor.elem_type).lower()
+    name = {"float": "float32", "double": "float64"}.get(name, name)
+    if not tensor.HasField("shape"):
+        return f"{name}[...]"
+    sizes = [str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
+    return f"{name}[{', '.join(sizes)}]"

@@ -1,0 +1,151 @@
+"""Modules as a tree, from the names that exporters leave in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from onnx import ModelProto, NodeProto, TensorProto
+
+from lucid.inspection.cost import NOTHING, Cost, cost_of
+from lucid.inspection.read import all_nodes
+from lucid.inspection.shapes import Known
+
+_CONSTANTS = (
+    TensorProto.INT32,
+    TensorProto.INT64,
+    TensorProto.BOOL,
+    TensorProto.STRING,
+)  # shapes, axes, masks: no weights
+
+
+@dataclass
+class ModuleCost:
+    """What a module and everything inside it holds and costs."""
+
+    name: str
+    nodes: int = 0
+    parameters: int = 0
+    cost: Cost = NOTHING
+    children: dict[str, ModuleCost] = field(default_factory=dict)
+
+    def child(self, name: str) -> ModuleCost:
+        """The module of this name inside, made where there is none."""
+        return self.children.setdefault(name, ModuleCost(name))
+
+    def rows(self, depth: int, level: int = 0) -> Iterator[tuple[int, ModuleCost]]:
+        """This module and those inside it, parents first, with their level."""
+        yield level, self
+        if level < depth:
+            for child in folded(list(self.children.values())):
+                yield from child.rows(depth, level + 1)
+
+
+def parts_of(node: NodeProto, weights: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """The path of the module that a node belongs to, outermost first.
+
+    Lucid and torch's newer exporter note the module beside the node; others put it into the node's name, with
+    slashes; where there is no name the weight that the node reads has one, with dots.
+    """
+    noted = {entry.key: entry.value for entry in node.metadata_props}
+    if "module" in noted:
+        return _split(noted["module"])
+    if "pkg.torch.onnx.name_scopes" in noted:
+        scopes = [part.strip(" '\"") for part in noted["pkg.torch.onnx.name_scopes"].strip("[]").split(",")]
+        scope = scopes[-2] if len(scopes) > 1 else ""
+        return () if scope.startswith("_empty_nn_module_stack") else _split(scope)  # torch's word for no module
+    if "/" in node.name:
+        places = node.name.strip("/").split("/")[:-1]
+        return tuple(part for place in places for part in _split(place))
+    weight = next((name for name in node.input if name in weights and "." in name), "")
+    return _split(weight)[:-1]
+
+
+def _split(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split(".") if part)
+
+
+def place_of(model: ModelProto) -> Callable[[NodeProto], tuple[str, ...]]:
+    """What tells the module of a node in this model."""
+    weights = frozenset(tensor.name for tensor in model.graph.initializer)
+    if model.producer_name == "lucid":
+        return lambda node: _lucid_parts(node, model.ir_version >= 10)
+    return lambda node: parts_of(node, weights)
+
+
+def tree_of(model: ModelProto, shapes: dict[str, Known]) -> ModuleCost:
+    """The modules of a model with their costs."""
+    root = ModuleCost("model")
+    graph = model.graph
+    sizes = {t.name: t for t in graph.initializer}
+    parts = place_of(model)
+    counted: set[str] = set()
+    for node in graph.node:
+        inside = all_nodes_of(node)
+        parameters = 0
+        for name in {name for each in inside for name in each.input} - counted:
+            if name in sizes and sizes[name].data_type not in _CONSTANTS:
+                counted.add(name)
+                parameters += _elements(sizes[name])
+        cost = cost_of(node, shapes)
+        place = root
+        for part in (None, *parts(node)):
+            place = place if part is None else place.child(part)
+            place.nodes += len(inside)
+            place.parameters += parameters
+            place.cost += cost
+    return root
+
+
+def all_nodes_of(node: NodeProto) -> list[NodeProto]:
+    """A node and those of its branches and bodies."""
+    return [
+        node,
+        *(inner for attribute in node.attribute if attribute.HasField("g") for inner in all_nodes(attribute.g)),
+    ]
+
+
+def _lucid_parts(node: NodeProto, noted: bool) -> tuple[str, ...]:
+    """Lucid notes modules from IR 10 on; names are `layers.0.self_attn/attention/MatMul`: the module, then the op."""
+    if noted:
+        return next((_split(entry.value) for entry in node.metadata_props if entry.key == "module"), ())
+    module = node.name.split("/")[0] if "/" in node.name else ""
+    return () if module.startswith("size ") else _split(module)  # what computes a size belongs to no module
+
+
+def _elements(tensor: TensorProto) -> int:
+    count = 1
+    for size in tensor.dims:
+        count *= size
+    return count
+
+
+def folded(children: list[ModuleCost]) -> list[ModuleCost]:
+    """Numbered modules in a row that are alike, such as the layers of an encoder, as one that stands for all."""
+    result: list[ModuleCost] = []
+    group: list[ModuleCost] = []
+    for child in children:
+        if group and (not child.name.isdecimal() or _costs(child) != _costs(group[0])):
+            result.append(_merged(group))
+            group = []
+        if child.name.isdecimal():
+            group.append(child)
+        else:
+            result.append(child)
+    return [*result, _merged(group)] if group else result
+
+
+def _costs(module: ModuleCost) -> tuple[object, ...]:
+    inside = tuple(_costs(child) for child in module.children.values())
+    return module.nodes, module.parameters, module.cost, tuple(module.children), inside
+
+
+def _merged(group: list[ModuleCost]) -> ModuleCost:
+    first, count = group[0], len(group)
+    return _times(first, f"{first.name} to {group[-1].name}", count) if count > 1 else first
+
+
+def _times(module: ModuleCost, name: str, count: int) -> ModuleCost:
+    cost = Cost(module.cost.flops * count, module.cost.unknown * count)
+    children = {key: _times(child, child.name, count) for key, child in module.children.items()}
+    return ModuleCost(name, module.nodes * count, module.parameters * count, cost, children)

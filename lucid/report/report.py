@@ -1,0 +1,127 @@
+"""Collecting what a page shows, and writing it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lucid.dims import evaluate, names_of
+from lucid.export import explain
+from lucid.export.explain import title
+from lucid.graph import Graph
+from lucid.nn.module import Module
+from lucid.report.attention_maps import attention_weights, maps_data
+from lucid.report.graph_data import of_file, of_graph
+from lucid.report.page import write_page
+from lucid.report.targets import compare_targets
+from lucid.testing import compare_nodes, random_array
+from lucid.trace import Model, trace
+from lucid.types import Array
+from lucid.version import __version__
+
+TARGETS = ("any", "cpu", "portable")
+_BATCH, _LENGTH = 1, 16  # what a size is where nothing is said: the first axis of an input, any other
+
+
+def report(
+    model: Model | Graph,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    path: str | os.PathLike[str],
+    data: Mapping[str, Array] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    tokens: Sequence[str] = (),
+    targets: Sequence[str] = TARGETS,
+    seconds: float = 0.5,
+    name: str = "",
+) -> None:
+    """Write a page about a model: graph, attention maps, error of each node, latency and memory by target.
+
+    Args:
+        model, inputs, kwargs: as for `lucid.export.to_onnx`.
+        path: the HTML file. It appears whole or not at all.
+        data: arrays by input name; random ones otherwise.
+        sizes: values of the symbolic sizes for random inputs; by default 1 for the first axis of an input, else 16.
+        tokens: labels of the positions, for the attention maps.
+        targets: what to export for.
+        seconds: how long to measure each target.
+        name: the page's title.
+
+    Raises:
+        KeyError, TypeError, ValueError: for data or sizes that do not fit the model's inputs.
+    """
+    graph = model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs)
+    arrays = _arrays(graph, data, sizes or {})
+    compared = compare_nodes(graph, arrays)
+    errors = {id(result.node): comparison.max_abs for result, comparison in compared}
+    taken = {title(decision): f"{decision.taken}: {decision.nodes} nodes" for decision in explain(graph).decisions}
+    forms: dict[int, str] = {}
+    for node in graph.nodes():
+        key = f"{node.scope}/{node.op.name}" if node.scope else node.op.name
+        if key in taken:
+            forms[id(node)] = taken[key]
+    write_page(
+        Path(path),
+        {
+            "title": name or _name(model),
+            "version": __version__,
+            "shapes": {value.name: list(array.shape) for value, array in zip(graph.inputs, arrays, strict=True)},
+            "random": data is None,
+            "graph": of_graph(graph, forms, errors),
+            "attention": maps_data(attention_weights(graph, arrays), tokens),
+            "errors": [
+                {
+                    "node": c.output,
+                    "module": r.node.scope,
+                    "op": r.node.op.name,
+                    "max_abs": _finite(c.max_abs),
+                }
+                for r, c in compared
+            ],
+            "targets": compare_targets(graph, arrays, targets, seconds),
+        },
+    )
+
+
+def graph_page(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Write a page with nothing but the graph of an ONNX file, from Lucid or not."""
+    shown = of_file(Path(model))
+    page = {"title": Path(model).name, "version": __version__, "shapes": {}, "random": False, "graph": shown}
+    write_page(Path(path), {**page, "attention": {"layers": [], "tokens": [], "cut": 0}, "errors": [], "targets": []})
+
+
+def _arrays(graph: Graph, data: Mapping[str, Array] | None, sizes: Mapping[str, int]) -> list[Array]:
+    if data is None:
+        return _random(graph, sizes)
+    names = [value.name for value in graph.inputs]
+    missing, unknown = sorted(set(names) - set(data)), sorted(set(data) - set(names))
+    if missing or unknown:
+        raise KeyError(
+            f"report: inputs missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}; "
+            f"the model takes {', '.join(names)}"
+        )
+    return [data[name] for name in names]
+
+
+def _random(graph: Graph, given: Mapping[str, int]) -> list[Array]:
+    unknown = sorted(given.keys() - graph.sizes())
+    if unknown:
+        raise ValueError(
+            f"report: size {', '.join(unknown)}: the model has {', '.join(sorted(graph.sizes())) or 'none'}"
+        )
+    sizes: dict[str, int] = {}
+    for value in graph.inputs:
+        for axis, size in enumerate(value.type.shape):
+            for name in sorted(names_of([size])):
+                sizes.setdefault(name, given.get(name, _BATCH if axis == 0 else _LENGTH))
+    return [random_array(v.type.dtype, tuple(evaluate(size, sizes) for size in v.type.shape)) for v in graph.inputs]
+
+
+def _name(model: Model | Graph) -> str:
+    return type(model).__name__ if isinstance(model, (Module, Graph)) else model.__qualname__
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None

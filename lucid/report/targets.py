@@ -1,0 +1,74 @@
+"""A model exported for several targets, and what each costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from lucid.export import Explanation, ExportError, explain, to_onnx
+from lucid.export.explain import title
+from lucid.graph import Graph
+from lucid.types import Array
+
+_TIMEOUT = 600  # seconds for one target
+
+
+def compare_targets(
+    graph: Graph, arrays: Sequence[Array], targets: Sequence[str], seconds: float
+) -> list[dict[str, Any]]:
+    """Export for each target, and run the file on the inputs in a process of its own, so that memory is its own too."""
+    found: list[dict[str, Any]] = []
+    with TemporaryDirectory() as scratch:
+        data = Path(scratch) / "inputs.npz"
+        np.savez(data, **{value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})  # type: ignore[arg-type]
+        for target in targets:
+            path = Path(scratch) / f"{target}.onnx"
+            try:
+                model = to_onnx(graph, target=target, path=path)
+            except ExportError as error:
+                found.append({"target": target, "problem": str(error)})
+                continue
+            files = [entry for entry in Path(scratch).iterdir() if entry.name.startswith(path.name)]
+            entry = {
+                "target": target,
+                "opset": model.opset_import[0].version,
+                "nodes": len(model.graph.node),
+                "bytes": sum(file.stat().st_size for file in files),
+                "forms": forms_data(explain(graph, target=target)),
+                "problem": "",
+            }
+            found.append({**entry, **_measured(path, data, "cuda" if target == "cuda" else "cpu", seconds)})
+            for file in files:
+                file.unlink()
+    return found
+
+
+def _measured(path: Path, data: Path, provider: str, seconds: float) -> Mapping[str, Any]:
+    command = [sys.executable, "-m", "lucid.inspection.measure", str(path), str(data), provider, str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return {"problem": lines[-1] if lines else f"ended with {done.returncode}"}
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
+
+
+def forms_data(taken: Explanation) -> list[dict[str, Any]]:
+    """Which form each attention node took, and why not the others."""
+    return [
+        {
+            "node": title(d),
+            "form": d.taken,
+            "nodes": d.nodes,
+            "note": d.note,
+            "refused": [list(pair) for pair in d.refused],
+        }
+        for d in taken.attention
+    ]

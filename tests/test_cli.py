@@ -1,0 +1,306 @@
+"""The `lucid` command as a person uses it: every command through the real console script, in a process of its own.
+
+Where a test needs a command once more, the script's file runs in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from lucid.runtime import Session
+from lucid.weights import save
+from tests.console import LUCID, in_process
+
+ROOT = Path(__file__).parents[1]
+MHA = ("nn.MultiHeadAttention", "--set", "embed_dim=16", "--set", "num_heads=4")
+
+
+def lucid(*arguments: object, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the console script and check its exit code."""
+    assert LUCID.exists(), "the console script is not installed: pip install -e ."
+    done = subprocess.run([LUCID, *map(str, arguments)], capture_output=True, text=True, cwd=cwd, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture
+def data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """What a command prints with --json, run in this process."""
+
+    def call(*arguments: object, code: int = 0, cwd: Path | None = None) -> Any:
+        assert in_process([*arguments, "--json"], monkeypatch, cwd) == code
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def mha(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "mha.onnx"
+    lucid("export", *MHA, "-o", path)
+    return path
+
+
+def test_help_shows_all_commands_and_examples():
+    top = lucid("--help").stdout
+    assert all(
+        name in top for name in ("export", "inspect", "verify", "run", "bench", "doctor", "report", "Exit codes")
+    )
+    assert "lucid export nn.MultiHeadAttention" in lucid("export", "-h").stdout
+    assert lucid("--version").stdout.startswith("lucid 0.")
+
+
+def test_completion_can_be_shown():
+    done = subprocess.run(
+        [LUCID], env={**os.environ, "_LUCID_COMPLETE": "complete_bash", "COMP_WORDS": "lucid ex", "COMP_CWORD": "1"},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip() == "export"
+
+
+def test_export_ends_with_a_table(tmp_path):
+    path = tmp_path / "mha.onnx"
+    out = lucid("export", *MHA, "-o", path).stdout
+    for expected in (
+        "query",
+        "float32[N, L, 16]",
+        "MatMul",
+        "ai.onnx Attention: 1 node",
+        "opset       ai.onnx 23",
+    ):
+        assert expected in out
+    assert "parameters  1,088" in out
+    assert f"written     {path}" in out
+    assert "ok    parity with NumPy in 3 runs on CPUExecutionProvider" in out
+    onnx.checker.check_model(path)
+
+
+def test_export_of_a_file_with_inputs_and_options(tmp_path, data):
+    (tmp_path / "net.py").write_text(
+        "import lucid, helper\n"
+        "class Net(lucid.nn.Module):\n"
+        "    def __init__(self, width: int = 8):\n"
+        "        self.attention = lucid.nn.MultiHeadAttention(width, 2)\n"
+        "    def forward(self, x, causal=False):\n"
+        "        return self.attention(x, is_causal=causal)\n"
+    )
+    (tmp_path / "helper.py").write_text("")
+    found = data(
+        "export", "net.py:Net", "-o", "net.onnx", "-i", "x:float16:N,L,8", "--call", "causal=true", "--opset", 18,
+        "--target", "portable", "--external-data", cwd=tmp_path,
+    )  # fmt: skip
+    assert found["inputs"] == {"x": "float16[N, L, 8]"}
+    assert found["opsets"] == {"ai.onnx": 18}
+    (attention,) = found["attention"]
+    assert attention["row"] == "expanded"
+    assert attention["node"] == "attention/attention"
+    assert "ai.onnx Attention" in attention["refused"]
+    assert found["parity"]["passed"]
+    assert found["parity"]["max_abs"] < 4e-3
+
+
+def test_export_of_a_packages_function_and_of_a_plain_one(tmp_path, data):
+    package = tmp_path / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("from lucid import nn\ndef make(width=4): return nn.Linear(width, 2)\n")
+    (package / "plain.py").write_text("from . import make\ndef twice(x): return x + x\n")
+    made = data("export", "pack:make", "--set", "width=3", "-i", "x:N,3", "-o", "a.onnx", "--no-check", cwd=tmp_path)
+    assert made["parameters"] == 8
+    assert made["parity"] is None
+    plain = data("export", package / "plain.py:twice", "-i", "x:int64:N", "-o", "b.onnx", cwd=tmp_path)
+    assert plain["nodes"] == {"Add": 1}
+    assert plain["parity"]["passed"]
+
+
+def test_export_with_weights_from_a_file(tmp_path, data):
+    weights = {"weight": np.eye(2, dtype=np.float32), "bias": np.ones(2, np.float32)}
+    save(tmp_path / "w.safetensors", weights)
+    source = ("nn.Linear", "--set", "in_features=2", "--set", "out_features=2", "-i", "x:N,2")
+    data("export", *source, "-o", "a.onnx", "--weights", "w.safetensors", "--seed", 1, cwd=tmp_path)
+    data("export", *source, "-o", "b.onnx", "--weights", "w.safetensors", "--seed", 2, cwd=tmp_path)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+def test_inspect_shows_modules_costs_and_what_loads_it(mha, data):
+    out = lucid("inspect", mha, "--size", "L=64", "--size", "S=32").stdout
+    for expected in (
+        "made by lucid",
+        "float32[N, L, 16]",
+        "1.09 k",
+        "FLOPs at N=1, L=64, S=32",
+        "onnxruntime 1.23 or newer",
+    ):
+        assert expected in out
+    found = data("inspect", mha)
+    assert found["parameters"] == 1088
+    assert found["uncounted_nodes"] == 0
+    assert all(loader["loads"] is not False for loader in found["loaders"])
+
+
+def test_inspect_writes_the_picture(mha, tmp_path):
+    page = tmp_path / "graph.html"
+    lucid("inspect", mha, "--graph", page)
+    assert "Attention" in page.read_text(encoding="utf-8")
+
+
+def test_verify_passes_at_many_sizes(mha, data):
+    found = data("verify", *MHA[:1], mha, *MHA[1:], "--size", "N=2,L=9", "--size", "N=1,L=1,S=4")
+    assert found["passed"]
+    assert found["first_difference"] is None
+    assert [run["sizes"] for run in found["runs"]] == [{"L": 9, "N": 2, "S": 1}, {"L": 1, "N": 1, "S": 4}]
+
+
+def test_verify_names_the_first_difference(mha, tmp_path):
+    model = onnx.load(mha)
+    weight = next(t for t in model.graph.initializer if t.name == "out_proj.bias")
+    weight.raw_data = (onnx.numpy_helper.to_array(weight) + np.float32(0.01)).tobytes()
+    onnx.save(model, tmp_path / "other.onnx")
+    done = lucid("verify", *MHA[:1], tmp_path / "other.onnx", *MHA[1:], code=1)
+    assert "FAIL" in done.stdout
+    assert "first difference: output in" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_run_writes_what_the_session_computes(mha, tmp_path, data):
+    arrays = {
+        name: np.random.default_rng(0).standard_normal((1, 3, 16), np.float32) for name in ("query", "key", "value")
+    }
+    np.savez(tmp_path / "in.npz", **arrays)
+    shown = lucid("run", mha, "in.npz", "-o", "out.npz", cwd=tmp_path).stdout
+    assert "output  float32[1, 3, 16]" in shown
+    with np.load(tmp_path / "out.npz") as written:
+        np.testing.assert_array_equal(written["output"], Session(mha).run(arrays)["output"])
+    values = data("run", mha, "in.npz", cwd=tmp_path)["values"]["output"]
+    assert np.shape(values) == (1, 3, 16)
+
+
+def test_bench_measures(mha, data):
+    found = data("bench", mha, "--seconds", 0.05, "--size", "L=32", "--threads", 1)
+    latency = found["latency_ms"]
+    assert latency["min"] <= latency["p50"] <= latency["p90"] <= latency["p99"]
+    assert found["sizes"] == {"N": 1, "L": 32, "S": 128}
+    assert found["runs"] >= 10
+    assert found["share_of_peak"] > 0
+    assert found["peak_memory_bytes"] > 10 << 20
+    assert "latency" in lucid("bench", mha, "--seconds", 0.01, "--no-peak").stdout
+
+
+def test_doctor_is_content_here(data):
+    found = data("doctor")
+    names = {finding["name"]: finding for finding in found["findings"]}
+    assert found["healthy"]
+    assert names["CPUExecutionProvider"]["good"]
+    assert int(names["newest opset"]["text"].split()[0]) >= 23
+    assert names["CUDAExecutionProvider"]["good"] or names["CUDAExecutionProvider"]["remedy"]
+
+
+def test_doctor_says_what_is_wrong_with_two_wheels(tmp_path):
+    for name in ("onnxruntime", "onnxruntime_gpu"):
+        folder = tmp_path / f"{name}-9.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 9.0\n")
+    done = subprocess.run(
+        [LUCID, "doctor"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    assert "overwrite each other's files" in done.stdout
+    assert "pip uninstall -y onnxruntime onnxruntime-gpu" in done.stdout
+
+
+def test_doctor_works_without_onnxruntime(tmp_path):
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('libfoo.so: cannot open')\n")
+    done = subprocess.run(
+        [LUCID, "doctor"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    assert "libfoo.so" in done.stdout
+    assert "pip install 'lucid-onnx[cpu]'" in done.stdout
+
+
+SLOW = """
+import numpy as np
+from lucid import nn
+class Big(nn.Module):
+    def __init__(self, count=60):
+        self.weights = {str(i): nn.Linear(1024, 1024, bias=False) for i in range(count)}
+        for linear in self.weights.values():
+            linear.weight.assign(np.zeros((1024, 1024), np.float32) + np.float32(0.1))
+    def forward(self, x):
+        for linear in self.weights.values():
+            x = linear(x)
+        return x
+"""
+
+
+def test_ctrl_c_in_the_middle_of_writing_leaves_no_file(tmp_path):
+    (tmp_path / "big.py").write_text(SLOW)
+    arguments = [
+        "export",
+        "big.py:Big",
+        "-i",
+        "x:N,1024",
+        "-o",
+        "out/big.onnx",
+        "--no-check",
+        "--external-data",
+    ]
+    (tmp_path / "out").mkdir()
+    process = subprocess.Popen([LUCID, *arguments], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    while process.poll() is None and not any((tmp_path / "out").iterdir()):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr.decode().strip() == "lucid: interrupted"
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_terminal_sees_a_progress_bar(tmp_path):
+    (tmp_path / "big.py").write_text(SLOW)
+    master, slave = pty.openpty()
+    arguments = [
+        "export",
+        "big.py:Big",
+        "-i",
+        "x:N,1024",
+        "-o",
+        "big.onnx",
+        "--no-check",
+        "--set",
+        "count=20",
+    ]
+    process = subprocess.Popen([LUCID, *arguments], cwd=tmp_path, stderr=slave, stdout=subprocess.DEVNULL)
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(master, 4096)
+        except OSError:  # Linux reports the other end's closing so
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(master)
+    assert process.wait(60) == 0
+    assert b"writing" in shown
+    assert b"MB" in shown

@@ -1,0 +1,182 @@
+"""What can go wrong with a command: the exit code says which kind, one or two lines say what, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.console import LUCID, in_process
+
+LINEAR = ["nn.Linear", "--set", "in_features=2", "--set", "out_features=2"]
+
+
+def failing(
+    arguments: list[str], cwd: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, str]:
+    """The exit code and the message of a command that fails."""
+    code = in_process(arguments, monkeypatch, cwd)
+    message = capsys.readouterr().err.strip()
+    assert message.startswith("lucid: ")
+    assert "Traceback" not in message
+    assert len(message.splitlines()) <= 2, message
+    assert not (cwd / "a.onnx").exists()
+    return code, message.removeprefix("lucid: ")
+
+
+SOURCES = """
+import lucid
+VERSION = "1"
+class Net(lucid.nn.Module):
+    def forward(self, x):
+        return x if x.shape[0] == 4 else -x
+def make(): return 3
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that are all wrong in their own way."""
+    place = tmp_path_factory.mktemp("errors")
+    (place / "sub.py").mkdir()
+    (place / "net.py").write_text(SOURCES)
+    (place / "empty_module.py").write_text("x = 1\n")
+    (place / "broken.py").write_text("def f(:\n")
+    (place / "raises.py").write_text("1 / 0\n")
+    (place / "empty.onnx").write_bytes(b"")
+    (place / "text.onnx").write_text("this is no model")
+    good = model()
+    (place / "good.onnx").write_bytes(good.SerializeToString())
+    (place / "cut.onnx").write_bytes(good.SerializeToString()[:-5])
+    good.ir_version = 99
+    (place / "future.onnx").write_bytes(good.SerializeToString())
+    (place / "no_data.onnx").write_bytes(model(external="gone.bin").SerializeToString())
+    np.savez(place / "wrong_name.npz", y=np.zeros(2, np.float32))
+    np.savez(place / "wrong_type.npz", x=np.zeros(2))
+    np.save(place / "one.npy", np.zeros(2))
+    (place / "text.npz").write_text("no archive")
+    return place
+
+
+def model(external: str = "") -> onnx.ModelProto:
+    weight = TensorProto(name="w", dims=[2], data_type=TensorProto.FLOAT)
+    if external:
+        weight.data_location = TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value=external)
+    else:
+        weight.raw_data = np.ones(2, np.float32).tobytes()
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", ends[:1], ends[1:], [weight])
+    return helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+
+
+WRONG_COMMAND_LINES = {
+    "no command of this name": (["exprot"], "No such command 'exprot'"),
+    "no such option": (["export", *LINEAR, "--colour", "-o", "a.onnx"], "No such option"),
+    "output missing": (["export", *LINEAR], "Missing option '--output'"),
+    "no such file": (["export", "none.py:Net", "-o", "a.onnx"], "no file 'none.py'"),
+    "a folder": (["export", "sub.py:Net", "-o", "a.onnx"], "'sub.py' is no file"),
+    "no name in the file": (["export", "net.py", "-o", "a.onnx"], "as net.py:Name; there is Net, make"),
+    "no such name": (["export", "net.py:Nat", "-o", "a.onnx"], "net.py has no 'Nat'; there is Net, make"),
+    "nothing there": (["export", "empty_module.py:Net", "-o", "a.onnx"], "there is no Module and no function in it"),
+    "no module": (["export", "net.py:VERSION", "-o", "a.onnx"], "is of type str, expected a Module"),
+    "makes no module": (["export", "net.py:make", "-o", "a.onnx"], "returned of type int, expected a Module"),
+    "syntax error": (["export", "broken.py:f", "-o", "a.onnx"], "does not import: SyntaxError"),
+    "not installed": (["export", "nowhere.at.all:f", "-o", "a.onnx"], "does not import: ModuleNotFoundError"),
+    "not in lucid": (["export", "nn.Convolution", "-o", "a.onnx"], "one of nn.MultiHeadAttention"),
+    "argument missing": (["export", "nn.Linear", "-o", "a.onnx"], "needs --set in_features=..."),
+    "argument unknown": (["export", *LINEAR, "--set", "bais=true", "-o", "a.onnx"], "has no argument bais"),
+    "--set malformed": (["export", *LINEAR, "--set", "bias", "-o", "a.onnx"], "expected KEY=VALUE"),
+    "--set twice": (["export", *LINEAR, "--set", "in_features=3", "-o", "a.onnx"], "given twice"),
+    "--input malformed": (["export", *LINEAR, "-o", "a.onnx", "-i", "x"], "expected NAME:DTYPE:SIZES"),
+    "--input dtype": (["export", *LINEAR, "-o", "a.onnx", "-i", "x:complex64:N,2"], "'complex64' is not one of"),
+    "--input negative": (["export", *LINEAR, "-o", "a.onnx", "-i", "x:float32:-1,2"], "negative"),
+    "--input size": (["export", *LINEAR, "-o", "a.onnx", "-i", "x:float32:N;L,2"], "--input 'x:float32:N;L,2'"),
+    "--input twice": (["export", *LINEAR, "-o", "a.onnx", "-i", "x:N,2", "-i", "x:N,2"], "given twice"),
+    "--input unknown": (["export", *LINEAR, "-o", "a.onnx", "-i", "y:N,2"], "the model takes x"),
+    "no inputs": (["export", "net.py:Net", "-o", "a.onnx"], "as in --input x:float32:N,..."),
+    "weights missing": (["export", *LINEAR, "-o", "a.onnx", "-w", "none"], "no file or folder 'none'"),
+    "target": (["export", *LINEAR, "-o", "a.onnx", "--target", "tpu"], "'--target'"),
+    "--size malformed": (["inspect", "good.onnx", "--size", "L"], "expected NAME=N"),
+    "--size unknown": (["bench", "good.onnx", "--size", "L=3"], "all sizes of the model are fixed"),
+}  # fmt: skip
+
+FAILURES = {
+    "module raises": (["export", "raises.py:f", "-o", "a.onnx"], "division by zero"),
+    "opset": (["export", *LINEAR, "-i", "x:N,2", "-o", "a.onnx", "--opset", "12"], "opset 12 is not supported"),
+    "form": (["export", "nn.MultiHeadAttention", "--set", "embed_dim=4", "--set", "num_heads=2", "-o", "a.onnx",
+              "--opset", "18", "--attention", "standard"], 'no form of attention="standard" is exact here'),
+    "symbolic size": (["export", "net.py:Net", "-i", "x:N", "-o", "a.onnx"], "N == 4 is known only at run time"),
+    "no folder": (["export", *LINEAR, "-i", "x:N,2", "-o", "none/a.onnx"], "folder 'none' does not exist"),
+    "folder as file": (["export", *LINEAR, "-i", "x:N,2", "-o", "sub.py"], "'sub.py' is a folder"),
+    "not there": (["inspect", "none.onnx"], "there is no file 'none.onnx'"),
+    "model is a folder": (["inspect", "sub.py"], "expected a regular file, got a folder"),
+    "empty": (["inspect", "empty.onnx"], "'empty.onnx': 0 bytes"),
+    "no model": (["inspect", "text.onnx"], "not an ONNX model"),
+    "truncated": (["bench", "cut.onnx"], "not an ONNX model, or a truncated one"),
+    "newer IR": (["inspect", "future.onnx"], "IR version 99, expected at most"),
+    "missing data": (["verify", LINEAR[0], "no_data.onnx", *LINEAR[1:]], "there is no data file 'gone.bin'"),
+    "another model": (["verify", LINEAR[0], "good.onnx", *LINEAR[1:], "-i", "x:N,2,2"], "input x has shape [1, 2, 2]"),
+    "input name": (["run", "good.onnx", "wrong_name.npz"], "inputs missing: x; unknown: y"),
+    "input type": (["run", "good.onnx", "wrong_type.npz"], "input x has dtype float64, expected float32"),
+    "one array": (["run", "good.onnx", "one.npy"], "one array without a name"),
+    "no archive": (["run", "good.onnx", "text.npz"], "is no .npz file"),
+    "provider": (["run", "good.onnx", "wrong_type.npz", "-p", "gpu"], "provider 'gpu' does not exist"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG_COMMAND_LINES)
+def test_a_wrong_command_line_ends_with_2(name, folder, monkeypatch, capsys):
+    arguments, expected = WRONG_COMMAND_LINES[name]
+    code, message = failing(arguments, folder, monkeypatch, capsys)
+    assert code == 2, message
+    assert expected in message
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failure_ends_with_1(name, folder, monkeypatch, capsys):
+    arguments, expected = FAILURES[name]
+    code, message = failing(arguments, folder, monkeypatch, capsys)
+    assert code == 1, message
+    assert expected in message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_no_write_permission(tmp_path, monkeypatch, capsys):
+    tmp_path.chmod(0o500)
+    arguments = ["export", *LINEAR, "-o", str(tmp_path / "a.onnx")]
+    code, message = failing(arguments, Path.cwd(), monkeypatch, capsys)
+    assert code == 1
+    assert "no permission" in message
+
+
+def test_the_process_ends_so_too(folder):
+    """The same through a process of its own: an error that is told, one that nobody caught, and JSON for machines."""
+    for command, code, expected in (
+        (["inspect", "none.onnx"], 1, "lucid: there is no file 'none.onnx'; check the path\n"),
+        (["export", "nn.Linear", "-o", "a.onnx"], 2, "needs --set in_features=..."),
+    ):
+        done = subprocess.run([LUCID, *command], capture_output=True, text=True, cwd=folder, timeout=60)
+        assert done.returncode == code
+        assert expected in done.stderr
+        assert done.stdout == ""
+    done = subprocess.run(
+        [LUCID, "inspect", "empty.onnx", "--json"], capture_output=True, text=True, cwd=folder, timeout=60
+    )
+    told = json.loads(done.stdout)
+    assert done.returncode == told["exit_code"] == 1
+    assert "0 bytes" in told["error"]
+
+
+def test_debug_shows_the_traceback(folder, monkeypatch, capsys):
+    code = in_process(["export", "raises.py:f", "-o", "a.onnx", "--debug"], monkeypatch, folder)
+    shown = capsys.readouterr().err
+    assert code == 1
+    assert "Traceback" in shown
+    assert "ZeroDivisionError" in shown

@@ -1,0 +1,193 @@
+"""Looking at ONNX files of any origin: modules from names, parameters, operations counted by hand, runtimes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import lucid
+from lucid import nn
+from lucid.inspection import inspect_model
+from lucid.inspection.tree import parts_of
+
+
+def save(
+    path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, Any], weights: dict[str, Any], **options: Any
+) -> Path:
+    """A model of these nodes; its output is what the last one computes."""
+    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
+    output = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", given, [output], held)
+    opsets = [helper.make_opsetid(domain, number) for domain, number in options.pop("opsets", {"": 17}).items()]
+    onnx.save(
+        helper.make_model(graph, ir_version=options.pop("ir_version", 8), opset_imports=opsets, **options),
+        path,
+    )
+    return path
+
+
+def zeros(*shape: int) -> np.ndarray[Any, Any]:
+    return np.zeros(shape, np.float32)
+
+
+def test_a_multi_head_attention_of_ours(tmp_path):
+    lucid.export.to_onnx(nn.MultiHeadAttention(16, 4), path=tmp_path / "mha.onnx")
+    found = inspect_model(tmp_path / "mha.onnx", {"N": 2, "L": 8, "S": 4})
+    assert found.producer.startswith("lucid ")
+    assert found.inputs["key"] == "float32[N, S, 16]"
+    assert found.outputs == {"output": "float32[N, L, 16]"}
+    assert found.parameters == 4 * (16 * 16 + 16)
+    projections = 2 * 2 * (8 + 4 + 4 + 8) * 16 * 16
+    biases = 2 * (8 + 4 + 4 + 8) * 16
+    attention = 2 * 4 * 8 * 4 * (4 * 4 + 5)
+    assert found.flops == projections + biases + attention
+    assert found.modules.cost.unknown == 0
+
+
+def test_modules_of_ours_fold_into_a_tree(tmp_path):
+    layer = nn.TransformerEncoderLayer(8, 2, 16)
+    encoder = nn.TransformerEncoder(layer, 3)
+    lucid.export.to_onnx(encoder, ("N", "L", 8), path=tmp_path / "encoder.onnx")
+    found = inspect_model(tmp_path / "encoder.onnx")
+    rows = {"/".join([str(level), module.name]): module for level, module in found.modules.rows(2)}
+    layers = rows["2/0 to 2"]
+    assert layers.parameters == sum(p.numpy().size for p in encoder.layers.parameters())
+    assert layers.nodes % 3 == 0
+    inside = {module.name for level, module in layers.rows(1) if level}
+    assert {"self_attn", "linear1", "linear2", "norm1", "norm2"} <= inside
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        (
+            helper.make_node("MatMul", ["x", "w"], ["y"], name="/encoder/layer.0/query/MatMul"),
+            ("encoder", "layer", "0", "query"),
+        ),
+        (helper.make_node("MatMul", ["x", "w"], ["y"], name="model/dense_1/MatMul"), ("model", "dense_1")),
+        (helper.make_node("MatMul", ["x", "layer.0.query.weight"], ["y"]), ("layer", "0", "query")),
+        (helper.make_node("Add", ["x", "x"], ["y"], name="Add_12"), ()),
+    ],
+    ids=["torch", "tensorflow", "by its weight", "nothing to go by"],
+)
+def test_modules_of_other_exporters(node, expected):
+    assert parts_of(node, frozenset({"layer.0.query.weight"})) == expected
+
+
+def test_modules_that_torch_notes_beside_the_node():
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="node_MatMul_3")
+    node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value="['', 'layers.0', 'layers.0.linear', 'linear_3']")
+    assert parts_of(node) == ("layers", "0", "linear")
+
+
+COSTS = {
+    "MatMul": (["x", "w"], {"x": ["N", 3, 4]}, {"w": zeros(4, 5)}, {}, 2 * 2 * 3 * 4 * 5),
+    "Gemm": (["x", "w"], {"x": ["N", 4]}, {"w": zeros(5, 4)}, {"transB": 1}, 2 * 2 * 4 * 5),
+    "Conv": (["x", "w"], {"x": ["N", 3, 10]}, {"w": zeros(6, 3, 3)}, {}, 2 * (2 * 6 * 8) * (3 * 3)),
+    "ConvTranspose": (["x", "w"], {"x": ["N", 3, 10]}, {"w": zeros(3, 6, 3)}, {}, 2 * (2 * 3 * 10) * (6 * 3)),
+    "LSTM": (["x", "w", "r"], {"x": [7, "N", 3]}, {"w": zeros(1, 20, 3), "r": zeros(1, 20, 5)}, {"hidden_size": 5},
+             2 * 7 * 2 * 4 * 5 * (3 + 5)),
+    "Einsum": (["x", "w"], {"x": ["N", 3, 4]}, {"w": zeros(4, 5)}, {"equation": "nij,jk->nik"}, 2 * 2 * 3 * 4 * 5),
+    "Softmax": (["x"], {"x": ["N", 6]}, {}, {}, 5 * 12),
+    "ReduceSum": (["x"], {"x": ["N", 6]}, {}, {}, 12),
+    "MaxPool": (["x"], {"x": ["N", 1, 6]}, {}, {"kernel_shape": [2]}, 2 * 5 * 2),
+    "Tanh": (["x"], {"x": ["N", 6]}, {}, {}, 12),
+    "Transpose": (["x"], {"x": ["N", 6]}, {}, {}, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", COSTS)
+def test_operations_counted_by_hand(op, tmp_path):
+    inputs, given, weights, attributes, flops = COSTS[op]
+    path = save(tmp_path / "m.onnx", [helper.make_node(op, inputs, ["y"], **attributes)], given, weights)
+    found = inspect_model(path, {"N": 2})
+    assert found.flops == flops
+    assert found.parameters == sum(array.size for array in weights.values())
+
+
+def test_the_dearer_branch_counts(tmp_path):
+    def branch(name: str, op: str) -> onnx.GraphProto:
+        node = helper.make_node(op, ["x"] * (2 if op == "Add" else 1), [name])
+        return helper.make_graph([node], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4])])
+
+    test = helper.make_node("Equal", ["x0", "x0"], ["condition"])
+    choice = helper.make_node(
+        "If", ["condition"], ["y"], then_branch=branch("a", "Add"), else_branch=branch("b", "Softmax")
+    )
+    found = inspect_model(save(tmp_path / "m.onnx", [test, choice], {"x": [4, 4], "x0": []}, {}))
+    assert found.flops == 1 + 5 * 16
+    assert found.modules.nodes == 4
+
+
+def test_calls_of_functions_are_looked_into(tmp_path):
+    body = [helper.make_node("MatMul", ["a", "b"], ["c"])]
+    function = helper.make_function("mine", "Product", ["a", "b"], ["c"], body, [helper.make_opsetid("", 17)])
+    call = helper.make_node("Product", ["x", "w"], ["y"], domain="mine", name="/block/Product")
+    path = save(
+        tmp_path / "m.onnx",
+        [call],
+        {"x": [3, 4]},
+        {"w": zeros(4, 5)},
+        functions=[function],
+        opsets={"": 17, "mine": 1},
+    )
+    assert inspect_model(path).flops == 2 * 3 * 4 * 5
+
+
+def test_nodes_of_unknown_shape_are_said_not_guessed(tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Strange", ["x"], ["y"], domain="far.away")], {"x": [4]}, {},
+                opsets={"": 17, "far.away": 1})  # fmt: skip
+    found = inspect_model(path)
+    assert (found.flops, found.modules.cost.unknown) == (0, 1)
+    assert found.loaders[0].reason == "needs the library of custom operators for far.away"
+
+
+@pytest.mark.parametrize(
+    ("opset", "ir_version", "expected"),
+    [
+        (17, 8, "1.15"),
+        (21, 10, "1.18"),
+        (22, 10, "1.21"),
+        (23, 11, "1.23"),
+        (17, 11, "1.23"),
+        (25, 13, "1.24"),
+    ],
+)
+def test_the_oldest_onnxruntime_that_loads_it(opset, ir_version, expected, tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])], {"x": [4]}, {}, opsets={"": opset},
+                ir_version=ir_version)  # fmt: skip
+    assert inspect_model(path).loaders[0].name == f"onnxruntime {expected} or newer"
+
+
+def test_an_opset_that_no_onnxruntime_loads(tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])], {"x": [4]}, {}, opsets={"": 28})
+    assert inspect_model(path).loaders[0].loads is False
+
+
+def test_operators_of_onnxruntime_alone(tmp_path):
+    lucid.export.to_onnx(nn.MultiHeadAttention(16, 4), attention="contrib", path=tmp_path / "mha.onnx")
+    found = inspect_model(tmp_path / "mha.onnx")
+    assert found.loaders[1].loads is False
+    assert found.modules.cost.unknown == 0
+
+
+def test_weights_beside_the_file_are_counted_and_never_read(tmp_path):
+    lucid.export.to_onnx(nn.Linear(64, 64), ("N", 64), path=tmp_path / "m.onnx", external_data=True)
+    found = inspect_model(tmp_path / "m.onnx")
+    assert len(found.files) == 2
+    assert found.files[1][1] >= 64 * 64 * 4
+    assert found.parameters == 64 * 65
+
+
+def test_sizes_without_a_name_are_called_after_their_axis(tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])], {"x": [None, 3]}, {})
+    assert inspect_model(path).sizes == {"x.0": 1}
+    assert inspect_model(path, {"x.0": 5}).flops == 15
+    with pytest.raises(ValueError, match=r"size K: the model's symbolic sizes are x\.0"):
+        inspect_model(path, {"K": 5})

@@ -1,0 +1,137 @@
+"""The report page: what is in it, and that it works in a real browser without a network."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.report import graph_page, report
+from lucid.report.page import render
+
+TOKENS = ["the", "<cat>", "sat", "on", "it"]
+
+
+class Encoder(nn.Module):
+    """Two layers under a name, as models have them."""
+
+    def __init__(self) -> None:
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32), 2)
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        return self.encoder(x)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lucid.manual_seed(0)
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    x = np.random.default_rng(0).standard_normal((1, 5, 16), np.float32)
+    report(
+        Encoder(), ("N", "L", 16), path=path, data={"x": x}, tokens=TOKENS, targets=("any", "portable"), seconds=0.02,
+        name="an <encoder>",
+    )  # fmt: skip
+    return path
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    found = re.search(
+        r'<script id="data" type="application/json">(.*?)</script>', page.read_text(encoding="utf-8"), re.S
+    )
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def test_the_page_is_whole_and_small(page):
+    text = page.read_text(encoding="utf-8")
+    assert len(text) < 2_000_000
+    assert "default-src 'none'" in text
+    assert "an &lt;encoder&gt;" in text
+    assert "Apache License" in text
+    assert not re.search(r'(src|href)="(?!#)', text.split("<script>")[0])
+
+
+def test_nodes_have_modules_types_forms_and_errors(page):
+    nodes = data_of(page)["graph"]["nodes"]
+    attention = next(node for node in nodes if node["op"] == "attention")
+    assert attention["module"] == "encoder.layers.0.self_attn"
+    assert attention["outputs"] == ["float32[N, L, 16]"]
+    assert attention["form"].startswith("ai.onnx Attention: ")
+    assert attention["attributes"]["heads"] == "2"
+    assert 0 <= attention["error"] < 1e-5
+    weights = [i["name"] for node in nodes for i in node["inputs"] if node["module"] == "encoder.layers.0.linear1"]
+    assert "encoder.layers.0.linear1.weight" in weights
+
+
+def test_attention_maps_are_the_weights_of_the_modules(tmp_path):
+    mha = nn.MultiHeadAttention(16, 4)
+    x = lucid.randn(2, 6, 16)
+    report(mha, ("N", "L", 16), path=tmp_path / "r.html", data={"query": x.numpy()}, targets=())
+    (layer,) = data_of(tmp_path / "r.html")["attention"]["layers"]
+    levels = np.frombuffer(base64.b64decode(layer["data"]), np.uint8).reshape(
+        layer["heads"], layer["queries"], layer["keys"]
+    )
+    _, weights = mha(x, need_weights=True, average_attn_weights=False)
+    np.testing.assert_allclose(levels * (layer["top"] / 255), weights.numpy()[0], atol=layer["top"] / 500)
+
+
+def test_long_inputs_are_cut_and_it_is_said(tmp_path):
+    mha = nn.MultiHeadAttention(32, 16)
+    report(mha, ("N", "L", 32), path=tmp_path / "r.html", sizes={"L": 600}, targets=())
+    maps = data_of(tmp_path / "r.html")["attention"]
+    assert maps["cut"] == 600
+    assert (tmp_path / "r.html").stat().st_size < 6_500_000
+
+
+def test_targets_are_measured_in_their_own_process(page):
+    targets = {target["target"]: target for target in data_of(page)["targets"]}
+    assert targets["any"]["opset"] == 23
+    assert targets["portable"]["forms"][0]["form"].startswith("expanded")
+    for target in targets.values():
+        assert 0 < target["p50"] <= target["p90"] <= target["p99"]
+        assert target["model_memory"] > 0
+
+
+def test_what_does_not_fit_is_an_error(tmp_path):
+    mha = nn.MultiHeadAttention(16, 4)
+    with pytest.raises(KeyError, match="inputs missing: query; unknown: x"):
+        report(mha, ("N", "L", 16), path=tmp_path / "r.html", data={"x": np.zeros(3, np.float32)})
+    with pytest.raises(ValueError, match="size K: the model has L, N"):
+        report(mha, ("N", "L", 16), path=tmp_path / "r.html", sizes={"K": 3})
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_the_graph_of_any_file(tmp_path):
+    lucid.export.to_onnx(nn.Linear(3, 4), ("N", 3), path=tmp_path / "m.onnx")
+    model = onnx.load(tmp_path / "m.onnx")
+    model.producer_name = "another"
+    for node in model.graph.node:
+        node.name = f"/block/{node.op_type}"
+    onnx.save(model, tmp_path / "m.onnx")
+    graph_page(tmp_path / "m.onnx", tmp_path / "g.html")
+    graph = data_of(tmp_path / "g.html")["graph"]
+    assert {node["module"] for node in graph["nodes"]} == {"block"}
+    assert graph["inputs"] == [{"id": "i:x", "name": "x", "type": "float32[N, 3]"}]
+    assert graph["outputs"][0]["from"] == "n1"
+
+
+def test_data_cannot_break_out_of_its_place():
+    empty: dict[str, Any] = {"version": "0", "shapes": {}, "random": False, "errors": [], "targets": []}
+    graph = {
+        "nodes": [],
+        "inputs": [{"id": "i:</script><script>alert(1)", "name": "{{STYLE}}", "type": ""}],
+        "outputs": [],
+    }
+    text = render({**empty, "title": "</title>{{DATA}}", "graph": graph, "attention": {"layers": [], "tokens": []}})
+    assert "<script>alert(1)" not in text
+    assert "</title>{{DATA}}" not in text
+    assert '"name":"{{STYLE}}"' in text

@@ -1,0 +1,189 @@
+"""The report page in a real browser: it draws, folds, opens nodes, switches layers, and needs no network."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.report import report
+
+selenium = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+Service = pytest.importorskip("selenium.webdriver.chrome.service").Service
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+if not CHROMIUM or not DRIVER:
+    pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)", allow_module_level=True)
+
+
+class Encoder(nn.Module):
+    """Two layers under a name, as models have them."""
+
+    def __init__(self) -> None:
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32), 2)
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        return self.encoder(x)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    x = np.random.default_rng(0).standard_normal((1, 5, 16), np.float32)
+    tokens = ["the", "<cat>", "sat", "on", "it"]
+    report(
+        Encoder(), ("N", "L", 16), path=path, data={"x": x}, tokens=tokens, targets=("any", "portable"), seconds=0.02
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = selenium.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1280,1000",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = selenium.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def opened(browser, page):
+    """The page, freshly opened, and a check that it said nothing on the console."""
+    browser.get(page.as_uri())
+    yield browser
+    assert [entry["message"] for entry in browser.get_log("browser")] == []
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    """The browser tells the page of a change when it next draws."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.02)
+
+
+def boxes(browser) -> list[str]:
+    found: list[str] = browser.execute_script("return lucidReport.graph.view.nodes().map(n => n.id())")
+    return found
+
+
+def click(browser, box: str, edge: bool = False) -> None:
+    """Click where a box of the picture is: in its middle, or just inside the left edge of a frame."""
+    canvas = browser.find_element("id", "graph")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
+    x, y, width, height = browser.execute_script(
+        "const b = lucidReport.graph.view.getElementById(arguments[0]).renderedBoundingBox(), g = arguments[1];"
+        "return [arguments[2] ? b.x1 + 5 : (b.x1 + b.x2) / 2, (b.y1 + b.y2) / 2, g.clientWidth, g.clientHeight]",
+        box, canvas, edge,
+    )  # fmt: skip
+    assert 0 < x < width
+    assert 0 < y < height
+    selenium.ActionChains(browser).move_to_element_with_offset(
+        canvas, round(x - width / 2), round(y - height / 2)
+    ).click().perform()
+
+
+def test_modules_open_and_fold_with_a_click(opened):
+    # The only module holds nothing but the layers, so they are what is shown at first.
+    assert {"m:encoder.layers.0", "m:encoder.layers.1", "i:x", "o:output"} <= set(boxes(opened))
+    click(opened, "m:encoder.layers.0")
+    assert "m:encoder.layers.0.self_attn" in boxes(opened)
+    click(opened, "m:encoder.layers.0.self_attn")
+    inner = [box for box in boxes(opened) if box.startswith("n")]
+    assert inner
+    click(opened, "m:encoder.layers.0", edge=True)
+    assert "m:encoder.layers.0.self_attn" not in boxes(opened)
+
+
+def test_a_node_shows_its_types(opened):
+    opened.find_element("id", "unfold").click()
+    node = opened.execute_script("return lucidReport.graph.view.nodes('[kind=\"attention\"]').first().id()")
+    opened.execute_script("lucidReport.graph.view.center(lucidReport.graph.view.getElementById(arguments[0]))", node)
+    click(opened, node)
+    panel = opened.find_element("id", "node").text
+    for expected in (
+        "attention",
+        "encoder.layers.0.self_attn",
+        "linear: float32[N, L, 16]",
+        "heads = 2",
+        "ai.onnx Attention",
+    ):
+        assert expected in panel
+
+
+def test_the_outline_opens_modules_too(opened):
+    opened.find_element("css selector", '[data-module="encoder.layers.1"]').click()
+    line = opened.find_element("css selector", '[data-module="encoder.layers.1"]')
+    assert line.get_attribute("aria-expanded") == "true"
+    assert "m:encoder.layers.1.linear1" in boxes(opened)
+    opened.find_element("id", "fold").click()
+    assert "m:encoder.layers.1.linear1" not in boxes(opened)
+
+
+def test_the_slider_goes_through_the_layers(opened):
+    def cells() -> list[list[float]]:
+        chart = "echarts.getInstanceByDom(document.getElementById('map'))"
+        found: list[list[float]] = opened.execute_script(f"return {chart}.getOption().series[0].data")
+        return found
+
+    name = opened.find_element("id", "layer-name")
+    assert name.text == "1 of 2: encoder.layers.0.self_attn"
+    first = cells()
+    assert len(first) == 25
+    assert sum(cell[2] for cell in first) == pytest.approx(5, rel=0.02)  # rows of weights sum to 1
+    opened.find_element("id", "layer").send_keys(selenium.Keys.ARROW_RIGHT)
+    assert name.text == "2 of 2: encoder.layers.1.self_attn"
+    second = cells()
+    assert second != first
+    opened.find_elements("css selector", "#heads button")[2].click()
+    assert opened.find_elements("css selector", "#heads button")[2].get_attribute("aria-pressed") == "true"
+    assert cells() != second
+
+
+def test_charts_and_tables_are_drawn(opened):
+    for chart in ("map", "errors", "latency", "memory"):
+        assert opened.find_elements("css selector", f"#{chart} canvas"), chart
+    assert "portable" in opened.find_element("id", "targets").text
+    assert "needs opset 23, this export asks for 18" in opened.find_element("id", "forms").text
+
+
+def test_light_and_dark(opened):
+    def theme() -> str:
+        return str(opened.execute_script("return getComputedStyle(document.body).backgroundColor"))
+
+    for scheme, expected in (("dark", "rgb(20, 22, 31)"), ("light", "rgb(255, 255, 255)")):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        wait(lambda expected=expected: theme() == expected)
+    opened.find_element("id", "theme").click()
+    wait(lambda: theme() == "rgb(20, 22, 31)")
+
+
+def test_readable_on_a_phone(opened):
+    opened.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    )
+    try:
+        wait(lambda: opened.execute_script("return document.documentElement.scrollWidth") <= 390)
+        assert opened.execute_script("return document.getElementById('graph').clientWidth") > 300
+    finally:
+        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_nothing_is_loaded_from_anywhere(opened):
+    assert opened.execute_script("return performance.getEntriesByType('resource').map(e => e.name)") == []
