@@ -1,0 +1,246 @@
+"""The layers that random programs are made of: modules with random options, in random nests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import lucid
+from lucid import Tensor, nn, ops
+from lucid.dims import dim, same
+from lucid.types import DType, bool_
+from tests.fuzz.programs import Drafting, Step, Value
+
+LAYERS: list[Callable[[Drafting], Step | None]] = []
+
+
+def layer(make: Callable[[Drafting], Step | None]) -> Callable[[Drafting], Step | None]:
+    LAYERS.append(make)
+    return make
+
+
+def has_width(*axes: int) -> Callable[[Value], bool]:
+    """Floats of so many axes whose last size is known."""
+
+    def fits(v: Value) -> bool:
+        known = v.rank in axes and isinstance(v.type.shape[-1], int) and 0 < v.type.shape[-1] <= 32
+        return known and v.type.dtype.kind == "float"
+
+    return fits
+
+
+def filled(module: nn.Module, dtype: DType) -> nn.Module:
+    """With parameters that are multiples of 1/16 in [-1, 1], so that every element type holds them."""
+    for index, parameter in enumerate(module.parameters()):
+        generator = np.random.default_rng(index)
+        parameter.assign((generator.integers(-16, 17, parameter.shape) / 16).astype(np.float32))
+    return module.to(dtype).eval()
+
+
+def nested(draft: Drafting, module: nn.Module) -> nn.Module:
+    """The module, or inside one or two others."""
+    for _ in range(draft.number(0, 2)):
+        module = draft.choose([lambda m: nn.Sequential(m, nn.Identity()), lambda m: nn.Sequential(nn.Dropout(0.3), m)])(
+            module
+        )
+    return module
+
+
+def on(draft: Drafting, x: int | None, make: Callable[[int], nn.Module], text: str) -> Step | None:
+    """A step that applies a module of the value's width."""
+    if x is None:
+        return None
+    kind = draft.values[x].type
+    width = kind.shape[-1]
+    assert isinstance(width, int)
+    module = nested(draft, filled(make(width), kind.dtype))
+    return Step(text, (x,), module, layer=module)
+
+
+@layer
+def linear(draft: Drafting) -> Step | None:
+    out, bias = draft.number(1, 8), draft.flag()
+    return on(draft, draft.pick(has_width(1, 2, 3, 4)), lambda e: nn.Linear(e, out, bias=bias), f"Linear {out} {bias}")
+
+
+@layer
+def activation(draft: Drafting) -> Step | None:
+    make = draft.choose([nn.ReLU, nn.SiLU, nn.Tanh, nn.Softmax, lambda: nn.GELU("tanh"), lambda: nn.Dropout(0.5)])
+    return on(draft, draft.pick(has_width(1, 2, 3, 4)), lambda _: make(), str(make()))
+
+
+@layer
+def norm(draft: Drafting) -> Step | None:
+    affine, eps = draft.flag(), draft.choose([0.05, 0.5])
+    if draft.flag():
+        return on(draft, draft.pick(has_width(1, 2, 3, 4)), lambda e: nn.RMSNorm(e, eps, affine), f"RMSNorm {affine}")
+    bias = draft.flag()
+    make: Callable[[int], nn.Module] = lambda e: nn.LayerNorm(e, eps, affine, bias)  # noqa: E731
+    return on(draft, draft.pick(has_width(1, 2, 3, 4)), make, f"LayerNorm {affine} {bias}")
+
+
+@layer
+def gated(draft: Drafting) -> Step | None:
+    make = draft.choose([lambda e: nn.SwiGLU(e, 6), lambda e: nn.GatedMLP(e, 4)])
+    return on(draft, draft.pick(has_width(2, 3)), make, "gated")
+
+
+@layer
+def looked_up(draft: Drafting) -> Step | None:
+    i = draft.pick(lambda v: v.type.dtype in (lucid.int32, lucid.int64) and v.rank <= 3)
+    if i is None:
+        return None
+    table = filled(nn.Embedding(5, 4), lucid.float32)
+    return Step("Embedding", (i,), lambda v: table(v % 5), layer=table)
+
+
+@layer
+def channels(draft: Drafting) -> Step | None:
+    """Convolutions, pools and normalisations of (N, C, L) with known C and L."""
+    x = draft.pick(lambda v: has_width(3)(v) and isinstance(v.type.shape[1], int) and v.type.shape[1] > 0)
+    if x is None or draft.values[x].type.dtype is lucid.float64:  # onnxruntime has no float64 Conv and AveragePool
+        return None
+    c = int(draft.values[x].type.shape[1])
+    table: dict[str, Callable[[int], nn.Module]] = {
+        "Conv1d": lambda _: nn.Conv1d(c, 3, 3, padding=1, stride=2),
+        "BatchNorm1d": lambda _: nn.BatchNorm1d(c, eps=0.1),
+        "GroupNorm": lambda _: nn.GroupNorm(1, c, eps=0.1),
+        "AvgPool1d": lambda _: nn.AvgPool1d(1, 2),
+        "MaxPool1d": lambda _: nn.MaxPool1d(1),
+        "AdaptiveAvgPool1d": lambda _: nn.AdaptiveAvgPool1d(2),
+    }
+    name = draft.choose(list(table))
+    return on(draft, x, table[name], name)
+
+
+@layer
+def rotated(draft: Drafting) -> Step | None:
+    x = draft.pick(lambda v: has_width(4)(v) and v.type.shape[-1] in (2, 4, 6, 8))
+    if x is None:
+        return None
+    half, interleaved = int(draft.values[x].type.shape[-1]) // 2, draft.flag()
+
+    def apply(v: Tensor) -> Tensor:
+        angles = lucid.arange(v.shape[2]).astype(v.dtype).unsqueeze(1) * np.linspace(1, 0.1, half).astype(v.dtype.numpy)
+        return ops.rotary_embedding(v, ops.cos(angles), ops.sin(angles), interleaved=interleaved)
+
+    return Step(f"rotary interleaved={interleaved}", (x,), apply)
+
+
+@layer
+def attention(draft: Drafting) -> Step | None:
+    """MultiHeadAttention with every option and mask."""
+    x = draft.pick(lambda v: has_width(3)(v) and v.type.shape[-1] in (4, 6, 8))
+    if x is None:
+        return None
+    kind = draft.values[x].type
+    width = int(kind.shape[-1])
+
+    def serves(v: Value) -> bool:
+        return has_width(3)(v) and v.type.dtype == kind.dtype and same(v.type.shape[0], kind.shape[0])
+
+    key = draft.pick(serves) if draft.flag() else x
+    if key is None:
+        return None
+    heads = draft.choose([h for h in (1, 2, 3, 4) if width % h == 0])
+    kv_heads = draft.choose([h for h in range(1, heads + 1) if heads % h == 0])
+    options = {
+        "bias": draft.flag(),
+        "add_bias_kv": draft.flag(),
+        "add_zero_attn": draft.flag(),
+        "kdim": int(draft.values[key].type.shape[-1]),
+        "vdim": int(draft.values[key].type.shape[-1]),
+        "num_kv_heads": kv_heads,
+    }
+    module = filled(nn.MultiHeadAttention(width, heads, **options), kind.dtype)
+    n, l = kind.shape[:2]
+    s = draft.values[key].type.shape[1]
+    masks: dict[str, int] = {}
+    causal = draft.flag()
+    if not causal and draft.flag():
+        shape = draft.choose([(l, s), (1, s), (n * heads, l, s)])
+        masks["attn_mask"] = draft.input(draft.choose([bool_, kind.dtype]), shape)
+    if draft.flag():
+        masks["key_padding_mask"] = draft.input(draft.choose([bool_, kind.dtype]), (n, s))
+    weights, average = draft.flag(), draft.flag()
+
+    def apply(query: Tensor, keys: Tensor, *given: Tensor) -> object:
+        named = dict(zip(masks, given, strict=True))
+        return module(
+            query,
+            keys,
+            need_weights=weights,
+            average_attn_weights=average,
+            is_causal=causal,
+            **named,  # type: ignore[arg-type]
+        )
+
+    text = f"MultiHeadAttention {heads} {options} {list(masks)} causal={causal} weights={weights} average={average}"
+    return Step(text, (x, key, *masks.values()), apply, layer=module)
+
+
+@layer
+def scaled_dot_product(draft: Drafting) -> Step | None:
+    """The op itself, packed or split: groups, window, softcap, scale, masks, a cache."""
+    x = draft.pick(lambda v: has_width(3)(v) and v.type.shape[-1] in (4, 8))
+    if x is None:
+        return None
+    kind = draft.values[x].type
+    n, l = kind.shape[:2]
+    width = int(kind.shape[2]) // 2  # of two heads
+
+    def serves(v: Value) -> bool:
+        wide = has_width(3)(v) and v.type.shape[2] in (width, 2 * width)
+        return wide and v.type.dtype == kind.dtype and same(v.type.shape[0], n)
+
+    k = draft.pick(serves)
+    if k is None:
+        return None
+    s, kv_heads = draft.values[k].type.shape[1], int(draft.values[k].type.shape[2]) // width
+    options = {
+        "window": draft.choose([None, None, 1, 2, 5]),
+        "softcap": draft.choose([0.0, 0.0, 2.0]),
+        "scale": draft.choose([None, 0.5, 0.1]),
+        "is_causal": draft.flag(),
+        "need_weights": draft.flag(),
+    }
+    names = [name for name in ("mask", "key_mask", "past") if draft.flag()]
+    past = draft.choose([2, dim("P")]) if "past" in names else 0
+    shapes = {"mask": (l, past + s), "key_mask": (n, past + s), "past": (n, kv_heads, past, width)}
+    given = [
+        draft.input(kind.dtype if name == "past" else draft.choose([bool_, kind.dtype]), shapes[name]) for name in names
+    ]
+    packed = draft.flag()
+
+    def apply(query: Tensor, key: Tensor, *more: Tensor) -> object:
+        named = dict(zip(names, more, strict=True))
+        cached = named.pop("past", None)
+        if not packed:
+            query, key = _split(query, 2), _split(key, kv_heads)
+        heads = {"heads": 2, "kv_heads": kv_heads} if packed else {}
+        return ops.attention(
+            query, key, key, named.get("mask"), named.get("key_mask"), cached, cached, **options, **heads
+        )  # fmt: skip
+
+    text = f"attention {'packed ' if packed else ''}{kv_heads} key heads {options} {names}"
+    return Step(text, (x, k, *given), apply)
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    n, l, e = x.shape
+    return x.reshape(n, l, heads, e // heads).permute(0, 2, 1, 3)
+
+
+@layer
+def transformer(draft: Drafting) -> Step | None:
+    first, act = draft.flag(), draft.choose(["relu", "gelu"])
+    x = draft.pick(lambda v: has_width(3)(v) and v.type.shape[-1] in (4, 8) and v.type.dtype is not lucid.float64)
+
+    def make(e: int) -> nn.Module:
+        return nn.TransformerEncoderLayer(e, 2, 6, activation=act, norm_first=first, layer_norm_eps=0.1)
+
+    return on(draft, x, make, f"TransformerEncoderLayer {act} {first}")
+
+
+ATTENTION = [attention, scaled_dot_product]

@@ -1,0 +1,197 @@
+"""Random programs: inputs of random types and symbolic sizes, then random steps, each fitted to what is there.
+
+A program is traced while it is drawn, so that every step knows the types it may build on. Two rules keep a comparison
+of backends meaningful: steps do not blow numbers up (a divisor is |y| + 1, an exponent -|x|), and what depends on a
+number discontinuously (a comparison, a rounding, an index) is only asked of `exact` values, which no backend rounds
+differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from hypothesis import strategies as st
+
+from lucid import Tensor, nn
+from lucid.dims import Size, dim
+from lucid.graph import Input, Scope, scope
+from lucid.types import (
+    Array,
+    DType,
+    TensorType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    int64,
+    uint8,
+)
+
+FLOATS = (float32, float32, float32, float64, float16, bfloat16)
+INTEGERS = (int8, uint8, int32, int64)
+NAMES = ("N", "L", "S")
+
+T = TypeVar("T")
+
+
+class Draw(Protocol):
+    def __call__(self, strategy: st.SearchStrategy[T]) -> T: ...
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of the program under construction."""
+
+    tensor: Tensor
+    exact: bool
+
+    @property
+    def type(self) -> TensorType:
+        return self.tensor.type
+
+    @property
+    def rank(self) -> int:
+        return self.tensor.ndim
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: which values it takes, and what it does with them. `layer` is the module it holds, if it is one."""
+
+    text: str
+    arguments: tuple[int, ...]
+    apply: Callable[..., Any]
+    exact: bool = False
+    layer: nn.Module | None = None
+
+    def __str__(self) -> str:
+        return f"{self.text}({', '.join(f'v{i}' for i in self.arguments)})"
+
+
+class Program(nn.Module):
+    """Inputs and steps in the order in which they were drawn; returns some of the values."""
+
+    def __init__(self, order: Sequence[TensorType | Step], outputs: Sequence[int]) -> None:
+        self._order, self._outputs = tuple(order), tuple(outputs)
+        self.layers = {f"{i}": step.layer for i, step in enumerate(order) if isinstance(step, Step) and step.layer}
+
+    @property
+    def kinds(self) -> tuple[TensorType, ...]:
+        return tuple(entry for entry in self._order if isinstance(entry, TensorType))
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        given = iter(inputs)
+        values: list[Tensor] = []
+        for entry in self._order:
+            if isinstance(entry, TensorType):
+                values.append(next(given))
+            else:
+                result = entry.apply(*(values[i] for i in entry.arguments))
+                values.extend(result if isinstance(result, (list, tuple)) else [result])
+        return tuple(values[i] for i in self._outputs)
+
+    def __repr__(self) -> str:
+        lines = [f"input {entry}" if isinstance(entry, TensorType) else str(entry) for entry in self._order]
+        return "Program:\n  " + "\n  ".join([*lines, f"return {', '.join(f'v{i}' for i in self._outputs)}"])
+
+
+class Drafting:
+    """A program while it is drawn."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.order: list[TensorType | Step] = []
+        self.values: list[Value] = []
+
+    def choose(self, options: Sequence[T]) -> T:
+        """One of some options."""
+        return self.draw(st.sampled_from(list(options)))
+
+    def flag(self) -> bool:
+        return self.draw(st.booleans())
+
+    def number(self, low: int, high: int) -> int:
+        return self.draw(st.integers(low, high))
+
+    def input(self, dtype: DType, shape: Sequence[Size]) -> int:
+        """A new input; its index."""
+        kind = TensorType(dtype, tuple(shape))
+        self.order.append(kind)
+        self.values.append(Value(Tensor.from_value(Input(f"x{len(self.values)}", kind)), exact=True))
+        return len(self.values) - 1
+
+    def pick(self, fits: Callable[[Value], bool]) -> int | None:
+        """One of the values that fit, the newest first; None where none does."""
+        found = [i for i, value in enumerate(self.values) if fits(value)]
+        return self.choose(found[::-1]) if found else None
+
+    def add(self, step: Step) -> None:
+        """Run a step on what there is."""
+        arguments = [self.values[i] for i in step.arguments]
+        result = step.apply(*(value.tensor for value in arguments))
+        results = result if isinstance(result, (list, tuple)) else [result]
+        exact = step.exact and all(value.exact for value in arguments)
+        # A step whose result no longer depends on any input is known while drawing: it is a constant of the program.
+        self.order.append(step)
+        for tensor in results:
+            self.values.append(Value(tensor, exact or tensor.dtype.kind != "float"))
+
+
+Maker = Callable[[Drafting], "Step | None"]
+
+
+@contextmanager
+def drafting() -> Iterator[None]:
+    """As under `lucid.trace`: modules in evaluation mode."""
+    token = scope.set(Scope("", {}))
+    try:
+        yield
+    finally:
+        scope.reset(token)
+
+
+@st.composite
+def programs(draw: Draw, makers: Sequence[Maker], steps: int = 6) -> Program:
+    """Programs of two to `steps` steps made by the given makers."""
+    draft = Drafting(draw)
+    dtype = draft.choose(FLOATS)
+    with drafting():
+        draft.input(dtype, first_shape(draft))
+        if draft.number(0, 4):
+            draft.input(draft.choose([dtype, *INTEGERS, bool_]), shape(draft))
+        for _ in range(draft.number(2, steps)):
+            tries = (draft.choose(makers)(draft) for _ in range(5))
+            made = next((step for step in tries if step is not None), None)
+            if made is not None:
+                draft.add(made)
+    last = len(draft.values) - 1
+    others = [i for i in range(last) if draft.flag()] if last < 12 and draft.flag() else []
+    return Program(draft.order, [*others[:3], last]).eval()
+
+
+def first_shape(draft: Drafting) -> list[Size]:
+    """Mostly what models take: named sizes, then a width."""
+    names = [dim(name) for name in NAMES[: draft.number(1, 2)]]
+    return [*names, draft.choose([4, 6, 8])] if draft.number(0, 4) else shape(draft)
+
+
+def shape(draft: Drafting) -> list[Size]:
+    """Up to four axes of named and fixed sizes."""
+    sizes: list[Size] = [dim(name) for name in NAMES]
+    sizes += [1, 2, 3, 4]
+    return [draft.choose(sizes) for _ in range(draft.number(0, 4))]
+
+
+def array_of(kind: DType, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
+    """Multiples of 1/8, small integers, booleans: numbers that every element type holds exactly, ties among them."""
+    if kind.kind == "float":
+        return (generator.integers(-16, 17, shape) / 8).astype(kind.numpy)
+    low, high = (0, 2) if kind.kind == "bool" else (0, 5) if kind is uint8 else (-4, 5)
+    return generator.integers(low, high, shape).astype(kind.numpy)
