@@ -1,0 +1,79 @@
+"""``python -m benchmarks``: measure, print tables, write results.json, plots and the tables of docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks import attention, costs, machine, minilm, modules, peers, report
+from benchmarks.bench import Bench
+from benchmarks.harness import FULL, QUICK
+from benchmarks.results import Line, Results
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
+    "causal": attention.causal,
+    "dynamic": attention.dynamic,
+    "unmasked": attention.unmasked,
+    "padding": attention.padding,
+    "scaled": attention.scaled,
+    "mha": modules.multi_head,
+    "minilm": minilm.latency,
+    "eager": modules.eager,
+    "memory": costs.memory,
+    "exports": costs.exports,
+    "large": costs.large,
+    "install": costs.install,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="main sizes only and fewer rounds; some two minutes")
+    parser.add_argument(
+        "--only", nargs="+", choices=SECTIONS, metavar="SECTION", help=f"some of: {', '.join(SECTIONS)}"
+    )
+    parser.add_argument("--threads", type=int, default=2, help="threads of an op (2)")
+    parser.add_argument(
+        "--output", type=Path, help="folder for results.json and plots (docs/benchmarks, with --quick none)"
+    )
+    options = parser.parse_args(arguments)
+    bench = Bench(QUICK if options.quick else FULL, options.threads, options.quick)
+    folder = options.output or (None if options.quick else DOCS / "benchmarks")
+    if peers.torch is not None:
+        peers.torch.set_threads(bench.threads)
+    else:
+        print("torch is not installed: ratios are to one Attention node in onnxruntime\n")
+    results = Results() if folder is None else Results.load(folder / "results.json")
+    results.machine = machine.describe(bench.threads, results.machine)
+    print(report.machine(results) + "\n")
+    for name in options.only or SECTIONS:
+        results.replace(name, SECTIONS[name](bench))
+        results.machine = machine.describe(bench.threads, results.machine)
+        if results.of(name):
+            print(report.terminal(results, name), flush=True)
+        if folder is not None:
+            results.save(folder / "results.json")
+    if folder is not None:
+        write(results, folder)
+    return 0
+
+
+def write(results: Results, folder: Path) -> None:
+    """The plots, and where they belong to the docs, the page's tables."""
+    try:
+        from benchmarks import plots  # noqa: PLC0415  # needs matplotlib
+    except ModuleNotFoundError:
+        print("matplotlib is not installed: no plots")
+    else:
+        plots.write(results, folder)
+    if folder == DOCS / "benchmarks":
+        report.update_page(DOCS / "benchmarks.md", results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""One run of the benchmarks: what it may use, and how a piece of work becomes a line of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.graphs import Array
+from benchmarks.harness import FULL, Effort, Quartiles, Work, compare
+from benchmarks.results import Cell, Goal, Line
+
+LUCID = "Lucid"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """How long to measure, with how many threads, and whether only the main sizes."""
+
+    effort: Effort = FULL
+    threads: int = 2
+    quick: bool = False
+
+    def line(
+        self,
+        section: str,
+        work: str,
+        base: str,
+        ways: Mapping[str, Work],
+        *,
+        goal: float | None = None,
+        goal_of: str = LUCID,
+        operations: float = 0.0,
+        wanted: Array | None = None,
+    ) -> Line:
+        """Time several ways to do a piece of work, one of them the base; `wanted`: the first head's exact result."""
+        others = {name: run for name, run in ways.items() if name != base}
+        seconds, timings = compare(ways[base], others, self.effort)
+        errors = {name: None if wanted is None else error(run(), wanted) for name, run in ways.items()}
+        cells = {base: Cell(_scaled(seconds), None, errors[base])}
+        for name, timing in timings.items():
+            cells[name] = Cell(_scaled(timing.seconds), timing.ratio, errors[name])
+        return Line(section, work, "ms", cells, base, None if goal is None else Goal(goal_of, goal), operations)
+
+
+def error(found: object, wanted: Array) -> float:
+    """The largest difference of a result's first head from the exact one."""
+    got = np.asarray(found)[:, :1]
+    return float(np.abs(got - wanted).max())
+
+
+def _scaled(seconds: Quartiles) -> Quartiles:
+    return Quartiles(seconds.low * 1e3, seconds.median * 1e3, seconds.high * 1e3)

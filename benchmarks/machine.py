@@ -1,0 +1,61 @@
+"""The machine: what it is, and how fast its matrix products are."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lucid
+from benchmarks.graphs import runner
+from lucid import ops
+
+LIBRARIES = ("numpy", "onnx", "onnxruntime", "torch", "onnxscript", "jax2onnx")
+
+
+def describe(threads: int, before: dict[str, Any]) -> dict[str, Any]:
+    """Processor, threads, versions, and the fastest float32 matrix product in GFLOP/s.
+
+    `before`: what was found before; a shared machine shows its best only now and then.
+    """
+    versions = {}
+    for name in LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    processor, peak = _processor(), sgemm_peak(threads)
+    if (before.get("processor"), before.get("threads")) == (processor, threads):
+        peak = max(peak, before["sgemm_gflops"])
+    return {
+        "processor": processor,
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "threads": threads,
+        "versions": versions,
+        "sgemm_gflops": peak,
+    }
+
+
+def sgemm_peak(threads: int, seconds: float = 0.7) -> float:
+    """The best of many square products in onnxruntime: what a graph could reach if it were nothing else."""
+    best = 0.0
+    for n in (1024, 2048):
+        array = np.ones((n, n), np.float32)
+        product = runner(lucid.export.to_onnx(ops.matmul, *[lucid.spec(n, n)] * 2), (array, array), threads)
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            product()
+            best = max(best, 2 * n**3 / (time.perf_counter() - start) / 1e9)
+    return best
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0]}, {len(names)} cores" if names else platform.processor() or platform.machine()

@@ -1,0 +1,44 @@
+"""How much memory a piece of work takes."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class Peak:
+    """The most memory of this process inside a with statement, over what it had at its start: `bytes`."""
+
+    bytes = 0
+
+    def __enter__(self) -> Self:
+        if _RESET.exists():
+            _RESET.write_text("5")  # the high-water mark starts again from here
+        self._before = _now()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bytes = max(0, _highest() - self._before)
+
+
+def _now() -> int:
+    return _status("VmRSS") if _STATUS.exists() else _highest()
+
+
+def _highest() -> int:
+    if _STATUS.exists():
+        return _status("VmHWM")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _status(name: str) -> int:
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) * 1024

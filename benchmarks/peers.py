@@ -1,0 +1,22 @@
+"""Which of the libraries to compare with are installed here."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+torch: ModuleType | None
+jax: ModuleType | None
+
+try:
+    from benchmarks import torch_peer
+except ModuleNotFoundError:
+    torch = None
+else:
+    torch = torch_peer
+
+try:
+    from benchmarks import jax_peer
+except ModuleNotFoundError:
+    jax = None
+else:
+    jax = jax_peer

@@ -1,0 +1,141 @@
+"""torch, eager and through its own exporter. Imported only where torch is installed."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+import torch.nn.functional as F
+
+torch.set_grad_enabled(False)
+logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+
+VERSION = torch.__version__
+
+
+def set_threads(count: int) -> None:
+    """Threads for one op."""
+    torch.set_num_threads(count)
+
+
+def attention(*arrays: Any, is_causal: bool = False, visible: Any = None) -> Callable[[], object]:
+    """torch's fused attention on (N, H, L, d) arrays; `visible` is a boolean mask."""
+    tensors = [torch.from_numpy(array) for array in arrays]
+    mask = None if visible is None else torch.from_numpy(visible)
+    return lambda: F.scaled_dot_product_attention(*tensors, attn_mask=mask, is_causal=is_causal and mask is None)
+
+
+class Attention(torch.nn.Module):
+    """The same as a module, for the exporter."""
+
+    def __init__(self, is_causal: bool) -> None:
+        super().__init__()
+        self.is_causal = is_causal
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, visible: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """(N, H, L, d) each."""
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=visible, is_causal=self.is_causal and visible is None)
+
+
+class SelfAttention(torch.nn.Module):
+    """nn.MultiheadAttention on one input."""
+
+    def __init__(self, width: int, heads: int, is_causal: bool, state: dict[str, Any]) -> None:
+        super().__init__()
+        self.attention = torch.nn.MultiheadAttention(width, heads, batch_first=True)
+        self.attention.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
+        self.is_causal = is_causal
+        self.eval()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(N, L, width)."""
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1]) if self.is_causal else None
+        output: torch.Tensor = self.attention(x, x, x, need_weights=False, attn_mask=mask, is_causal=self.is_causal)[0]
+        return output
+
+
+def call(module: torch.nn.Module, *arrays: Any) -> Callable[[], object]:
+    """A call of a module on arrays."""
+    tensors = [torch.from_numpy(array) for array in arrays]
+    return lambda: module(*tensors)
+
+
+def export(
+    module: torch.nn.Module,
+    arrays: tuple[Any, ...],
+    opset: int,
+    dynamic: dict[int, str] | None = None,
+    path: Path | None = None,
+) -> onnx.ModelProto:
+    """What torch.onnx.export makes of a module. `dynamic`: the axes of all inputs that vary, and their names."""
+    shapes = None
+    if dynamic is not None:
+        # Sizes of 0 and 1 are special to torch.export.
+        named = {axis: torch.export.Dim(name, min=2) for axis, name in dynamic.items()}
+        shapes = tuple({axis: dim for axis, dim in named.items() if axis < array.ndim} for array in arrays)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            module.eval(),
+            tuple(map(torch.from_numpy, arrays)),
+            dynamo=True,
+            opset_version=opset,
+            dynamic_shapes=shapes,
+            verbose=False,
+        )
+        assert program is not None
+        if path is not None:
+            program.save(str(path))
+        model: onnx.ModelProto = program.model_proto
+    return model
+
+
+class Encoder(torch.nn.Module):
+    """BERT in torch, as its users run it: three linear layers and fused attention. For MiniLM's weights."""
+
+    def __init__(self, state: dict[str, Any], layers: int, heads: int, eps: float) -> None:
+        super().__init__()
+        self.layers, self.heads, self.eps = layers, heads, eps
+        self.weights = {name: torch.from_numpy(array.copy()) for name, array in state.items()}
+        for name, tensor in self.weights.items():
+            self.register_buffer(name.replace(".", "__"), tensor)
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """(N, L) ids and 1 = keep, to sentence vectors (N, width): the mean over tokens, of length 1."""
+        w = self.weights
+        embed = "embeddings."
+        x = F.embedding(input_ids, w[embed + "word_embeddings.weight"])
+        x = (
+            x
+            + w[embed + "position_embeddings.weight"][: input_ids.shape[1]]
+            + w[embed + "token_type_embeddings.weight"][0]
+        )
+        x = self._norm(x, embed + "LayerNorm")
+        length = input_ids.shape[1]
+        # Every query written out, as transformers does: onnxruntime refuses what torch exports for an axis of 1 there.
+        visible = (attention_mask[:, None, None, :] > 0).expand(-1, 1, length, length)
+        for layer in range(self.layers):
+            at = f"encoder.layer.{layer}."
+            q, k, v = (
+                self._linear(x, f"{at}attention.self.{name}").unflatten(-1, (self.heads, -1)).transpose(1, 2)
+                for name in ("query", "key", "value")
+            )
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=visible).transpose(1, 2).flatten(2)
+            x = self._norm(x + self._linear(y, f"{at}attention.output.dense"), f"{at}attention.output.LayerNorm")
+            y = F.gelu(self._linear(x, f"{at}intermediate.dense"))
+            x = self._norm(x + self._linear(y, f"{at}output.dense"), f"{at}output.LayerNorm")
+        keep = attention_mask[:, :, None].to(x.dtype)
+        return F.normalize((x * keep).sum(1) / keep.sum(1).clamp(min=1e-9), dim=-1)
+
+    def _linear(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return F.linear(x, self.weights[f"{name}.weight"], self.weights[f"{name}.bias"])
+
+    def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return F.layer_norm(x, x.shape[-1:], self.weights[f"{name}.weight"], self.weights[f"{name}.bias"], self.eps)

@@ -1,0 +1,108 @@
+"""The benchmarks run, without torch too, and say what they found; how fast anything is, no test asks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import attention, report
+from benchmarks.bench import Bench
+from benchmarks.graphs import exact, node, runner, unit_normal
+from benchmarks.harness import Effort, Quartiles, compare
+from benchmarks.memory import Peak
+from benchmarks.results import Cell, Goal, Line, Results
+
+INSTANT = Effort(rounds=3, least=1, limit=0.0, seconds=0.0, pause=0.0, warm_up=0.0)
+MACHINE = {"processor": "p", "system": "s", "threads": 1, "versions": {"numpy": "2"}, "sgemm_gflops": 100.0}
+
+
+def line(ratio: float = 0.756, goal: float | None = 0.75) -> Line:
+    """A line of two ways."""
+    cells = {
+        "base": Cell(Quartiles(1.0, 2.0, 3.0)),
+        "Lucid": Cell(Quartiles(1.0, 1.5, 3.0), Quartiles(0.5, ratio, 0.9), 1e-7),
+    }
+    return Line("causal", "L = 8", "ms", cells, "base", goal and Goal("Lucid", goal), 1.5e8)
+
+
+def test_quartiles() -> None:
+    assert Quartiles.of([4.0, 1.0, 3.0, 2.0, 5.0]) == Quartiles(2.0, 3.0, 4.0)
+    assert Quartiles.of([7.0]) == Quartiles(7.0, 7.0, 7.0)
+
+
+def test_blocks_alternate_and_each_pair_gives_a_ratio() -> None:
+    calls: list[str] = []
+    seconds, timings = compare(lambda: calls.append("a"), {"b": lambda: calls.append("b")}, INSTANT)
+    turns = [name for name, before in zip(calls[2:], calls[1:], strict=False) if name != before]
+    assert {"a", "b"} == set(calls) and len(turns) >= 1
+    assert seconds.median > 0 and timings["b"].ratio.low <= timings["b"].ratio.median <= timings["b"].ratio.high
+
+
+def test_a_way_may_stand_alone() -> None:
+    seconds, timings = compare(lambda: None, {}, INSTANT)
+    assert seconds.median > 0 and not timings
+
+
+def test_the_exact_result_is_what_the_node_computes() -> None:
+    q, k, v = arrays = unit_normal(*[(2, 3, 9, 4)] * 3)
+    visible = np.random.default_rng(0).random((2, 1, 9, 9)) < 0.5
+    visible[..., 0] = True
+    for seen in (None, visible):
+        found = runner(node(*arrays, visible=seen), arrays if seen is None else (*arrays, visible), 1)()
+        np.testing.assert_allclose(np.asarray(found)[:, :1], exact(q, k, v, seen), atol=1e-6)
+
+
+@pytest.mark.parametrize("section", ["unmasked", "causal", "padding"])
+def test_a_section_of_tiny_size(section: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From measuring to the tables, with what is installed here."""
+    monkeypatch.setattr(attention.peers, "torch", None)
+    monkeypatch.setattr(attention, "UNMASKED", {128: 0.7})
+    monkeypatch.setattr(attention, "CAUSAL", {128: 0.8})
+    monkeypatch.setattr(attention, "PADDED", {(2, 12, 40, 8): 0.9})
+    bench = Bench(INSTANT, threads=1, quick=True)
+    results = Results(dict(MACHINE))
+    results.replace(section, getattr(attention, section)(bench))
+    assert all(cell.error is not None and cell.error < 2e-6 for found in results.lines for cell in found.cells.values())
+    assert "Lucid" in report.terminal(results, section)
+    results.save(tmp_path / "results.json")
+    assert json.loads((tmp_path / "results.json").read_text())["lines"]
+
+
+def test_results_survive_their_file(tmp_path: Path) -> None:
+    results = Results(dict(MACHINE), [line()])
+    results.save(tmp_path / "deep" / "results.json")
+    assert Results.load(tmp_path / "deep" / "results.json") == results
+    assert Results.load(tmp_path / "none.json") == Results()
+
+
+def test_new_lines_replace_those_of_their_section() -> None:
+    results = Results(dict(MACHINE), [line()])
+    results.replace("causal", [line(0.5)])
+    assert [found.cells["Lucid"].ratio for found in results.of("causal")] == [Quartiles(0.5, 0.5, 0.9)]
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(0.74, "yes"), (0.754, "yes"), (0.756, "no")])
+def test_a_goal_is_judged_to_two_digits(ratio: float, verdict: str) -> None:
+    table = report.table(Results(dict(MACHINE), [line(ratio)]), "causal")
+    assert table[0] == ["", "base", "Lucid", "goal", "of sgemm", "error"]
+    assert table[1] == ["L = 8", "2 ms (1-3)", f"**{ratio:.2f}** (0.50-0.90)", f"0.75: {verdict}", "100 %", "1.0e-07"]
+
+
+def test_a_page_gets_its_tables(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("a <!-- table: causal --> old <!-- end --> b <!-- table: mha --> old <!-- end -->")
+    results = Results(dict(MACHINE), [line()])
+    report.update_page(page, results)
+    once = page.read_text()
+    assert "| L = 8 |" in once and "old" not in once and "not measured" in once and once.startswith("a <!--")
+    report.update_page(page, results)
+    assert page.read_text() == once
+
+
+def test_peak_memory_is_counted_over_what_was_held() -> None:
+    with Peak() as peak:
+        np.ones(16_000_000).sum()  # too large for the allocator to serve from what it already holds
+    assert 100e6 < peak.bytes < 200e6
