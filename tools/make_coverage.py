@@ -1,0 +1,262 @@
+"""docs/coverage.md from the code: models, modules and ops, their ONNX forms by opset and target, and parity figures.
+
+    python tools/make_coverage.py
+
+Parity is measured anew each time. A figure on the page stays as long as it is true and not a hundred times too modest,
+so that another machine's rounding changes nothing; tests/test_coverage_page.py holds the page to what is made here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
+
+import lucid  # noqa: E402
+from lucid import Tensor, nn  # noqa: E402
+from lucid._tensor import OPS  # noqa: E402
+from lucid.export import Target, to_onnx  # noqa: E402
+from lucid.export.builder import Builder  # noqa: E402
+from lucid.export.rows import Lowering  # noqa: E402
+from lucid.export.target import OPSETS, PROVIDERS  # noqa: E402
+from lucid.op import Op  # noqa: E402
+from lucid.testing import assert_parity  # noqa: E402
+from models.delightful_tts import ConformerBlock  # noqa: E402
+from models.transformer import Transformer  # noqa: E402
+from tests.models.goldens import TARGETS  # noqa: E402
+from tests.models.zoo import ZOO  # noqa: E402
+from tests.module_samples import MODULES  # noqa: E402
+from tests.samples import SAMPLES, Sample  # noqa: E402
+
+PAGE = ROOT / "docs" / "coverage.md"
+
+Kept: TypeAlias = Mapping[tuple[str, int], float]
+
+TOP = """\
+# Coverage
+
+What there is, which ONNX form it takes at which opset and for which target, and how close it comes. This page is made
+from the code by `tools/make_coverage.py`; a test keeps it current.
+
+Targets: `any` (standard ops, opset 23 by default), `cpu` and `cuda` (tuned for onnxruntime's provider), `portable`
+(opset 18, for runtimes without Attention). Figures are bounds of the largest difference in float32, measured when the
+page was made and rounded up.
+"""
+
+MODELS_TEXT = """\
+Each is one file of `models/` that reads like the paper, and knows its inputs: `to_onnx(model)` works at once, with batch
+and length dynamic. All but the last two read Hugging Face's `config.json` and safetensors (`Bert.from_pretrained(folder)`);
+an option that is not supported is an error that names it. Figures: eager and exported models against transformers, over
+`tests/goldens`, relative to the largest number of the output; of the last two, exported against eager, absolute. For
+`cuda` all export and pass the checks of ONNX; [the GPU page](gpu.md) tells what has run there.
+"""
+
+FILES = {
+    "one file or shards": "`model.safetensors`, or `model.safetensors.index.json` with its shards beside it",
+    "memory": "files are mapped: an array that has the model's element type already is used as it lies in the file, "
+    "not copied",
+    "float16, bfloat16": 'become the model\'s element type, float32 by default; `model.to("float16")` converts a loaded '
+    "model, and `Llama.from_pretrained(folder, dtype=lucid.float16)` takes halves as they are stored, without a copy",
+    "keys": "every key must have its place and every place its key: missing, unexpected and mis-shaped ones are listed "
+    "at once, and nothing is loaded",
+    "broken files": "truncated, over-long or overlapping files, and indexes that point outside their folder, are refused "
+    "before anything is mapped",
+    "pickle": "is never read; the error says how to convert it",
+    "names": "initializers of an exported model are the checkpoint's keys; `[q]` or the like stands behind a part of "
+    "one, `.T` behind one that is stored transposed",
+}
+
+
+def page(before: str) -> str:
+    """The page; figures of the page as it was are kept where they are still true."""
+    kept = _figures(before)
+    parts = [TOP, "## Models\n", MODELS_TEXT, _models(kept), "## Checkpoints\n", table(("what", "how"), FILES.items())]
+    parts += ["## Modules\n", _MODULES_TEXT, _modules(kept), "## Ops\n", _OPS_TEXT, _ops(), _functions()]
+    parts += ["## Attention by situation\n", _ATTENTION_TEXT, _attention()]
+    return "\n".join(parts)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+# Figures --------------------------------------------------------------------------------------------------------------
+
+
+def figure(measured: float, before: float | None) -> str:
+    """A bound: that of the page as it was where it serves, else 1, 2 or 5 times a power of ten, twice the error or more.
+
+    Below 1e-6 there is nothing but rounding, so that is the least that is said.
+    """
+    wanted = max(2 * measured, 1e-6)
+    if before is None or not measured <= before <= 10.001 * wanted:
+        power = 10.0 ** math.floor(math.log10(wanted) + 1e-9)
+        before = next(step * power for step in (1, 2, 5, 10) if step * power >= wanted * (1 - 1e-9))
+    return f"<= {before:.0e}".replace("e-0", "e-")
+
+
+def _figures(text: str) -> Kept:
+    """The figures of a page by the first cell of their row and their place in it."""
+    found: dict[tuple[str, int], float] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
+        for index, value in enumerate(re.findall(r"<= (\d+e-?\d+)", line)):
+            found[cells[0], index] = float(value)
+    return found
+
+
+# Models ---------------------------------------------------------------------------------------------------------------
+
+
+def _models(kept: Kept) -> str:
+    rows = []
+    for name in dict.fromkeys(entry.name for entry in ZOO):
+        entries = [entry for entry in ZOO if entry.name == name]
+        first = {entry.read: entry for entry in reversed(entries)}.values()
+        errors = [max(entry.eager_error() for entry in first)]
+        errors += [max(entry.exported_error(target) for entry in first) for target in TARGETS]
+        classes = ", ".join(f"`{entry.read.__name__}`" for entry in reversed(first))
+        rows.append(_model_row(name, entries[0].file, classes, str(len(entries)), errors, kept))
+    for name, file, model in (
+        ("Transformer (2017)", "models/transformer.py", Transformer(50, 16, 2, 32, 2).eval()),
+        ("DelightfulTTS", "models/delightful_tts.py", ConformerBlock(dim=12, num_heads=3).eval()),
+    ):
+        lucid.manual_seed(0)
+        errors = [assert_parity(model, target=target).max_abs for target in TARGETS]
+        rows.append(_model_row(name, file, f"`{type(model).__name__}`", "", [None, *errors], kept))
+    return table(("model", "file", "class", "goldens", "eager", *TARGETS), rows)
+
+
+def _model_row(
+    name: str, file: str, classes: str, goldens: str, errors: Sequence[float | None], kept: Kept
+) -> list[str]:
+    measured = iter(range(len(errors)))
+    figures = ["" if e is None else figure(e, kept.get((name, next(measured)))) for e in errors]
+    return [name, f"[{file}](../{file})", classes, goldens, *figures]
+
+
+# Modules --------------------------------------------------------------------------------------------------------------
+
+_MODULES_TEXT = """\
+Arguments, state keys and defaults are torch's where torch has the module (`batch_first=True` is the default here). The
+nodes are those for target `any` at opset 23; the figure, absolute, covers `any`, `cpu` and `portable` at three sizes.
+"""
+
+
+def _modules(kept: Kept) -> str:
+    rows = []
+    for name, (module, inputs) in MODULES.items():
+        nodes = Counter(node.op_type for node in to_onnx(module, *inputs).graph.node)
+        lucid.manual_seed(0)
+        error = max(assert_parity(module, *inputs, target=target).max_abs for target in TARGETS)
+        about = (inspect.getdoc(getattr(nn, name)) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+        rows.append([f"`{name}`", about, _counted(nodes), figure(error, kept.get((f"`{name}`", 0)))])
+    return table(("module", "", "nodes", "parity"), rows)
+
+
+def _counted(nodes: Counter[str]) -> str:
+    if nodes.total() > 13:
+        native = [f"{n} {kind}" for kind, n in nodes.items() if kind in _NATIVE]
+        return f"{nodes.total()}" + (f", with {', '.join(native)}" if native else "")
+    return ", ".join(kind if n == 1 else f"{n} {kind}" for kind, n in nodes.items())
+
+
+_NATIVE = ("Attention", "LayerNormalization", "RMSNormalization", "RotaryEmbedding", "Gelu")
+
+
+# Ops ------------------------------------------------------------------------------------------------------------------
+
+_OPS_TEXT = """\
+A primitive has a NumPy kernel and a form in ONNX; a composite is a body of other ops, which serves wherever there is no
+better form. The forms are read off what the exporter makes of each op's float32 sample, whose weights are inputs, at
+opsets 17 to 26; where nothing is said of a target, it takes that of `any`. Element types that onnxruntime has no kernel
+for are computed in a wider one.
+"""
+
+
+def traced(sample: Sample) -> lucid.Graph:
+    """The graph of one op."""
+
+    def model(*given: Tensor) -> Any:
+        rest = iter(given)
+        return sample.op(*(None if a is None else next(rest) for a in sample.inputs), **sample.attributes)
+
+    return lucid.trace(model, *(a.type(sample.dtypes[0]) for a in (*sample.inputs, *sample.carriers) if a is not None))
+
+
+def form(graph: lucid.Graph, op: str, target: str, opset: int) -> str:
+    """What an op becomes: the ONNX op, a few of them, or the number of nodes of its body."""
+    build = Builder(graph, Target.of(target, opset, None), [v.name for v in graph.inputs], graph.output_names)
+    lowering = Lowering(build)
+    lowering.lower(graph.outputs)
+    nodes = [node.op_type for node in build.nodes if "size " not in node.name]
+    taken = [decision.taken for decision in lowering.decisions if decision.op == op]
+    row = taken[-1] if taken else ""
+    if len(nodes) == 1:
+        return f"com.microsoft {nodes[0]}" if build.nodes[-1].domain else nodes[0]
+    if row.startswith(("ai.onnx", "com.microsoft")):
+        return f"{row.removeprefix('ai.onnx ')} ({len(nodes)} nodes)"
+    named = "" if row in ("", "expanded") else f"{row}: "
+    return f"{named}{', '.join(nodes)}" if len(nodes) <= 4 else f"{named}{len(nodes)} nodes"
+
+
+def _by_opset(graph: lucid.Graph, op: str, target: str) -> str:
+    """``7 nodes; from 23: RMSNormalization``."""
+    since: dict[int, str] = {}
+    for opset in OPSETS:
+        found = form(graph, op, target, opset)
+        if not since or found != list(since.values())[-1]:
+            since[opset] = found
+    if len(since) == 1:
+        return since[OPSETS[0]]
+    return "; ".join(f"from {opset}: {found}" if opset > OPSETS[0] else found for opset, found in since.items())
+
+
+def _ops() -> str:
+    rows = []
+    for name, op in sorted((name, op) for name, op in OPS.items() if isinstance(op, Op)):
+        kind = "primitive" if op.body is None else "composite"
+        samples = [sample for sample in SAMPLES if sample.op is op and sample.exported]
+        if not samples:
+            rows.append([f"`{name}`", kind, "none: it is for training"])
+            continue
+        graph = traced(samples[0])
+        found = {target: _by_opset(graph, name, target) for target in PROVIDERS}
+        others = [f"`{target}` {found[target]}" for target in PROVIDERS[1:] if found[target] != found["any"]]
+        rows.append([f"`{name}`", kind, ". ".join([found["any"], *others])])
+    return table(("op", "kind", "ONNX"), rows)
+
+
+def _functions() -> str:
+    names = sorted(name for name, op in OPS.items() if not isinstance(op, Op))
+    return f"Functions of ops, which have no form of their own: {', '.join(f'`{name}`' for name in names)}.\n"
+
+
+_ATTENTION_TEXT = """\
+At each target's default opset. `lucid.export.explain(model, ...)` tells for your own model which form each attention took
+and why the others did not serve; [the contract](attention.md) says what all of them compute.
+"""
+
+
+def _attention() -> str:
+    rows = []
+    for sample in (sample for sample in SAMPLES if sample.op.name == "attention" and sample.exported):
+        graph = traced(sample)
+        forms = [form(graph, "attention", target, Target.of(target, None, None).opset) for target in PROVIDERS]
+        rows.append([sample.label or "plain", *forms])
+    return table(("attention", *(f"`{target}`" for target in PROVIDERS)), rows)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""), encoding="utf-8")
+    print(f"{PAGE.relative_to(ROOT)}: {len(PAGE.read_text(encoding='utf-8').splitlines())} lines")
