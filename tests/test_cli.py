@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pty
-import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -252,26 +250,24 @@ class Big(nn.Module):
 """
 
 
-def test_ctrl_c_in_the_middle_of_writing_leaves_no_file(tmp_path):
-    (tmp_path / "big.py").write_text(SLOW)
-    arguments = [
-        "export",
-        "big.py:Big",
-        "-i",
-        "x:N,1024",
-        "-o",
-        "out/big.onnx",
-        "--no-check",
-        "--external-data",
-    ]
-    (tmp_path / "out").mkdir()
-    process = subprocess.Popen([LUCID, *arguments], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    while process.poll() is None and not any((tmp_path / "out").iterdir()):
+# As soon as the first file is there, from inside: another process might come too late.
+CTRL_C = """
+import os, signal, threading, time
+def interrupt():
+    while not os.listdir("out"):
         time.sleep(0.001)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert stderr.decode().strip() == "lucid: interrupted"
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt, daemon=True).start()
+"""
+
+
+def test_ctrl_c_in_the_middle_of_writing_leaves_no_file(tmp_path):
+    (tmp_path / "big.py").write_text(SLOW + CTRL_C)
+    (tmp_path / "out").mkdir()
+    arguments = "export big.py:Big -i x:N,1024 -o out/big.onnx --no-check --external-data".split()
+    done = subprocess.run([LUCID, *arguments], cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 130
+    assert done.stderr.decode().strip() == "lucid: interrupted"
     assert list((tmp_path / "out").iterdir()) == []
 
 
