@@ -257,6 +257,7 @@ def interrupt():
     while not os.listdir("out"):
         time.sleep(0.001)
     os.kill(os.getpid(), signal.SIGINT)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and inherit that
 threading.Thread(target=interrupt, daemon=True).start()
 """
 
