@@ -38,15 +38,16 @@ def memory(bench: Bench) -> list[Line]:
 
 
 def exports(bench: Bench) -> list[Line]:
-    """Time to export, to a file where there are weights."""
+    """Time to export: one module, and a whole model to a file."""
     times = 5 if bench.quick else 20
     module = nn.MultiHeadAttention(512, 8).eval()
     encoder = load()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         mha: dict[str, Work] = {
-            LUCID: lambda: lucid.export.to_onnx(module, path=path),
-            "Lucid, cpu": lambda: lucid.export.to_onnx(module, path=path, target="cpu"),
+            LUCID: lambda: lucid.export.to_onnx(module),
+            "Lucid, cpu": lambda: lucid.export.to_onnx(module, target="cpu"),
+            "Lucid, to a file": lambda: lucid.export.to_onnx(module, path=path),
         }
         minilm: dict[str, Work] = {} if encoder is None else {LUCID: lambda: lucid.export.to_onnx(encoder, path=path)}
         slow_mha: dict[str, Work] = {}
@@ -63,7 +64,7 @@ def exports(bench: Bench) -> list[Line]:
             slow_mha["jax2onnx"] = lambda: jax.multi_head_attention(512, 8)
         lines = [_exports("MultiHeadAttention(512, 8)", mha, slow_mha, times, 5)]
         if encoder is not None:
-            lines.append(_exports("MiniLM-L6", minilm, slow_minilm, times, 150))
+            lines.append(_exports("MiniLM-L6 to a file", minilm, slow_minilm, times, 150))
     first = Quartiles.of([1e3 * probe.run("first_mha") for _ in range(3)])
     return [*lines, Line("exports", "MultiHeadAttention(512, 8), the first of a process", "ms", {LUCID: Cell(first)})]
 

@@ -18,7 +18,7 @@ TITLES = {
     "minilm": "MiniLM-L6, sentences to vectors, (N, L)",
     "eager": "Attention on NumPy, (N, H, L, d)",
     "memory": "Peak memory over the inputs, causal, 12 heads of 64",
-    "exports": "Time to export, to a file",
+    "exports": "Time to export",
     "large": "Export of large models to a file",
     "install": "Import time and size on disk",
 }

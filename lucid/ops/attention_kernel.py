@@ -31,7 +31,7 @@ ROWS = 512  # query rows of a job
 KEYS = 512  # keys of a block that all its rows see
 EDGE = 256  # keys of a block of which some rows see a part: computed in full, so kept small
 TILE = 1 << 18  # scores of a tile over all its heads: 1 MB of float32, what a core's cache holds
-SMALL = 1 << 17  # scores below which threads cost more than they bring
+SMALL = 1 << 19  # scores below which threads cost more than they bring
 TINY = 1 << 15  # scores below which any bookkeeping does
 CALM = -60.0  # scores above this need no maximum subtracted
 
