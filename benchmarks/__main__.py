@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure, print tables, write results.json, plots and the tables of docs/benchmarks.md."""
+"""``python -m benchmarks``: measure, print tables, write results, plots and the tables of docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--only", nargs="+", choices=SECTIONS, metavar="SECTION", help=f"some of: {', '.join(SECTIONS)}"
     )
     parser.add_argument("--threads", type=int, default=2, help="threads of an op (2)")
-    parser.add_argument(
-        "--output", type=Path, help="folder for results.json and plots (docs/benchmarks, with --quick none)"
-    )
+    parser.add_argument("--output", type=Path, help="folder for results and plots (docs/benchmarks, with --quick none)")
     options = parser.parse_args(arguments)
     bench = Bench(QUICK if options.quick else FULL, options.threads, options.quick)
     folder = options.output or (None if options.quick else DOCS / "benchmarks")
@@ -48,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         peers.torch.set_threads(bench.threads)
     else:
         print("torch is not installed: ratios are to one Attention node in onnxruntime\n")
-    results = Results() if folder is None else Results.load(folder / "results.json")
+    file = None if folder is None else folder / f"{machine.slug()}.json"  # a machine's results stay its own
+    results = Results() if file is None else Results.load(file)
     results.machine = machine.describe(bench.threads, results.machine)
     print(report.machine(results) + "\n")
     for name in options.only or SECTIONS:
@@ -56,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results.machine = machine.describe(bench.threads, results.machine)
         if results.of(name):
             print(report.terminal(results, name), flush=True)
-        if folder is not None:
-            results.save(folder / "results.json")
+        if file is not None:
+            results.save(file)
     if folder is not None:
         write(results, folder)
     return 0
@@ -72,7 +71,9 @@ def write(results: Results, folder: Path) -> None:
     else:
         plots.write(results, folder)
     if folder == DOCS / "benchmarks":
-        report.update_page(DOCS / "benchmarks.md", results)
+        others = (Results.load(file) for file in sorted(folder.glob("*.json")))
+        elsewhere = [other for other in others if other.machine["processor"] != results.machine["processor"]]
+        report.update_page(DOCS / "benchmarks.md", [results, *elsewhere])
 
 
 if __name__ == "__main__":

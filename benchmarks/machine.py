@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,11 @@ def describe(threads: int, before: dict[str, Any]) -> dict[str, Any]:
         "versions": versions,
         "sgemm_gflops": peak,
     }
+
+
+def slug() -> str:
+    """The processor as the name of a file."""
+    return re.sub(r"[^a-z0-9]+", "-", _processor().lower()).strip("-")
 
 
 def sgemm_peak(threads: int, seconds: float = 0.7) -> float:

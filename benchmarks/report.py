@@ -23,6 +23,19 @@ TITLES = {
     "install": "Import time and size on disk",
 }
 
+GOALS = {
+    "causal": "causal, fixed",
+    "dynamic": "causal, dynamic",
+    "unmasked": "no mask",
+    "padding": "padding",
+    "mha": "MultiHeadAttention",
+    "minilm": "MiniLM-L6",
+    "eager": "NumPy",
+    "memory": "memory",
+    "exports": "export",
+    "large": "export",
+}
+
 
 def terminal(results: Results, section: str) -> str:
     """A section as text."""
@@ -36,8 +49,12 @@ def terminal(results: Results, section: str) -> str:
 
 def markdown(results: Results, section: str) -> str:
     """A section as a Markdown table."""
-    head, *rows = table(results, section)
-    lines = [head, ["---"] * len(head), *rows]
+    return _markdown(table(results, section))
+
+
+def _markdown(rows: list[list[str]]) -> str:
+    head, *rest = rows
+    lines = [head, ["---"] * len(head), *rest]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -61,19 +78,31 @@ def table(results: Results, section: str) -> list[list[str]]:
     return rows
 
 
-def update_page(page: Path, results: Results) -> None:
-    """Put the tables into a page, between ``<!-- table: NAME -->`` and ``<!-- end -->``."""
-    text = page.read_text(encoding="utf-8")
+def goals(machines: Sequence[Results]) -> list[list[str]]:
+    """Every goal, and what each machine came to."""
+    found = [{(line.section, line.work): line for line in results.lines if line.goal} for results in machines]
+    rows = [["", "", "goal", *(results.machine["processor"] for results in machines)]]
+    for key, line in found[0].items():
+        others = [_reached(lines[key]) if key in lines else "" for lines in found]
+        unit = "" if line.base else f" {line.unit}"
+        assert line.goal is not None
+        rows.append([GOALS[line.section], line.work, f"{line.goal.limit:g}{unit}", *others])
+    return rows
+
+
+def update_page(page: Path, machines: Sequence[Results]) -> None:
+    """Put the tables into a page, between ``<!-- table: NAME -->`` and ``<!-- end -->``: those of the first machine,
+    and one of the goals on all."""
+    text, results = page.read_text(encoding="utf-8"), machines[0]
 
     def fill(match: re.Match[str]) -> str:
         section = match[1]
-        body = (
-            machine(results)
-            if section == "machine"
-            else markdown(results, section)
-            if results.of(section)
-            else "not measured"
-        )
+        if section == "machine":
+            body = machine(results)
+        elif section == "goals":
+            body = _markdown(goals(machines))
+        else:
+            body = markdown(results, section) if results.of(section) else "not measured"
         return f"<!-- table: {section} -->\n\n{body}\n\n<!-- end -->"
 
     page.write_text(re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", fill, text, flags=re.DOTALL), encoding="utf-8")
@@ -109,12 +138,18 @@ def _number(value: float) -> str:
 
 
 def _goal(line: Line) -> str:
-    if line.goal is None:
-        return ""
+    return "" if line.goal is None else f"{line.goal.limit:g}: {_verdict(line)}"
+
+
+def _reached(line: Line) -> str:
     reached = line.reached
-    # A ratio is known to two digits.
-    verdict = "" if reached is None else "yes" if round(reached, 2) <= line.goal.limit else "no"
-    return f"{line.goal.limit:g}: {verdict}"
+    return "" if reached is None else f"{_number(reached) if line.base is None else f'{reached:.2f}'}: {_verdict(line)}"
+
+
+def _verdict(line: Line) -> str:
+    if line.goal is None or line.reached is None:
+        return ""
+    return "yes" if round(line.reached, 2) <= line.goal.limit else "no"  # a ratio is known to two digits
 
 
 def _rate(line: Line, results: Results) -> str:
@@ -133,8 +168,3 @@ def _error(line: Line) -> str:
 
 def _bare(cell: str) -> str:
     return cell.replace("**", "")
-
-
-def sections(names: Sequence[str]) -> list[str]:
-    """All names, in the order of the page."""
-    return [name for name in TITLES if name in names]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import sys
 from collections.abc import Iterator
@@ -119,7 +118,7 @@ def _prefix(target: Path) -> str:
 
 
 def _name_beside(target: Path) -> Path:
-    return target.with_name(f"{_prefix(target)}.{secrets.token_hex(4)}{_SUFFIX}")
+    return target.with_name(f"{_prefix(target)}.{os.urandom(4).hex()}{_SUFFIX}")
 
 
 def _create(temporary: Path) -> BinaryIO | None:

@@ -8,8 +8,9 @@ import numpy as np
 
 _local = threading.local()
 _lock = threading.Lock()
-_root = np.random.SeedSequence(0)
-_epoch = 0
+_seed = 0
+_streams = 0  # how many threads have one of this seed
+_epoch = 0  # how often a seed was set
 
 
 def manual_seed(seed: int) -> None:
@@ -17,18 +18,21 @@ def manual_seed(seed: int) -> None:
 
     Each thread has a stream of its own: the thread that seeds gets the first, others the next ones as they first draw.
     """
-    global _root, _epoch
+    global _seed, _streams, _epoch
+    np.random.SeedSequence(seed)  # refuses what is no seed, before anything changes
     with _lock:
-        _root = np.random.SeedSequence(seed)
-        _epoch += 1
+        _seed, _streams, _epoch = seed, 0, _epoch + 1
     generator()
 
 
 def generator() -> np.random.Generator:
     """This thread's generator."""
+    global _streams
     if _local.__dict__.get("epoch") != _epoch:
         with _lock:
-            _local.generator = np.random.Generator(np.random.PCG64(_root.spawn(1)[0]))
+            sequence = np.random.SeedSequence(_seed, spawn_key=(_streams,))
+            _streams += 1
+            _local.generator = np.random.Generator(np.random.PCG64(sequence))
             _local.epoch = _epoch
     current: np.random.Generator = _local.generator
     return current

@@ -95,11 +95,20 @@ def test_a_page_gets_its_tables(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("a <!-- table: causal --> old <!-- end --> b <!-- table: mha --> old <!-- end -->")
     results = Results(dict(MACHINE), [line()])
-    report.update_page(page, results)
+    report.update_page(page, [results])
     once = page.read_text()
     assert "| L = 8 |" in once and "old" not in once and "not measured" in once and once.startswith("a <!--")
-    report.update_page(page, results)
+    report.update_page(page, [results])
     assert page.read_text() == once
+
+
+def test_goals_stand_side_by_side() -> None:
+    here = Results(dict(MACHINE), [line(0.7), line()])
+    there = Results({**MACHINE, "processor": "q"}, [line(0.9)])
+    assert report.goals([here, there]) == [
+        ["", "", "goal", "p", "q"],
+        ["causal, fixed", "L = 8", "0.75", "0.76: no", "0.90: no"],
+    ]
 
 
 def test_peak_memory_is_counted_over_what_was_held() -> None:

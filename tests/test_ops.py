@@ -113,15 +113,17 @@ def traced(s: Sample, dtype: DType) -> lucid.Graph:
 def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
     """Every form that the op can take on a CPU: each row that some target accepts, and the plain spelling or the
     body."""
+    served = False
     for row in ROWS.get(s.op.name, []):
         with monkeypatch.context() as patch:
             patch.setitem(ROWS, s.op.name, [row])
             for provider in (name for name in ON_CPU if name in row.targets):
                 assembled, lowering = export_graph(graph, Target(provider, opset))
                 if row.name not in {name for decision in lowering.decisions for name, _ in decision.refused}:
+                    served = True
                     yield row.name, in_memory(assembled)
                     break
-    if s.op.body is not None or s.op.name not in ROWS:
+    if s.op.body is not None or not served:
         with monkeypatch.context() as patch:
             patch.setitem(ROWS, s.op.name, [])
             yield "plain", in_memory(export_graph(graph, Target("any", opset))[0])
@@ -154,11 +156,12 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
 
 
 def test_every_row_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No row refuses everything."""
+    """No row refuses everything, but for one that wants a product in front (test_portable.py)."""
     taken = {
         (s.op.name, form)
         for s in SAMPLES
         if s.exported and s.op.name in ROWS
         for form, _ in forms(s, traced(s, s.dtypes[0]), OPSETS[-1], monkeypatch)
     }
-    assert {(op, row.name) for op, rows in ROWS.items() for row in rows if row.targets != ("cuda",)} <= taken
+    registered = {(op, row.name) for op, rows in ROWS.items() for row in rows if row.targets != ("cuda",)}
+    assert registered - taken == {("softmax", "apart from the products")}

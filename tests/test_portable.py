@@ -17,7 +17,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import lucid
-from lucid import nn, ops
+from lucid import Tensor, nn, ops
 from lucid.export import to_onnx
 from lucid.runtime import Session
 from models.bert import Bert
@@ -202,6 +202,19 @@ def test_a_first_call_with_a_single_key_spoils_none_of_the_later_ones(
         arrays = {name: array.astype(dtype) for name, array in arrays_of(case, 2, 5, keys).items()}
         want, _ = reference(**{name: array.astype(np.float64) for name, array in arrays.items()})
         np.testing.assert_allclose(run(arrays)["output"], want, atol=2e-6 if dtype == "float32" else 2e-3)
+
+
+@everywhere
+def test_nor_does_it_in_attention_that_is_written_out(start: Callable[[onnx.ModelProto], Run]) -> None:
+    def written(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return ops.softmax(query @ key.mT) @ value
+
+    run = start(export(written, lucid.spec("N", "L", 8), *[lucid.spec("N", "S", 8)] * 2))
+    for keys in (1, 2, 16, 64):
+        shapes = {"query": (2, 5, 8), "key": (2, keys, 8), "value": (2, keys, 8)}
+        arrays = {name: np.random.default_rng(keys).standard_normal(s, "f4") for name, s in shapes.items()}
+        want = written(*map(Tensor, arrays.values())).numpy()
+        np.testing.assert_allclose(run(arrays)["output"], want, atol=2e-6)
 
 
 # Whole models ---------------------------------------------------------------------------------------------------------
