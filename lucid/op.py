@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -73,7 +74,7 @@ class Op(Generic[P, R]):
     def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
         """Run the kernel where every argument is known, else make a node."""
         traced = any(t is not None and t.is_traced for t in tensors) or _has_dim(attributes)
-        if traced:
+        if traced or _types_only.get():
             node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
             results = tuple(map(Tensor.from_value, node.results))
             return results[0] if len(results) == 1 else results
@@ -197,6 +198,10 @@ def _mentions_dim(value: Any) -> bool:
     return bool(names_of((value,)))
 
 
+# Inside a body that runs for its types alone nothing is computed, constants such as an L x L mask included.
+_types_only: ContextVar[bool] = ContextVar("lucid_types_only", default=False)
+
+
 @functools.lru_cache(maxsize=4096)
 def _types_of_body(
     op: Op[..., Any], inputs: tuple[TensorType | None, ...], attributes: tuple[tuple[str, Any], ...]
@@ -204,4 +209,8 @@ def _types_of_body(
     placeholders = [
         None if t is None else Tensor.from_value(Input(name, t)) for name, t in zip(op.arguments, inputs, strict=False)
     ]
-    return tuple(t.type for t in op.expand(placeholders, dict(attributes)))
+    token = _types_only.set(True)
+    try:
+        return tuple(t.type for t in op.expand(placeholders, dict(attributes)))
+    finally:
+        _types_only.reset(token)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 import lucid
@@ -168,3 +171,29 @@ def test_length_first_attention_in_half_precision() -> None:
     mha = nn.MultiHeadAttention(8, 2, batch_first=False).to(lucid.float16)
     x = lucid.randn(5, 2, 8).astype(lucid.float16)
     np.testing.assert_allclose(Session(to_onnx(mha))(x, x, x), mha(x), atol=2e-3)
+
+
+# Layer normalisation --------------------------------------------------------------------------------------------------
+
+
+def optimised(model: onnx.ModelProto, folder: Path) -> list[str]:
+    """The operators that onnxruntime makes of a model."""
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(folder / "optimised.onnx")
+    options.log_severity_level = 3  # that such a file is for this machine only
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return [node.op_type for node in onnx.load(folder / "optimised.onnx").graph.node]
+
+
+def test_onnxruntime_does_not_fuse_a_sum_with_its_normalisation_on_a_cpu(tmp_path: Path) -> None:
+    """Its fused kernel is the slower one: docs/benchmarks.md."""
+    layer = nn.TransformerEncoderLayer(16, 2, 32).eval()
+    assert "SkipLayerNormalization" in optimised(to_onnx(layer, ("N", "L", 16)), tmp_path)
+    made = optimised(to_onnx(layer, ("N", "L", 16), target="cpu"), tmp_path)
+    assert made.count("LayerNormalization") == 2 and "SkipLayerNormalization" not in made
+    lucid.testing.assert_parity(layer, ("N", "L", 16), target="cpu")
+
+
+def test_a_sum_that_is_read_again_is_left_alone() -> None:
+    layer = nn.TransformerEncoderLayer(16, 2, 32, norm_first=True)
+    assert "Reshape" not in ops(layer, ("N", "L", 16), target="cpu")

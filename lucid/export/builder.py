@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -82,6 +84,15 @@ class Builder:
     def knows(self, value: Value) -> bool:
         """Whether a value has been computed."""
         return isinstance(value, Constant) or id(value) in self._names
+
+    def uses(self, value: Value) -> int:
+        """How often the graph reads a value, its outputs included."""
+        return self._uses[id(value)]
+
+    @cached_property
+    def _uses(self) -> Counter[int]:
+        read = [value for node in self.graph.nodes() for value in node.inputs] + list(self.graph.outputs)
+        return Counter(map(id, read))
 
     def name_of(self, operand: Operand) -> str:
         """The ONNX name that holds an operand; arrays become initializers; the empty name stands for an absent one."""
