@@ -250,6 +250,13 @@ class Big(nn.Module):
 """
 
 
+def test_one_file_is_listed_once_however_large(tmp_path):
+    (tmp_path / "big.py").write_text(SLOW)
+    arguments = "export big.py:Big --set count=17 -i x:N,1024 -o big.onnx --no-check --json".split()
+    done = subprocess.run([LUCID, *arguments], cwd=tmp_path, capture_output=True, check=True)
+    assert [file["name"] for file in json.loads(done.stdout)["files"]] == ["big.onnx"]
+
+
 # As soon as the first file is there, from inside: another process might come too late.
 CTRL_C = """
 import os, signal, threading, time

@@ -64,7 +64,7 @@ def _weight_bytes(model: Model) -> int:
 
 def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Explanation, path: Path) -> dict[str, Any]:
     """Everything that the command tells, as plain data."""
-    files = [path, *(path.with_name(name) for name in _side_files(exported))]
+    files = [path, *(path.with_name(name) for name in sorted(_locations(exported) - {path.name}))]
     operators = Counter(
         f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in exported.graph.node
     )
@@ -84,7 +84,8 @@ def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Expla
     }
 
 
-def _side_files(exported: onnx.ModelProto) -> set[str]:
+def _locations(exported: onnx.ModelProto) -> set[str]:
+    """The files that hold weights: a side file, or, where there are many, the model's own."""
     return {
         entry.value
         for tensor in exported.graph.initializer
