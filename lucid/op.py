@@ -151,6 +151,16 @@ def function(call: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def check_tensors(where: str, **given: Any) -> None:
+    """Raise a TypeError that names an argument which is neither a tensor nor an array."""
+    for name, value in given.items():
+        if not isinstance(value, (Tensor, np.ndarray)):
+            raise TypeError(
+                f"{where}: {name} has type {type(value).__name__}, expected a tensor or an array; "
+                "lucid.tensor(...) makes one"
+            )
+
+
 def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
     """Arrays and Python numbers become tensors; a number takes the element type of the tensors beside it.
 

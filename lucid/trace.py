@@ -36,6 +36,8 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
         TypeError: when no inputs are known, or the model returns something other than tensors.
         SymbolicSizeError, TracedValueError: when the model needs a number that is known only when it runs.
     """
+    if not callable(model):
+        raise TypeError(f"trace: the model has type {type(model).__name__}, expected a Module or a function")
     graph_inputs: list[Input] = []
 
     def placeholder(path: str, kind: TensorType, example: Array | None) -> Tensor:

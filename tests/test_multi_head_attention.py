@@ -295,6 +295,12 @@ def test_bad_inputs(
         np.testing.assert_array_equal(tensor.numpy(), before[name])
 
 
+def test_lists_are_refused_with_a_remedy() -> None:
+    for call in (make({}), nn.ScaledDotProductAttention()):
+        with pytest.raises(TypeError, match=r"key has type list, expected a tensor or an array; lucid\.tensor"):
+            call(lucid.randn(2, 5, E), [[1.0]], lucid.randn(2, 5, E))
+
+
 @pytest.mark.parametrize("name", ["attn_mask", "key_padding_mask"])
 def test_integer_masks_are_refused_with_a_remedy(name: str) -> None:
     shape = (5, 5) if name == "attn_mask" else (2, 5)

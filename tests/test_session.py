@@ -16,7 +16,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
-from lucid.runtime import Session, providers
+from lucid.runtime import ModelError, Session, providers
 from lucid.runtime.providers import ProviderError
 from lucid.runtime.session import RunCancelled
 
@@ -148,6 +148,16 @@ def test_wrong_inputs_are_errors(
 def test_a_wrong_number_of_threads_is_an_error(threads: Any) -> None:
     with pytest.raises(ValueError, match="Session: threads is"):
         Session(to_onnx(nn.Linear(2, 2)), threads=threads)
+
+
+def test_bytes_that_are_no_model_are_an_error() -> None:
+    with pytest.raises(ModelError, match="Session: these bytes are no ONNX model"):
+        Session(b"no model")
+
+
+def test_what_cannot_be_a_model_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"Session: the model has type int, expected an onnx\.ModelProto"):
+        Session(42)  # type: ignore[arg-type]
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:

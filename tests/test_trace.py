@@ -161,6 +161,7 @@ def test_the_line_that_the_error_shows_works() -> None:
         (Model(), [("N",)] * 4, TypeError, "too many positional arguments"),
         (add, [("N",)], TypeError, r"missing a required argument: 'y'; add takes \(x, y\)"),
         (lambda x=None: lucid.ones(1), [], TypeError, "no inputs given"),
+        ("model", [("N",)], TypeError, "the model has type str, expected a Module or a function"),
         (lambda x: None, [("N",)], TypeError, "the model returned NoneType, expected a tensor"),
         (lambda x: 3, [("N",)], TypeError, "the model returned int as output"),
         (lambda x: {"a": [x, "b"]}, [("N",)], TypeError, "the model returned str as a_1"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lucid import ops
 from lucid._tensor import Tensor
 from lucid.dims import Size, same
+from lucid.op import check_tensors
 from lucid.ops.attention import causal_mask
 from lucid.types import same_shape, show_shape
 
@@ -78,6 +79,7 @@ def multi_head_attention_forward(
         raise ValueError(f"{_NAME}: is_causal and attn_mask exclude each other; put the triangle into the mask")
     if not 0 <= dropout_p <= 1:
         raise ValueError(f"{_NAME}: dropout_p is {dropout_p}, expected a probability from 0 to 1")
+    check_tensors(_NAME, query=query, key=key, value=value)
     unbatched = query.ndim == 2
     if unbatched and key_padding_mask is not None:
         key_padding_mask = ops.unsqueeze(key_padding_mask, 0)
@@ -190,7 +192,7 @@ def _check_inputs(query: Tensor, key: Tensor, value: Tensor, embed_dim: int) -> 
 
 def _all_given(names: str, *tensors: Tensor | None) -> tuple[Tensor, ...]:
     if any(t is None for t in tensors):
-        raise ValueError(f"{_NAME}: {names} are needed here, got None")
+        raise ValueError(f"{_NAME}: expected {names}, got None")
     return tuple(t for t in tensors if t is not None)
 
 

@@ -45,7 +45,7 @@ class ScaledDotProductAttention(Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         mask = self._attn_mask if attn_mask is None else attn_mask
         dropout_p = self.dropout_p if self.training else 0.0
-        grouped = query.ndim == 4
+        grouped = np.ndim(query) == 4
         return F.scaled_dot_product_attention(
             query, key, value, mask, dropout_p, self.is_causal, self.scale, enable_gqa=grouped
         )

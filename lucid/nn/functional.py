@@ -9,6 +9,7 @@ from lucid import ops
 from lucid._tensor import Tensor
 from lucid.dims import Size
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
+from lucid.op import check_tensors
 from lucid.types import same_shape, show_shape
 
 
@@ -110,6 +111,7 @@ def scaled_dot_product_attention(
         raise ValueError(f"{name}: is_causal and attn_mask exclude each other; put the triangle into the mask")
     if not 0 <= dropout_p <= 1:
         raise ValueError(f"{name}: dropout_p is {dropout_p}, expected a probability from 0 to 1")
+    check_tensors(name, query=query, key=key, value=value)
     if not 2 <= query.ndim <= 4 or not query.ndim == key.ndim == value.ndim:
         raise ValueError(
             f"{name}: query {show_shape(query.shape)}, key {show_shape(key.shape)}, value {show_shape(value.shape)}: "

@@ -15,12 +15,12 @@ from typing import Any, Never
 import numpy as np
 import onnx
 import onnxruntime
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidProtobuf
 
 from lucid._tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
-from lucid.runtime.model_file import check_model_file
+from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
 from lucid.types import Array, DType, bfloat16, float16, float32, float64, int8, int32, int64, uint8
 from lucid.types import bool_ as boolean
@@ -39,8 +39,7 @@ _TYPES: dict[str, DType] = {
 _OPTIONS = ("threads", "spinning", "memory_arena", "memory_pattern", "prepack", "optimize", "flush_denormals", "config")
 _HALF_FLUSHED = (
     "Session: flush_denormals reaches onnxruntime's worker threads only, not the calling one: another session of this "
-    "process "
-    "came first, and this platform has no other way; create this session first"
+    "process came first, and this platform has no other way; create this session first"
 )
 _BFLOAT16_CODE = int(onnx.TensorProto.BFLOAT16)
 
@@ -71,7 +70,7 @@ class Session:
 
     Raises:
         ProviderError: for a provider that does not exist or does not become active; the message says what is missing.
-        ModelError: for a file that is no model or refers to data outside its folder.
+        ModelError: for a file or bytes that are no model, or a file that refers to data outside its folder.
         TypeError, ValueError: for an option or config key that does not exist, or a value it cannot have.
     """
 
@@ -109,7 +108,10 @@ class Session:
         )
         self._flush = flush_denormals
         with self._mode():
-            self._session = onnxruntime.InferenceSession(_source(model), options, providers=wanted)
+            try:
+                self._session = onnxruntime.InferenceSession(_source(model), options, providers=wanted)
+            except InvalidProtobuf as error:
+                raise ModelError("Session: these bytes are no ONNX model; was the file read in full?") from error
         if flush_denormals and not denormals.AVAILABLE and not denormals.flushing():
             warnings.warn(_HALF_FLUSHED, RuntimeWarning, stacklevel=2)
         inactive = [name for name in wanted if name not in self._session.get_providers()]
@@ -226,6 +228,10 @@ def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> bytes | 
         return serialized
     if isinstance(model, bytes):
         return model
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(
+            f"Session: the model has type {type(model).__name__}, expected an onnx.ModelProto, its bytes or a path"
+        )
     check_model_file(Path(model))
     return os.fspath(model)
 
