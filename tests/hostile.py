@@ -1,0 +1,36 @@
+"""How reading a hostile file must end: in a clear error, within a second and below 100 MB."""
+
+from __future__ import annotations
+
+import runpy
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.memory import Peak
+
+TOOLS = Path(__file__).parent.parent / "tools"
+
+
+def corpus(name: str) -> dict[str, Any]:
+    """The cases of tools/hostile_NAME.py: what is wrong, and what makes the file in a folder."""
+    cases: dict[str, Any] = runpy.run_path(str(TOOLS / f"hostile_{name}.py"))["CASES"]
+    return cases
+
+
+def assert_refused(read: Callable[[Path], object], path: Path, error: type[Exception]) -> None:
+    """Read a file, and hold the error, its time and its memory against what is promised."""
+    for _ in range(3):  # the best of three: other tests run beside this one
+        start = time.process_time()
+        with Peak() as peak, pytest.raises(error) as caught:
+            read(path)
+        seconds = time.process_time() - start
+        if seconds < 1:
+            break
+    assert seconds < 1 and peak.bytes < 100 << 20
+    message = str(caught.value)
+    assert message.isprintable() and len(message) < 1000, message
+    assert path.name in message and "; " in message, "names the file, and says what to do"
