@@ -234,6 +234,35 @@ def test_cache(opset: int, attention: str, causal: bool, masked: bool) -> None:
             assert present_value.shape == keys.shape
 
 
+@pytest.mark.parametrize("provider", ["any", "cpu", "portable"])
+def test_cache_and_more_new_keys_than_queries(provider: str) -> None:
+    """onnxruntime (to 1.31.1) lets a single causal query see every key then, where Attention is told is_causal."""
+
+    def step(query: Any, key: Any, past: Any) -> Any:
+        return ops.attention(query, key, key, None, None, past, past, is_causal=True)[0]
+
+    specs = [("N", H, "L", D), ("N", H, "S", D), ("N", H, "P", D)]
+    session = lucid.runtime.Session(lucid.export.to_onnx(step, *specs, target=provider), threads=1)
+    for l, s, past in product((1, 2), (1, 3), (1, 6)):
+        rng = np.random.default_rng([l, s, past])
+        q, k, p = (rng.standard_normal((2, H, length, D)).astype(np.float32) for length in (l, s, past))
+        want, _ = reference(q, k, k, past_key=p, past_value=p, is_causal=True)
+        for got in (step(*map(lucid.tensor, (q, k, p))), session(q, k, p)):
+            check(got.numpy(), want, (l, s, past))
+
+
+def test_float64_keeps_its_digits_through_every_factor() -> None:
+    """onnxruntime makes a float32 of a factor that it folds into a product, whatever the width of the scores."""
+
+    def capped(query: Any, key: Any) -> Any:
+        return ops.attention(query, key, key, softcap=3.0, scale=0.3)
+
+    specs = [lucid.spec("N", H, length, D, dtype="float64") for length in ("L", "S")]
+    session = lucid.runtime.Session(lucid.export.to_onnx(capped, *specs, attention="expanded"))
+    q, k = (np.random.default_rng(i).standard_normal((2, H, 5 + i, D)) for i in range(2))
+    np.testing.assert_allclose(session(q, k).numpy(), capped(*map(lucid.tensor, (q, k))).numpy(), atol=1e-14)
+
+
 @pytest.mark.parametrize("case", [c for c in CASES if c.name != "wide values"], ids=str)
 @pytest.mark.parametrize(("n", "l", "s"), [(0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)])
 def test_empty_sizes(case: Case, n: int, l: int, s: int) -> None:

@@ -151,7 +151,9 @@ def joint_mask(call: Call, *, triangle: bool) -> Tensor | None:
 
 def emit_node(build: Builder, call: Call) -> tuple[str, ...]:
     """Emit ONNX Attention (opset 23). Whether it is exact on the target is the caller's question."""
-    mask = joint_mask(call, triangle=call.window is not None and call.is_causal)
+    # With a cache and more than one new key, onnxruntime (to 1.31.1) lets a single causal query see every key.
+    in_mask = call.is_causal and (call.window is not None or (call.past_key is not None and call.may_be_short))
+    mask = joint_mask(call, triangle=in_mask)
     if mask is not None:
         Lowering(build).lower([mask.to_value()])
     with_past = call.past_key is not None
@@ -166,7 +168,7 @@ def emit_node(build: Builder, call: Call) -> tuple[str, ...]:
         outputs=[True, with_past, with_past, call.need_weights] if with_past or call.need_weights else 1,
         q_num_heads=call.heads,
         kv_num_heads=call.kv_heads,
-        is_causal=int(call.is_causal and call.window is None) or None,
+        is_causal=int(call.is_causal and not in_mask) or None,
         scale=call.scale,
         softcap=float(call.softcap) or None,
         qk_matmul_output_mode=3 if call.need_weights else None,

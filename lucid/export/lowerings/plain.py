@@ -44,18 +44,16 @@ def _times(op: Op[..., Any]) -> None:
         x, y = node.inputs
         assert x is not None
         assert y is not None
-        return build.op(op.onnx, _as_row(x, y.type), _as_row(y, x.type))
+        return build.op(op.onnx, _as_row(build, x, y.type), _as_row(build, y, x.type))
 
 
-def _as_row(value: Value, other: TensorType) -> Value | Any:
-    """A single float64 number as a row of equal ones, where the other factor's width is known.
-
-    onnxruntime folds a single one into a neighbouring MatMul, where it becomes a float32.
-    """
-    width = other.shape[-1] if other.shape else 1
-    if not isinstance(value, Constant) or value.type.dtype != float64 or value.type.shape:
+def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
+    """A single float64 number as a row of equal ones: onnxruntime folds a single one into a neighbouring MatMul, where
+    it becomes a float32."""
+    if not isinstance(value, Constant) or value.type.dtype != float64 or value.type.shape or not other.shape:
         return value
-    return np.full(width, value.array) if isinstance(width, int) and width > 1 else value
+    width = other.shape[-1]
+    return np.full(width, value.array) if isinstance(width, int) else build.op("Expand", value, build.sizes([width]))
 
 
 _times(elementwise.mul)
