@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import ops
+from lucid import nn, ops
 from lucid.export import ExportError
 from tests.reference import attention as reference
 from tests.reference import pack
@@ -249,6 +249,20 @@ def test_cache_and_more_new_keys_than_queries(provider: str) -> None:
         want, _ = reference(q, k, k, past_key=p, past_value=p, is_causal=True)
         for got in (step(*map(lucid.tensor, (q, k, p))), session(q, k, p)):
             check(got.numpy(), want, (l, s, past))
+
+
+def test_weights_of_two_sizes_in_one_model() -> None:
+    """onnxruntime would take both for empty, and put one into the other's memory."""
+    first, second = nn.MultiHeadAttention(4, 1), nn.MultiHeadAttention(4, 1, add_bias_kv=True)
+
+    def model(x: Any) -> Any:
+        output, _ = first(x, need_weights=True, average_attn_weights=False)
+        return second(output, x, x, need_weights=True)[1]
+
+    session = lucid.runtime.Session(lucid.export.to_onnx(model, (2, "L", 4)))
+    for length in (1, 2, 5):
+        x = lucid.randn(2, length, 4)
+        check(session(x).numpy(), model(x).numpy(), length)
 
 
 def test_float64_keeps_its_digits_through_every_factor() -> None:

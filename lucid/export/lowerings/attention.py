@@ -28,6 +28,11 @@ def standard(build: Builder, node: Node) -> tuple[str, ...]:
         refuse("onnxruntime's CPU provider has no bfloat16 kernel")
     if call.scale is not None and call.scale <= 0:
         refuse(f"the scale is {call.scale:g}, onnxruntime's kernel wants a positive one")
+    if call.need_weights and not isinstance(call.past + call.new_keys, int):
+        refuse(
+            "the number of keys is open: onnxruntime takes the returned weights for empty then, "
+            "and may put them where something smaller was"
+        )
     if call.masked:
         needs(build, facts.UNSEEN_KEYS)
     if call.is_causal and call.past_key is None and call.may_be_short:
