@@ -56,10 +56,13 @@ def _reduction(
     return Op(call, name=name, kernel=compute, rule=rule, onnx=onnx)
 
 
+_np_sum: Callable[..., Any] = np.sum  # its overloads want keepdims to be a literal
+
+
 def _mean(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
     """NumPy's warns of no elements; here NaN is the result, as on every backend."""
     count = math.prod(x.shape if axis is None else (x.shape[a] for a in axis))
-    return np.divide(np.sum(x, axis=axis, keepdims=keepdims), count, dtype=x.dtype)
+    return np.divide(_np_sum(x, axis=axis, keepdims=keepdims), count, dtype=x.dtype)
 
 
 _NUMBERS = ("int", "float")
@@ -80,7 +83,8 @@ def _argmax_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:
 
 
 def _argmax_kernel(x: Array, *, axis: int, keepdims: bool) -> Array:
-    return np.asarray(np.argmax(x, axis=axis, keepdims=keepdims), np.int64)
+    found = np.asarray(np.argmax(x, axis=axis), np.int64)
+    return np.expand_dims(found, axis) if keepdims else found
 
 
 @primitive(kernel=_argmax_kernel, rule=_argmax_rule)
