@@ -83,7 +83,8 @@ def norm(draft: Drafting) -> Step | None:
 @layer
 def gated(draft: Drafting) -> Step | None:
     make = draft.choose([lambda e: nn.SwiGLU(e, 6), lambda e: nn.GatedMLP(e, 4)])
-    return on(draft, draft.pick(has_width(2, 3)), make, "gated")
+    # Behind a tanh: its product of two sums grows with the square, and a few in a row leave half precision.
+    return on(draft, draft.pick(has_width(2, 3)), lambda e: nn.Sequential(nn.Tanh(), make(e)), "gated")
 
 
 @layer
