@@ -49,7 +49,7 @@ def _write(lines: list[Line], path: Path, title: str) -> Path:
     axes.set_xticks(range(len(lines)), [line.work for line in lines], rotation=0 if len(lines[0].work) < 12 else 12)
     axes.set_ylabel(f"time / {lines[0].base}")
     axes.set_title(f"{title} (lower is faster, dotted: goal)", fontsize=9)
-    axes.legend(fontsize=7, frameon=False)
+    figure.legend(fontsize=7, frameon=False, ncols=len(ways), loc="outside lower center")
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, metadata={"Date": None})
     pyplot.close(figure)
