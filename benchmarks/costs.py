@@ -101,7 +101,7 @@ def large(bench: Bench) -> list[Line]:
 
 def install(bench: Bench) -> list[Line]:
     """Import time and size on disk."""
-    modules = ["lucid", "lucid.export", "lucid.runtime", *(["torch"] if peers.torch is not None else [])]
+    modules = ["lucid", "lucid.nn", "lucid.export", "lucid.runtime", *(["torch"] if peers.torch is not None else [])]
     runs = 3 if bench.quick else 7
     seconds = {name: Quartiles.of([1e3 * probe.imports(name) for _ in range(runs)]) for name in modules}
     sizes = {

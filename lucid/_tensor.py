@@ -7,6 +7,7 @@ works on both kinds of tensor.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any, NoReturn, TypeAlias, Union
 
 import numpy as np
@@ -15,7 +16,18 @@ from lucid.dims import Dim, Shape, Size
 from lucid.graph import Constant, Part, Value
 from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, show_shape
 
-OPS: dict[str, Callable[..., Any]] = {}
+
+class _Table(dict[str, Callable[..., Any]]):
+    """The ops by name. Who imports nothing but the tensor has not loaded them: then the first one asked for does."""
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        import_module("lucid._api")
+        if name not in self:
+            raise KeyError(name)
+        return self[name]
+
+
+OPS: dict[str, Callable[..., Any]] = _Table()
 
 TensorLike: TypeAlias = Union["Tensor", Array, Scalar, Dim]
 Axes: TypeAlias = int | Sequence[int] | None

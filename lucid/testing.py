@@ -21,7 +21,7 @@ from lucid.export.writer import in_memory
 from lucid.graph import Graph, Result, Scope, bind, scope
 from lucid.runtime.providers import available
 from lucid.runtime.session import Session
-from lucid.trace import Model, arguments_of, trace
+from lucid.tracing import Model, arguments_of, trace
 from lucid.types import Array, DType, TensorType, bind_sizes
 
 _VALUES = (2, 3, 5, 7, 11, 13)

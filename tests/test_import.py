@@ -1,4 +1,4 @@
-"""`import lucid` needs NumPy alone; onnx and onnxruntime load on first use."""
+"""Everything loads on first use: `import lucid` nothing, its tensors NumPy, its parts what they need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import lucid
+from lucid import _api
 
 ROOT = Path(__file__).parents[1]
 
@@ -22,19 +23,22 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-HEAVY = {"onnx", "onnxruntime", "google", "safetensors", "torch", "tokenizers"}
+HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "tokenizers"}
 
 
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("import lucid, lucid.nn", set()),
-        ("import lucid; lucid.nn.MultiHeadAttention(8, 2)(lucid.randn(1, 2, 8))", set()),
-        ("import lucid; lucid.trace(lucid.nn.MultiHeadAttention(8, 2))", set()),
-        ("import lucid; lucid.export.to_onnx(lucid.nn.Linear(2, 2))", {"onnx", "google"}),
-        ("import lucid; lucid.runtime.Session", {"onnx", "google", "onnxruntime"}),
+        ("import lucid; lucid.__version__", set()),
+        ("import lucid.cli.app", set()),
+        ("import lucid, lucid.nn", {"numpy"}),
+        ("from lucid._tensor import Tensor; Tensor.randn(2, 3) + 1", {"numpy"}),
+        ("import lucid; lucid.nn.MultiHeadAttention(8, 2)(lucid.randn(1, 2, 8))", {"numpy"}),
+        ("import lucid; lucid.trace(lucid.nn.MultiHeadAttention(8, 2))", {"numpy"}),
+        ("import lucid; lucid.export.to_onnx(lucid.nn.Linear(2, 2))", {"numpy", "onnx", "google"}),
+        ("import lucid; lucid.runtime.Session", {"numpy", "onnx", "google", "onnxruntime"}),
     ],
-    ids=["import", "eager", "trace", "export", "runtime"],
+    ids=["import", "command", "nn", "tensor", "eager", "trace", "export", "runtime"],
 )
 def test_only_what_is_used_is_loaded(code: str, expected: set[str]) -> None:
     assert loaded_after(code) & HEAVY == expected
@@ -43,6 +47,14 @@ def test_only_what_is_used_is_loaded(code: str, expected: set[str]) -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'lucid' has no attribute 'exprot'"):
         lucid.exprot  # noqa: B018
+
+
+def test_what_is_offered_is_found_and_listed() -> None:
+    offered = {name for name in vars(_api) if not name.startswith("_")}
+    assert offered <= set(dir(lucid)) and {"nn", "export"} <= set(dir(lucid))
+    assert all(vars(_api)[name] is getattr(lucid, name) for name in offered)
+    modules = {path.stem for path in (ROOT / "lucid").glob("*")}
+    assert not offered & modules, "a module of that name would hide it"
 
 
 def test_the_version() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from lucid.cli.errors import usage
 from lucid.cli.values import inputs, settings
 from lucid.nn.module import Module
-from lucid.trace import Model
+from lucid.tracing import Model
 
 
 def arguments(model: Model, given: Sequence[str], call: Sequence[str]) -> dict[str, Any]:

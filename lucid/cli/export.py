@@ -20,7 +20,7 @@ from lucid.export.explain import Explanation, title
 from lucid.graph import Graph
 from lucid.nn.module import Module
 from lucid.testing import ParityReport
-from lucid.trace import Model, trace
+from lucid.tracing import Model, trace
 
 _SMALL = 1 << 24  # bytes of weights that are written in no time
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lucid.cli import show
 from lucid.testing import ParityError, ParityReport, assert_parity
-from lucid.trace import Model
+from lucid.tracing import Model
 
 
 def check_parity(

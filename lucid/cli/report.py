@@ -13,7 +13,7 @@ from lucid.cli.values import sizes as read_sizes
 from lucid.files import open_regular
 from lucid.report.report import TARGETS
 from lucid.report.report import report as write_report
-from lucid.trace import trace
+from lucid.tracing import trace
 
 
 def run(

@@ -17,7 +17,7 @@ import lucid
 from lucid import nn, random
 from lucid.cli.errors import CommandError, short, usage
 from lucid.nn.module import Module
-from lucid.trace import Model
+from lucid.tracing import Model
 from lucid.weights import load
 
 

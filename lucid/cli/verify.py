@@ -15,7 +15,7 @@ from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
-from lucid.trace import Model, trace
+from lucid.tracing import Model, trace
 
 
 def run(

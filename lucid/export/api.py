@@ -18,7 +18,7 @@ from lucid.export.rows import Lowering
 from lucid.export.target import ExportError, Target
 from lucid.export.writer import LIMIT, in_memory, write
 from lucid.graph import Graph, unused_name
-from lucid.trace import Model, trace
+from lucid.tracing import Model, trace
 from lucid.version import __version__
 
 _REGISTERED = _lowerings

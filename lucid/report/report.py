@@ -17,7 +17,7 @@ from lucid.report.graph_data import of_file, of_graph
 from lucid.report.page import write_page
 from lucid.report.targets import compare_targets
 from lucid.testing import compare_nodes, random_array
-from lucid.trace import Model, trace
+from lucid.tracing import Model, trace
 from lucid.types import Array
 from lucid.version import __version__
 
