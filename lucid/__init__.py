@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
+        if name == "__all__":  # asked for by a star import
+            return _load()
         if name.startswith("_"):  # Python and its tools ask for such names; none of them is ours
             raise AttributeError(f"module 'lucid' has no attribute {name!r}")
         if find_spec(f"lucid.{name}") is not None:
@@ -30,9 +32,10 @@ else:
         return globals()[name]
 
     def __dir__() -> list[str]:
-        _load()
-        return sorted({*globals(), "export", "inspection", "nn", "ops", "plot", "report", "runtime", "testing"})
+        return sorted({*_load(), *globals(), "export", "inspection", "nn", "ops", "plot", "report", "runtime", "testing"})
 
-    def _load() -> None:
-        offered = vars(import_module("lucid._api"))
-        globals().update({name: value for name, value in offered.items() if not name.startswith("_")})
+    def _load() -> list[str]:
+        api = vars(import_module("lucid._api"))
+        offered = {name: value for name, value in api.items() if not name.startswith("_")}
+        globals().update(offered)
+        return list(offered)

@@ -57,6 +57,10 @@ def test_what_is_offered_is_found_and_listed() -> None:
     assert not offered & modules, "a module of that name would hide it"
 
 
+def test_a_star_brings_what_is_offered() -> None:
+    loaded_after("from lucid import *; assert trace and Tensor and randn(2).shape == (2,)")
+
+
 def test_the_version() -> None:
     assert lucid.__version__ == lucid.version.__version__
     assert len(lucid.__version__.split(".")) == 3
