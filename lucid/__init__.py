@@ -32,7 +32,9 @@ else:
         return globals()[name]
 
     def __dir__() -> list[str]:
-        return sorted({*_load(), *globals(), "export", "inspection", "nn", "ops", "plot", "report", "runtime", "testing"})
+        return sorted(
+            {*_load(), *globals(), "export", "inspection", "nn", "ops", "plot", "report", "runtime", "testing"}
+        )
 
     def _load() -> list[str]:
         api = vars(import_module("lucid._api"))
