@@ -34,7 +34,7 @@ unit: $(STAMP)
 test-gpu: pyproject.toml
 	test -x .venv-gpu/bin/python || $(PYTHON) -m venv .venv-gpu
 	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -e '.[gpu,demo,dev]'
-	.venv-gpu/bin/python -m pytest -m gpu
+	.venv-gpu/bin/python -m pytest -m gpu -rs
 
 # Random models for a time budget: make fuzz SECONDS=600 SEED=7
 SECONDS ?= 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,14 @@ from lucid.export.api import export_graph, to_onnx
 from lucid.export.target import Target
 from lucid.export.writer import in_memory
 from lucid.graph import Graph, Result, Scope, bind, scope
-from lucid.runtime.providers import available
+from lucid.runtime.providers import ProviderError, available
 from lucid.runtime.session import Session
 from lucid.tracing import Model, arguments_of, trace
 from lucid.types import Array, DType, TensorType, bind_sizes
 
 _VALUES = (2, 3, 5, 7, 11, 13)
-_NO_DEVICE = ("AzureExecutionProvider",)  # calls a service; it computes nothing here
+# Run only when asked for: the one calls a service, the other builds an engine for minutes.
+_WHEN_ASKED = ("AzureExecutionProvider", "TensorrtExecutionProvider")
 
 
 class ParityError(AssertionError):
@@ -42,6 +43,7 @@ class ParityReport:
 
     comparisons: tuple[Comparison, ...]
     elsewhere: Mapping[str, Mapping[str, str]]
+    not_run: Mapping[str, str] = field(default_factory=dict)  # providers that do not start, and why
 
     @property
     def passed(self) -> bool:
@@ -63,6 +65,7 @@ class ParityReport:
         for provider, nodes in self.elsewhere.items():
             shown = ", ".join(f"{node} on {actual}" for node, actual in list(nodes.items())[:5])
             lines.append(f"note  {provider}: {len(nodes)} nodes are computed elsewhere: {shown}")
+        lines += [f"note  {provider} was not run: {why}" for provider, why in self.not_run.items()]
         if not any(c.elements for c in self.comparisons):
             lines.append("FAIL  no output has any element, so nothing was compared")
         return "\n".join(lines)
@@ -106,7 +109,7 @@ def assert_parity(
         model, inputs, kwargs: as for `lucid.export.to_onnx`. Specs are filled with random numbers
             (`lucid.manual_seed`): normal for floats, 0 and 1 for integers and booleans.
         rtol, atol: tolerances; by default 1e-5 for float32, looser and tighter for other types.
-        providers: which to run; by default every one that is available.
+        providers: which to run, each of which must start; by default every one that does, TensorRT apart.
         sizes: values of the symbolic sizes, one run each; by default three runs, one of them all ones.
         exported: a model made by `to_onnx`, or its path, to be compared instead of a fresh export.
         export: further arguments of `to_onnx`.
@@ -125,8 +128,8 @@ def assert_parity(
         exported = to_onnx(graph, **export)
     comparisons: list[Comparison] = []
     elsewhere: dict[str, Mapping[str, str]] = {}
-    for provider in providers or [name for name in available() if name not in _NO_DEVICE]:
-        session = Session(exported, provider)
+    sessions, not_run = _sessions(exported, providers)
+    for provider, session in sessions.items():
         if len(session.inputs) != len(graph.inputs) or len(session.outputs) != len(graph.outputs):
             raise ValueError(
                 f"assert_parity: the exported model maps {', '.join(session.inputs)} to {', '.join(session.outputs)}, "
@@ -141,10 +144,27 @@ def assert_parity(
             found = session.run(dict(zip(session.inputs, arrays, strict=True)))
             for (name, got), want in zip(found.items(), expected, strict=True):
                 comparisons.append(compare(got, want, name, provider, values, rtol, atol))
-    report = ParityReport(tuple(comparisons), elsewhere)
+    report = ParityReport(tuple(comparisons), elsewhere, not_run)
     if not report.passed:
         raise ParityError(report)
     return report
+
+
+def _sessions(
+    exported: onnx.ModelProto | str | os.PathLike[str], providers: Sequence[str] | None
+) -> tuple[dict[str, Session], dict[str, str]]:
+    """A session for each provider that was asked for, or for each that starts; and why the others do not."""
+    if providers:
+        return {name: Session(exported, name) for name in providers}, {}
+    sessions: dict[str, Session] = {}
+    not_run: dict[str, str] = {}
+    for name in available():
+        if name not in _WHEN_ASKED:
+            try:
+                sessions[name] = Session(exported, name)
+            except ProviderError as error:
+                not_run[name] = str(error)
+    return sessions, not_run
 
 
 def bisect(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -16,6 +18,21 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 settings.load_profile("lucid")
+
+
+@cache
+def without_cuda() -> str:
+    """Why the tests that need a GPU cannot run; empty where they can."""
+    try:
+        lucid.runtime.Session(lucid.export.to_onnx(lucid.nn.Linear(1, 1), ("N", 1)), "cuda")
+    except lucid.runtime.ProviderError as error:
+        return str(error)
+    return ""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and without_cuda():
+        pytest.skip(without_cuda())
 
 
 @pytest.fixture(autouse=True)

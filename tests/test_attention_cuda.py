@@ -12,7 +12,7 @@ import pytest
 import lucid
 from lucid import nn, ops
 from lucid.export import Target, explain, to_onnx
-from lucid.runtime import Session, available
+from lucid.runtime import Session
 from tests.reference import attention as reference
 from tests.reference import pack
 from tests.test_attention import (
@@ -145,8 +145,6 @@ def test_a_whole_module() -> None:
 
 # Numbers, on a GPU ----------------------------------------------------------------------------------------------------
 
-NO_CUDA = pytest.mark.skipif("CUDAExecutionProvider" not in available(), reason="onnxruntime has no CUDA provider")
-
 
 def close(got: np.ndarray, want: np.ndarray, dtype: str, where: object) -> None:
     if dtype == "float32":
@@ -156,7 +154,6 @@ def close(got: np.ndarray, want: np.ndarray, dtype: str, where: object) -> None:
         np.testing.assert_allclose(got.astype(np.float64), want, atol=4e-3, err_msg=str(where))
 
 
-@NO_CUDA
 @pytest.mark.gpu
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -176,7 +173,6 @@ def test_contract_on_cuda(case: Case, dtype: str, packed: bool) -> None:
         close(session.run(typed)["output"], pack(want) if packed else want, dtype, (n, l, s))
 
 
-@NO_CUDA
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", WEIGHTS, ids=str)
 def test_weights_on_cuda(case: Case) -> None:
@@ -189,7 +185,6 @@ def test_weights_on_cuda(case: Case) -> None:
         check(got["output_1"], weights, (n, l, s))
 
 
-@NO_CUDA
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_attention_stays_on_the_gpu(dtype: str) -> None:

@@ -9,11 +9,12 @@ import onnx
 import pytest
 
 import lucid
-from lucid import Tensor, nn
+from lucid import Tensor, nn, testing
 from lucid.export import rows, to_onnx
 from lucid.export.builder import Builder
 from lucid.graph import Node
 from lucid.nn import functional as F
+from lucid.runtime import ProviderError
 from lucid.testing import ParityError, assert_parity, bisect, compare
 
 
@@ -63,6 +64,18 @@ def test_sizes_and_options_can_be_given() -> None:
     report = assert_parity(Block(), SPEC, sizes=[{"N": 2, "L": 9}], providers=["cpu"], opset=18, attention="expanded")
     assert [dict(c.sizes) for c in report.comparisons] == [{"N": 2, "L": 9}]
     assert [c.provider for c in report.comparisons] == ["cpu"]
+
+
+def test_a_provider_that_does_not_start_is_named_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where onnxruntime-gpu is installed without a GPU; TensorRT builds an engine for minutes, so it is left out."""
+    built_in = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(testing, "available", lambda: built_in)
+    report = assert_parity(Block(), SPEC)
+    assert report.passed and {c.provider for c in report.comparisons} == {"CPUExecutionProvider"}
+    assert set(report.not_run) == {"CUDAExecutionProvider"}
+    assert "note  CUDAExecutionProvider was not run: " in str(report)
+    with pytest.raises(ProviderError):
+        assert_parity(Block(), SPEC, providers=["cuda"])
 
 
 def test_examples_are_run_as_they_are() -> None:

@@ -53,6 +53,7 @@ def parity_json(report: ParityReport) -> dict[str, Any]:
         "max_rel": show.number(report.max_rel),
         "runs": runs,
         "elsewhere": {provider: dict(nodes) for provider, nodes in report.elsewhere.items()},
+        "not_run": dict(report.not_run),
     }
 
 
