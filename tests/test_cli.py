@@ -204,18 +204,18 @@ def test_doctor_is_content_here(data):
     assert names["CUDAExecutionProvider"]["good"] or names["CUDAExecutionProvider"]["remedy"]
 
 
+def doctor_beside(packages):
+    """The command, with a folder of packages in front of those that are installed."""
+    environment = {**os.environ, "PYTHONPATH": str(packages)}
+    return subprocess.run([LUCID, "doctor"], capture_output=True, text=True, timeout=60, env=environment)
+
+
 def test_doctor_says_what_is_wrong_with_two_wheels(tmp_path):
     for name in ("onnxruntime", "onnxruntime_gpu"):
         folder = tmp_path / f"{name}-9.0.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 9.0\n")
-    done = subprocess.run(
-        [LUCID, "doctor"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
+    done = doctor_beside(tmp_path)
     assert done.returncode == 1
     assert "overwrite each other's files" in done.stdout
     assert "pip uninstall -y onnxruntime onnxruntime-gpu" in done.stdout
@@ -223,13 +223,7 @@ def test_doctor_says_what_is_wrong_with_two_wheels(tmp_path):
 
 def test_doctor_works_without_onnxruntime(tmp_path):
     (tmp_path / "onnxruntime.py").write_text("raise ImportError('libfoo.so: cannot open')\n")
-    done = subprocess.run(
-        [LUCID, "doctor"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
+    done = doctor_beside(tmp_path)
     assert done.returncode == 1
     assert "libfoo.so" in done.stdout
     assert "pip install 'lucid-onnx[cpu]'" in done.stdout

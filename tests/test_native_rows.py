@@ -13,7 +13,9 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.export import explain, to_onnx
+from lucid.export import explain, rows, to_onnx
+from lucid.export.builder import Builder
+from lucid.graph import Node
 from lucid.nn import functional as F
 from lucid.runtime import Session
 
@@ -197,3 +199,22 @@ def test_onnxruntime_does_not_fuse_a_sum_with_its_normalisation_on_a_cpu(tmp_pat
 def test_a_sum_that_is_read_again_is_left_alone() -> None:
     layer = nn.TransformerEncoderLayer(16, 2, 32, norm_first=True)
     assert "Reshape" not in ops(layer, ("N", "L", 16), target="cpu")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_a_form_that_is_refused_leaves_no_node_behind(dtype: str) -> None:
+    norm = nn.LayerNorm(8).to(dtype)
+    specs = [lucid.spec("N", "L", 8, dtype=dtype)] * 2
+    model = to_onnx(lambda x, y: norm(x + y), *specs, target="cpu")
+    read = {name for node in model.graph.node for name in node.input} | {value.name for value in model.graph.output}
+    assert all(set(node.output) & read for node in model.graph.node)
+
+
+def test_a_form_refuses_before_it_emits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(build: Builder, node: Node) -> str:
+        build.op("Identity", *node.inputs)
+        rows.refuse("too late")
+
+    monkeypatch.setitem(rows._ROWS, "relu", [rows.Row("late", late, 17, "standard", ("any",))])
+    with pytest.raises(AssertionError, match="late refuses relu with nodes emitted: refuse first"):
+        to_onnx(F.relu, ("N",))

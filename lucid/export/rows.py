@@ -139,6 +139,7 @@ class Lowering:
         refused: list[tuple[str, str]] = []
         insisted = target.attention if op.name == "attention" else "auto"
         rows = rows_of(op.name, target)
+        before = self.build.emitted
         for row in rows:
             try:
                 if insisted not in ("auto", row.form):
@@ -147,6 +148,7 @@ class Lowering:
                     refuse(f"needs opset {row.opset}, this export asks for {target.opset}")
                 emitted = row.emit(self.build, node)
             except Refused as reason:
+                assert self.build.emitted == before, f"{row.name} refuses {op.name} with nodes emitted: refuse first"
                 refused.append((row.name, str(reason)))
             else:
                 made = emitted if isinstance(emitted, Because) else Because(emitted, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from lucid.export.builder import Builder, Operand
@@ -51,15 +53,16 @@ def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
     is_sum = isinstance(total, Result) and total.node.op is elementwise.add
     if total is None or not is_sum or total.type.rank != 3 or build.uses(total) > 1:
         refuse("it is not of a sum that onnxruntime would fuse it with")
-    return _layer_normalization(build, node, build.op("Reshape", total, np.zeros(3, np.int64)))
+    return _layer_normalization(build, node, lambda: build.op("Reshape", total, np.zeros(3, np.int64)))
 
 
 @lowers(neural.layer_norm, name="ai.onnx LayerNormalization")
 def layer_normalization(build: Builder, node: Node) -> str:
-    return _layer_normalization(build, node, node.inputs[0])
+    return _layer_normalization(build, node, lambda: node.inputs[0])
 
 
-def _layer_normalization(build: Builder, node: Node, source: Operand) -> str:
+def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operand]) -> str:
+    """The node; what it reads is made when nothing can refuse it any more."""
     x, weight, bias = node.inputs
     assert x is not None
     axes = node.attributes["axes"]
@@ -67,7 +70,7 @@ def _layer_normalization(build: Builder, node: Node, source: Operand) -> str:
     if any(v is not None and v.type.dtype != x.type.dtype for v in (weight, bias)):
         refuse("weight or bias has another element type than the input")
     scale = weight if weight is not None else _ones(x.type.shape[-axes:], x.type.dtype)
-    return build.op("LayerNormalization", source, scale, bias, axis=-axes, epsilon=float(node.attributes["eps"]))
+    return build.op("LayerNormalization", source(), scale, bias, axis=-axes, epsilon=float(node.attributes["eps"]))
 
 
 @lowers(neural.rms_norm, name="ai.onnx RMSNormalization", opset=23)
