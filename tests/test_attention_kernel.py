@@ -52,7 +52,7 @@ def reference(
     largest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(largest == -np.inf, 0, largest))
     total = weights.sum(axis=-1, keepdims=True)
-    return weights @ value / np.where(total == 0, 1, total)
+    return weights / np.where(total == 0, 1, total) @ value  # in this order no sum of values overflows
 
 
 def inputs(
@@ -124,6 +124,92 @@ def test_is_the_contract_in_one_piece(call: Any) -> None:
         rtol=0,
         atol=8 * steep * np.finfo(arrays[0].dtype).eps,
     )
+
+
+MAGNITUDES = [10.0**power for power in range(-30, 5)]
+
+
+@st.composite
+def extremes(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
+    """Scores of any size, moved by any offset of a row, with a key that stands out; values of any size."""
+    queries, keys, d = draw(st.integers(1, 12)), draw(st.sampled_from([1, 7, 24, 300])), draw(st.integers(1, 4))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    query, key, value = inputs(1, 2, 1, queries, keys, d, 2, dtype)
+    query = query * dtype(draw(st.sampled_from(MAGNITUDES)))
+    factor = draw(st.sampled_from([*MAGNITUDES, "the largest number"]))
+    value = value / np.abs(value).max() * (np.finfo(dtype).max if factor == "the largest number" else dtype(factor))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    offsets = draw(st.sampled_from([0.0, -1e4, -300.0, -87.0, -59.0, -30.0, 60.0, 80.0, 85.0, 88.0, 300.0, 700.0, 1e4]))
+    bias = np.where(rng.random((queries, 1)) < draw(st.sampled_from([0.3, 1.0])), offsets, 0.0)
+    hot = np.arange(keys) == draw(st.integers(0, keys - 1))
+    bias = bias + hot * draw(st.sampled_from([0.0, -1e4, -100.0, -60.0, 60.0, 87.0, 100.0, 1e4]))
+    hidden = rng.random((queries, keys)) < draw(st.sampled_from([0.0, 0.5]))
+    mask = draw(st.sampled_from([None, ~hidden, np.where(hidden, -np.inf, bias).astype(dtype), bias.astype(dtype)]))
+    return [query, key, value, mask], PLAIN | {"scale": 1.0, "is_causal": draw(st.booleans())}
+
+
+def held_to_the_size_of_scores_and_values(call: Any) -> None:
+    (query, key, value, mask), options = call
+    bias = 0.0 if mask is None or mask.dtype == bool else np.abs(np.where(mask == -np.inf, 0, mask)).max()
+    steep = max(1.0, float(np.abs(query).max()) * float(np.abs(key).max()) * query.shape[-1] + float(bias))
+    largest = float(np.abs(value).max())
+    result = attention(query, key, value, mask, **options).astype(np.float64)
+    expected = reference(query, key, value, mask, **options)
+    tolerance = 8 * steep * float(np.finfo(value.dtype).eps)
+    np.testing.assert_allclose(result / largest, expected / largest, rtol=0, atol=tolerance)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(extremes())
+def test_scores_and_values_of_any_size_in_any_tiles(call: Any) -> None:
+    held_to_the_size_of_scores_and_values(call)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(extremes())
+def test_scores_and_values_of_any_size_in_one_piece(call: Any) -> None:
+    held_to_the_size_of_scores_and_values(call)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("offset", [-59, -40, 60, 80, 84, 86, 88, 200, 704, 709])
+def test_what_all_keys_of_a_query_share_changes_nothing(offset: float, dtype: Any) -> None:
+    """Also where each weight is a number and their sum is not."""
+    query, key, value = inputs(1, 2, 2, 600, 600, 8, 8, dtype)
+    value = value * dtype(1e-3)  # so that sums of weighted values stay numbers where sums of weights do not
+    mask = np.full((600, 1), offset, dtype)
+    result = attention(query, key, value, np.broadcast_to(mask, (600, 600)), **PLAIN)
+    without = attention(query, key, value, None, **PLAIN)
+    np.testing.assert_allclose(result, without, rtol=0, atol=8e-3 * abs(offset) * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("factor", [0.1, 60])
+def test_a_mean_of_the_largest_numbers_is_one_of_them(factor: float, dtype: Any) -> None:
+    query, key, value = inputs(1, 2, 2, 9, 700, 8, 8, dtype)
+    value = np.where(value > -1, dtype(0.99), dtype(-0.99)) * np.finfo(dtype).max
+    arrays = query * dtype(factor), key, value, None
+    result, expected = attention(*arrays, **PLAIN), reference(*arrays, **PLAIN)
+    largest, eps = np.finfo(dtype).max, float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(result / largest, expected / largest, rtol=0, atol=300 * max(1, factor) * eps)
+
+
+def test_small_values_keep_their_digits_under_low_scores() -> None:
+    query, key, value = inputs(1, 1, 1, 200, 200, 8, 8)
+    arrays = query, key, value * np.float32(1e-30), np.full((200, 200), -50, np.float32)
+    result, expected = attention(*arrays, **PLAIN), reference(*arrays, **PLAIN)
+    np.testing.assert_allclose(result * 1e30, expected * 1e30, rtol=0, atol=5e-5)
+
+
+@pytest.mark.parametrize("score", [np.inf, np.nan])
+def test_infinite_scores_give_nan_to_their_query_alone(score: float) -> None:
+    query, key, value = inputs(1, 1, 1, 300, 300, 8, 8)
+    mask = np.zeros((300, 300), np.float32)
+    mask[7, 250] = score
+    result = attention(query, key, value, mask, **PLAIN)
+    assert np.isnan(result[0, 0, 7]).all()
+    assert np.isfinite(np.delete(result, 7, axis=2)).all()
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

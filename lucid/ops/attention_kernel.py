@@ -6,9 +6,10 @@ the keys that its rows can see, and keeps for each row the sum of the weights an
 "Online normalizer calculation for softmax"). The division comes last.
 
 Beside the tiles, three things make it fast. While the scores are *calm*, none below -60, no maximum is subtracted, and
-two passes over the tile fall away; where one is not, or something overflows, the job is done again with it. Calm scores
-are in units of log 2 where NumPy has a vector loop for 2^x, twice as fast as that for e^x. And no weight is denormal,
-for arithmetic on denormals is tens of times slower: below e^-43 of the largest, a weight is exactly 0.
+two passes over the tile fall away; where one is not, or the weights of a query add up to more or less than a number can
+tell, the job is done again with it. Calm scores are in units of log 2 where NumPy has a vector loop for 2^x, twice as
+fast as that for e^x. And no weight is denormal, for arithmetic on denormals is tens of times slower: below e^-43 of the
+largest, a weight is exactly 0.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ TILE = 1 << 18  # scores of a tile over all its heads: 1 MB of float32, what a c
 SMALL = 1 << 19  # scores below which threads cost more than they bring
 TINY = 1 << 15  # scores below which any bookkeeping does
 CALM = -60.0  # scores above this need no maximum subtracted
+LEAST = 2.0**-20  # where the weights of a query add up to less then, values may be too small to be weighted by them
 
 Array = npt.NDArray[Any]
 
@@ -125,15 +127,22 @@ class _Attention:
         """Do jobs until none is left."""
         with np.errstate(all="ignore"):
             for job in jobs:
-                if not (self.calm and self._run(job, calm=True)):
-                    self.calm = False
-                    self._run(job, calm=False)
+                if self.calm and self._run(job, calm=True):
+                    continue
+                self.calm = False
+                if not self._run(job, calm=False) and self._adds_up_to_too_much(job):
+                    self._run(job, calm=False, share=0.5 ** self.value.shape[-2].bit_length())
 
-    def _run(self, job: _Job, calm: bool) -> bool:
-        """Compute one job; False if for that its scores are not calm enough."""
+    def _run(self, job: _Job, calm: bool, share: float = 1.0) -> bool:
+        """Compute one job; False if its scores are not calm enough for that, or a sum has left the range of numbers.
+
+        Of the values only a `share`, a power of two, goes into the sums.
+        """
         query = self.query[job.heads][..., job.start : job.stop, :]
         output = self.output[job.heads][..., job.start : job.stop, :]
         key, value, dtype = self.key[job.heads[:2]], self.value[job.heads[:2]], query.dtype
+        if share < 1:
+            value = value * dtype.type(share)
         unit = _UNIT if calm else 1.0
         scaled = np.multiply(query, dtype.type(self.scale * unit), out=buffer("query", query.shape, dtype))
         total = np.zeros((*query.shape[:-1], 1), dtype)
@@ -181,12 +190,28 @@ class _Attention:
         if blank:
             output.fill(0)
             return True
-        if calm and not math.isfinite(output.sum()):
+        numbers = math.isfinite(output.sum())  # an infinity or NaN among them stays one in their sum
+        seen = total != 0
+        if calm and not (numbers and (total < np.inf).all()):
             return False
-        output /= total
-        if not total.all():
-            np.copyto(output, 0, where=total == 0)
-        return True
+        if calm and (least := total.min(initial=LEAST, where=seen)) < LEAST and self._vanish(job, least):
+            return False
+        output /= total * dtype.type(share)
+        if not seen.all():
+            np.copyto(output, 0, where=~seen)
+        return numbers
+
+    def _vanish(self, job: _Job, least: float) -> bool:
+        """Whether values are so small that weighted by weights of the sum `least` they lose digits to denormals."""
+        size = np.abs(self.value[job.heads[:2]])
+        smallest = size.min(initial=np.inf, where=size > 0)
+        return bool(smallest * least < size.shape[-2] * np.finfo(size.dtype).tiny)
+
+    def _adds_up_to_too_much(self, job: _Job) -> bool:
+        """Whether the values are so large that sums of them, weighted by up to 1 each, can overflow."""
+        value = self.value[job.heads[:2]]
+        largest = np.abs(value).max(initial=0, where=np.isfinite(value))
+        return bool(largest > np.finfo(value.dtype).max / value.shape[-2])
 
     def _blocks(self, job: _Job) -> Iterator[tuple[int, int, int, int]]:
         """Blocks of keys [start, stop), each with the job's rows [top, bottom) that see any of them.
@@ -223,8 +248,8 @@ class _Attention:
         least, lowest = mask.min(), float(ml_dtypes.finfo(mask.dtype).min)  # type: ignore[no-untyped-call]
         if least > lowest:
             return None, None if least == 0 == mask.max() else mask
-        visible = mask > lowest
-        return visible, np.where(visible, mask, 0)
+        hidden = mask <= lowest  # NaN is not: it reaches the output
+        return ~hidden, np.where(hidden, 0, mask)
 
     def _limits(self, scores: Array, position: int, start: int, stop: int) -> Iterator[tuple[Array, Array]]:
         """The parts of a tile that causality and the window cut through, each with 1 where a key is seen and 0 else.
