@@ -47,8 +47,9 @@ def set_num_threads(n: int) -> None:
 def share(jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:
     """Run `work` in this thread and in as many workers as there are jobs for; each gets an iterator of jobs to do.
 
-    BLAS runs with one thread meanwhile. Safe to call from many threads at once. The first exception ends it: jobs not
-    begun are dropped, those begun are waited for, and it is raised here.
+    BLAS runs with one thread meanwhile. Safe to call from many threads at once, and after the main thread has ended: where
+    no worker can be had, this thread does it all. The first exception ends it: jobs not begun are dropped, those begun
+    are waited for, and it is raised here.
     """
     with single_threaded_blas():
         _workers.share(jobs, work)
@@ -79,9 +80,7 @@ class _Workers:
         with self._lock:  # no pool is shut down between its choice and the last submit
             count = min(self.size, len(queue)) - 1
             if count > 0:
-                if self._pool is None:
-                    self._pool = ThreadPoolExecutor(self.size - 1, thread_name_prefix="lucid")
-                helpers = [self._pool.submit(_until_done, queue, work) for _ in range(count)]
+                helpers = self._begin(count, queue, work)
         try:
             _until_done(queue, work)
         finally:
@@ -89,6 +88,19 @@ class _Workers:
             wait(begun)
         for helper in begun:
             helper.result()
+
+    def _begin(self, count: int, queue: deque[Job], work: Callable[[Iterator[Job]], None]) -> list[Future[None]]:
+        """As many helpers as there are to be had: none where the interpreter ends or the system gives no threads."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.size - 1, thread_name_prefix="lucid")
+        helpers: list[Future[None]] = []
+        try:
+            for _ in range(count):
+                helpers.append(self._pool.submit(_until_done, queue, work))
+        except RuntimeError:
+            self._pool.shutdown(wait=False, cancel_futures=True)  # a helper may be queued that nobody would wait for
+            self._pool = None
+        return helpers
 
 
 def _until_done(queue: deque[Job], work: Callable[[Iterator[Job]], None]) -> None:

@@ -6,6 +6,8 @@ The minute-long versions, with their figures, are in tools/soak.py and docs/reli
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 import tracemalloc
@@ -17,7 +19,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import Tensor, nn
+from lucid import Tensor, nn, threads
 from lucid.export import explain, to_onnx
 from lucid.runtime import RunCancelled, Session
 from lucid.testing import assert_parity
@@ -175,6 +177,55 @@ def test_an_error_in_one_run_leaves_the_others_alone() -> None:
 
     assert all(together(8, work))
     assert not session._running
+
+
+LATE = """
+import atexit, sys, tempfile, threading
+import numpy as np
+import lucid
+from lucid import nn, ops, threads
+
+threads.set_num_threads(3)
+x = lucid.tensor(np.random.default_rng(0).standard_normal((1, 4, 400, 16)).astype("float32"))
+model = nn.Linear(64, 64)
+before = []
+
+def compute():
+    with tempfile.TemporaryDirectory() as folder:
+        lucid.export.to_onnx(model, ("N", 64), path=f"{folder}/m.onnx", external_data=True)
+    return ops.attention(x, x, x).numpy()
+
+def late():
+    if threading.current_thread() is not threading.main_thread():
+        threading.main_thread().join()
+    result = compute()
+    print(result.shape, all(np.allclose(result, expected, atol=1e-6) for expected in before))
+"""
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["used before", "first use"])
+@pytest.mark.parametrize("begin", ["threading.Thread(target=late).start()", "atexit.register(late)"])
+def test_what_runs_after_the_main_thread_has_ended_is_computed_in_its_own_thread(begin: str, used: bool) -> None:
+    """Pools take no work then, and newer Pythons start no thread."""
+    code = LATE + ("before.append(compute())\n" if used else "") + begin
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("(1, 4, 400, 16) True\n", "")
+
+
+def test_where_the_system_gives_no_more_threads_the_calling_one_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before, done = threads.get_num_threads(), []
+    threads.set_num_threads(3)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            threads.share(range(20), done.extend)
+        threads.share(range(20, 40), done.extend)
+    finally:
+        threads.set_num_threads(before)
+    assert sorted(done) == list(range(40))
 
 
 def growth(work: Callable[[], Any], times: int) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from lucid.threads import share
 from lucid.types import Array
 
 _CHUNK = 1 << 24  # bytes copied at a time where an array is not contiguous
@@ -43,10 +43,16 @@ def pieces(array: Array) -> Iterator[memoryview]:
 
 def fingerprint(arrays: Mapping[str, Array]) -> str:
     """16 hexadecimal digits that tell these arrays from others."""
+    own: dict[str, bytes] = {}
+
+    def work(names: Iterator[str]) -> None:
+        for name in names:
+            own[name] = _digest(arrays[name])
+
+    share(arrays, work)
     digest = hashlib.sha256()
-    with ThreadPoolExecutor() as pool:
-        for (name, array), own in zip(arrays.items(), pool.map(_digest, arrays.values()), strict=True):
-            digest.update(f"{name} {array.dtype} {array.shape} ".encode() + own)
+    for name, array in arrays.items():
+        digest.update(f"{name} {array.dtype} {array.shape} ".encode() + own[name])
     return digest.hexdigest()[:16]
 
 
