@@ -1,8 +1,8 @@
 """Files that appear whole or not at all, and files that are safe to open.
 
-`write_atomically` is how every file of Lucid is written: into a temporary file in the same folder, which
-takes the target's name only when it is complete and on the disk. `open_regular` is how every file from a
-stranger is opened.
+`write_atomically` is how every file of Lucid is written: into a temporary file in the same folder, which takes the
+target's name only when it is complete and on the disk. `draft` is the same in steps. `write` also takes a pipe or a
+device, which are written to and never replaced. `open_regular` is how every file from a stranger is opened.
 """
 
 from __future__ import annotations
@@ -12,25 +12,34 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-if sys.platform == "win32":
-    _READ = os.O_RDONLY | os.O_BINARY
-else:
-    import fcntl
+from lucid.file_locks import lock as _lock
+from lucid.file_locks import names as _names
 
+if sys.platform == "win32":
+    _READ, _NO_WAIT = os.O_RDONLY | os.O_BINARY, os.O_BINARY
+else:
     # Between the two looks of `open_regular` a pipe may take the file's place: open it without waiting.
-    _READ = os.O_RDONLY | os.O_NONBLOCK
+    _NO_WAIT = os.O_NONBLOCK
+    _READ = os.O_RDONLY | _NO_WAIT
 
 _SUFFIX = ".lucid-tmp"
+_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")  # where systems name the open files of a process
+_MOST_LINKS = 40  # that systems follow
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class NotAFileError(ValueError):
     """The path names a folder, pipe, socket or device where a regular file was expected."""
+
+
+class DiskFullError(OSError):
+    """The disk, a quota or a limit on the size of files is full; the message names the file."""
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
@@ -58,42 +67,109 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     The data is on the disk (fsync of file and folder) before the name changes hands, so a crash at any moment
     leaves the earlier file or the new one, never a part. On an error the temporary file is removed and an
-    earlier file keeps its bytes. What a killed writer left behind is removed by the next one. An earlier
-    file's permissions are kept; a symbolic link at `path` is replaced, not followed.
+    earlier file keeps its bytes. What a killed writer left behind is removed by the next one.
+
+    Only regular files and new names are replaced. A symbolic link to a regular file, or to nothing, is replaced
+    itself and not followed; one that leads to a pipe, device or open descriptor (/dev/stdout) is refused.
+
+    An earlier file's permissions are kept, and its owner and group where the system allows it; a group that cannot be
+    kept leaves the new one no more than everybody had. Access control lists and extended attributes are not kept.
+    The temporary file never allows anybody more than the finished one.
 
     Raises `OSError` for a missing folder, missing permission or a full disk; each message names the path.
     """
+    with draft(path) as made:
+        yield made.file
+        made.publish()
+
+
+@dataclass
+class Draft:
+    """A file under a temporary name, to be written; `publish` gives it its own."""
+
+    file: BinaryIO
+    target: Path
+    temporary: Path
+    earlier: os.stat_result | None
+    completed: bool = False
+    published: bool = False
+
+    def complete(self) -> None:
+        """Put all of it on the disk, as what it replaces was owned and could be read: only the name is missing then."""
+        self.file.flush()
+        if self.earlier is not None:
+            _take_over(self.file, self.temporary, self.earlier)
+        os.fsync(self.file.fileno())
+        self.completed = True
+
+    def publish(self) -> None:
+        """Take the target's name."""
+        if not self.completed:
+            self.complete()
+        if sys.platform == "win32":  # an open file cannot be renamed there
+            self.file.close()
+        os.replace(self.temporary, self.target)  # elsewhere while locked, so that no other writer takes it for dead
+        self.published = True
+        self.file.close()
+        _sync_folder(self.target.parent)
+
+
+@contextmanager
+def draft(path: str | os.PathLike[str]) -> Iterator[Draft]:
+    """`write_atomically` in steps: what the block has not published is removed."""
     target = Path(path)
-    mode = _mode_of_target(target)
-    done = False
+    earlier = _status_of_target(target)
+    made: Draft | None = None
     temporary = _name_beside(target)  # chosen before the try, so that an interrupt at any moment finds what to remove
     try:
         try:
             remove_leftovers(target)
-            while (file := _create(temporary)) is None:
+            while (file := _create(temporary, earlier)) is None:
                 temporary = _name_beside(target)
         except OSError as error:
             if error.errno not in _DENIED + _FULL:
                 raise
             raise _explained(error, target) from error
         with file:
-            yield file
-            file.flush()
-            if mode is not None:
-                os.chmod(temporary, mode)
-            os.fsync(file.fileno())
-            if sys.platform == "win32":  # an open file cannot be renamed there
-                file.close()
-            os.replace(temporary, target)  # elsewhere while still locked, so that no other writer takes it for dead
-            done = True
-        _sync_folder(target.parent)
+            made = Draft(file, target, temporary, earlier)
+            yield made
+    except DiskFullError:  # of this file or of another one that the block writes: told already
+        raise
     except OSError as error:
         if error.errno not in _FULL:  # anything else may come from the block, and be about another file
             raise
         raise _explained(error, target) from error
     finally:
-        if not done:
+        if made is None or not made.published:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """`write_atomically`, or where `is_stream` the pipe, device or descriptor itself, which is written to as it is.
+
+    Raises `OSError` for a pipe that nobody reads, and for a terminal.
+    """
+    if not is_stream(path):
+        with write_atomically(path) as file:
+            yield file
+        return
+    with open(path, "wb", opener=_open_stream) as file:
+        if file.isatty():
+            raise OSError(errno.EINVAL, f"cannot write {os.fspath(path)}: that is a terminal; give the name of a file")
+        yield file
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a path leads to a pipe, a character device or an open descriptor, such as /dev/stdout."""
+    target = Path(path)
+    if _is_descriptor(target):
+        return True
+    try:
+        mode = os.stat(target).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
@@ -121,34 +197,15 @@ def _name_beside(target: Path) -> Path:
     return target.with_name(f"{_prefix(target)}.{os.urandom(4).hex()}{_SUFFIX}")
 
 
-def _create(temporary: Path) -> BinaryIO | None:
+def _create(temporary: Path, earlier: os.stat_result | None) -> BinaryIO | None:
     """A new file with our lock on it; None when another writer took it for a leftover before the lock was ours."""
-    file = open(temporary, "xb")  # noqa: SIM115 - closed by the caller's with
+    # What replaces a file is its writer's alone until it gets that file's permissions, as it is complete.
+    mode = 0o666 if earlier is None else stat.S_IMODE(earlier.st_mode) & 0o600
+    file = open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115 - by the caller
     if _lock(file) is not False and _names(temporary, file):
         return file
     file.close()
     return None
-
-
-def _names(path: Path, file: BinaryIO) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False
-
-
-def _lock(file: BinaryIO) -> bool | None:
-    """True: the lock is ours. False: somebody holds it. None: there are no locks here."""
-    if sys.platform == "win32":
-        return None
-    else:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a network file system without flock
-            return None
-        return True
 
 
 def _remove_if_dead(leftover: Path) -> None:
@@ -162,38 +219,92 @@ def _remove_if_dead(leftover: Path) -> None:
         pass  # gone meanwhile, or another user's: neither is ours to report
 
 
-def _mode_of_target(target: Path) -> int | None:
-    """The earlier file's permission bits, None without one; refuses targets that no file can replace."""
+def _status_of_target(target: Path) -> os.stat_result | None:
+    """The earlier file's status, None without one; refuses targets that no file can replace."""
     if not target.parent.is_dir():
         raise FileNotFoundError(
             errno.ENOENT, f"cannot write {target}: there is no folder {target.parent}; make it first"
         )
     if target.name in ("", ".."):
         raise IsADirectoryError(errno.EISDIR, f"cannot write {target}: that is a folder; give a file name")
+    no_file = f"cannot write {target}: not a regular file; give the name of a file"
+    if _is_descriptor(target):
+        raise OSError(errno.EINVAL, no_file)
     try:
-        mode = os.stat(target).st_mode
+        status = os.stat(target)
     except FileNotFoundError:
         return None  # nothing there, or a dangling link
     except PermissionError as error:
         raise _explained(error, target) from error
-    if stat.S_ISDIR(mode):
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, f"cannot write {target}: that is a folder; give a file name")
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, f"cannot write {target}: not a regular file; give the name of a file")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, no_file)
     if not os.access(target, os.W_OK):
         raise PermissionError(
             errno.EACCES,
             f"cannot write {target}: it is write-protected; allow writing or choose another name",
         )
-    return stat.S_IMODE(mode)
+    return status
+
+
+def _is_descriptor(target: Path) -> bool:
+    """Whether a path is, or leads by links to, a name that the system gives to an open file of a process.
+
+    Such a name may show a regular file, or nothing, and must never be taken for one.
+    """
+    try:
+        homes = {os.stat(home).st_dev for home in _DESCRIPTORS if os.path.isdir(home)}
+        for _ in range(_MOST_LINKS):
+            if os.stat(target.parent).st_dev in homes:
+                return True
+            target = target.parent / os.readlink(target)
+    except OSError:  # no link, or nothing there
+        return False
+    return False
+
+
+def _open_stream(path: str, _: int) -> int:
+    """For writing at the end of what is there (a descriptor may stand for a file), without waiting for a reader."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | _NO_WAIT)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise OSError(error.errno, f"cannot write {path}: nobody reads this pipe; start its reader first") from error
+    os.set_blocking(descriptor, True)
+    return descriptor
+
+
+def _take_over(file: BinaryIO, temporary: Path, earlier: os.stat_result) -> None:
+    """Owner, group and permissions of the file that will be replaced, as far as the system lets us give them."""
+    mode = stat.S_IMODE(earlier.st_mode)
+    if sys.platform == "win32":
+        os.chmod(temporary, mode)
+    else:
+        own = os.fstat(file.fileno())
+        if (own.st_uid, own.st_gid) != (earlier.st_uid, earlier.st_gid) and not _give(file, earlier):
+            mode &= 0o707 | (mode & 0o007) << 3
+        os.fchmod(file.fileno(), mode)
+
+
+def _give(file: BinaryIO, earlier: os.stat_result) -> bool:
+    """Whether the file has the group of the earlier one now, and where that is possible its owner."""
+    if sys.platform != "win32":
+        for owner in (earlier.st_uid, -1):  # only root gives files away
+            with suppress(OSError):
+                os.fchown(file.fileno(), owner, earlier.st_gid)
+                return True
+    return False
 
 
 def _explained(error: OSError, target: Path) -> OSError:
+    untouched = "(what was there before is untouched)"
     if error.errno in _FULL:
         text = "the disk, quota or file size limit is full; free some space or choose another folder"
-    else:
-        text = f"no permission to create files in {target.parent}; change its rights or choose another folder"
-    return OSError(error.errno, f"cannot write {target}: {text} (what was there before is untouched)")
+        return DiskFullError(error.errno, f"cannot write {target}: {text} {untouched}")
+    text = f"no permission to create files in {target.parent}; change its rights or choose another folder"
+    return OSError(error.errno, f"cannot write {target}: {text} {untouched}")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -15,7 +15,9 @@ import onnx
 from lucid.export.assemble import Assembled, tensor_header
 from lucid.export.pieces import fingerprint, in_order, pieces
 from lucid.export.target import ExportError
-from lucid.files import write_atomically
+from lucid.file_locks import exclusively
+from lucid.files import draft, is_stream, write_atomically
+from lucid.files import write as write_stream
 from lucid.types import Array
 
 LIMIT = 2**31 - 1  # the largest protobuf message
@@ -44,12 +46,29 @@ def write(model: Assembled, path: Path, *, external: bool) -> onnx.ModelProto:
 
     With a side file, and beyond 64 MiB without one, what is returned holds no second copy of the larger weights: it
     refers to the file that does, as ONNX's external data.
+
+    Several exports to one path may run at once, in threads or processes: the last one to put its model in place wins,
+    whole. Who reads meanwhile finds one model or another with the weights it refers to; only who opens a model and
+    comes for its side file after the next export has removed that finds none, never another's, and opens again.
+
+    Raises:
+        ExportError: for weights beside a pipe or device.
     """
+    if is_stream(path):
+        if external:
+            raise ExportError(f"{str(path)!r} is a pipe or device, and weights beside it need a file: give its name")
+        with write_stream(path) as file:
+            _stream(model, file)
+        return _with_initializers(model, {}, "")
     if external:
         return _write_external(model, path)
-    with write_atomically(path) as file:
-        offsets = _stream(model, file)
-    _remove_side_files(path, keep=None)
+    with draft(path) as made:
+        offsets = _stream(model, made.file)
+        made.complete()
+        with exclusively(path) as alone:
+            made.publish()
+            if alone:
+                _remove_side_files(path, keep=None)
     return _with_initializers(model, offsets if model.weight_bytes > HELD else {}, path.name)
 
 
@@ -58,21 +77,28 @@ def _write_external(model: Assembled, path: Path) -> onnx.ModelProto:
 
     The new side file is complete before the model that refers to it appears; the old one goes after that. An export
     that ends before the model is there takes its side file with it.
+
+    From the moment the side file has its name until the old ones are gone no other export to this path does the same:
+    each would remove the other's. The weights themselves are written before, many at a time.
     """
     large = {name: array for name, array in model.initializers.items() if array.nbytes > _SMALL}
     side = path.with_name(f"{path.name}.{fingerprint(large)}.data")
-    unused = not side.exists()
-    try:
-        with write_atomically(side) as file:
-            offsets = _write_aligned(large, file)
-        complete = _with_initializers(model, offsets, side.name)
-        with write_atomically(path) as file:
-            file.write(complete.SerializeToString(deterministic=True))
-            unused = False  # from here on the model may be in place
-    finally:
-        if unused:
-            side.unlink(missing_ok=True)
-    _remove_side_files(path, keep=side)
+    with draft(side) as weights:
+        offsets = _write_aligned(large, weights.file)
+        weights.complete()
+        with exclusively(path) as alone:
+            unused = alone and not side.exists()
+            try:
+                weights.publish()
+                complete = _with_initializers(model, offsets, side.name)
+                with write_atomically(path) as file:
+                    file.write(complete.SerializeToString(deterministic=True))
+                    unused = False  # from here on the model may be in place
+            finally:
+                if unused:
+                    side.unlink(missing_ok=True)
+            if alone:
+                _remove_side_files(path, keep=side)
     return complete
 
 

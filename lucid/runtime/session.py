@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Never
@@ -109,7 +109,9 @@ class Session:
         self._flush = flush_denormals
         with self._mode():
             try:
-                self._session = onnxruntime.InferenceSession(_source(model), options, providers=wanted)
+                self._session = _loaded(
+                    model, lambda: onnxruntime.InferenceSession(_source(model), options, providers=wanted)
+                )
             except InvalidProtobuf as error:
                 raise ModelError("Session: these bytes are no ONNX model; was the file read in full?") from error
         if flush_denormals and not denormals.AVAILABLE and not denormals.flushing():
@@ -216,6 +218,31 @@ class Session:
                     raise ValueError(
                         f"Session: input {name} has size {n} at axis {axis}, expected {size} = {known} as {where} has"
                     )
+
+
+def _loaded(model: onnx.ModelProto | bytes | str | os.PathLike[str], load: Callable[[], Any]) -> Any:
+    """What `load` makes of a model; tried again where it fails because an export took the file's place meanwhile.
+
+    The model that was opened first may have lost its side file to the new one.
+    """
+    if not isinstance(model, (str, os.PathLike)):
+        return load()
+    while True:
+        before = _version(model)
+        try:
+            return load()
+        except Exception:
+            if before in (None, _version(model)):
+                raise
+
+
+def _version(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
+    """Tells a file from one that takes its place; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> bytes | str:
