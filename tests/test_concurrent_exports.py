@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -42,9 +43,9 @@ def shown(path: Path) -> float:
 
 # Processes --------------------------------------------------------------------------------------------------------
 
-# Both get ready, say so, and export when told to; a line of input is a trial.
+# A line of input is a trial: the file's name, and when to begin, for all at the same moment.
 WRITER = """
-import sys
+import sys, time
 import numpy as np
 import lucid
 from lucid.export import to_onnx
@@ -54,8 +55,10 @@ weight = np.full((64, 64), number, np.float32)
 graph = lucid.trace(lambda x: x @ weight, ("N", 64))
 to_onnx(graph)
 for line in sys.stdin:
-    print("ready", flush=True)
-    to_onnx(graph, path=f"{folder}/{line.strip()}.onnx", external_data=external)
+    name, start = line.split()
+    while time.monotonic() < float(start):
+        pass
+    to_onnx(graph, path=f"{folder}/{name}.onnx", external_data=external)
     print("done", flush=True)
 """
 
@@ -84,9 +87,9 @@ def tell(process: subprocess.Popen[str], line: str) -> None:
     process.stdin.flush()
 
 
-def hear(process: subprocess.Popen[str], word: str) -> None:
+def hear(process: subprocess.Popen[str]) -> None:
     assert process.stdout
-    assert process.stdout.readline().strip() == word, "the export failed"
+    assert process.stdout.readline() == "done\n", "the export failed"
 
 
 @LINUX
@@ -105,14 +108,13 @@ def test_two_processes_exporting_to_one_path_leave_one_whole_model(
     with exporting(tmp_path, numbers[0], external[0]) as one, exporting(tmp_path, numbers[1], external[1]) as two:
         for name in trials:
             path = tmp_path / f"{name}.onnx"
+            start = time.monotonic() + 0.005
             for process in (one, two):
-                tell(process, name)
-            for process in (one, two):
-                hear(process, "ready")
+                tell(process, f"{name} {start}")
             for _ in range(3):
                 Session(path)  # it reads the old or the new one
             for process in (one, two):
-                hear(process, "done")
+                hear(process)
             assert shown(path) in numbers
             sides = [entry for entry in names_in(tmp_path) if entry.startswith(path.name + ".")]
             assert len(sides) == (b".data" in path.read_bytes()), "a side file that nobody refers to"
