@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lucid.text import visible
 from lucid.types import Array
 
 # Relative and absolute tolerance by element type: some units in the last place of sums of a few hundred terms.
@@ -31,7 +32,7 @@ class Comparison:
         sizes = " ".join(f"{name}={value}" for name, value in self.sizes.items())
         found = self.problem or f"max abs {self.max_abs:.2e}, max rel {self.max_rel:.2e}, at {list(self.where)}"
         mark = "ok  " if self.passed else "FAIL"
-        return f"{mark}  {self.provider:<22} {sizes or 'fixed sizes':<16} {self.output}: {found}"
+        return visible(f"{mark}  {self.provider:<22} {sizes or 'fixed sizes':<16} {self.output}: {found}")
 
 
 def compare(

@@ -8,6 +8,7 @@ device, which are written to and never replaced. `open_regular` is how every fil
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import sys
@@ -154,7 +155,7 @@ def write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with write_atomically(path) as file:
             yield file
         return
-    with open(path, "wb", opener=_open_stream) as file:
+    with io.BufferedWriter(_Stream(path, "wb", opener=_open_stream)) as file:
         if file.isatty():
             raise OSError(errno.EINVAL, f"cannot write {os.fspath(path)}: that is a terminal; give the name of a file")
         yield file
@@ -262,6 +263,19 @@ def _is_descriptor(target: Path) -> bool:
     except OSError:  # no link, or nothing there
         return False
     return False
+
+
+class _Stream(io.FileIO):
+    """Takes bytes in order alone, even where a regular file is behind it: what is written goes to its end."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        raise io.UnsupportedOperation("a stream has no position")
+
+    def seek(self, *_: object) -> int:
+        raise io.UnsupportedOperation("a stream has no position")
 
 
 def _open_stream(path: str, _: int) -> int:

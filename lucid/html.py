@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lucid.text import visible_lines
+
 _CELL = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
 _MONO = "font-family:monospace;white-space:pre"
 _PIXELS = 12  # of one weight
@@ -19,8 +21,8 @@ _LABEL = 70  # of the tokens' names
 
 
 def escape(text: object) -> str:
-    """Text as HTML shows it."""
-    shown = str(text)
+    """Text as HTML shows it, with control characters and what turns lines around escaped."""
+    shown = visible_lines(text)
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
         shown = shown.replace(character, entity)
     return shown

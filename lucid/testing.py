@@ -21,6 +21,7 @@ from lucid.export.writer import in_memory
 from lucid.graph import Graph, Result, Scope, bind, scope
 from lucid.runtime.providers import ProviderError, available
 from lucid.runtime.session import Session
+from lucid.text import visible
 from lucid.tracing import Model, arguments_of, trace
 from lucid.types import Array, DType, TensorType, bind_sizes
 
@@ -64,7 +65,7 @@ class ParityReport:
         lines = [str(comparison) for comparison in self.comparisons]
         for provider, nodes in self.elsewhere.items():
             shown = ", ".join(f"{node} on {actual}" for node, actual in list(nodes.items())[:5])
-            lines.append(f"note  {provider}: {len(nodes)} nodes are computed elsewhere: {shown}")
+            lines.append(visible(f"note  {provider}: {len(nodes)} nodes are computed elsewhere: {shown}"))
         lines += [f"note  {provider} was not run: {why}" for provider, why in self.not_run.items()]
         if not any(c.elements for c in self.comparisons):
             lines.append("FAIL  no output has any element, so nothing was compared")
@@ -89,7 +90,7 @@ class Divergence:
 
     def __str__(self) -> str:
         module = self.module or "the model itself"
-        return f"first difference: {self.node} in {module}, max abs {self.max_abs:.2e}, {self.expected}"
+        return visible(f"first difference: {self.node} in {module}, max abs {self.max_abs:.2e}, {self.expected}")
 
 
 def assert_parity(

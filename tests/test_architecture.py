@@ -12,7 +12,17 @@ FILES = sorted((ROOT / "lucid").rglob("*.py"))
 
 # From the ground up; a module may import from its own floor and from those below it.
 FLOORS = [
-    ["lucid.version", "lucid.dims", "lucid.files", "lucid.file_locks", "lucid.html", "lucid.random", "lucid.threads"],
+    [
+        "lucid.version",
+        "lucid.dims",
+        "lucid.files",
+        "lucid.file_locks",
+        "lucid.html",
+        "lucid.npz",
+        "lucid.random",
+        "lucid.text",
+        "lucid.threads",
+    ],
     ["lucid.types"],
     ["lucid.graph"],
     ["lucid._tensor"],

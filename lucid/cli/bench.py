@@ -125,4 +125,4 @@ def _print(data: dict[str, Any]) -> None:
         )
     out = show.console()
     for name, text in rows:
-        out.print(f"{name:<13}{text}", soft_wrap=True, markup=False)
+        out.line(f"{name:<13}{text}")

@@ -12,6 +12,7 @@ import typer
 
 from lucid.cli.app import app
 from lucid.cli.errors import FAILED, OK, CommandError, short
+from lucid.text import visible_lines
 
 _INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended
 
@@ -50,9 +51,14 @@ def _tell_other(kind: type[BaseException], error: BaseException, _: TracebackTyp
 
 def _tell(message: str, code: int) -> int:
     if "--json" in sys.argv:
-        print(json.dumps({"error": message, "exit_code": code}))
-    print(f"lucid: {message}", file=sys.stderr)
+        print(json.dumps({"error": message, "exit_code": code}).replace("\x7f", "\\u007f"))
+    _say(message)
     return code
+
+
+def _say(message: object) -> None:
+    """A message on the error output. Its first line alone begins like one of ours, whatever name stands in it."""
+    print(f"lucid: {visible_lines(message)}".replace("\n", "\n  "), file=sys.stderr)
 
 
 def _where(error: typer.TyperException) -> str:
@@ -62,8 +68,8 @@ def _where(error: typer.TyperException) -> str:
 
 def _trace(error: BaseException) -> None:
     if "--debug" in sys.argv:
-        traceback.print_exception(error)
+        print(visible_lines("".join(traceback.format_exception(error))), file=sys.stderr)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    print(f"lucid: warning: {message}", file=sys.stderr)
+    _say(f"warning: {message}")

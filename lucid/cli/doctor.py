@@ -39,10 +39,9 @@ def run(*, json: bool) -> int:
     marks = {True: ("ok", "green"), False: ("WRONG", "bold red"), None: ("-", "dim")}
     for finding in findings:
         mark, style = marks[finding.good]
-        out.print(f"[{style}]{mark:<6}[/]{finding.name:<26}", end="")
-        out.print(finding.text, soft_wrap=True, markup=False)
+        out.line(show.Styled(f"{mark:<6}", style), f"{finding.name:<26}{finding.text}")
         if finding.remedy:
-            out.print(f"{'':<32}-> {finding.remedy}", soft_wrap=True, markup=False)
+            out.line(f"{'':<32}-> {finding.remedy}")
     return OK if healthy else FAILED
 
 

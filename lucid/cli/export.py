@@ -17,6 +17,7 @@ from lucid.cli.source import load_model
 from lucid.cli.values import settings
 from lucid.export import explain, to_onnx
 from lucid.export.explain import Explanation, title
+from lucid.files import is_stream
 from lucid.graph import Graph
 from lucid.nn.module import Module
 from lucid.testing import ParityReport
@@ -42,6 +43,7 @@ def run(
     json: bool,
 ) -> int:
     """Export, check, show; the exit code."""
+    show.check_apart(output, json)
     model = load_model(source, settings("--set", arguments), weights, seed)
     named = calls.arguments(model, inputs, call)
     graph = trace(model, kwargs=named)
@@ -49,12 +51,13 @@ def run(
     taken = explain(graph, **options)
     with writing(output, _weight_bytes(model)):
         exported = to_onnx(graph, path=output, external_data=True if external else "auto", **options)
-    report = check_parity(model, named, exported=output) if check else None
+    written = exported if is_stream(output) else output
+    report = check_parity(model, named, exported=written) if check else None
     data = _summary(model, graph, exported, taken, output)
     if json:
         show.print_json({**data, "parity": parity_json(report) if report else None})
     else:
-        _print(data, taken, report)
+        _print(show.console(beside=output), data, taken, report)
     return FAILED if report and not report.passed else OK
 
 
@@ -70,7 +73,7 @@ def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Expla
     )
     return {
         "file": str(path),
-        "files": [{"name": str(file), "bytes": file.stat().st_size} for file in files],
+        "files": [{"name": str(file), "bytes": show.bytes_of(file)} for file in files],
         "opsets": {entry.domain or "ai.onnx": entry.version for entry in exported.opset_import},
         "ir_version": exported.ir_version,
         "inputs": {value.name: str(value.type) for value in graph.inputs},
@@ -94,22 +97,21 @@ def _locations(exported: onnx.ModelProto) -> set[str]:
     }
 
 
-def _print(data: Mapping[str, Any], taken: Explanation, report: ParityReport | None) -> None:
-    out = show.console()
+def _print(out: show.Output, data: Mapping[str, Any], taken: Explanation, report: ParityReport | None) -> None:
     ends = [("input", name, kind) for name, kind in data["inputs"].items()]
     ends += [("output", name, kind) for name, kind in data["outputs"].items()]
-    out.print(show.table("", ("", "name", "type"), ends))
-    out.print()
+    out.table(("", "name", "type"), ends)
+    out.line()
     rows = [(name, count) for name, count in data["nodes"].items()]
-    out.print(show.table(f"{sum(data['nodes'].values())} nodes", ("operator", "count>"), rows))
+    out.table(("operator", "count>"), rows, title=f"{sum(data['nodes'].values())} nodes")
     if data["attention"]:
-        out.print()
-        out.print(str(taken), style="dim", soft_wrap=True)
-    out.print()
+        out.line()
+        out.lines(taken, style="dim")
+    out.line()
     opsets = ", ".join(f"{domain} {version}" for domain, version in data["opsets"].items())
-    out.print(f"opset       {opsets} (IR {data['ir_version']})", soft_wrap=True)
-    out.print(f"parameters  {data['parameters']:,}", soft_wrap=True)
+    out.line(f"opset       {opsets} (IR {data['ir_version']})")
+    out.line(f"parameters  {data['parameters']:,}")
     for file in data["files"]:
-        out.print(f"written     {file['name']}, {show.size(file['bytes'])}", soft_wrap=True)
+        out.line(f"written     {show.file_and_size(Path(file['name']))}")
     if report is not None:
         print_parity(out, report, brief=True)

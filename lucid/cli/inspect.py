@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rich.text import Text
-
 from lucid.cli import show
 from lucid.cli.errors import OK
 from lucid.cli.trials import loads_here
@@ -22,6 +20,8 @@ _SIGNS = {True: ("yes", "green"), False: ("no", "red"), None: ("maybe", "yellow"
 
 def run(*, model: Path, sizes: list[str], depth: int, graph: Path | None, json: bool) -> int:
     """Look and show; the exit code."""
+    if graph is not None:
+        show.check_apart(graph, json)
     given = read_sizes(sizes)
     if given:
         check_known(given, set(free_sizes(read(model).model.graph)))
@@ -32,26 +32,28 @@ def run(*, model: Path, sizes: list[str], depth: int, graph: Path | None, json: 
     if json:
         show.print_json(found.as_dict(depth))
     else:
-        _print(found, depth)
+        _print(show.console(beside=graph), found, depth)
         if graph is not None:
-            show.console().print(f"\nwritten  {graph}", soft_wrap=True, markup=False)
+            out = show.console(beside=graph)
+            out.line()
+            out.line(f"written  {graph}")
     return OK
 
 
-def _print(found: Inspection, depth: int) -> None:
-    out = show.console()
+def _print(out: show.Output, found: Inspection, depth: int) -> None:
     for name, count in found.files:
-        out.print(f"{name}  {show.size(count)}", soft_wrap=True, markup=False)
+        out.line(f"{name}  {show.size(count)}")
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items())
-    out.print(f"made by {found.producer}; opset {opsets}; IR {found.ir_version}\n", soft_wrap=True, markup=False)
+    out.line(f"made by {found.producer}; opset {opsets}; IR {found.ir_version}")
+    out.line()
     ends = [("input", name, kind) for name, kind in found.inputs.items()]
     ends += [("output", name, kind) for name, kind in found.outputs.items()]
-    out.print(show.table("", ("", "name", "type"), ends))
-    out.print()
+    out.table(("", "name", "type"), ends)
+    out.line()
     total = max(found.flops, 1)
     rows = [
         (
-            Text("  " * level + (module.name if level else "(all)")),
+            "  " * level + (module.name if level else "(all)"),
             module.nodes,
             show.amount(module.parameters),
             show.amount(module.cost.flops),
@@ -59,17 +61,18 @@ def _print(found: Inspection, depth: int) -> None:
         )
         for level, module in found.modules.rows(depth)
     ]
-    out.print(show.table("", ("module", "nodes>", "parameters>", "FLOPs>", "share>"), rows))
+    out.table(("module", "nodes>", "parameters>", "FLOPs>", "share>"), rows)
     sizes = ", ".join(f"{name}={value}" for name, value in found.sizes.items())
     notes = [f"FLOPs at {sizes}"] if sizes else []
     if found.modules.cost.unknown:
         notes.append(f"{found.modules.cost.unknown} nodes not counted: their shapes are not known")
     if notes:
-        out.print("; ".join(notes), style="dim", soft_wrap=True, markup=False)
-    out.print()
+        out.line("; ".join(notes), style="dim")
+    out.line()
     operators = list(found.operators.items())
     shown = ", ".join(f"{name} {count}" for name, count in operators[:12])
     rest = len(operators) - 12
-    out.print(f"operators  {shown}{f' and {rest} more kinds' if rest > 0 else ''}\n", soft_wrap=True, markup=False)
-    loads = [(each.name, Text(*_SIGNS[each.loads]), each.reason) for each in found.loaders]
-    out.print(show.table("", ("loads in", "", "because"), loads))
+    out.line(f"operators  {shown}{f' and {rest} more kinds' if rest > 0 else ''}")
+    out.line()
+    loads = [(each.name, show.Styled(*_SIGNS[each.loads]), each.reason) for each in found.loaders]
+    out.table(("loads in", "", "because"), loads)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import onnx
 
 from lucid.cli import show
 from lucid.testing import ParityError, ParityReport, assert_parity
@@ -17,7 +17,7 @@ def check_parity(
     model: Model,
     named: Mapping[str, Any],
     *,
-    exported: Path,
+    exported: Path | onnx.ModelProto,
     providers: Sequence[str] | None = None,
     sizes: Sequence[Mapping[str, int]] | None = None,
     rtol: float | None = None,
@@ -57,13 +57,13 @@ def parity_json(report: ParityReport) -> dict[str, Any]:
     }
 
 
-def print_parity(out: Console, report: ParityReport, brief: bool = False) -> None:
+def print_parity(out: show.Output, report: ParityReport, brief: bool = False) -> None:
     """One line where all is well and brevity is wanted, else every comparison."""
     providers = ", ".join(dict.fromkeys(c.provider for c in report.comparisons))
     if report.passed and brief:
         runs = len({(c.provider, *c.sizes.items()) for c in report.comparisons})
         text = f"parity with NumPy in {runs} runs on {providers}: max abs {report.max_abs:.1e}"
-        out.print(show.verdict(True, text), soft_wrap=True)
+        out.line(show.verdict(True), text)
         return
     for line in str(report).splitlines():
-        out.print(line, style="" if line.startswith("ok") else "bold red", soft_wrap=True, markup=False)
+        out.line(line, style="" if line.startswith("ok") else "bold red")

@@ -35,6 +35,7 @@ def run(
     """Collect and write; the exit code."""
     if not output.parent.is_dir():
         raise usage(f"--output: there is no folder {str(output.parent)!r}; make it first")
+    show.check_apart(output, json)
     given = read_sizes(sizes)
     if given and data is not None:
         raise usage("--size and --data exclude each other: the data have their sizes")
@@ -47,11 +48,10 @@ def run(
     write_report(
         graph, path=output, data=arrays, sizes=given, tokens=labels, targets=chosen, seconds=seconds, name=source
     )
-    size = output.stat().st_size
     if json:
-        show.print_json({"file": str(output), "bytes": size, "targets": chosen})
+        show.print_json({"file": str(output), "bytes": show.bytes_of(output), "targets": chosen})
     else:
-        show.console().print(f"written  {output}, {show.size(size)}", soft_wrap=True, markup=False)
+        show.console(beside=output).line(f"written  {show.file_and_size(output)}")
     return OK
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from lucid.cli import show
 from lucid.cli.errors import OK, CommandError, usage
-from lucid.files import open_regular, write_atomically
+from lucid.files import open_regular, write
+from lucid.npz import check_names, write_npz
 from lucid.runtime import Session
 from lucid.types import Array
 
@@ -20,10 +21,13 @@ def run(*, model: Path, data: Path, output: Path | None, providers: list[str], t
         raise usage(f"--output: there is no folder {str(output.parent)!r}; make it first")
     arrays = read_arrays(data)
     session = Session(model, providers or None, threads=threads)
+    if output is not None:
+        show.check_apart(output, json)
+        check_names(session.outputs)
     results = session.run(arrays)
     if output is not None:
-        with write_atomically(output) as file:
-            np.savez(file, **results)  # type: ignore[arg-type]  # one parameter of savez is no array
+        with write(output) as file:
+            write_npz(file, results)
     described = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in results.items()}
     if json:
         values = None if output else {name: array.tolist() for name, array in results.items()}
@@ -36,17 +40,13 @@ def run(*, model: Path, data: Path, output: Path | None, providers: list[str], t
             }
         )
         return OK
-    out = show.console()
+    out = show.console(beside=output)
     for name, kind in described.items():
-        out.print(f"{name}  {kind}", soft_wrap=True, markup=False)
+        out.line(f"{name}  {kind}")
         if output is None:
-            out.print(
-                np.array2string(results[name], precision=6, threshold=50, edgeitems=2),
-                soft_wrap=True,
-                markup=False,
-            )
+            out.lines(np.array2string(results[name], precision=6, threshold=50, edgeitems=2))
     if output is not None:
-        out.print(f"written  {output}, {show.size(output.stat().st_size)}", soft_wrap=True, markup=False)
+        out.line(f"written  {show.file_and_size(output)}")
     return OK
 
 

@@ -62,11 +62,7 @@ def run(
         out = show.console()
         print_parity(out, report)
         if not report.passed:
-            out.print(
-                str(first or "every node agrees by itself: look at the output's names and order"),
-                markup=False,
-                soft_wrap=True,
-            )
+            out.line(first or "every node agrees by itself: look at the output's names and order")
     return OK if report.passed else FAILED
 
 

@@ -7,16 +7,19 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from lucid.files import write_atomically
+from lucid.files import write
+from lucid.html import escape
+from lucid.text import visible
 
 _STATIC = files("lucid.report") / "static"
 _LIBRARIES = ("cytoscape.min.js", "cytoscape-dagre.min.js", "echarts.min.js")
+_IDENTITIES = ("id", "from")
 _OWN = ("graph.js", "charts.js", "page.js")
 
 
 def write_page(path: Path, data: dict[str, Any]) -> None:
     """Write the page. Its security policy lets it load nothing from anywhere."""
-    with write_atomically(path) as file:
+    with write(path) as file:
         file.write(render(data).encode("utf-8"))
 
 
@@ -24,10 +27,10 @@ def render(data: dict[str, Any]) -> str:
     """The page as text."""
     scripts = "\n".join(f"<script>\n{_inside_script(_text(name))}\n</script>" for name in (*_LIBRARIES, *_OWN))
     parts = {
-        "TITLE": _escaped(str(data["title"])),
+        "TITLE": escape(visible(data["title"])),
         "STYLE": _text("page.css"),
-        "LICENSES": _escaped(_text("LICENSES.txt")),
-        "DATA": json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+        "LICENSES": escape(_text("LICENSES.txt")),
+        "DATA": json.dumps(_visible(data), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         "SCRIPTS": scripts,
     }
     before, *pieces = _text("page.html").split("{{")
@@ -45,5 +48,10 @@ def _inside_script(code: str) -> str:
     return code.replace("</script", "<\\/script")
 
 
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+def _visible(data: Any) -> Any:
+    """The data with its text as people are shown it; what the page itself looks things up by stays."""
+    if isinstance(data, dict):
+        return {visible(key): v if key in _IDENTITIES else _visible(v) for key, v in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_visible(value) for value in data]
+    return visible(data) if isinstance(data, str) else data

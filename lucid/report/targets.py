@@ -10,11 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from lucid.export import Explanation, ExportError, explain, to_onnx
 from lucid.export.explain import title
 from lucid.graph import Graph
+from lucid.npz import write_npz
 from lucid.types import Array
 
 _TIMEOUT = 600  # seconds for one target
@@ -27,7 +26,8 @@ def compare_targets(
     found: list[dict[str, Any]] = []
     with TemporaryDirectory() as scratch:
         data = Path(scratch) / "inputs.npz"
-        np.savez(data, **{value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})  # type: ignore[arg-type]
+        with data.open("wb") as archive:
+            write_npz(archive, {value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
         for target in targets:
             path = Path(scratch) / f"{target}.onnx"
             try:

@@ -1,0 +1,271 @@
+"""Names that strangers choose: none acts on the terminal, is read as markup, or loses what it names."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import lucid
+from lucid import html
+from lucid.npz import check_names, write_npz
+from lucid.report.page import render
+from lucid.text import visible, visible_lines
+from tests.console import LUCID, in_process
+
+# A window's title, colours, a C1 control, DEL, an override of direction, a line that looks like ours, rich's markup.
+EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\u202eoof\u2066\r\nlucid: all is well [/b][bold]"
+HARMFUL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> None:
+    found = HARMFUL.search(text)
+    assert found is None, (found, text)
+    assert not re.search(r"^lucid: all is well", text, re.MULTILINE)
+
+
+def evil_model() -> onnx.ModelProto:
+    """Escapes wherever a file has a name."""
+    ends = [
+        helper.make_tensor_value_info("x" + EVIL, TensorProto.FLOAT, ["N" + EVIL]),
+        helper.make_tensor_value_info("y" + EVIL, TensorProto.FLOAT, ["N" + EVIL]),
+    ]
+    node = helper.make_node("Identity", ["x" + EVIL], ["y" + EVIL], name=f"/a{EVIL}/b{EVIL}/Identity")
+    graph = helper.make_graph([node], "g" + EVIL, ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("own" + EVIL, 1)]
+    return helper.make_model(graph, ir_version=10, opset_imports=opsets, producer_name="maker" + EVIL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "evil.onnx").write_bytes(evil_model().SerializeToString())
+    (tmp_path / f"{EVIL.replace('/', '')}.onnx").write_bytes(evil_model().SerializeToString())
+    broken = evil_model()
+    broken.graph.initializer.add(name="w" + EVIL, data_type=TensorProto.FLOAT, dims=[3], raw_data=b"no")
+    (tmp_path / "broken.onnx").write_bytes(broken.SerializeToString())
+    with (tmp_path / "in.npz").open("wb") as file:
+        np.savez(file, **{"x" + EVIL: np.ones(3, np.float32)})
+    np.savez(tmp_path / "other.npz", x=np.ones(3, np.float32))
+    return tmp_path
+
+
+COMMANDS = {
+    "inspect": (["inspect", "evil.onnx"], 0),
+    "inspect a file of that name": (["inspect", EVIL.replace("/", "") + ".onnx"], 0),
+    "inspect with a size": (["inspect", "evil.onnx", "--size", "L=3"], 2),
+    "inspect a broken one": (["inspect", "broken.onnx"], 1),
+    "no such file": (["inspect", EVIL], 1),
+    "traceback": (["inspect", "broken.onnx", "--debug"], 1),
+    "run": (["run", "evil.onnx", "in.npz"], 0),
+    "run on other inputs": (["run", "evil.onnx", "other.npz"], 1),
+    "run to a file": (["run", "evil.onnx", "in.npz", "-o", "out.npz"], 1),
+    "bench": (["bench", "evil.onnx", "--seconds", "0.01", "--no-peak"], 1),
+    "bench of a broken one": (["bench", "broken.onnx"], 1),
+    "verify": (["verify", "nn.ReLU", "evil.onnx", "-i", "x:float32:N"], 1),
+    "no such option": (["inspect", "--" + EVIL], 2),
+    "no such command": ([EVIL], 2),
+    "no such source": (["export", EVIL, "-o", "a.onnx"], 2),
+    "no folder": (["export", "nn.ReLU", "-i", "x:N", "-o", EVIL + "/a.onnx"], 1),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_no_name_acts_on_the_terminal(name, as_json, folder, monkeypatch, capsys):
+    arguments, expected = COMMANDS[name]
+    code = in_process([*arguments, *["--json"] * as_json], monkeypatch, folder)
+    shown = capsys.readouterr()
+    harmless(shown.out)
+    harmless(shown.err)
+    assert code == expected, shown
+    assert shown.out.strip() or shown.err.strip()
+    if as_json:
+        json.loads(shown.out)
+
+
+SOURCE = r"""
+import warnings
+from lucid import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        self.inside = {"a[/b]": nn.MultiHeadAttention(8, 2), "evil \x1b[31m\u202e": nn.Linear(8, 8)}
+    def forward(self, x):
+        warnings.warn("careful \x1b[2J\r\nlucid: all is well")
+        for layer in self.inside.values():
+            x = layer(x)
+        return {"out[bold]": x}
+
+def failing(x):
+    raise ValueError("\x1b[31mbad\x9b\nlucid: all is well\nand more")
+"""
+
+
+def test_brackets_are_no_markup(tmp_path, monkeypatch, capsys):
+    """A file called m[v1].onnx was reported as m.onnx, and a module called a[/b] raised."""
+    (tmp_path / "net.py").write_text(SOURCE)
+    command = [LUCID, "export", "net.py:Net", "-i", "x:N,L,8", "-o", "m[v1].onnx"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    harmless(done.stdout + done.stderr)
+    for expected in ("written     m[v1].onnx, ", "a[/b]", "out[bold]"):
+        assert expected in done.stdout
+    assert r"careful \x1b[2J\r" in done.stderr
+    assert (tmp_path / "m[v1].onnx").exists()
+    assert in_process(["inspect", "m[v1].onnx"], monkeypatch, tmp_path) == 0
+    shown = capsys.readouterr()
+    harmless(shown.out)
+    assert "m[v1].onnx" in shown.out and "a[/b]" in shown.out and r"evil \x1b[31m\u202e" in shown.out
+    assert in_process(["export", "net.py:failing", "-i", "x:N", "-o", "a.onnx"], monkeypatch, tmp_path) == 1
+    assert capsys.readouterr().err == "lucid: \\x1b[31mbad\\x9b\n  lucid: all is well\n"
+
+
+def test_pages_and_notebooks_show_escapes_too(folder, monkeypatch, capsys):
+    assert in_process(["inspect", "evil.onnx", "--graph", "page.html"], monkeypatch, folder) == 0
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    data = re.search(r'<script id="data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    graph = json.loads(data[1])["graph"]
+    harmless("".join(graph["inputs"][0]["name"] + graph["nodes"][0]["module"] + graph["nodes"][0]["form"]))
+    assert graph["nodes"][0]["inputs"][0]["from"] == graph["inputs"][0]["id"], "edges lead where they did"
+    title = re.search("<title>(.*?)</title>", render({"title": EVIL + "</title>"}), re.DOTALL)
+    assert title is not None
+    harmless(title[1].replace("\n", ""))
+    one_line = EVIL.replace("\n", "")
+    harmless(html.table([one_line], [[one_line]]) + html.paragraph(one_line) + html.folded(one_line, ""))
+
+
+@given(st.text())
+def test_what_is_shown_is_printable_and_printable_text_is_as_it_was(text: str) -> None:
+    assert visible(text).isprintable()
+    assert visible(text) == text or not text.isprintable()
+    assert visible_lines(text).count("\n") == text.count("\n")
+    visible(text).encode()  # half a surrogate pair, as from a file's name that is no UTF-8, cannot be printed
+
+
+# Results that are lost --------------------------------------------------------------------------------------------
+
+
+def outputs_model(names: list[str]) -> bytes:
+    """Each output is x and one more than the one before."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in names]
+    one = helper.make_tensor("one", TensorProto.FLOAT, [], [1.0])
+    before = ["x", *names]
+    nodes = [helper.make_node("Add", [before[i], "one"], [name]) for i, name in enumerate(names)]
+    graph = helper.make_graph(nodes, "g", [x], ends, [one])
+    made: bytes = helper.make_model(
+        graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]
+    ).SerializeToString()
+    return made
+
+
+def test_every_output_is_in_the_file_under_its_own_name(tmp_path, monkeypatch, capsys):
+    names = ["allow_pickle", "file", "args", "kwds", "self", "arr_0", "x.npy", "encoder/out", "with space", "größe"]
+    (tmp_path / "m.onnx").write_bytes(outputs_model(names))
+    np.savez(tmp_path / "in.npz", x=np.array([0.5, -1], np.float32))
+    assert in_process(["run", "m.onnx", "in.npz", "-o", "out.npz"], monkeypatch, tmp_path) == 0
+    with np.load(tmp_path / "out.npz") as found:
+        assert sorted(found.files) == sorted(names)
+        for number, name in enumerate(names, 1):
+            np.testing.assert_array_equal(found[name], np.array([0.5, -1], np.float32) + number)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "a/../../evil", "..\\evil", "C:evil", "a\0b", "a\nb", "."])
+def test_a_name_that_no_file_can_hold_is_refused_and_nothing_written(name, tmp_path, monkeypatch, capsys):
+    (tmp_path / "m.onnx").write_bytes(outputs_model(["good", name]))
+    np.savez(tmp_path / "in.npz", x=np.ones(2, np.float32))
+    (tmp_path / "out.npz").write_bytes(b"earlier")
+    assert in_process(["run", "m.onnx", "in.npz", "-o", "out.npz"], monkeypatch, tmp_path) == 1
+    assert f"no .npz file can hold {name!r}".replace("\\", "") in capsys.readouterr().err.replace("\\", "")
+    assert (tmp_path / "out.npz").read_bytes() == b"earlier"
+
+
+def test_two_names_that_numpy_would_take_for_one_are_refused():
+    with pytest.raises(ValueError, match="'x' and 'x.npy' would be|'x': the name and 'x.npy' would be one member"):
+        check_names(["x", "x.npy"])
+
+
+@given(st.dictionaries(st.text(max_size=8), st.sampled_from(["f4", "i8", "?", "f2"]), max_size=4))
+def test_what_is_written_numpy_reads_back(kinds: dict[str, str]) -> None:
+    arrays = {name: np.arange(6).reshape(2, 3).astype(kind).T for name, kind in kinds.items()}
+    file = io.BytesIO()
+    try:
+        write_npz(file, arrays)
+    except ValueError:
+        assert file.getvalue() == b""
+        return
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as found:
+        assert sorted(found.files) == sorted(arrays)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(found[name], array, strict=True)
+
+
+def test_types_that_files_lack_come_as_ones_that_hold_them() -> None:
+    file = io.BytesIO()
+    numbers = np.array([1.5, -np.inf, np.nan, 3e38], lucid.bfloat16.numpy)
+    write_npz(file, {"half": numbers, "text": np.array(["a", "größe"], object)})
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as found:
+        np.testing.assert_array_equal(found["half"], numbers.astype(np.float32), strict=True)
+        assert found["text"].tolist() == ["a", "größe"]
+
+
+def test_json_holds_what_is_no_number(tmp_path, monkeypatch, capsys):
+    (tmp_path / "m.onnx").write_bytes(outputs_model(["y"]))
+    np.savez(tmp_path / "in.npz", x=np.array([np.nan, -np.inf], np.float32))
+    assert in_process(["run", "m.onnx", "in.npz", "--json"], monkeypatch, tmp_path) == 0
+
+    def refused(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    found = json.loads(capsys.readouterr().out, parse_constant=refused)
+    assert found["values"] == {"y": ["NaN", "-Infinity"]}
+    np.testing.assert_array_equal(np.array(found["values"]["y"], float), [np.nan, -np.inf])
+
+
+# The standard output ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to_file", [False, True], ids=["a pipe", "a file"])
+def test_what_goes_to_the_standard_output_is_the_file_alone(to_file, tmp_path):
+    """The words go to the other output then, and /dev/stdout stays what it is."""
+    (tmp_path / "m.onnx").write_bytes(outputs_model(["y"]))
+    np.savez(tmp_path / "in.npz", x=np.ones(2, np.float32))
+    commands = {
+        "npz": ["run", "m.onnx", "in.npz", "-o", "/dev/stdout"],
+        "onnx": ["export", "nn.ReLU", "-i", "x:N", "-o", "/dev/stdout"],
+    }
+    for name, command in commands.items():
+        with (tmp_path / "out").open("wb") as out:
+            done = subprocess.run(
+                [LUCID, *command], cwd=tmp_path, stdout=out if to_file else subprocess.PIPE, stderr=subprocess.PIPE
+            )
+        assert done.returncode == 0, done.stderr
+        got = (tmp_path / "out").read_bytes() if to_file else done.stdout
+        assert b"written " in done.stderr
+        if name == "npz":
+            with np.load(io.BytesIO(got)) as found:
+                np.testing.assert_array_equal(found["y"], [2, 2])
+        else:
+            onnx.checker.check_model(onnx.load_from_string(got))
+    assert Path("/dev/stdout").is_symlink()
+
+
+def test_json_and_a_file_do_not_share_the_standard_output(tmp_path):
+    done = subprocess.run(
+        [LUCID, "export", "nn.ReLU", "-i", "x:N", "-o", "/dev/stdout", "--json"], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "both go to the standard output" in done.stderr
+    assert json.loads(done.stdout)["exit_code"] == 2
