@@ -2,18 +2,23 @@
 
 A `Dim` is an integer polynomial over named sizes, so that ``n * l``, ``l + 1`` or ``e // h`` can be written in
 a model exactly as with integers. Whatever turns out to be constant *is* an ``int``: ``(n + 2) - n`` gives ``2``. Names
-stand for sizes that are zero or more; the same name means the same size everywhere in a graph.
+stand for sizes that are zero or more; the same name means the same size everywhere in a graph. Division rounds down and
+remainders have the sign of the divisor, as in Python; both are known as such: ``l + (-l % w)`` is a multiple of ``w``.
 
 A Dim has no value while a model is traced. Asking for one (``int(l)``, ``if l > 4``, ``range(l)``) raises
-`SymbolicSizeError` instead of quietly fixing the size to what it was in some example.
+`SymbolicSizeError` instead of quietly fixing the size to what it was in some example. ``==`` raises it too, so nothing
+here looks a size up by it: what sets, dicts and caches compare is text (`identity`).
 """
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple, NoReturn, SupportsIndex, TypeAlias, Union
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, NoReturn, SupportsIndex, TypeAlias, Union
+
+from lucid.polynomials import add, constant, multiply
+from lucid.quotients import Terms, floordiv, in_order, is_polynomial, mod, plain, text
 
 Size: TypeAlias = Union[int, "Dim"]
 Shape: TypeAlias = tuple[Size, ...]
@@ -23,48 +28,32 @@ class SymbolicSizeError(TypeError):
     """A size that is known only at run time was used where a number is needed."""
 
 
-class Derived(NamedTuple):
-    """A quotient or remainder that is no polynomial, such as ``L // 2``."""
-
-    operator: str
-    left: Size
-    right: Size
-
-    def __str__(self) -> str:
-        return f"{_bracket(self.left)}{self.operator}{_bracket(self.right)}"
-
-
-Atom: TypeAlias = str | Derived
-Monomial: TypeAlias = tuple[Atom, ...]  # sorted, with repetition: N*N*L is ("L", "N", "N")
-
-
 class Dim:
     """An integer polynomial over named sizes. Made by `dim`, or by arithmetic on other Dims."""
 
-    __slots__ = ("_hash", "_terms")
+    __slots__ = ("_key", "_terms")
 
-    def __init__(self, terms: Mapping[Monomial, int]) -> None:
-        self._terms = dict(sorted(terms.items(), key=lambda item: _order(item[0])))
-        self._hash = hash(tuple(self._terms.items()))
+    def __init__(self, terms: Terms) -> None:
+        self._terms = in_order(terms)
+        self._key = ""
 
     @property
-    def terms(self) -> Mapping[Monomial, int]:
+    def terms(self) -> Terms:
         """The coefficient of each monomial."""
         return self._terms
 
+    @property
+    def key(self) -> str:
+        """The same text for sizes that are certainly equal, another for any others."""
+        self._key = self._key or text(in_order(plain(self._terms)))
+        return self._key
+
     def names(self) -> set[str]:
         """The named sizes that this one depends on."""
-        found: set[str] = set()
-        for monomial in self._terms:
-            for atom in monomial:
-                if isinstance(atom, str):
-                    found.add(atom)
-                else:
-                    found |= names_of((atom.left, atom.right))
-        return found
+        return _names(self._terms)
 
     def __add__(self, other: Size) -> Size:
-        return _sum(self, other, 1) if isinstance(other, (int, Dim)) else NotImplemented
+        return _sum(self, other) if isinstance(other, (int, Dim)) else NotImplemented
 
     __radd__ = __add__
 
@@ -80,26 +69,21 @@ class Dim:
     def __mul__(self, other: Size) -> Size:
         if not isinstance(other, (int, Dim)):
             return NotImplemented
-        product: dict[Monomial, int] = {}
-        for left, a in self._terms.items():
-            for right, b in _terms(other).items():
-                monomial = tuple(sorted(left + right, key=str))
-                product[monomial] = product.get(monomial, 0) + a * b
-        return _collapse(product)
+        return as_written(multiply(self._terms, _terms(other)))
 
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Size) -> Size:
-        return _floordiv(self, other) if isinstance(other, (int, Dim)) else NotImplemented
+        return _divided(self, "//", other) if isinstance(other, (int, Dim)) else NotImplemented
 
     def __rfloordiv__(self, other: Size) -> Size:
-        return _floordiv(other, self) if isinstance(other, (int, Dim)) else NotImplemented
+        return _divided(other, "//", self) if isinstance(other, (int, Dim)) else NotImplemented
 
     def __mod__(self, other: Size) -> Size:
-        return _mod(self, other) if isinstance(other, (int, Dim)) else NotImplemented
+        return _divided(self, "%", other) if isinstance(other, (int, Dim)) else NotImplemented
 
     def __rmod__(self, other: Size) -> Size:
-        return _mod(other, self) if isinstance(other, (int, Dim)) else NotImplemented
+        return _divided(other, "%", self) if isinstance(other, (int, Dim)) else NotImplemented
 
     def __truediv__(self, other: object) -> NoReturn:
         raise SymbolicSizeError(f"sizes are integers: write {self} // {other} instead of {self} / {other}")
@@ -116,7 +100,8 @@ class Dim:
         return sign == 0
 
     def __hash__(self) -> int:
-        return self._hash
+        # Of text: the hashes of numbers collide (those of -1 and -2 are equal), and sets would then compare with ==.
+        return hash(self.key)
 
     def __lt__(self, other: Size) -> bool:
         return _decide(self, "<", other) < 0
@@ -142,13 +127,7 @@ class Dim:
     __int__ = __float__ = __index__
 
     def __str__(self) -> str:
-        text = ""
-        for monomial, coefficient in self._terms.items():
-            factors = [str(abs(coefficient))] if abs(coefficient) != 1 or not monomial else []
-            product = "*".join(factors + [_bracket_atom(atom) for atom in monomial])
-            sign = "-" if coefficient < 0 else "+"
-            text += f" {sign} {product}" if text else ("-" if coefficient < 0 else "") + product
-        return text
+        return text(self._terms)
 
     def __repr__(self) -> str:
         return str(self)
@@ -180,20 +159,29 @@ def names_of(sizes: Iterable[Size]) -> set[str]:
 
 def same(a: Size, b: Size) -> bool:
     """Whether two sizes are certainly equal. Never raises, unlike ``==``."""
-    return _sign(a - b) == 0
+    return a == b if isinstance(a, int) and isinstance(b, int) else _sign(a - b) == 0
+
+
+def identity(value: Any) -> Hashable:
+    """What stands for a size, or nested tuples with sizes in them, in a set or as the key of a dict."""
+    if isinstance(value, tuple):
+        return tuple(map(identity, value))
+    return (Dim, value.key) if isinstance(value, Dim) else value
 
 
 def evaluate(size: Size, sizes: Mapping[str, int]) -> int:
     """The value of a size where the named sizes have the given values."""
-    if isinstance(size, int):
-        return size
+    return size if isinstance(size, int) else _evaluate(size.terms, sizes)
+
+
+def _evaluate(terms: Terms, sizes: Mapping[str, int]) -> int:
     total = 0
-    for monomial, coefficient in size.terms.items():
-        for atom in monomial:
+    for product, coefficient in terms.items():
+        for atom in product:
             if isinstance(atom, str):
                 coefficient *= sizes[atom]
             else:
-                left, right = evaluate(atom.left, sizes), evaluate(atom.right, sizes)
+                left, right = _evaluate(atom.left, sizes), _evaluate(atom.right, sizes)
                 coefficient *= left // right if atom.operator == "//" else left % right
         total += coefficient
     return total
@@ -222,82 +210,46 @@ def product(sizes: Iterable[Size]) -> Size:
     return total
 
 
-def _order(monomial: Monomial) -> tuple[bool, int, list[str]]:
-    """Constants last, higher powers first, then by name: N*L + N + 1."""
-    return (not monomial, -len(monomial), [str(atom) for atom in monomial])
+def as_written(terms: Terms) -> Size:
+    """The size that a polynomial is: an int where it is constant."""
+    shared = plain(terms)
+    # L % 4 + 4 * (L // 4) is L: what can do without division is written without.
+    terms = shared if is_polynomial(shared) else terms
+    number = constant(terms)
+    return Dim(terms) if number is None else number
 
 
-def _terms(size: Size) -> Mapping[Monomial, int]:
-    return size.terms if isinstance(size, Dim) else {(): size}
+def _terms(size: Size) -> Terms:
+    return size.terms if isinstance(size, Dim) else {(): size} if size else {}
 
 
-def _collapse(terms: Mapping[Monomial, int]) -> Size:
-    kept = {monomial: coefficient for monomial, coefficient in terms.items() if coefficient}
-    if not kept:
-        return 0
-    return kept[()] if len(kept) == 1 and () in kept else Dim(kept)
+def _sum(a: Size, b: Size, times: int = 1) -> Size:
+    return as_written(add(_terms(a), _terms(b), times))
 
 
-def _sum(a: Size, b: Size, sign: int) -> Size:
-    total = dict(_terms(a))
-    for monomial, coefficient in _terms(b).items():
-        total[monomial] = total.get(monomial, 0) + sign * coefficient
-    return _collapse(total)
-
-
-def _divide(a: Size, b: Size) -> tuple[Size, Size]:
-    """Polynomial long division: quotient and remainder with ``a == quotient * b + remainder``."""
-    lead, scale = next(iter(_terms(b).items()))
-    quotient: Size = 0
-    remainder: Size = 0
-    while not (isinstance(a, int) and a == 0):
-        monomial, coefficient = next(iter(_terms(a).items()))
-        rest = list(monomial)
-        divisible = coefficient % scale == 0
-        for atom in lead:
-            divisible = divisible and atom in rest
-            if divisible:
-                rest.remove(atom)
-        if divisible:
-            term = _collapse({tuple(rest): coefficient // scale})
-            quotient, a = quotient + term, a - term * b
-        else:
-            term = _collapse({monomial: coefficient})
-            remainder, a = remainder + term, a - term
-    return quotient, remainder
-
-
-def _floordiv(a: Size, b: Size) -> Size:
+def _divided(a: Size, operator: str, b: Size) -> Size:
     if isinstance(b, int) and b == 0:
-        raise ZeroDivisionError(f"{a} // 0")
-    quotient, remainder = _divide(a, b)
-    if isinstance(remainder, int) and isinstance(b, int):
-        return quotient + remainder // b
-    if isinstance(remainder, int) and remainder == 0:
-        return quotient
-    # (q*b + r) // b is q + r // b for integers, whatever the sign of r.
-    return quotient + Dim({(Derived("//", remainder, b),): 1})
+        raise ZeroDivisionError(f"{a} {operator} 0")
+    return as_written((floordiv if operator == "//" else mod)(_terms(a), _terms(b)))
 
 
-def _mod(a: Size, b: Size) -> Size:
-    if isinstance(b, int) and b == 0:
-        raise ZeroDivisionError(f"{a} % 0")
-    _, remainder = _divide(a, b)
-    if isinstance(remainder, int) and (isinstance(b, int) or remainder == 0):
-        return remainder % b if isinstance(b, int) else 0
-    return Dim({(Derived("%", remainder, b),): 1})
+def _names(terms: Terms) -> set[str]:
+    found: set[str] = set()
+    for atom in (atom for product in terms for atom in product):
+        found |= {atom} if isinstance(atom, str) else _names(atom.left) | _names(atom.right)
+    return found
 
 
 def _sign(difference: Size) -> int | None:
     """-1, 0 or 1 where the sign is certain for all sizes of zero or more, else None."""
     if isinstance(difference, int):
         return (difference > 0) - (difference < 0)
-    constant = difference.terms.get((), 0)
-    plain = all(isinstance(atom, str) for monomial in difference.terms for atom in monomial)
+    number = difference.terms.get((), 0)
+    polynomial = is_polynomial(difference.terms)
     coefficients = [c for monomial, c in difference.terms.items() if monomial]
-    if plain and constant > 0 and all(c > 0 for c in coefficients):
+    if polynomial and number > 0 and all(c > 0 for c in coefficients):
         return 1
-    if plain and constant < 0 and all(c < 0 for c in coefficients):
+    if polynomial and number < 0 and all(c < 0 for c in coefficients):
         return -1
     return None
 
@@ -319,12 +271,3 @@ def _decide(a: Dim, operator: str, b: Size) -> int:
             "fix the size with a number in lucid.spec(...), or compute with lucid.where(...)"
         )
     return sign
-
-
-def _bracket(size: Size) -> str:
-    text = str(size)
-    return f"({text})" if " " in text or "*" in text or "/" in text else text
-
-
-def _bracket_atom(atom: Atom) -> str:
-    return atom if isinstance(atom, str) else f"({atom})"

@@ -15,7 +15,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 import numpy as np
 
 from lucid._tensor import OPS, Tensor
-from lucid.dims import Dim, names_of
+from lucid.dims import Dim, identity
 from lucid.graph import Attributes, Input, new_node
 from lucid.types import Array, TensorType, as_dtype, dtype_of_scalar, float32, promote
 
@@ -102,7 +102,7 @@ class Op(Generic[P, R]):
         if self._rule is not None:
             result = self._rule(*inputs, **attributes)
             return result if isinstance(result, tuple) else (result,)
-        return _types_of_body(self, tuple(inputs), tuple(attributes.items()))
+        return _types_of_body(_Application(self, tuple(inputs), tuple(attributes.items())))
 
     def expand(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> tuple[Tensor, ...]:
         """The outputs in terms of other ops.
@@ -205,22 +205,37 @@ def _has_dim(attributes: Mapping[str, Any]) -> bool:
 def _mentions_dim(value: Any) -> bool:
     if isinstance(value, tuple):
         return any(map(_mentions_dim, value))
-    return bool(names_of((value,)))
+    return isinstance(value, Dim)
 
 
 # Inside a body that runs for its types alone nothing is computed, constants such as an L x L mask included.
 _types_only: ContextVar[bool] = ContextVar("lucid_types_only", default=False)
 
 
+class _Application:
+    """An op on types, as a key: attributes may hold symbolic sizes, which ``==`` must not compare."""
+
+    def __init__(
+        self, op: Op[..., Any], inputs: tuple[TensorType | None, ...], attributes: tuple[tuple[str, Any], ...]
+    ) -> None:
+        self.op, self.inputs, self.attributes = op, inputs, attributes
+        self.key = op, inputs, identity(attributes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Application) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
 @functools.lru_cache(maxsize=4096)
-def _types_of_body(
-    op: Op[..., Any], inputs: tuple[TensorType | None, ...], attributes: tuple[tuple[str, Any], ...]
-) -> tuple[TensorType, ...]:
+def _types_of_body(call: _Application) -> tuple[TensorType, ...]:
     placeholders = [
-        None if t is None else Tensor.from_value(Input(name, t)) for name, t in zip(op.arguments, inputs, strict=False)
+        None if t is None else Tensor.from_value(Input(name, t))
+        for name, t in zip(call.op.arguments, call.inputs, strict=False)
     ]
     token = _types_only.set(True)
     try:
-        return tuple(t.type for t in op.expand(placeholders, dict(attributes)))
+        return tuple(t.type for t in call.op.expand(placeholders, dict(call.attributes)))
     finally:
         _types_only.reset(token)

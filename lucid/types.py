@@ -141,6 +141,13 @@ class TensorType:
     dtype: DType
     shape: Shape
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are certainly the same."""
+        return isinstance(other, TensorType) and self.dtype == other.dtype and same_shape(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, self.shape))
+
     @property
     def rank(self) -> int:
         """The number of axes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -10,12 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lucid.dims import Dim, Size, SymbolicSizeError, as_size, dim, evaluate, names_of, product, same
+import lucid
+from lucid import nn
+from lucid.dims import Dim, Size, SymbolicSizeError, as_size, dim, evaluate, identity, names_of, product, same
+from lucid.runtime import Session
 
 N, L, S = dim("N"), dim("L"), dim("S")
 
 NAMES = ("N", "L", "S")
 VALUES = st.fixed_dictionaries({name: st.integers(0, 40) for name in NAMES})
+ABOVE_ZERO = st.fixed_dictionaries({name: st.integers(1, 40) for name in NAMES})
 
 Expression = tuple[Size, Callable[[dict[str, int]], int]]  # the same arithmetic on symbols and on numbers
 
@@ -25,9 +30,10 @@ def _join(pair: tuple[Expression, Expression, Callable[[Size, Size], Size]]) -> 
     return apply(left, right), lambda values: int(apply(left_value(values), right_value(values)))  # type: ignore[arg-type]
 
 
-def _divide(pair: tuple[Expression, int, Callable[[Size, Size], Size]]) -> Expression:
+def _divide(pair: tuple[Expression, Size, Callable[[Size, Size], Size]]) -> Expression:
+    """Divided by a number or a name, positive or negative."""
     (left, left_value), divisor, apply = pair
-    return apply(left, divisor), lambda values: int(apply(left_value(values), divisor))  # type: ignore[arg-type]
+    return apply(left, divisor), lambda values: int(apply(left_value(values), evaluate(divisor, values)))  # type: ignore[arg-type]
 
 
 LEAVES: st.SearchStrategy[Expression] = st.one_of(
@@ -45,7 +51,7 @@ EXPRESSIONS = st.recursive(
         st.tuples(inner, inner, st.sampled_from([operator.add, operator.sub, operator.mul])).map(_join),
         st.tuples(
             inner,
-            st.integers(-7, 7).filter(bool),
+            st.one_of(st.integers(-7, 7).filter(bool), st.sampled_from([N, -L, 2 * S, N * S])),
             st.sampled_from([operator.floordiv, operator.mod]),
         ).map(_divide),
     ),
@@ -56,7 +62,7 @@ EXPRESSIONS = st.recursive(
 # Arithmetic is arithmetic ---------------------------------------------------------------------------------------------
 
 
-@given(EXPRESSIONS, VALUES)
+@given(EXPRESSIONS, ABOVE_ZERO)
 def test_symbolic_arithmetic_agrees_with_integers_at_any_sizes(expression: Expression, values: dict[str, int]) -> None:
     size, compute = expression
     assert evaluate(size, values) == compute(values)
@@ -95,6 +101,67 @@ def test_what_is_constant_is_an_int(expression: Expression) -> None:
     assert type(size - size) is int
     assert size - size == 0
     assert type(size) is int or names_of([size])
+
+
+@given(EXPRESSIONS, EXPRESSIONS, EXPRESSIONS)
+def test_sums_and_products_keep_the_laws_of_a_ring(a: Expression, b: Expression, c: Expression) -> None:
+    x, y, z = a[0], b[0], c[0]
+    assert same((x + y) + z, x + (y + z))
+    assert same(x + y, y + x)
+    assert same((x * y) * z, x * (y * z))
+    assert same(x * y, y * x)
+    assert same(x * (y + z), x * y + x * z)
+    assert same(x - y, x + -1 * y)
+    assert (x - x, x * 0) == (0, 0)
+
+
+@given(EXPRESSIONS, st.one_of(st.integers(-7, 7).filter(bool), st.sampled_from([N, -L, 2 * S, N * S, N // 2 + 1])))
+def test_a_size_is_its_quotient_times_the_divisor_and_its_remainder(a: Expression, divisor: Size) -> None:
+    size = a[0]
+    quotient, remainder = size // divisor, size % divisor
+    assert same(quotient * divisor + remainder, size)
+    assert same((size - remainder) // divisor, quotient)
+    assert same((size - remainder) % divisor, 0)
+    assert same((size + -size % divisor) % divisor, 0)  # what is padded to a multiple is one
+    assert same(((size + -size % divisor) // divisor) * divisor, size + -size % divisor)
+
+
+@given(st.lists(EXPRESSIONS, min_size=2, max_size=6), VALUES)
+def test_sizes_are_looked_up_printed_and_compared_without_a_question(
+    expressions: list[Expression], values: dict[str, int]
+) -> None:
+    sizes = [size for size, _ in expressions]
+    kept = {identity(size): size for size in sizes}
+    assert all(same(kept[identity(size)], size) for size in sizes)
+    assert len(kept) == sum(not any(same(size, other) for other in sizes[:i]) for i, size in enumerate(sizes))
+    assert {hash(size) for size in sizes} == {hash(size) for size in kept.values()}
+    assert len(set(map(str, sizes))) >= len(kept)
+    for size in sizes:
+        again = pickle.loads(pickle.dumps(size))
+        assert same(again, size)
+        assert (hash(again), str(again), repr(again)) == (hash(size), str(size), repr(size))
+
+
+def test_numbers_of_one_hash_do_not_confuse_sizes() -> None:
+    assert hash(-1) == hash(-2)  # in CPython; sizes that differ in these alone must not meet in a set
+    for a, b in [
+        (N - 1, N - 2),
+        (-N, -2 * N),
+        ((N - 1) // 2, (N - 2) // 2),
+        ((-N) // 3, (-2 * N) // 3),
+        (-1 % N, -2 % N),
+    ]:
+        assert len({a, b}) == 2
+        assert len({(a, 1), (b, 1)}) == 2
+        assert not same(a * b, a * a)
+        assert len({lucid.spec(a), lucid.spec(b)}) == 2
+
+
+@given(EXPRESSIONS)
+def test_what_can_be_written_without_division_is(a: Expression) -> None:
+    size = a[0]
+    assert str(4 * (size // 4) + size % 4 - size) == "0"
+    assert str(N * (L // N) + L % N) == "L"
 
 
 def test_constants_collapse() -> None:
@@ -224,3 +291,102 @@ def test_names_of_a_derived_size() -> None:
     assert names_of([N * L, S // 2, 7]) == {"N", "L", "S"}
     assert isinstance(N, Dim)
     assert N.names() == {"N"}
+
+
+# In models ------------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_strided_convolution_are_joined() -> None:
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+
+        def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+            _, c, _, w = (y := self.conv(x)).shape
+            return y.permute(0, 2, 3, 1).reshape(-1, w, c)
+
+    check_at_sizes(Rows(), ("N", 3, "H", "W"), [(2, 3, 5, 6), (1, 3, 1, 1), (3, 3, 8, 3)])
+
+
+def test_slices_with_a_step_stand_beside_each_other() -> None:
+    def model(x: lucid.Tensor) -> lucid.Tensor:
+        parts = [x[:, ::3], (x + x)[:, ::3], x[:, ::2][:, : (x.shape[1] + 2) // 3], x[:, ::-3], (x * x)[:, ::-3]]
+        return lucid.stack([lucid.ops.gelu(part) for part in parts])
+
+    check_at_sizes(model, ("N", "L"), [(2, 7), (1, 1), (3, 9), (2, 0)])
+
+
+@pytest.mark.parametrize("window", [1, 2, 4, 7])
+@pytest.mark.parametrize(
+    "padding", [lambda l, w: -l % w, lambda l, w: (w - l % w) % w, lambda l, w: -(-l // w) * w - l]
+)
+def test_attention_in_windows_that_pad_and_cut_back_is_exported(
+    window: int, padding: Callable[[Size, int], Size]
+) -> None:
+    attention = nn.MultiHeadAttention(8, 2)
+
+    class Local(nn.Module):
+        def __init__(self) -> None:
+            self.attention = attention
+
+        def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+            n, l, e = x.shape
+            p = padding(l, window)
+            padded = lucid.ops.pad(x, before=(0, 0, 0), after=(0, p, 0))
+            windows = padded.reshape(n, (l + p) // window, window, e).reshape(-1, window, e)
+            y = self.attention(windows)
+            return y.reshape(n, -1, window, e).reshape(n, l + p, e)[:, :l]
+
+    check_at_sizes(Local(), ("N", "L", 8), [(1, length, 8) for length in (1, 2, 3, 6, 7, 8, 13, 28)])
+
+
+def test_windows_of_a_symbolic_width_are_exported() -> None:
+    def model(x: lucid.Tensor, window: lucid.Tensor) -> lucid.Tensor:
+        (l,), (w,) = x.shape, window.shape
+        padded = lucid.ops.pad(x, before=(0,), after=(-l % w,))
+        return (padded.reshape((l + -l % w) // w, w) + window).reshape(-1)[:l]
+
+    graph = lucid.trace(model, ("L",), ("W",))
+    session = Session(lucid.export.to_onnx(model, ("L",), ("W",)))
+    for length, width in [(1, 1), (5, 2), (6, 3), (2, 7)]:
+        given = np.arange(length, dtype=np.float32), np.arange(width, dtype=np.float32)
+        expected = given[0] + given[1][np.arange(length) % width]
+        np.testing.assert_array_equal(graph(*given), expected)
+        np.testing.assert_array_equal(session(*given), expected)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda l, s: l // 3,
+        lambda l, s: -l // 3,
+        lambda l, s: l // -3,
+        lambda l, s: l % -3,
+        lambda l, s: -l % 3,
+        lambda l, s: (l - s) // s,
+        lambda l, s: (l - 2 * s) % s,
+        lambda l, s: l // -s,
+        lambda l, s: l % -s,
+        lambda l, s: (l % 5) // 2 * s,
+        lambda l, s: ((l - 9) // 4) % s,
+    ],
+)
+def test_exported_division_is_pythons(compute: Callable[[Size, Size], Size]) -> None:
+    def model(x: lucid.Tensor, y: lucid.Tensor) -> lucid.Tensor:
+        return lucid.tensor(0) + compute(x.shape[0], y.shape[0])
+
+    session = Session(lucid.export.to_onnx(model, ("L",), ("S",)))
+    for l in (0, 1, 4, 7, 12):
+        for s in (1, 2, 5):
+            found = session(np.zeros(l, np.float32), np.zeros(s, np.float32))
+            assert int(np.asarray(found)) == compute(l, s), (l, s)
+
+
+def check_at_sizes(model: Callable[..., object], spec: tuple[Size | str, ...], shapes: list[tuple[int, ...]]) -> None:
+    """A model with one input, eagerly against its graph and its export, at sizes that the trace never saw."""
+    graph, session = lucid.trace(model, spec), Session(lucid.export.to_onnx(model, spec))
+    for shape in shapes:
+        x = lucid.randn(*shape)
+        expected = np.asarray(model(x))
+        np.testing.assert_allclose(graph(x.numpy()), expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(session(x.numpy()), expected, rtol=1e-5, atol=1e-6)

@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lucid._tensor import Tensor
-from lucid.dims import Derived, Dim, Shape, Size, same
+from lucid.dims import Dim, Shape, Size, as_written, same
 from lucid.export.target import ExportError, Target
 from lucid.graph import Constant, Graph, Value, unused_name
+from lucid.quotients import Quotient
 from lucid.types import Array, TensorType
 
 Operand: TypeAlias = str | Value | Tensor | Array | None
@@ -247,9 +248,9 @@ class Builder:
             assert total is not None, "a Dim has at least one term"
             return total
 
-    def _atom(self, atom: str | Derived) -> str:
-        if isinstance(atom, Derived):
-            left, right = self.size(atom.left), self.size(atom.right)
+    def _atom(self, atom: str | Quotient) -> str:
+        if isinstance(atom, Quotient):
+            left, right = self.size(as_written(atom.left)), self.size(as_written(atom.right))
             rest = self.op("Mod", left, right)
             # ONNX Div truncates; without the remainder the division is exact, so it rounds down as Python does.
             return rest if atom.operator == "%" else self.op("Div", self.op("Sub", left, rest), right)

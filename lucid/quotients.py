@@ -1,0 +1,138 @@
+"""Quotients and remainders of integer polynomials, rounded down as in Python.
+
+What divides evenly is a polynomial again. What does not is an atom, a `Quotient`, which keeps the form it was written
+in; `plain` gives the form in which equal ones meet: ``l + -l % 4`` and ``(l + 3) // 4 * 4`` are one size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias, Union
+
+from lucid.polynomials import Product, add, constant, divide, multiply, order
+
+Atom: TypeAlias = Union[str, "Quotient"]
+Terms: TypeAlias = Mapping[Product[Atom], int]
+
+
+class Quotient:
+    """A quotient or remainder that is no polynomial, such as ``L // 2``. Those that read alike are equal."""
+
+    __slots__ = ("_text", "left", "operator", "plain", "right")
+
+    def __init__(self, operator: str, left: Terms, right: Terms) -> None:
+        self.operator, self.left, self.right = operator, left, right
+        self._text = f"{_bracket(text(left))}{operator}{_bracket(text(right))}"
+        self.plain: Terms | None = None  # once asked for
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quotient) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def text(terms: Terms) -> str:
+    """A polynomial as people write it; the terms stand in their order."""
+    shown = ""
+    for product, coefficient in terms.items():
+        factors = [str(abs(coefficient))] if abs(coefficient) != 1 or not product else []
+        factor = "*".join(factors + [atom if isinstance(atom, str) else f"({atom})" for atom in product])
+        sign = "-" if coefficient < 0 else "+"
+        shown += f" {sign} {factor}" if shown else ("-" if coefficient < 0 else "") + factor
+    return shown or "0"
+
+
+def in_order(terms: Terms) -> Terms:
+    """The terms as they are shown: powers first, constants last."""
+    return dict(sorted(terms.items(), key=lambda item: order(item[0]))) if len(terms) > 1 else terms
+
+
+def floordiv(a: Terms, b: Terms) -> Terms:
+    """a // b."""
+    return _whole_and_rest(*_divided(a, b), b)
+
+
+def mod(a: Terms, b: Terms) -> Terms:
+    """a % b."""
+    _, remainder = _divided(a, b)
+    divisor, number = constant(b), constant(remainder)
+    if number is not None and (number == 0 or divisor is not None):
+        return add({(): number % divisor} if divisor else {}, {})
+    return {(Quotient("%", in_order(remainder), in_order(b)),): 1}
+
+
+def _divided(a: Terms, b: Terms) -> tuple[Terms, Terms]:
+    """Quotient and remainder with a = quotient * b + remainder: as written, or plain where that divides evenly."""
+    quotient, remainder = divide(a, b)
+    if constant(remainder) is None:
+        exact, rest = divide(plain(a), plain(b))
+        if constant(rest) is not None:
+            return exact, rest
+    return quotient, remainder
+
+
+def is_polynomial(terms: Terms) -> bool:
+    """Whether there are only names in it."""
+    for product in terms:
+        for atom in product:
+            if not isinstance(atom, str):
+                return False
+    return True
+
+
+def plain(terms: Terms) -> Terms:
+    """The form that all spellings of a size share: no remainders, and few kinds of quotients."""
+    if is_polynomial(terms):
+        return terms
+    total: Terms = {}
+    for product, coefficient in terms.items():
+        term: Terms = {(): coefficient}
+        for atom in product:
+            term = multiply(term, {(atom,): 1} if isinstance(atom, str) else _plain_atom(atom))
+        total = add(total, term)
+    return total
+
+
+def _plain_atom(atom: Quotient) -> Terms:
+    if atom.plain is None:
+        left, right = plain(atom.left), plain(atom.right)
+        quotient = _plain_quotient(left, right)
+        # a % b is a - b * (a // b).
+        atom.plain = quotient if atom.operator == "//" else add(left, multiply(right, quotient), -1)
+    return atom.plain
+
+
+def _plain_quotient(a: Terms, b: Terms) -> Terms:
+    """a // b with a positive divisor b, in the form (c*x + ...) // b where c > 0, and a constant from 0 to b - 1."""
+    if b[min(b, key=order)] < 0:
+        a, b = _negative(a), _negative(b)
+    whole, rest = divide(a, b)
+    divisor = constant(b)
+    if constant(rest) is not None or divisor is None:
+        return _whole_and_rest(whole, rest, b)
+    upwards = rest[min(rest, key=order)] < 0
+    if upwards:  # -(-l // 4), the usual way to round up, is (l + 3) // 4
+        rest = add(_negative(rest), {(): divisor - 1})
+    extra = rest.get((), 0) // divisor
+    rounded = _whole_and_rest({(): extra}, add(rest, {(): extra * divisor}, -1), b)
+    return add(whole, rounded, -1 if upwards else 1)
+
+
+def _whole_and_rest(whole: Terms, rest: Terms, b: Terms) -> Terms:
+    """(whole * b + rest) // b, which is whole + rest // b for integers, whatever the sign of the rest."""
+    number, divisor = constant(rest), constant(b)
+    if number is not None and (number == 0 or divisor is not None):
+        return add(whole, {(): number // divisor} if divisor else {})
+    return add(whole, {(Quotient("//", in_order(rest), in_order(b)),): 1})
+
+
+def _negative(terms: Terms) -> Terms:
+    return {product: -coefficient for product, coefficient in terms.items()}
+
+
+def _bracket(shown: str) -> str:
+    return f"({shown})" if " " in shown or "*" in shown or "/" in shown else shown
