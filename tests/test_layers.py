@@ -191,3 +191,62 @@ def test_layers_that_know_their_inputs_export_without_specs() -> None:
         graph = lucid.trace(layer)
         assert [str(size) for size in graph.inputs[0].type.shape] == [str(size) for size in shape]
     assert lucid.trace(nn.Sequential(nn.Linear(3, 2), nn.ReLU())).inputs[0].name == "x"
+
+
+# Remainders and quotients of floats -----------------------------------------------------------------------------------
+
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.1,
+    -0.1,
+    2.5,
+    3e-3,
+    1e6 + 0.5,
+    -1e6 - 0.5,
+    1e30,
+    -7e-30,
+    math.inf,
+    -math.inf,
+    math.nan,
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_float_remainders_and_quotients_are_pythons(dtype: str) -> None:
+    generator = np.random.default_rng(0)
+    numbers = np.concatenate([SPECIAL, generator.standard_normal(40) * 10.0 ** generator.integers(-4, 7, 40)])
+    with np.errstate(over="ignore"):
+        numbers = numbers.astype(lucid.types.as_dtype(dtype).numpy)
+    x, y = numbers[:, None], numbers[None, :]
+    # Python's own, in float64 of the same numbers; by zero it raises, and torch and NumPy divide.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wide = numbers.astype(np.float64)
+        exact = [[divmod(float(a), float(b)) if b else (a / b, math.nan) for b in wide] for a in wide]
+    quotient, rest = np.moveaxis(np.asarray(exact), -1, 0)
+
+    def model(x: lucid.Tensor, y: lucid.Tensor) -> tuple[lucid.Tensor, lucid.Tensor]:
+        return x // y, x % y
+
+    specs = lucid.spec("N", 1, dtype=dtype), lucid.spec(1, "N", dtype=dtype)
+    results = [model(lucid.tensor(x), lucid.tensor(y))]
+    for target in ("any", "cpu", "portable"):
+        results.append(lucid.runtime.Session(lucid.export.to_onnx(model, *specs, target=target))(x, y))
+    for given in results:
+        for got, want in zip(given, (quotient, rest), strict=True):
+            with np.errstate(over="ignore", invalid="ignore"):
+                want = want.astype(numbers.dtype).astype(np.float64)
+            np.testing.assert_allclose(
+                np.asarray(got).astype(np.float64), want, rtol=2 * float(np.spacing(numbers.dtype.type(1)))
+            )
+
+
+def test_known_remainders_and_quotients() -> None:
+    x = lucid.tensor([1.0, -1.0, 7.0, -7.0])
+    np.testing.assert_array_equal((x // 0.1).numpy(), [9, -10, 69, -70])
+    np.testing.assert_array_equal((x % math.inf).numpy(), [1, math.inf, 7, math.inf])
+    np.testing.assert_array_equal((x // -math.inf).numpy(), [-1, 0, -1, 0])
+    assert (lucid.tensor([-1e-3, 999_999.9, 1e6]) % 0.7 >= 0).all()
+    assert (lucid.tensor([5]) % 2.5).dtype is lucid.float32

@@ -10,7 +10,7 @@ import numpy as np
 from lucid._tensor import Tensor, TensorLike
 from lucid.op import Op, as_tensors, function, primitive
 from lucid.ops._erf import erf as _erf
-from lucid.types import Array, DType, TensorType, bool_, broadcast
+from lucid.types import Array, DType, TensorType, bool_, broadcast, float32
 
 Unary: TypeAlias = Op[[TensorLike], Tensor]
 Binary: TypeAlias = Op[[TensorLike, TensorLike], Tensor]
@@ -104,6 +104,52 @@ int_floor_div = _binary("int_floor_div", np.floor_divide, None, ("int",))
 int_mod = _binary("int_mod", np.mod, "Mod", ("int",))
 
 
+fmod = _binary("fmod", np.fmod, None, ("float",))
+
+
+def _half_as_float(kernel: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Array]:
+    def compute(x: Array, y: Array) -> Array:
+        return np.asarray(kernel(_widened(x), _widened(y))).astype(x.dtype, copy=False)
+
+    return compute
+
+
+def _widened(x: Array) -> Array:
+    return x.astype(np.float32) if x.dtype.itemsize == 2 else x
+
+
+def _float_mod(x: Tensor, y: Tensor) -> Tensor:
+    """The remainder of floats with the sign of the divisor: exact, however large the quotient is."""
+    wide_x, wide_y = (v.astype(float32) if v.dtype.itemsize == 2 else v for v in (x, y))
+    rest = fmod(wide_x, wide_y)
+    return where(_is_short(rest, wide_y), rest + wide_y, rest).astype(x.dtype)
+
+
+def _float_floor_div(x: Tensor, y: Tensor) -> Tensor:
+    """The quotient of floats rounded down, as it is exactly: 1.0 // 0.1 is 9, since 0.1 stands for a little more."""
+    wide_x, wide_y = (v.astype(float32) if v.dtype.itemsize == 2 else v for v in (x, y))
+    rest = fmod(wide_x, wide_y)
+    whole = true_div(wide_x - rest, wide_y)  # a whole number, but for the rounding of the division
+    whole = round_(where(_is_short(rest, wide_y), whole - 1, whole))
+    if y.is_traced or not y.numpy().all():
+        whole = where(wide_y == 0, true_div(wide_x, wide_y), whole)
+    return whole.astype(x.dtype)
+
+
+def _is_short(rest: Tensor, y: Tensor) -> Tensor:
+    """Whether a remainder, which has the sign of the dividend, has another one than the divisor."""
+    return logical_and(rest != 0, logical_xor(rest < 0, y < 0))
+
+
+def _promoting(body: Callable[[Tensor, Tensor], Tensor], kernel: Callable[[Array, Array], Any]) -> Binary:
+    pair = slice(0, 2)
+    return Op(body, name=body.__name__[1:], kernel=_half_as_float(kernel), body=body, promoted=pair)  # type: ignore[arg-type]
+
+
+float_mod = _promoting(_float_mod, np.mod)
+float_floor_div = _promoting(_float_floor_div, np.floor_divide)
+
+
 @function
 def div(x: TensorLike, y: TensorLike) -> Tensor:
     """The quotient as a floating-point tensor: integers are divided as float32."""
@@ -115,19 +161,19 @@ def div(x: TensorLike, y: TensorLike) -> Tensor:
 
 @function
 def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
-    """The quotient rounded down."""
+    """The quotient rounded down, as Python's // gives it. Floats divided by zero give infinity, or NaN for 0 // 0."""
     x, y = _as_pair("floor_div", x, y)
     if x.dtype.kind == "float" or y.dtype.kind == "float":
-        return floor(true_div(x, y))
+        return float_floor_div(x, y)
     return int_floor_div(x, y)
 
 
 @function
 def mod(x: TensorLike, y: TensorLike) -> Tensor:
-    """The remainder with the sign of the divisor, as Python's %."""
+    """The remainder with the sign of the divisor, as Python's %. A float divided by zero leaves NaN."""
     x, y = _as_pair("mod", x, y)
     if x.dtype.kind == "float" or y.dtype.kind == "float":
-        return x - floor(true_div(x, y)) * y
+        return float_mod(x, y)
     return int_mod(x, y)
 
 

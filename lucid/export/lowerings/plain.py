@@ -72,6 +72,11 @@ def int_floor_div(build: Builder, node: Node) -> str:
     return build.op("Div", build.op("Sub", x, build.op("Mod", x, y)), y)
 
 
+@lowers(elementwise.fmod)
+def fmod(build: Builder, node: Node) -> str:
+    return build.op("Mod", *node.inputs, fmod=1)
+
+
 # Shape ------------------------------------------------------------------------------------------------------------
 
 
