@@ -439,6 +439,18 @@ SAMPLES: list[Sample] = [
         label="without padding",
     ),
     sample(ops.adaptive_average_pool, x(N, 2, 5, 6), ref=adaptive_average_pool, output_size=(3, 4)),
+    sample(
+        ops.adaptive_average_pool, x(N, 2, 6, 10), ref=adaptive_average_pool, output_size=(3, 7), label="even, uneven"
+    ),
+    sample(
+        ops.adaptive_average_pool,
+        x(N, 2, L + 1, 1 + S),
+        ref=adaptive_average_pool,
+        output_size=(3, 2),
+        carriers=(x(L), x(S)),
+        label="symbolic",
+        empty=False,
+    ),
     # Attention
     sample(ops.attention, *_A, ref=attention),
     sample(ops.attention, *_A, ref=attention, label="causal, weights", is_causal=True, need_weights=True),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import nn, ops
+from lucid.runtime import Session
 from lucid.testing import assert_parity
 
 Array = np.ndarray[Any, Any]
@@ -223,3 +224,18 @@ def test_wrong_arguments_are_named() -> None:
         nn.BatchNorm1d(3)(lucid.zeros(1, 3))
     with pytest.raises(ValueError, match=r"axis -1 of \[2, 5\] cannot be halved"):
         nn.GLU()(lucid.zeros(2, 5))
+
+
+@pytest.mark.parametrize("output_size", [(3, 4), (5, 2), (3, 3), (1, 4), (7, 8)])
+@pytest.mark.parametrize("shape", [("N", 1, 5, 6), ("N", 1, "H", "W")])
+def test_an_adaptive_mean_keeps_infinity_in_its_cells(output_size: tuple[int, int], shape: tuple[Any, ...]) -> None:
+    x = np.ones((3, 1, 5, 6), np.float32)
+    x[0, 0, 1, 2], x[1, 0, 4, 5], x[2, 0, 2, 3] = math.inf, -math.inf, math.nan
+    cells = [
+        [(i * size // n, -(-(i + 1) * size // n)) for i in range(n)]
+        for n, size in zip(output_size, (5, 6), strict=True)
+    ]
+    expected = [[[x[n, 0, a:b, c:d].mean() for c, d in cells[1]] for a, b in cells[0]] for n in range(3)]
+    pool = nn.AdaptiveAvgPool2d(output_size)
+    for got in (pool(lucid.Tensor(x)), Session(lucid.export.to_onnx(pool, shape))(x)):
+        np.testing.assert_allclose(np.asarray(got)[:, 0], expected, rtol=1e-6)

@@ -15,11 +15,11 @@ from lucid._tensor import Tensor
 from lucid.dims import Size, same
 from lucid.op import composite, primitive
 from lucid.ops.creation import arange_between, size_value
-from lucid.ops.elementwise import logical_and, where
-from lucid.ops.linalg import matmul
-from lucid.ops.reduction import mean
-from lucid.ops.shaping import transpose, unsqueeze
-from lucid.types import Array, DType, TensorType, float32, float64, same_shape, show_shape
+from lucid.ops.elementwise import minimum, where
+from lucid.ops.indexing import take_axis
+from lucid.ops.reduction import mean, sum_
+from lucid.ops.shaping import permute, reshape, unsqueeze
+from lucid.types import Array, TensorType, float32, same_shape, show_shape
 
 Ints = tuple[int, ...]
 
@@ -191,20 +191,32 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
             f"adaptive_average_pool: input {show_shape(x.shape)}, expected (N, C, *spatial) with a positive output "
             f"size for each spatial axis, got {output_size}"
         )
+    uneven = []
     for axis, cells in enumerate(output_size, start=2):
-        size = x.shape[axis]
-        if cells == 1:
+        if not same(x.shape[axis] % cells, 0):
+            uneven.append(axis)
+        elif cells == 1:
             x = mean(x, axis=(axis,), keepdims=True)
-        elif not same(size, cells):
-            shares = _shares(size, cells, x.dtype)
-            x = transpose(matmul(transpose(x, axis, -1), shares), axis, -1)
-    return x
+        elif not same(x.shape[axis], cells):
+            parts = reshape(x, (*x.shape[:axis], cells, x.shape[axis] // cells, *x.shape[axis + 1 :]))
+            x = mean(parts, axis=(axis + 1,), keepdims=False)
+    # Axes whose elements are picked come first, where a pick is a long copy.
+    order = uneven + [axis for axis in range(x.ndim) if axis not in uneven]
+    x = permute(x, order)
+    for place, axis in enumerate(uneven):
+        x = _mean_of_cells(x, place, output_size[axis - 2])
+    return permute(x, [order.index(axis) for axis in range(x.ndim)])
 
 
-def _shares(size: Size, cells: int, dtype: DType) -> Tensor:
-    """(size, cells): how much each element counts in the mean of each cell."""
-    element, cell = unsqueeze(arange_between(start=0, stop=size), 1), arange_between(start=0, stop=cells)
+def _mean_of_cells(x: Tensor, axis: int, cells: int) -> Tensor:
+    """Every cell takes its own elements and no others: a product with 0 would spread infinity as NaN."""
+    size, cell = x.shape[axis], arange_between(start=0, stop=cells)
     total = size_value(size=size)
     start, stop = cell * total // cells, ((cell + 1) * total + (cells - 1)) // cells
-    width = (stop - start).astype(float64 if dtype == float64 else float32)
-    return where(logical_and(element >= start, element < stop), 1.0 / width, 0.0).astype(dtype)
+    element = unsqueeze(start, 1) + arange_between(start=0, stop=-(-size // cells) + 1)  # no cell is wider
+    following = tuple(range(2, 1 + x.ndim - axis))
+    inside = unsqueeze(element < unsqueeze(stop, 1), following)
+    width = unsqueeze(stop - start, tuple(axis - 1 for axis in following))
+    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    kept = where(inside, take_axis(wide, minimum(element, total - 1), axis=axis), 0)
+    return (sum_(kept, axis=(axis + 1,)) / width.astype(wide.dtype)).astype(x.dtype)
