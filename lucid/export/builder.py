@@ -261,17 +261,22 @@ class Builder:
         raise ExportError(f"size {atom} is no axis of any input, so the exported model could not compute it")
 
     def reshape(self, operand: Operand, given: Shape, wanted: Shape) -> str:
-        """Reshape from sizes to sizes: 0 copies an axis, one -1 is inferred; computed sizes only beyond that."""
+        """Reshape from sizes to sizes: 0 copies an axis, or one -1 is inferred; sizes are computed only beyond that.
+
+        Not both: where a copied axis is empty, there is nothing to infer the other from. Where sizes are computed, a 0
+        among them is a size.
+        """
         entries: list[Size] = []
         for axis, size in enumerate(wanted):
             copied = not isinstance(size, int) and axis < len(given) and same(size, given[axis])
             entries.append(0 if copied else size)
-        unknown = [axis for axis, size in enumerate(entries) if not isinstance(size, int)]
-        if any(isinstance(size, int) and size == 0 for size in wanted):
-            return self.op("Reshape", operand, self.sizes(wanted), allowzero=1)
-        if len(unknown) == 1:
-            entries[unknown[0]] = -1
-        return self.op("Reshape", operand, self.sizes(entries))
+        unknown = [axis for axis, size in enumerate(wanted) if not isinstance(size, int)]
+        if not any(isinstance(size, int) and size == 0 for size in wanted):
+            if len(unknown) == 1 and isinstance(entries[unknown[0]], Dim):
+                entries[unknown[0]] = -1
+            if all(isinstance(size, int) for size in entries):
+                return self.op("Reshape", operand, self.sizes(entries))
+        return self.op("Reshape", operand, self.sizes(wanted), allowzero=1)
 
 
 def _key(array: Array, label: str | None) -> Any:

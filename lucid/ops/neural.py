@@ -40,6 +40,8 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:  # type: ignore[empty-body]
 @composite
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """The logarithm of softmax, without its loss of small numbers."""
+    if same(x.shape[axis], 0):
+        return x  # which has no maximum
     shifted = x - max_(x, axis=(axis,), keepdims=True)
     return shifted - log(sum_(exp(shifted), axis=(axis,), keepdims=True))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lucid._tensor import Tensor
+from lucid.dims import Dim, product
 from lucid.export.builder import Builder
 from lucid.export.rows import Lowering, lowers, refuse
 from lucid.graph import Node, Value
@@ -51,10 +52,13 @@ def instance_normalization(build: Builder, node: Node) -> str:
     groups, shape = node.attributes["groups"], x.type.shape
     if len(shape) == 2:
         refuse("a group of few numbers may be two numbers that are close, where onnxruntime's kernel loses digits")
-    rows = build.op("Reshape", x, np.asarray([0, groups, -1]))
+    rows = build.reshape(x, shape, (shape[0], groups, product(shape[1:]) // groups))
     one, zero = np.ones(groups, np.float32), np.zeros(groups, np.float32)
     normal = build.op("InstanceNormalization", rows, one, zero, epsilon=float(node.attributes["eps"]))
-    y = build.reshape(normal, (shape[0], groups), shape)
+    if sum(isinstance(size, Dim) for size in shape) > 1:
+        y = build.op("Reshape", normal, build.op("Shape", x), allowzero=1)
+    else:
+        y = build.reshape(normal, (shape[0], groups), shape)
     for op_type, vector in (("Mul", weight), ("Add", bias)):
         if vector is not None:
             factor = per_channel(Tensor.from_value(vector), len(shape)).to_value()

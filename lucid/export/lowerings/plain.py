@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import Dim, Size, same
+from lucid.dims import Dim, Size, product, same
 from lucid.export.builder import Builder
 from lucid.export.codes import onnx_code
 from lucid.export.rows import lowers
@@ -204,13 +204,21 @@ _triangle(creation.triu, 1)
 
 
 def _reduce(build: Builder, kind: str, x: Any, node: Node) -> str:
-    axis, keepdims = node.attributes["axis"], int(node.attributes["keepdims"])
+    axis, keepdims = _axes_from_front(node), int(node.attributes["keepdims"])
     if axis == ():
         return build.op("Identity", x)
     # The axes became an input in opset 18; ReduceSum had them so before.
     if kind == "ReduceSum" or build.target.opset >= 18:
         return build.op(kind, x, None if axis is None else _vector(*axis), keepdims=keepdims)
     return build.op(kind, x, axes=axis, keepdims=keepdims)
+
+
+def _axes_from_front(node: Node) -> tuple[int, ...] | None:
+    """Reduced axes, counted from the front where a size may be 0: onnxruntime forgets the others in empty tensors."""
+    axis, shape = node.attributes["axis"], _only(node).type.shape
+    if axis is None or all(isinstance(size, int) for size in shape):
+        return axis  # type: ignore[no-any-return]
+    return tuple(a % len(shape) for a in axis)
 
 
 def _reduction(op: Op[..., Any]) -> None:
@@ -220,8 +228,24 @@ def _reduction(op: Op[..., Any]) -> None:
         return _reduce(build, op.onnx, node.inputs[0], node)
 
 
-for _op in (reduction.sum_, reduction.mean, reduction.max_, reduction.min_, reduction.prod):
+for _op in (reduction.sum_, reduction.max_, reduction.min_, reduction.prod):
     _reduction(_op)
+
+
+@lowers(reduction.mean)
+def mean(build: Builder, node: Node) -> str:
+    result, shape, axis = (
+        _reduce(build, "ReduceMean", node.inputs[0], node),
+        _only(node).type.shape,
+        _axes_from_front(node),
+    )
+    count = product(shape if axis is None else [shape[a] for a in axis])
+    if not isinstance(count, Dim):
+        return result
+    # The mean of no elements is NaN, and onnxruntime's 0.
+    some = build.op("Cast", build.size(count), to=onnx_code("bool"))
+    some = some if node.types[0].shape else build.op("Squeeze", some, _vector(0))
+    return build.op("Where", some, result, np.asarray(np.nan, node.types[0].dtype.numpy))
 
 
 @lowers(reduction.any_)
@@ -238,7 +262,9 @@ def all_(build: Builder, node: Node) -> str:
 
 @lowers(reduction.argmax)
 def argmax(build: Builder, node: Node) -> str:
-    return build.op("ArgMax", *node.inputs, axis=node.attributes["axis"], keepdims=int(node.attributes["keepdims"]))
+    axis, shape = node.attributes["axis"], _only(node).type.shape
+    axis = axis if all(isinstance(size, int) for size in shape) else axis % len(shape)  # as in _axes_from_front
+    return build.op("ArgMax", *node.inputs, axis=axis, keepdims=int(node.attributes["keepdims"]))
 
 
 @lowers(reduction.cumsum)

@@ -1,0 +1,102 @@
+"""Every op at empty sizes and at sizes of one: what onnxruntime computes is what NumPy does, or both refuse."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
+
+import lucid
+from lucid import nn
+from lucid.dims import names_of
+from lucid.export import Target
+from lucid.export.api import export_graph
+from lucid.export.writer import in_memory
+from lucid.runtime import Session
+from tests.samples import SAMPLES, Sample
+from tests.test_ops import ON_CPU, arrays_of, check, eager, traced
+
+ORT_ERRORS = (Fail, InvalidArgument, RuntimeException)
+EXPORTED = [s for s in SAMPLES if s.exported]
+
+# What onnxruntime refuses as it runs, in its own words; docs/limitations.md names both.
+REFUSED = {"attention": "greater than 0", "matmul": "cannot broadcast on dim"}
+
+# Where NumPy refuses and the exported model cannot: no elements give what any element would win against.
+NEUTRAL = {"max": -np.inf, "min": np.inf}
+
+
+@pytest.mark.parametrize("target", ON_CPU)
+@pytest.mark.parametrize("s", EXPORTED, ids=[s.name for s in EXPORTED])
+def test_an_op_at_empty_sizes_is_exported_as_it_is(s: Sample, target: str) -> None:
+    dtype = s.dtypes[0]
+    session = Session(in_memory(export_graph(traced(s, dtype), Target(target))[0]), threads=1)  # type: ignore[arg-type]
+    names = sorted(set[str]().union(*(names_of(a.shape) for a in (*s.inputs, *s.carriers) if a is not None)))
+    for values in itertools.product((0, 1, 3), repeat=len(names)):
+        sizes = {"N": 2, "L": 3, "S": 4} | dict(zip(names, values, strict=True))
+        arrays = arrays_of(s, dtype, sizes)
+        given = dict(zip(session.inputs, [a for a in arrays if a is not None], strict=True))
+        where = f"{s.name} for {target} at {sizes}"
+        try:
+            wanted = eager(s, arrays, sizes)
+        except (ValueError, IndexError):
+            if s.op.name in NEUTRAL:
+                (found,) = session.run(given).values()
+                assert (found == NEUTRAL[s.op.name]).all(), where
+                continue
+            with pytest.raises(ORT_ERRORS):
+                session.run(given)
+            continue
+        try:
+            found_all = session.run(given)
+        except ORT_ERRORS as error:
+            assert s.op.name in REFUSED, where
+            assert REFUSED[s.op.name] in str(error), where
+            assert 0 in values, where
+            continue
+        for found, want in zip(found_all.values(), wanted, strict=True):
+            assert found.shape == want.shape, where
+            check(found, want, where)
+
+
+@pytest.mark.parametrize("target", ON_CPU)
+@pytest.mark.parametrize(
+    ("model", "spec"),
+    [
+        (lambda x: x.max(-1), ("N", 4)),
+        (lambda x: x.max(-1, keepdims=True), ("N", "L", 4)),
+        (lambda x: x.argmax(-1), ("N", "L", 4)),
+        (lambda x: x.sum((-1, 0), keepdims=True), ("N", "L", 4)),
+        (lambda x: x.mean(1), ("N", "L")),
+        (lambda x: x.mean(), ("N", "L")),
+        (lambda x: x.mean((0, -1), keepdims=True), ("N", "L", 4)),
+        (lambda x: lucid.stack([x, x]).reshape(2 * x.shape[0], x.shape[1]), ("N", "L")),
+        (lambda x: lucid.stack([x, x], -1).reshape(x.shape[0], 2 * x.shape[1]), ("N", "L")),
+        (lambda x: x.flatten(1), ("N", "L", "S")),
+        (lambda x: x.flatten(0, 1), ("N", "L", "S")),
+        (lambda x: x.reshape(x.shape[1], x.shape[0], 4), ("N", "L", 4)),
+        (lambda x: x.reshape(-1, 4), ("N", "L", 4)),
+        (
+            lambda x: x.reshape(x.shape[0], x.shape[1], 2, 2).transpose(1, 2).reshape(2 * x.shape[0], x.shape[1], 2),
+            ("N", "L", 4),
+        ),
+        (nn.GroupNorm(2, 4), ("N", 4, 5)),
+        (nn.GroupNorm(2, 4), ("N", 4, "L")),
+        (nn.GroupNorm(2, 4), ("N", 4, "H", "W")),
+        (lambda x: lucid.nn.functional.log_softmax(x), ("N", "L")),
+    ],
+)
+def test_models_at_empty_sizes_are_exported_as_they_are(
+    model: object, spec: tuple[int | str, ...], target: str
+) -> None:
+    session = Session(lucid.export.to_onnx(model, spec, target=target))  # type: ignore[arg-type]
+    names = [size for size in spec if isinstance(size, str)]
+    for values in itertools.product((0, 1, 3), repeat=len(names)):
+        sizes = dict(zip(names, values, strict=True))
+        x = lucid.randn(*(sizes[size] if isinstance(size, str) else size for size in spec))
+        want = model(x).numpy()  # type: ignore[operator]
+        found = session(x.numpy())
+        assert found.shape == want.shape, sizes
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5, err_msg=str(sizes))
