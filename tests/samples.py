@@ -342,7 +342,7 @@ SAMPLES: list[Sample] = [
         axis=0,
         label="int32",
     ),
-    sample(ops.take_along, x(N, 5), index(5, N, S), ref=take_along, dtypes=ALL, axis=1),
+    sample(indexing.take_along_axis, x(N, 5), index(5, N, S), ref=take_along, dtypes=ALL, axis=1),
     sample(ops.gather_nd, x(3, 4, L), index(3, N, 2), ref=lambda v, i: v[i[..., 0], i[..., 1]], dtypes=ALL),
     sample(
         ops.pad,

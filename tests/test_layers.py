@@ -250,3 +250,39 @@ def test_known_remainders_and_quotients() -> None:
     np.testing.assert_array_equal((x // -math.inf).numpy(), [-1, 0, -1, 0])
     assert (lucid.tensor([-1e-3, 999_999.9, 1e6]) % 0.7 >= 0).all()
     assert (lucid.tensor([5]) % 2.5).dtype is lucid.float32
+
+
+# Elements by their index along an axis --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.int8])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize(
+    ("x_spec", "index_spec"),
+    [(("N", 4, 5), ("N", 4, 5)), (("N", 4, 5), (1, 1, 1)), (("N", 4, 5), ("N", 1, 5)), ((1, 4, 1), ("N", 4, 5))],
+)
+def test_take_along_broadcasts_the_other_axes(
+    x_spec: tuple[Any, ...], index_spec: tuple[Any, ...], axis: int, dtype: Any
+) -> None:
+    generator = np.random.default_rng(0)
+    shapes = [tuple(3 if size == "N" else size for size in given) for given in (x_spec, index_spec)]
+    x = generator.standard_normal(shapes[0]).astype(np.float32)
+    indices = generator.integers(-shapes[0][axis], shapes[0][axis], shapes[1]).astype(dtype)
+    expected = np.take_along_axis(x, indices, axis)
+
+    def model(x: lucid.Tensor, indices: lucid.Tensor) -> lucid.Tensor:
+        return lucid.ops.take_along(x, indices, axis=axis)
+
+    eager = model(lucid.Tensor(x), lucid.Tensor(indices))
+    assert eager.shape == expected.shape
+    np.testing.assert_array_equal(eager.numpy(), expected)
+    graph = lucid.trace(model, x_spec, lucid.spec(*index_spec, dtype=dtype))
+    np.testing.assert_array_equal(graph(x, indices), expected)
+    np.testing.assert_array_equal(np.asarray(lucid.runtime.Session(lucid.export.to_onnx(graph))(x, indices)), expected)
+
+
+def test_take_along_refuses_what_does_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"take_along: indices \[2\] have 1 axes, expected the 2 of \[2, 3\]"):
+        lucid.ops.take_along(lucid.zeros(2, 3), lucid.tensor([0, 1]), axis=1)
+    with pytest.raises(ValueError, match="do not broadcast"):
+        lucid.ops.take_along(lucid.zeros(2, 3), lucid.tensor([[0], [1], [2]]), axis=1)

@@ -14,7 +14,7 @@ from lucid.types import DType, bfloat16, bool_, float32, int8, int32, uint8
 # What has a bfloat16 kernel on a CPU: it moves elements, or is a cast itself.
 _MOVES = frozenset(
     {"cast", "concat_parts", "full_of", "gather_nd", "permute_axes", "reshape_to", "slice_axes", "split_sizes"}
-    | {"squeeze_axes", "take_along", "take_axis", "unsqueeze_axes"}
+    | {"squeeze_axes", "take_along_axis", "take_axis", "unsqueeze_axes"}
 )
 # Where ONNX itself took bfloat16 later than its other types.
 _SINCE_22 = frozenset({"average_pool", "conv", "cos", "max_pool", "round", "sin"})

@@ -68,10 +68,13 @@ def take(x: Tensor, indices: TensorLike, axis: int = 0) -> Tensor:
         IndexError: eagerly, for an index out of range.
         TypeError: for indices that are no integers.
     """
+    return take_axis(x, _as_indices(indices), axis=normalize_axis("take", axis, x.ndim))
+
+
+def _as_indices(indices: TensorLike) -> Tensor:
     picks = indices if isinstance(indices, Tensor) else Tensor(indices)
-    if picks.dtype.kind == "int" and picks.dtype.itemsize < 4:  # ONNX indexes with int32 and int64 alone
-        picks = picks.astype(int64)
-    return take_axis(x, picks, axis=normalize_axis("take", axis, x.ndim))
+    small = picks.dtype.kind == "int" and picks.dtype.itemsize < 4  # ONNX indexes with int32 and int64 alone
+    return picks.astype(int64) if small else picks
 
 
 def _take_along_rule(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
@@ -84,8 +87,31 @@ def _take_along_kernel(x: Array, indices: Array, *, axis: int) -> Array:
 
 
 @primitive(kernel=_take_along_kernel, rule=_take_along_rule, onnx="GatherElements")
-def take_along(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:  # type: ignore[empty-body]
-    """For each position of `indices`, the element of x at that position with the axis replaced by the index."""
+def take_along_axis(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
+    """Elements by their index along an axis, for each position of `indices`; the other axes have the same sizes."""
+
+
+@function
+def take_along(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:
+    """For each position of `indices`, the element of x at that position with the axis replaced by the index.
+
+    The other axes broadcast, as in NumPy's take_along_axis.
+
+    Raises:
+        IndexError: eagerly, for an index out of range.
+        TypeError: for indices that are no integers.
+        ValueError: for another number of axes, or sizes that do not broadcast.
+    """
+    picks, axis = _as_indices(indices), normalize_axis("take_along", axis, x.ndim)
+    if picks.ndim != x.ndim:
+        raise ValueError(
+            f"take_along: indices {show_shape(picks.shape)} have {picks.ndim} axes, expected the {x.ndim} of "
+            f"{show_shape(x.shape)}"
+        )
+    others = [(*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in (x, picks)]
+    shape = broadcast("take_along", *others)
+    x, picks = (expand(t, (*shape[:axis], t.shape[axis], *shape[axis + 1 :])) for t in (x, picks))
+    return take_along_axis(x, picks, axis=axis)
 
 
 def _gather_nd_rule(x: TensorType, indices: TensorType) -> TensorType:
