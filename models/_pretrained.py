@@ -3,28 +3,40 @@
 ::
 
     config = Config.read(folder, "gpt2")                      # an error if it is the config of another architecture
-    width = config.get("n_embd", int)                         # must be there
-    inner = config.get("n_inner", int, 4 * width)             # where absent or null: the given default
+    width = config.size("n_embd")                             # must be there, and no longer than the weights' axes
+    heads = config.heads("n_head", width)                     # must divide the width
+    inner = config.size("n_inner", 4 * width)                 # where absent or null: the given default
     act = config.choose("activation_function", ACTIVATIONS)   # one of a table's names; its value comes back
     config.only("add_cross_attention", False)                 # if there, it must be this
     config.done(ignore=["summary_.*"])                        # whatever has not been asked for by now is an error
+    arrays = lucid.load(folder)                               # names and shapes; no weight is read yet
+    with building(folder, arrays):                            # costs neither time nor memory, whatever the config says
+        model = GPT2(width, heads, inner)
     load_into(model, arrays, renames=[(r"^h\\.", "transformer.h.")], ignore=[r"attn\\.bias$"])
+
+A config.json comes from strangers: each number is held against a range, and those that say how large the model is
+against the weights' own names and shapes, before anything is built.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from lucid import Tensor, nn
+from lucid import Tensor, WeightsError, load, nn
+from lucid.files import NotAFileError, open_regular
 from lucid.nn import functional as F
 
+Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -55,6 +67,13 @@ _HARMLESS = [
 ]
 
 
+MAX_CONFIG = 4 << 20  # bytes of a config.json: twice the largest one published, which names 21,000 classes
+MAX_NUMBER = (1 << 31) - 1  # of a number that no axis of a weight has, such as the length of a window
+# Up to here `load_into` says best what does not fit: it lists the weights.
+_USUAL_SIZE, _USUAL_LAYERS = 1 << 16, 100
+_MAX_NAMED = 20  # options that one message lists
+
+
 class ConfigError(ValueError):
     """A config.json asks for something that the model here does not do, or lacks what it needs."""
 
@@ -62,8 +81,8 @@ class ConfigError(ValueError):
 class Config:
     """The options of a config.json, or of one object inside it, and a memory of which of them were asked for."""
 
-    def __init__(self, options: Mapping[str, Any], where: str) -> None:
-        self.options, self.where = dict(options), where
+    def __init__(self, options: Mapping[str, Any], where: str, folder: Path | None = None) -> None:
+        self.options, self.where, self._folder = dict(options), where, folder
         self._asked: set[str] = set()
         self._sections: list[Config] = []
 
@@ -77,12 +96,24 @@ class Config:
         """
         path = Path(folder) / "config.json"
         try:
-            options = json.loads(path.read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"{path}: not valid JSON ({error}); download it again") from None
+            with open_regular(path) as file:
+                text = file.read(MAX_CONFIG + 1)
+            if len(text) > MAX_CONFIG:
+                raise ConfigError(f"{path}: more than {MAX_CONFIG} bytes, expected a config of a few kilobytes")
+            options = json.loads(text.decode("utf-8"))
+        except NotAFileError as error:
+            raise ConfigError(str(error)) from None
+        except RecursionError:
+            raise ConfigError(f"{path}: not valid JSON (nested too deeply); download it again") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: not valid JSON ({_cut(str(error))}); download it again") from None
+        except ValueError as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(f"{path}: holds a number of thousands of digits; download it again") from None
         if not isinstance(options, dict):
             raise ConfigError(f"{path}: holds a JSON {type(options).__name__}, expected an object of options")
-        config = Config(options, str(path))
+        config = Config(options, str(path), Path(folder))
         config.choose("model_type", {name: name for name in model_types})
         return config
 
@@ -115,10 +146,68 @@ class Config:
         value = self.options[name]
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if kind is float and number:
-            return float(value)
+            return self._float(name, value)
         if not isinstance(value, kind) or (kind is int and not number):
-            raise ConfigError(f"{self.where}: option {name} is {value!r}, expected {kind.__name__}")
+            raise self.wrong(name, f"expected {kind.__name__}")
         return value
+
+    def _float(self, name: str, value: float) -> float:
+        """A number that float can hold: JSON from strangers has 1e400, NaN and integers of hundreds of digits."""
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise self.wrong(name, "expected a finite number")
+        return number
+
+    def whole(self, name: str, /, *default: D, low: int = 1, high: int = MAX_NUMBER, why: str = "") -> int | D:
+        """A whole number in a range. `why` says in a message where the upper end comes from."""
+        value: int | D = self.get(name, int, *default)
+        if not isinstance(value, int) or (default and value == default[0]):  # the default needs no leave
+            return value
+        if not low <= value <= high:
+            raise self.wrong(name, f"expected a whole number from {low} to {high}{why}")
+        return value
+
+    def size(self, name: str, /, *default: D, low: int = 1) -> int | D:
+        """The length of an axis of some weight, or a part of one: beyond the usual, the weights must have it."""
+        value = self.whole(name, *default, low=low)
+        if isinstance(value, int) and value > _USUAL_SIZE:
+            shapes = [array.shape for array in self._weights().values() if array.size]
+            longest = max((size for shape in shapes for size in shape), default=1)
+            self.whole(name, *default, low=low, high=longest, why=", the longest axis among the weights")
+        return value
+
+    def layers(self, name: str, /, *default: D) -> int | D:
+        """How many layers there are: beyond the usual, the checkpoint must have as many weights."""
+        value = self.whole(name, *default)
+        if isinstance(value, int) and value > _USUAL_LAYERS:
+            held = len(self._weights())
+            self.whole(name, *default, high=held, why=", the number of weights in the checkpoint")
+        return value
+
+    def _weights(self) -> Mapping[str, Array]:
+        """The checkpoint that this config describes: its names and shapes."""
+        return {} if self._folder is None else load(self._folder)
+
+    def heads(self, name: str, width: int, /, *default: D) -> int | D:
+        """How many heads share a width: a divisor of it."""
+        value = self.size(name, *default)
+        if isinstance(value, int) and self.has(name) and width % value:
+            raise self.wrong(name, f"expected a divisor of the width {width}")
+        return value
+
+    def real(self, name: str, /, *default: D, low: float = 0.0, high: float = 1e30) -> float | D:
+        """A finite number in a range."""
+        value: float | D = self.get(name, float, *default)
+        if isinstance(value, float) and not low <= value <= high:
+            raise self.wrong(name, f"expected a number from {low:g} to {high:g}")
+        return value
+
+    def wrong(self, name: str, remedy: str) -> ConfigError:
+        """The error for a value that cannot be; the remedy says what can: "expected ..."."""
+        return ConfigError(f"{self.where}: option {name} is {_show(self.options.get(name))}, {remedy}")
 
     def choose(self, name: str, table: Mapping[str, T], default: str | None = None) -> T:
         """What a table holds under the name that the option gives.
@@ -128,18 +217,18 @@ class Config:
         """
         value = self.get(name, str, default) if default is not None else self.get(name, str)
         if value not in table:
-            raise ConfigError(f"{self.where}: option {name} is {value!r}, supported: {', '.join(table)}")
+            raise self.wrong(name, f"supported: {', '.join(table)}")
         return table[value]
 
     def only(self, name: str, *values: Any) -> None:
         """Require that an option, where it is given, has one of these values; null counts as not given."""
         if self.has(name) and self.options[name] not in values:
             shown = " or ".join(map(repr, values))
-            raise ConfigError(f"{self.where}: option {name} is {self.options[name]!r}, supported: {shown}")
+            raise self.wrong(name, f"supported: {shown}")
 
     def section(self, name: str) -> Config:
         """The options of an object inside this one; none where it is absent. `done` looks at them as well."""
-        section = Config(self.get(name, dict, {}), f"{self.where}, {name}")
+        section = Config(self.get(name, dict, {}), f"{self.where}, {name}", self._folder)
         self._sections.append(section)
         return section
 
@@ -154,19 +243,54 @@ class Config:
         """
         harmless = re.compile("|".join([*_HARMLESS, *ignore]))
         left = [
-            f"{name} = {value!r}"
+            f"{name if name.isidentifier() else _show(name)} = {_show(value)}"
             for name, value in self.options.items()
             if name not in self._asked and value not in (None, {}, []) and not harmless.fullmatch(name)
         ]
         if left:
-            raise ConfigError(f"{self.where}: not supported here, so the results could be wrong: {'; '.join(left)}")
+            more = f"; and {len(left) - _MAX_NAMED} more" if len(left) > _MAX_NAMED else ""
+            shown = "; ".join(map(_cut, left[:_MAX_NAMED])) + more
+            raise ConfigError(f"{self.where}: not supported here, so the results could be wrong: {shown}")
         for section in self._sections:
             section.done(ignore)
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 40, 12, 120, 40, 120
+
+
+def _show(value: object) -> str:
+    """A stranger's value for a message: escaped, short, and not followed to any depth."""
+    return _cut(_SHORT.repr(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 300 else text[:300] + "..."
+
+
+@contextmanager
+def building(folder: str | os.PathLike[str], weights: Mapping[str, Array]) -> Iterator[None]:
+    """Make a model in here whose weights are loaded next: parameters hold no memory until then.
+
+    There may be no more of them than the checkpoint could fill, with room for those that it lacks by mistake, which
+    `load_into` names. Sizes that a layer refuses are the config's fault.
+
+    Raises:
+        ConfigError: for options that make no model, or one of many more parameters than there are weights.
+    """
+    path = Path(folder) / "config.json"
+    try:
+        with nn.init.skip(at_most=2 * len(weights) + 1000):
+            yield
+    except (ConfigError, WeightsError):
+        raise
+    except ValueError as error:
+        raise ConfigError(f"{path}: its options make no model that fits {len(weights)} weights: {error}") from error
+
+
 def load_into(
     module: nn.Module,
-    arrays: Mapping[str, np.ndarray[Any, Any]],
+    arrays: Mapping[str, Array],
     renames: Sequence[tuple[str, str]] = (),
     ignore: Sequence[str] = (),
     tied: Mapping[str, str] | None = None,

@@ -18,7 +18,7 @@ from typing import Self
 import lucid
 import lucid.nn.functional as F
 from lucid import Tensor, nn, ops
-from models._pretrained import ACTIVATIONS, Config, load_into
+from models._pretrained import ACTIVATIONS, Config, building, load_into
 
 
 @dataclass(frozen=True)
@@ -159,13 +159,15 @@ class Bert(nn.Module):
         return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
 
     @classmethod
-    @nn.init.skip()
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
         """Read ``config.json`` and the safetensors weights of a BERT, RoBERTa or DistilBERT checkpoint."""
         config = Config.read(folder, "bert", "roberta", "distilbert")
-        model = cls(_distilbert(config) if config.model_type == "distilbert" else _bert(config))
+        options = _distilbert(config) if config.model_type == "distilbert" else _bert(config)
         config.done(ignore=["classifier_dropout", "tie_word_embeddings", "tie_weights_"])
-        load_into(model, lucid.load(folder), RENAMES, IGNORE)
+        arrays = lucid.load(folder)
+        with building(folder, arrays):
+            model = cls(options)
+        load_into(model, arrays, RENAMES, IGNORE)
         return model
 
 
@@ -188,29 +190,31 @@ def _bert(config: Config) -> Options:
     config.only("position_embedding_type", "absolute")
     config.only("is_decoder", False)
     config.only("add_cross_attention", False)
+    width, positions = config.size("hidden_size"), config.size("max_position_embeddings")
     return Options(
-        vocabulary=config.get("vocab_size", int),
-        width=config.get("hidden_size", int),
-        heads=config.get("num_attention_heads", int),
-        layers=config.get("num_hidden_layers", int),
-        inner=config.get("intermediate_size", int),
-        positions=config.get("max_position_embeddings", int),
-        token_types=config.get("type_vocab_size", int, 2),
-        eps=config.get("layer_norm_eps", float, 1e-12),
+        vocabulary=config.size("vocab_size"),
+        width=width,
+        heads=config.heads("num_attention_heads", width),
+        layers=config.layers("num_hidden_layers"),
+        inner=config.size("intermediate_size"),
+        positions=positions,
+        token_types=config.size("type_vocab_size", 2, low=0),
+        eps=config.real("layer_norm_eps", 1e-12),
         activation=config.choose("hidden_act", ACTIVATIONS, "gelu"),
-        padding_id=config.get("pad_token_id", int, 1) if config.model_type == "roberta" else None,
+        padding_id=config.whole("pad_token_id", 1, low=0, high=positions) if config.model_type == "roberta" else None,
     )
 
 
 def _distilbert(config: Config) -> Options:
     config.get("sinusoidal_pos_embds", bool, False)  # says how the stored table was made; it is read like any other
+    width = config.size("dim")
     return Options(
-        vocabulary=config.get("vocab_size", int),
-        width=config.get("dim", int),
-        heads=config.get("n_heads", int),
-        layers=config.get("n_layers", int),
-        inner=config.get("hidden_dim", int),
-        positions=config.get("max_position_embeddings", int),
+        vocabulary=config.size("vocab_size"),
+        width=width,
+        heads=config.heads("n_heads", width),
+        layers=config.layers("n_layers"),
+        inner=config.size("hidden_dim"),
+        positions=config.size("max_position_embeddings"),
         token_types=0,
         activation=config.choose("activation", ACTIVATIONS, "gelu"),
     )

@@ -18,7 +18,7 @@ from typing import Self
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from models._pretrained import ACTIVATIONS, Config, load_into
+from models._pretrained import ACTIVATIONS, Config, building, load_into
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,14 @@ class Tower:
     def read(cls, config: Config, width: int, inner: int, layers: int, heads: int) -> Self:
         """From the tower's own object in config.json; published files leave out what is as in the first CLIP."""
         config.choose("hidden_act", ACTIVATIONS, "quick_gelu")
+        width = config.size("hidden_size", width)
         return cls(
-            config.get("hidden_size", int, width),
-            config.get("intermediate_size", int, inner),
-            config.get("num_hidden_layers", int, layers),
-            config.get("num_attention_heads", int, heads),
+            width,
+            config.size("intermediate_size", inner),
+            config.layers("num_hidden_layers", layers),
+            config.heads("num_attention_heads", width, heads),
             config.get("hidden_act", str, "quick_gelu"),
-            config.get("layer_norm_eps", float, 1e-5),
+            config.real("layer_norm_eps", 1e-5),
         )
 
 
@@ -136,7 +137,7 @@ class ImageEmbeddings(nn.Module):
     """A vector for the whole image, then one for each patch, plus their positions."""
 
     def __init__(self, channels: int, image_size: int, patch: int, width: int) -> None:
-        self.class_embedding = nn.Parameter(lucid.randn(width))
+        self.class_embedding = nn.init.normal_(nn.init.new_parameter(width))
         self.patch_embedding = nn.Conv2d(channels, width, patch, stride=patch, bias=False)
         self.position_embedding = nn.Embedding((image_size // patch) ** 2 + 1, width)
 
@@ -201,7 +202,6 @@ class CLIP(nn.Module):
         return {"input_ids": ids, "pixel_values": pixels, "attention_mask": ids}
 
     @classmethod
-    @nn.init.skip()
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
         """A checkpoint: config.json and model.safetensors.
 
@@ -211,22 +211,25 @@ class CLIP(nn.Module):
         """
         config = Config.read(folder, "clip")
         text, vision = _section(config, "text_config"), _section(config, "vision_config")
-        text_model = TextModel(
-            Tower.read(text, 512, 2048, 12, 8),
-            text.get("vocab_size", int, 49408),
-            text.get("max_position_embeddings", int, 77),
-            text.get("eos_token_id", int, 49407),
-        )
-        vision_model = ImageModel(
-            Tower.read(vision, 768, 3072, 12, 12),
-            vision.get("num_channels", int, 3),
-            vision.get("image_size", int, 224),
-            vision.get("patch_size", int, 32),
-        )
-        clip = cls(text_model, vision_model, config.get("projection_dim", int, 512))
+        image_size = vision.whole("image_size", 224)
+        arrays = lucid.load(folder)
+        with building(folder, arrays):
+            text_model = TextModel(
+                Tower.read(text, 512, 2048, 12, 8),
+                text.size("vocab_size", 49408),
+                text.size("max_position_embeddings", 77),
+                text.whole("eos_token_id", 49407, low=0),
+            )
+            vision_model = ImageModel(
+                Tower.read(vision, 768, 3072, 12, 12),
+                vision.size("num_channels", 3),
+                image_size,
+                vision.whole("patch_size", 32, high=image_size, why=", the size of an image"),
+            )
+            clip = cls(text_model, vision_model, config.size("projection_dim", 512))
         # The towers' own projection_dim is that of models of one tower alone; the others say nothing about towers.
         config.done(ignore=["projection_dim", "logit_scale_init_value", "tie_.*", "is_.*", "add_cross_attention"])
-        load_into(clip, lucid.load(folder), ignore=[r"\.position_ids$"])  # 0, 1, 2, ...
+        load_into(clip, arrays, ignore=[r"\.position_ids$"])  # 0, 1, 2, ...
         return clip
 
 

@@ -21,15 +21,15 @@ from typing import Self
 import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.nn import functional as F
-from models._pretrained import ACTIVATIONS, Config, load_into
+from models._pretrained import ACTIVATIONS, Config, building, load_into
 
 
 class Conv1D(nn.Module):
     """A linear layer that stores its weight (in, out), as this family does: x @ weight + bias."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
-        self.weight = nn.init.normal_(nn.Parameter(lucid.zeros(inputs, outputs)), std=0.02)
-        self.bias = nn.Parameter(lucid.zeros(outputs))
+        self.weight = nn.init.normal_(nn.init.new_parameter(inputs, outputs), std=0.02)
+        self.bias = nn.init.new_parameter(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.weight + self.bias
@@ -149,7 +149,6 @@ class GPT2(nn.Module):
         return {"input_ids": ids, "attention_mask": ids}
 
     @classmethod
-    @nn.init.skip()
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
         """Read Hugging Face's config.json and model.safetensors.
 
@@ -158,25 +157,28 @@ class GPT2(nn.Module):
         """
         config = Config.read(folder, "gpt2")
         config.choose("activation_function", ACTIVATIONS, "gelu_new")
-        model = cls(
-            vocabulary=config.get("vocab_size", int),
-            positions=config.get("n_positions", int),
-            width=config.get("n_embd", int),
-            layers=config.get("n_layer", int),
-            heads=config.get("n_head", int),
-            inner=config.get("n_inner", int, None),
-            activation=config.get("activation_function", str, "gelu_new"),
-            eps=config.get("layer_norm_epsilon", float, 1e-5),
-            scale_attention=config.get("scale_attn_weights", bool, True),
-            scale_by_layer=config.get("scale_attn_by_inverse_layer_idx", bool, False),
-        )
+        width = config.size("n_embd")
+        arrays = lucid.load(folder)
+        with building(folder, arrays):
+            model = cls(
+                vocabulary=config.size("vocab_size"),
+                positions=config.size("n_positions"),
+                width=width,
+                layers=config.layers("n_layer"),
+                heads=config.heads("n_head", width),
+                inner=config.size("n_inner", None),
+                activation=config.get("activation_function", str, "gelu_new"),
+                eps=config.real("layer_norm_epsilon", 1e-5),
+                scale_attention=config.get("scale_attn_weights", bool, True),
+                scale_by_layer=config.get("scale_attn_by_inverse_layer_idx", bool, False),
+            )
         config.only("add_cross_attention", False)
         config.only("tie_word_embeddings", True)
         # Upcasting says how half precision is computed, n_ctx repeats n_positions, a summary is another head.
         config.done(ignore=["reorder_and_upcast_attn", "n_ctx", "summary_.*"])
         load_into(
             model,
-            lucid.load(folder),
+            arrays,
             renames=[(r"^(?!transformer\.|lm_head\.)", "transformer.")],  # the first published files have no prefix
             ignore=[r"\.attn\.(bias|masked_bias)$"],  # the causal triangle, stored by older versions
             tied={"lm_head.weight": "transformer.wte.weight"},

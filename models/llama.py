@@ -23,7 +23,7 @@ import lucid
 from lucid import DType, Tensor, TensorType, nn, ops
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
-from models._pretrained import ACTIVATIONS, Config, ConfigError, load_into
+from models._pretrained import ACTIVATIONS, Config, ConfigError, building, load_into
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,31 @@ class LlamaConfig:
         """From config.json, option by option; an option that is not understood is an error that names it."""
         config = Config.read(folder, "llama", "mistral", "qwen2", "qwen3")
         kind = config.model_type
-        width, heads = config.get("hidden_size", int), config.get("num_attention_heads", int)
+        width, heads = config.size("hidden_size"), config.size("num_attention_heads")
         # The defaults of these two differ from family to family, so where they are not plain they must be given.
-        kv_heads = config.get("num_key_value_heads", int, *([heads] if kind == "llama" else []))
-        head_dim = config.get("head_dim", int, *([width // heads] if kind != "qwen3" else []))
+        kv_heads = config.heads("num_key_value_heads", heads, *([heads] if kind == "llama" else []))
+        if config.has("head_dim") or kind == "qwen3":
+            head_dim = config.size("head_dim")
+        else:
+            head_dim = width // config.heads("num_attention_heads", width)
+        if head_dim % 2:
+            raise ConfigError(
+                f"{config.where}: heads are {head_dim} wide, expected an even number: positions turn pairs"
+            )
         # Mistral has no biases at all, and Qwen2 has its own by definition.
         bias = config.get("attention_bias", bool, False) if kind in ("llama", "qwen3") else False
         theta, scaling = _rope(config)
         made = cls(
-            vocab_size=config.get("vocab_size", int),
+            vocab_size=config.size("vocab_size"),
             hidden_size=width,
-            intermediate_size=config.get("intermediate_size", int),
+            intermediate_size=config.size("intermediate_size"),
             heads=heads,
             kv_heads=kv_heads,
             head_dim=head_dim,
-            windows=_windows(config, config.get("num_hidden_layers", int)),
+            windows=_windows(config, config.layers("num_hidden_layers")),
             rope_theta=theta,
             rope_scaling=scaling,
-            rms_norm_eps=config.get("rms_norm_eps", float, 1e-6),
+            rms_norm_eps=config.real("rms_norm_eps", 1e-6),
             activation=config.choose("hidden_act", ACTIVATIONS),
             qkv_bias=bias or kind == "qwen2",
             o_bias=bias,
@@ -89,43 +96,49 @@ def _windows(config: Config, layers: int) -> tuple[int | None, ...]:
     """The window of each layer."""
     if config.model_type == "llama":
         return (None,) * layers
-    window = config.get("sliding_window", int, None)
+    window = config.whole("sliding_window", None)
     if config.model_type == "mistral":
         if "sliding_window" not in config.options:
             raise ConfigError(f"{config.where}: option sliding_window is missing, expected int, or null for none")
         return (window,) * layers
-    slides, first = config.get("use_sliding_window", bool, False), config.get("max_window_layers", int, 28)
-    window = config.get("sliding_window", int) if slides else None
+    slides, first = config.get("use_sliding_window", bool, False), config.whole("max_window_layers", 28, low=0)
+    window = config.whole("sliding_window") if slides else None
     kinds = ["sliding_attention" if slides and i >= first else "full_attention" for i in range(layers)]
     kinds = config.get("layer_types", list, kinds)
     known = {"full_attention": None, "sliding_attention": window}
-    if len(kinds) != layers or not set(kinds) <= known.keys():
-        raise ConfigError(f"{config.where}: option layer_types is {kinds}, supported: {layers} of {' or '.join(known)}")
+    if len(kinds) != layers or not all(isinstance(kind, str) and kind in known for kind in kinds):
+        raise config.wrong("layer_types", f"supported: {layers} of {' or '.join(known)}")
     return tuple(known[kind] for kind in kinds)
 
 
 def _rope(config: Config) -> tuple[float, scalings.RopeScaling | None]:
     """Base and scaling of the rotary positions, in the spelling of transformers 5 or in that before."""
     rope = config.section("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
-    theta = rope.get("rope_theta", float, config.get("rope_theta", float, 10000.0))
+    theta = rope.real("rope_theta", config.real("rope_theta", 10000.0, low=1.001), low=1.001)
     kind = rope.get("rope_type", str, rope.get("type", str, "default"))
-    longest = config.get("max_position_embeddings", int)
+    longest = config.whole("max_position_embeddings")
     if kind == "default":
         return theta, None
-    factor = rope.get("factor", float)
+    factor = rope.real("factor", low=1.0)
     if kind == "linear":
         return theta, scalings.LinearScaling(factor)
     if kind == "dynamic":
         return theta, scalings.DynamicNTKScaling(factor, longest)
-    trained = rope.get("original_max_position_embeddings", int, longest)
+    trained = rope.whole("original_max_position_embeddings", longest)
     if kind == "llama3":
-        low, high = rope.get("low_freq_factor", float), rope.get("high_freq_factor", float)
+        low, high = rope.real("low_freq_factor", low=1e-3), rope.real("high_freq_factor", low=1e-3)
+        if low >= high:
+            raise rope.wrong("low_freq_factor", f"expected less than high_freq_factor, which is {high:g}")
         return theta, scalings.Llama3Scaling(factor, low, high, trained)
     if kind == "yarn":
         names = ("beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim")
-        given = {name: rope.get(name, float) for name in names if rope.has(name)}
+        given = {
+            name: rope.real(name, low=1e-3 if name.startswith("beta") else 0.0) for name in names if rope.has(name)
+        }
         return theta, scalings.YarnScaling(factor, trained, truncate=rope.get("truncate", bool, True), **given)
-    raise ConfigError(f"{rope.where}: option rope_type is {kind!r}, supported: default, linear, dynamic, llama3, yarn")
+    raise rope.wrong(
+        "rope_type" if rope.has("rope_type") else "type", "supported: default, linear, dynamic, llama3, yarn"
+    )
 
 
 class Attention(nn.Module):
@@ -227,7 +240,6 @@ class Llama(nn.Module):
         return {"input_ids": ids, "attention_mask": ids}
 
     @classmethod
-    @nn.init.skip()
     def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32) -> Self:
         """A checkpoint of Llama, Mistral, Qwen2 or Qwen3: config.json and model.safetensors, whole or sharded.
 
@@ -235,10 +247,12 @@ class Llama(nn.Module):
             ConfigError: for another architecture or an option that is not supported.
             KeyError: listing all weights that are missing, unexpected or of another shape.
         """
-        llama = cls(LlamaConfig.read(folder, dtype))
+        config, arrays = LlamaConfig.read(folder, dtype), lucid.load(folder)
+        with building(folder, arrays):
+            llama = cls(config)
         load_into(
             llama,
-            lucid.load(folder),
+            arrays,
             renames=[(r"^(?!model\.|lm_head\.)", "model.")],  # checkpoints of the decoder alone
             ignore=[r"rotary_emb\.inv_freq$"],  # stored once, computed now
             tied={"lm_head.weight": "model.embed_tokens.weight"} if llama.lm_head is None else None,

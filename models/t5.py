@@ -22,7 +22,7 @@ from typing import Any, Self
 import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.nn import functional as F
-from models._pretrained import ACTIVATIONS, Config, load_into
+from models._pretrained import ACTIVATIONS, Config, building, load_into
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,20 @@ class T5Config:
         config.only("is_decoder", False)
         # Configs written before there was scale_decoder_outputs scale where the weights are tied.
         scaled = config.get("tie_word_embeddings", bool, True)
+        layers = config.layers("num_layers")
         made = cls(
-            vocabulary=config.get("vocab_size", int),
-            width=config.get("d_model", int),
-            head_width=config.get("d_kv", int),
-            inner=config.get("d_ff", int),
-            layers=config.get("num_layers", int),
-            decoder_layers=config.get("num_decoder_layers", int, config.get("num_layers", int)),
-            heads=config.get("num_heads", int),
-            buckets=config.get("relative_attention_num_buckets", int, 32),
-            max_distance=config.get("relative_attention_max_distance", int, 128),
+            vocabulary=config.size("vocab_size"),
+            width=config.size("d_model"),
+            head_width=config.size("d_kv"),
+            inner=config.size("d_ff"),
+            layers=layers,
+            decoder_layers=config.layers("num_decoder_layers", layers),
+            heads=config.size("num_heads"),
+            buckets=config.size("relative_attention_num_buckets", 32),
+            max_distance=config.whole("relative_attention_max_distance", 128, high=1 << 20),
             activation=activation,
             gated=gated,
-            eps=config.get("layer_norm_epsilon", float, 1e-6),
+            eps=config.real("layer_norm_epsilon", 1e-6),
             tied=tied,
             scale_outputs=config.get("scale_decoder_outputs", bool, scaled),
         )
@@ -208,7 +209,6 @@ class T5(nn.Module):
         }
 
     @classmethod
-    @nn.init.skip()
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
         """Read Hugging Face's config.json and model.safetensors. A stored lm_head.weight is the output layer.
 
@@ -216,7 +216,9 @@ class T5(nn.Module):
             ConfigError: for an option that is not supported; KeyError: for weights that do not fit, all at once.
         """
         arrays = lucid.load(folder)
-        model = cls(T5Config.read(folder, tied="lm_head.weight" not in arrays))
+        config = T5Config.read(folder, tied="lm_head.weight" not in arrays)
+        with building(folder, arrays):
+            model = cls(config)
         load_into(
             model,
             arrays,

@@ -22,7 +22,7 @@ from typing import Self
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
 from lucid.nn import functional as F
-from models._pretrained import ACTIVATIONS, Config, load_into
+from models._pretrained import ACTIVATIONS, MAX_NUMBER, Config, building, load_into
 
 
 @dataclass(frozen=True)
@@ -46,32 +46,43 @@ class ViTConfig:
     def read(cls, folder: str | os.PathLike[str]) -> Self:
         """From config.json, option by option; an option that is not supported is an error that names it."""
         config = Config.read(folder, "vit", "deit", "dinov2")
-        width, size = config.get("hidden_size", int), config.options.get("image_size")
-        sides = config.get("image_size", list) if isinstance(size, list) else [config.get("image_size", int)] * 2
+        width, image_size = config.size("hidden_size"), _sides(config)
         swiglu = config.get("use_swiglu_ffn", bool, False)
         if config.model_type == "dinov2":
-            inner = int(width * config.get("mlp_ratio", float, 4.0))
+            inner = int(width * config.real("mlp_ratio", 4.0, low=1e-3, high=1e3))
             inner = (inner * 2 // 3 + 7) // 8 * 8 if swiglu else inner
         else:
-            inner = config.get("intermediate_size", int)
+            inner = config.size("intermediate_size")
         config.choose("hidden_act", ACTIVATIONS)
         made = cls(
             family=config.model_type,
             width=width,
             inner=inner,
-            layers=config.get("num_hidden_layers", int),
-            heads=config.get("num_attention_heads", int),
-            image_size=(sides[0], sides[1]),
-            patch_size=config.get("patch_size", int),
-            channels=config.get("num_channels", int, 3),
+            layers=config.layers("num_hidden_layers"),
+            heads=config.heads("num_attention_heads", width),
+            image_size=image_size,
+            patch_size=config.whole("patch_size", high=min(image_size), why=", the size of an image"),
+            channels=config.size("num_channels", 3),
             activation=config.get("hidden_act", str),
-            eps=config.get("layer_norm_eps", float),
+            eps=config.real("layer_norm_eps"),
             qkv_bias=config.get("qkv_bias", bool, True),
             swiglu=swiglu,
         )
         # The pooler, masked training, and serving as the backbone of another model are not what is computed here.
         config.done(ignore=["pooler_.*|encoder_stride|use_mask_token|layerscale_value", _BACKBONE])
         return made
+
+
+def _sides(config: Config) -> tuple[int, int]:
+    """Height and width of an image: one number for both, or a list of two."""
+    given = config.options.get("image_size")
+    if not isinstance(given, list):
+        side = config.whole("image_size")
+        return side, side
+    sides = config.get("image_size", list)
+    if len(sides) != 2 or any(type(side) is not int or not 0 < side <= MAX_NUMBER for side in sides):
+        raise config.wrong("image_size", f"expected a whole number from 1 to {MAX_NUMBER}, or a list of two")
+    return sides[0], sides[1]
 
 
 _BACKBONE = "apply_layernorm|reshape_hidden_states|out_features|out_indices|stage_names"
@@ -84,11 +95,13 @@ class Embeddings(nn.Module):
         self.config = config
         patch, (height, width) = config.patch_size, config.image_size
         self.grid = (height // patch, width // patch)
-        self.cls_token = nn.Parameter(lucid.randn(1, 1, config.width))
-        self.distillation_token = nn.Parameter(lucid.randn(1, 1, config.width)) if config.family == "deit" else None
+        self.cls_token = nn.init.normal_(nn.init.new_parameter(1, 1, config.width))
+        self.distillation_token = (
+            nn.init.normal_(nn.init.new_parameter(1, 1, config.width)) if config.family == "deit" else None
+        )
         self.extra = 1 if self.distillation_token is None else 2
         tokens = self.grid[0] * self.grid[1] + self.extra
-        self.position_embeddings = nn.Parameter(lucid.randn(1, tokens, config.width))
+        self.position_embeddings = nn.init.normal_(nn.init.new_parameter(1, tokens, config.width))
         self.patch_embeddings = {"projection": nn.Conv2d(config.channels, config.width, patch, stride=patch)}
 
     def forward(self, pixel_values: Tensor) -> Tensor:
@@ -161,7 +174,7 @@ class LayerScale(nn.Module):
     """Each feature times a learned number."""
 
     def __init__(self, width: int) -> None:
-        self.lambda1 = nn.Parameter(lucid.ones(width))
+        self.lambda1 = nn.init.new_parameter(width, value=1.0)
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.lambda1
@@ -218,16 +231,17 @@ class ViT(nn.Module):
         return {"pixel_values": lucid.spec("N", self.config.channels, *size, dtype=self.embeddings.cls_token.dtype)}
 
     @classmethod
-    @nn.init.skip()
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
         """Read Hugging Face's config.json and model.safetensors, of an encoder or of a classifier without its head.
 
         Raises:
             ConfigError: for an option that is not supported; KeyError: for weights that do not fit, all at once.
         """
-        model = cls(ViTConfig.read(folder))
+        config, arrays = ViTConfig.read(folder), lucid.load(folder)
+        with building(folder, arrays):
+            model = cls(config)
         renames, heads = [(r"^(vit|deit|dinov2)\.", "")], [r"^(cls_|distillation_)?classifier\.", r"^pooler\."]
-        load_into(model, lucid.load(folder), renames, ignore=[*heads, r"embeddings\.mask_token$"])
+        load_into(model, arrays, renames, ignore=[*heads, r"embeddings\.mask_token$"])
         return model.eval()
 
 
@@ -261,7 +275,6 @@ class ViTForImageClassification(nn.Module):
         return self.vit.input_specs()
 
     @classmethod
-    @nn.init.skip()
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
         """Read Hugging Face's config.json and model.safetensors of a classifier; see `ViT.from_pretrained`."""
         arrays = lucid.load(folder)
@@ -269,7 +282,11 @@ class ViTForImageClassification(nn.Module):
         head = arrays.get("cls_classifier.weight" if teacher else "classifier.weight")
         if head is None:
             raise KeyError(f"{folder}: there is no classifier.weight; use ViT, which reads an encoder")
-        model = cls(ViTConfig.read(folder), head.shape[0], teacher)
+        if head.ndim != 2:
+            raise KeyError(f"{folder}: classifier.weight has shape {list(head.shape)}, expected [labels, width]")
+        config = ViTConfig.read(folder)
+        with building(folder, arrays):
+            model = cls(config, head.shape[0], teacher)
         load_into(model, arrays, renames=[(r"^(deit|dinov2)\.", "vit.")], ignore=[r"embeddings\.mask_token$"])
         return model.eval()
 

@@ -21,7 +21,7 @@ from typing import Self
 import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.nn import functional as F
-from models._pretrained import ACTIVATIONS, Config, load_into
+from models._pretrained import ACTIVATIONS, Config, building, load_into
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,12 @@ class Stack:
     @classmethod
     def read(cls, config: Config, side: str) -> Self:
         """From the options that begin with "encoder" or "decoder"."""
+        width = config.size("d_model")
         return cls(
-            config.get("d_model", int),
-            config.get(f"{side}_ffn_dim", int),
-            config.get(f"{side}_layers", int),
-            config.get(f"{side}_attention_heads", int),
+            width,
+            config.size(f"{side}_ffn_dim"),
+            config.layers(f"{side}_layers"),
+            config.heads(f"{side}_attention_heads", width),
             config.choose("activation_function", ACTIVATIONS, "gelu"),
         )
 
@@ -182,7 +183,6 @@ class Whisper(nn.Module):
         }
 
     @classmethod
-    @nn.init.skip()
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
         """A checkpoint: config.json and model.safetensors, whole or sharded.
 
@@ -192,16 +192,18 @@ class Whisper(nn.Module):
         """
         config = Config.read(folder, "whisper")
         config.only("is_encoder_decoder", True)
-        encoder = Encoder(
-            Stack.read(config, "encoder"), config.get("num_mel_bins", int), config.get("max_source_positions", int)
-        )
-        decoder = Decoder(
-            Stack.read(config, "decoder"), config.get("vocab_size", int), config.get("max_target_positions", int)
-        )
-        whisper = cls(encoder, decoder, config.get("tie_word_embeddings", bool, True))
+        arrays = lucid.load(folder)
+        with building(folder, arrays):
+            encoder = Encoder(
+                Stack.read(config, "encoder"), config.size("num_mel_bins"), config.size("max_source_positions")
+            )
+            decoder = Decoder(
+                Stack.read(config, "decoder"), config.size("vocab_size"), config.size("max_target_positions")
+            )
+            whisper = cls(encoder, decoder, config.get("tie_word_embeddings", bool, True))
         config.done(ignore=IGNORED_OPTIONS)
         tied = {"proj_out.weight": "model.decoder.embed_tokens.weight"} if whisper.proj_out is None else None
-        load_into(whisper, lucid.load(folder), renames=[(r"^(?!model\.|proj_out\.)", "model.")], tied=tied)
+        load_into(whisper, arrays, renames=[(r"^(?!model\.|proj_out\.)", "model.")], tied=tied)
         return whisper
 
 

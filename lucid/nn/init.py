@@ -11,6 +11,7 @@ import numpy as np
 
 from lucid import random
 from lucid.nn.module import Parameter
+from lucid.types import DTypeLike, as_dtype, float32, show_shape
 
 
 def _fans(parameter: Parameter) -> tuple[int, int]:
@@ -22,22 +23,60 @@ def _fans(parameter: Parameter) -> tuple[int, int]:
     return shape[1] * field, shape[0] * field
 
 
-_skipped: ContextVar[bool] = ContextVar("lucid_init_skipped", default=False)
+class _Skipping:
+    """How many parameters may still be made inside a `skip`; None for any number."""
+
+    def __init__(self, at_most: int | None) -> None:
+        self.left = self.at_most = at_most
+
+    def count(self) -> None:
+        """One more parameter."""
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise ValueError(f"init.skip: more than {self.at_most} parameters")
+
+
+_skipped: ContextVar[_Skipping | None] = ContextVar("lucid_init_skipped", default=None)
 
 
 @contextmanager
-def skip() -> Iterator[None]:
-    """Leave parameters made inside at zero: for models whose weights are loaded next, where drawing numbers takes
-    longest."""
-    token = _skipped.set(True)
+def skip(at_most: int | None = None) -> Iterator[None]:
+    """Leave parameters made inside without values of their own: for models whose weights are loaded next, where drawing
+    numbers takes longest. Such a parameter holds one number for all its elements, so its size costs no memory.
+
+    Args:
+        at_most: how many parameters may be made.
+
+    Raises:
+        ValueError: inside, for one more than that.
+    """
+    token = _skipped.set(_Skipping(at_most))
     try:
         yield
     finally:
         _skipped.reset(token)
 
 
+def new_parameter(*shape: int, dtype: DTypeLike | None = None, value: float = 0.0) -> Parameter:
+    """A parameter of one number everywhere, to be initialised or loaded.
+
+    Raises:
+        ValueError: for a shape that no memory holds.
+    """
+    kind = as_dtype(float32 if dtype is None else dtype).numpy
+    if math.prod(shape) * kind.itemsize >= 1 << 63:
+        raise ValueError(f"a parameter of shape {show_shape(shape)} is larger than any memory")
+    skipping = _skipped.get()
+    if skipping is not None:
+        skipping.count()
+        return Parameter(np.broadcast_to(np.asarray(value, kind), shape))
+    # Untouched zeros cost no memory, which matters for weights that are loaded next.
+    return Parameter(np.full(shape, value, kind) if value else np.zeros(shape, kind))
+
+
 def _fill(parameter: Parameter, draw: Callable[[tuple[int, ...]], object]) -> Parameter:
-    if not _skipped.get():
+    if _skipped.get() is None:
         parameter.assign(np.asarray(draw(parameter.numpy().shape), parameter.dtype.numpy))
     return parameter
 

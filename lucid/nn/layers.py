@@ -10,8 +10,9 @@ import numpy as np
 from lucid._tensor import Tensor
 from lucid.nn import functional as F
 from lucid.nn import init
-from lucid.nn.module import Module, Parameter
-from lucid.types import DTypeLike, TensorType, as_dtype, float32, int64, spec
+from lucid.nn.init import new_parameter as new_parameter
+from lucid.nn.module import Module
+from lucid.types import DTypeLike, TensorType, int64, spec
 
 
 def check_positive(where: str, **sizes: int) -> None:
@@ -25,13 +26,6 @@ def check_probability(where: str, name: str, p: float) -> None:
     """Raise ValueError for a number outside [0, 1]."""
     if not 0 <= p <= 1:
         raise ValueError(f"{where}: {name} is {p!r}, expected a probability from 0 to 1")
-
-
-def new_parameter(*shape: int, dtype: DTypeLike | None, value: float = 0.0) -> Parameter:
-    """A parameter of one number everywhere, to be initialised or loaded."""
-    kind = as_dtype(float32 if dtype is None else dtype).numpy
-    # Untouched zeros cost no memory, which matters for weights that are loaded next.
-    return Parameter(np.full(shape, value, kind) if value else np.zeros(shape, kind))
 
 
 class Linear(Module):
