@@ -6,92 +6,25 @@ graph together, so dead code is never in it and two threads can trace at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lucid import html
 from lucid.dims import Dim, evaluate, names_of
-from lucid.types import Array, TensorType, bind_sizes, same_shape, show_shape
-
-Attributes: TypeAlias = Mapping[str, Any]
-
-
-class Operation(Protocol):
-    """What the graph needs of an op; `lucid.op.Op` is one."""
-
-    @property
-    def name(self) -> str:
-        """The op's name."""
-
-    @property
-    def defaults(self) -> Attributes:
-        """The attributes that it has where none are given."""
-
-    def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
-        """Compute the outputs with NumPy."""
-
-    def infer(self, inputs: Sequence[TensorType | None], attributes: Attributes) -> tuple[TensorType, ...]:
-        """The types of the outputs."""
-
-
-@dataclass(eq=False, slots=True)
-class Input:
-    """A value given when the graph runs."""
-
-    name: str
-    type: TensorType
-
-
-class Part(NamedTuple):
-    """Says that an array is a part or a view of another, so that it can be named after it: ``weight[q].T``."""
-
-    whole: Array
-    suffix: str
-    whole_part: Part | None
-
-
-@dataclass(eq=False, slots=True)
-class Constant:
-    """A value known while tracing: a parameter, a part of one, or any other array."""
-
-    array: Array
-    type: TensorType
-    part: Part | None = None
-
-
-@dataclass(eq=False, slots=True)
-class Node:
-    """One application of an op. `scope` is the path of the module that applied it."""
-
-    op: Operation
-    inputs: tuple[Value | None, ...]
-    attributes: Attributes
-    types: tuple[TensorType, ...]
-    scope: str
-    results: tuple[Result, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.results = tuple(Result(self, index) for index in range(len(self.types)))
-
-
-@dataclass(eq=False, slots=True)
-class Result:
-    """One output of a node."""
-
-    node: Node
-    index: int
-
-    @property
-    def type(self) -> TensorType:
-        """The type of the value."""
-        return self.node.types[self.index]
-
-
-Value: TypeAlias = Input | Constant | Result
+from lucid.flat import Flat, flatten, restore
+from lucid.structure import fill
+from lucid.types import Array, bind_sizes, same_shape, show_shape
+from lucid.values import Attributes as Attributes
+from lucid.values import Constant as Constant
+from lucid.values import Input as Input
+from lucid.values import Node as Node
+from lucid.values import Operation as Operation
+from lucid.values import Part as Part
+from lucid.values import Result as Result
+from lucid.values import Value as Value
 
 
 class Names:
@@ -104,6 +37,13 @@ class Names:
         for name, tensor in named.items():
             array = tensor.numpy()
             self._names.setdefault(id(array), (name, array))
+
+    @staticmethod
+    def of(pairs: Iterable[tuple[str, Array]]) -> Names:
+        """These names of these arrays."""
+        names = Names({})
+        names._names = {id(array): (name, array) for name, array in pairs}
+        return names
 
     def get(self, array: Array) -> str | None:
         """The name of an array, if it has one."""
@@ -179,13 +119,19 @@ class Graph:
         inputs: Sequence[Input],
         outputs: Mapping[str, Value],
         names: Names | None = None,
-        rebuild: Callable[[Sequence[Any]], Any] | None = None,
+        structure: Any = None,
     ) -> None:
+        """`structure` is what the function returned, with the number of an output in the place of each tensor."""
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs.values())
         self.output_names = tuple(outputs)
         self._names = names or Names({})
-        self._rebuild = rebuild or (lambda values: values[0] if len(values) == 1 else tuple(values))
+        self._structure = (0 if len(outputs) == 1 else tuple(range(len(outputs)))) if structure is None else structure
+
+    def __reduce__(self) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
+        """A copy or a pickle, of a graph of any depth: names, and what is shared, stay as they are."""
+        flat = flatten(self.nodes(), self.inputs, self.outputs, self._names.get)
+        return _restored, (flat, self.output_names, self._structure)
 
     def nodes(self) -> list[Node]:
         """The nodes in an order in which they can run."""
@@ -202,12 +148,12 @@ class Graph:
 
     def with_outputs(self, outputs: Mapping[str, Value]) -> Graph:
         """The same inputs with other outputs: a rewritten graph, or a look at values inside."""
-        rebuild = self._rebuild if tuple(outputs) == self.output_names else None
-        return Graph(self.inputs, outputs, self._names, rebuild)
+        structure = self._structure if tuple(outputs) == self.output_names else None
+        return Graph(self.inputs, outputs, self._names, structure)
 
     def rebuild(self, values: Sequence[Any]) -> Any:
         """The structure that the traced function returned, around the given values."""
-        return self._rebuild(values)
+        return fill(self._structure, values)
 
     def run(self, arrays: Sequence[Array]) -> list[Array]:
         """Compute the outputs with NumPy, node by node, dropping each value after its last use.
@@ -244,7 +190,7 @@ class Graph:
 
     def __call__(self, *arrays: Any) -> Any:
         """Run with NumPy: arrays in the order of `inputs`; returns arrays in the structure the function returned."""
-        return self._rebuild(self.run([np.asarray(array) for array in arrays]))
+        return self.rebuild(self.run([np.asarray(array) for array in arrays]))
 
     @staticmethod
     def _check(node: Node, result: Result, array: Array, sizes: Mapping[str, int]) -> None:
@@ -280,6 +226,11 @@ class Graph:
 
     def _repr_html_(self) -> str:
         return html.listing(show(self))
+
+
+def _restored(flat: Flat, output_names: Sequence[str], structure: Any) -> Graph:
+    inputs, outputs, named = restore(flat)
+    return Graph(inputs, dict(zip(output_names, outputs, strict=True)), Names.of(named), structure)
 
 
 def show(graph: Graph) -> str:

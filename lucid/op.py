@@ -10,6 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from importlib import import_module
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -62,6 +63,10 @@ class Op(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        """There is one op of a name: copies and pickles of what holds it hold the op itself."""
+        return _registered, (self.__module__, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         tensors = self._tensors(args)
@@ -126,6 +131,12 @@ class Op(Generic[P, R]):
         if self._promoted is not None:
             tensors[self._promoted] = _promoted(tensors[self._promoted])
         return tensors
+
+
+def _registered(module: str, name: str) -> Any:
+    if name not in OPS:
+        import_module(module)
+    return OPS[name]
 
 
 def composite(body: Callable[P, R]) -> Op[P, R]:

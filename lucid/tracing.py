@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from lucid._tensor import Tensor
 from lucid.dims import Dim, names_of
 from lucid.graph import Graph, Input, Names, Scope, Value, scope
 from lucid.nn.module import Module
+from lucid.structure import like
 from lucid.threads import single_threaded_blas
 from lucid.types import Array, TensorType, as_dtype, spec
 
@@ -60,7 +62,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
         raise TypeError(
             f"trace: the model returned {type(result).__name__}, expected a tensor or a structure of tensors"
         )
-    graph = Graph(graph_inputs, outputs, names, lambda values: _fill(result, iter(values)))
+    graph = Graph(graph_inputs, outputs, names, _structure(result, count()))
     _check_origin(graph)
     return graph
 
@@ -140,7 +142,7 @@ def _replace(path: str, value: Any, make: Make, top: bool = False) -> Any:
         return make(path, TensorType(as_dtype(value.dtype), value.shape), value)
     if isinstance(value, (list, tuple)):
         items = [_replace(f"{path}.{index}", item, make, top) for index, item in enumerate(value)]
-        return _like(value, items)
+        return like(value, items)
     if isinstance(value, dict):
         return {key: _replace(f"{path}.{key}", item, make, top) for key, item in value.items()}
     return value
@@ -185,17 +187,12 @@ def _collect(value: Any, outputs: dict[str, Value], path: str) -> None:
         )
 
 
-def _fill(value: Any, results: Iterator[Any]) -> Any:
-    """The structure of `value` with the results in the places of its tensors."""
+def _structure(value: Any, numbers: Iterator[int]) -> Any:
+    """The structure of `value` with numbers in the places of its tensors."""
     if isinstance(value, Tensor):
-        return next(results)
+        return next(numbers)
     if isinstance(value, (list, tuple)):
-        return _like(value, [_fill(item, results) for item in value])
+        return like(value, [_structure(item, numbers) for item in value])
     if isinstance(value, dict):
-        return {key: _fill(item, results) for key, item in value.items()}
+        return {key: _structure(item, numbers) for key, item in value.items()}
     return value
-
-
-def _like(value: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
-    """A list, tuple or named tuple as `value` is, of other items."""
-    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

@@ -24,6 +24,8 @@ FLOORS = [
     ],
     ["lucid.polynomials", "lucid.quotients", "lucid.dims"],
     ["lucid.types"],
+    ["lucid.values", "lucid.structure"],
+    ["lucid.flat"],
     ["lucid.graph"],
     ["lucid._tensor"],
     ["lucid.op"],

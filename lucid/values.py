@@ -1,0 +1,85 @@
+"""What a graph is made of: a value is an `Input`, a `Constant`, or one result of a `Node`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from lucid.types import Array, TensorType
+
+Attributes: TypeAlias = Mapping[str, Any]
+
+
+class Operation(Protocol):
+    """What the graph needs of an op; `lucid.op.Op` is one."""
+
+    @property
+    def name(self) -> str:
+        """The op's name."""
+
+    @property
+    def defaults(self) -> Attributes:
+        """The attributes that it has where none are given."""
+
+    def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
+        """Compute the outputs with NumPy."""
+
+    def infer(self, inputs: Sequence[TensorType | None], attributes: Attributes) -> tuple[TensorType, ...]:
+        """The types of the outputs."""
+
+
+@dataclass(eq=False, slots=True)
+class Input:
+    """A value given when the graph runs."""
+
+    name: str
+    type: TensorType
+
+
+class Part(NamedTuple):
+    """Says that an array is a part or a view of another, so that it can be named after it: ``weight[q].T``."""
+
+    whole: Array
+    suffix: str
+    whole_part: Part | None
+
+
+@dataclass(eq=False, slots=True)
+class Constant:
+    """A value known while tracing: a parameter, a part of one, or any other array."""
+
+    array: Array
+    type: TensorType
+    part: Part | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One application of an op. `scope` is the path of the module that applied it."""
+
+    op: Operation
+    inputs: tuple[Value | None, ...]
+    attributes: Attributes
+    types: tuple[TensorType, ...]
+    scope: str
+    results: tuple[Result, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.results = tuple(Result(self, index) for index in range(len(self.types)))
+
+
+@dataclass(eq=False, slots=True)
+class Result:
+    """One output of a node."""
+
+    node: Node
+    index: int
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the value."""
+        return self.node.types[self.index]
+
+
+Value: TypeAlias = Input | Constant | Result
