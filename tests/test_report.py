@@ -101,6 +101,19 @@ def test_targets_are_measured_in_their_own_process(page):
         assert target["model_memory"] > 0
 
 
+def test_inputs_that_are_no_numbers_or_bfloat16_have_a_page_too(tmp_path):
+    nothing = np.full((1, 3, 16), np.nan, np.float32)
+    data = {"query": nothing, "key": nothing, "value": nothing}
+    report(nn.MultiHeadAttention(16, 4), path=tmp_path / "a.html", data=data, targets=["any"], seconds=0.01)
+    assert data_of(tmp_path / "a.html")["attention"]["layers"][0]["top"] == 1.0
+    inputs = {"allow_pickle": lucid.spec("N", 8, dtype="bfloat16")}
+    layer = nn.Linear(8, 8).to("bfloat16")
+    report(
+        lambda allow_pickle: layer(allow_pickle), kwargs=inputs, path=tmp_path / "b.html", targets=["any"], seconds=0.01
+    )
+    assert data_of(tmp_path / "b.html")["targets"][0]["problem"] == ""
+
+
 def test_what_does_not_fit_is_an_error(tmp_path):
     mha = nn.MultiHeadAttention(16, 4)
     with pytest.raises(KeyError, match="inputs missing: query; unknown: x"):

@@ -46,6 +46,7 @@ def maps_data(weights: dict[str, Array], tokens: Sequence[str]) -> dict[str, Any
 
 
 def _layer(name: str, weights: Array) -> dict[str, Any]:
+    weights = np.nan_to_num(weights)  # what is not a number has no colour, and no place in JSON
     top = float(weights.max(initial=0.0)) or 1.0
     levels = np.round(weights * (255 / top)).astype(np.uint8)
     heads, queries, keys = weights.shape
