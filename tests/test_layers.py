@@ -39,7 +39,8 @@ def layer_norm(m: Any, x: Array) -> Array:
 
 
 def rms_norm(m: Any, x: Array) -> Array:
-    y = x / np.sqrt((x**2).mean(-1, keepdims=True) + m.eps)
+    eps = np.finfo(np.float32).eps if m.eps is None else m.eps
+    y = x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)
     return y if m.weight is None else y * wide(m.weight)
 
 

@@ -373,7 +373,7 @@ def test_the_printed_module_shows_the_tree() -> None:
     [
         (nn.ReLU(), "ReLU()"),
         (nn.Embedding(10, 3), "Embedding(10, 3)"),
-        (nn.RMSNorm(4), "RMSNorm(4, eps=1e-06)"),
+        (nn.RMSNorm(4), "RMSNorm(4, eps=None)"),
         (nn.Softmax(1), "Softmax(axis=1)"),
         (
             nn.ScaledDotProductAttention(is_causal=True),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import cmath
 from collections.abc import Sequence
 
+import numpy as np
+
 from lucid import ops
 from lucid._tensor import Tensor
 from lucid.dims import Size
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
 from lucid.op import check_tensors
-from lucid.types import same_shape, show_shape
+from lucid.types import float64, same_shape, show_shape
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -73,8 +75,13 @@ def layer_norm(
     return ops.layer_norm(x, weight, bias, axes=len(shape), eps=eps)
 
 
-def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
-    """Root-mean-square normalisation over the last axis."""
+def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """Root-mean-square normalisation over the last axis.
+
+    `eps` is by default that of the type it is computed in: 2.2e-16 for float64, 1.2e-7 for all others.
+    """
+    if eps is None:
+        eps = float(np.finfo(np.float64 if x.dtype == float64 else np.float32).eps)
     return ops.rms_norm(x, weight, eps=eps)
 
 

@@ -91,10 +91,17 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Root-mean-square normalisation over the last axis (Zhang & Sennrich 2019)."""
+    """Root-mean-square normalisation over the last axis (Zhang & Sennrich 2019).
+
+    `eps` is by default that of the type it is computed in, as in torch: 1.2e-7, for float64 2.2e-16.
+    """
 
     def __init__(
-        self, normalized_shape: int, eps: float = 1e-6, elementwise_affine: bool = True, dtype: DTypeLike | None = None
+        self,
+        normalized_shape: int,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        dtype: DTypeLike | None = None,
     ) -> None:
         check_positive("RMSNorm", normalized_shape=normalized_shape)
         self.normalized_shape, self.eps = normalized_shape, eps

@@ -47,9 +47,15 @@ class _AveragePool(_Pool):
         kernel_size: Ints,
         stride: Ints | None = None,
         padding: Ints = 0,
+        ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
         super().__init__(kernel_size, stride, padding)
+        if ceil_mode:
+            raise ValueError(
+                f"{type(self).__name__}: ceil_mode=True is not supported: pad the input to a whole number of windows; "
+                "count_include_pad is the argument after it"
+            )
         self.count_include_pad = count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:

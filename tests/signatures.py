@@ -1,0 +1,136 @@
+"""Lucid's signatures beside those of torch's functions and classes of the same names.
+
+A port is wrong in silence where a positional argument means something else here, or where a default differs. What torch
+has and Lucid has not, or the reverse, is an error that Python raises by itself.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import lucid
+from lucid import Tensor, nn
+from lucid.nn import functional
+
+
+class Parameter(NamedTuple):
+    """One parameter: whether a position reaches it, and its default as text (None: it has none)."""
+
+    name: str
+    positional: bool
+    default: str | None
+
+
+# torch's name of a parameter and what Lucid calls it.
+RENAMED = {
+    "input": ("x", "indices"),
+    "dim": ("axis",),
+    "dim0": ("axis0",),
+    "dim1": ("axis1",),
+    "start_dim": ("start",),
+    "end_dim": ("end",),
+    "keepdim": ("keepdims",),
+    "tensors": ("parts",),
+    "size": ("shape",),
+    "fill_value": ("value",),
+    "end": ("stop",),
+    "n": ("rows",),
+    "m": ("columns",),
+    "y": ("other",),
+    "split_size": ("sizes",),
+    "int": ("n",),
+    "args": ("modules",),
+    "dims": ("axes",),
+    "other": ("y",),
+    "index": ("indices",),
+}
+
+CLASSES = {"MultiHeadAttention": "MultiheadAttention"}  # of another name in torch
+OTHER_THINGS = {"Size", "load", "save", "trace"}  # functions of lucid that only share a name with one of torch
+
+_DEVICE = "there are no devices; torch's device in this place is refused as no element type"
+_AXIS = "the last axis, where torch warns and guesses one"
+_CAUSAL = "a flag, where torch's None looks into the mask"
+_BATCH_FIRST = "batches come first unless one asks otherwise"
+
+# Differences that stay, and why; docs/howto/coming-from.md says the same.
+DELIBERATE: dict[str, dict[str, str]] = {
+    **{f"nn.{name}": {"dtype for device": _DEVICE} for name in ("Linear", "LayerNorm", "RMSNorm", "GroupNorm")},
+    **{
+        f"nn.{name}": {"dtype for device": _DEVICE, "batch_first=True for False": _BATCH_FIRST}
+        for name in ("Transformer", "TransformerEncoderLayer", "TransformerDecoderLayer")
+    },
+    "nn.MultiHeadAttention": {"batch_first=True for False": _BATCH_FIRST},
+    "nn.MultiHeadAttention.forward": {
+        "need_weights=False for True": "weights cost time, and take the fast forms away",
+    },
+    "nn.Embedding": {"dtype for padding_idx": "padding_idx is for training; a number there is refused"},
+    "nn.BatchNorm1d": {"dtype for track_running_stats": "they always are; a flag there is refused"},
+    "nn.Conv1d": {"dtype for padding_mode": "zeros are the only padding; a name there is refused"},
+    "nn.Conv2d": {"dtype for padding_mode": "zeros are the only padding; a name there is refused"},
+    "nn.Softmax": {"axis=-1 for None": _AXIS},
+    "functional.softmax": {"axis=-1 for None": _AXIS},
+    "functional.log_softmax": {"axis=-1 for None": _AXIS},
+    "Tensor.argmax": {"axis=-1 for None": "the last axis, where torch numbers all elements"},
+    "functional.rms_norm": {
+        "weight for normalized_shape": "the last axis is meant; a shape there is refused",
+        "eps for weight": "a tensor there is refused",
+    },
+    "nn.ModuleList": {"modules=() for None": "the same: none"},
+    "nn.Transformer.forward": {
+        "src_is_causal=False for None": _CAUSAL,
+        "tgt_is_causal=False for None": _CAUSAL,
+    },
+    "nn.TransformerEncoder.forward": {"is_causal=False for None": _CAUSAL},
+    "nn.TransformerDecoder.forward": {"tgt_is_causal=False for None": _CAUSAL},
+}
+
+
+def namesakes() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """What Lucid offers to users that torch may have under the same name."""
+    for name, thing in vars(nn).items():
+        if inspect.isclass(thing) and issubclass(thing, nn.Module) and thing is not nn.Module:
+            yield f"nn.{name}", thing
+            if "forward" in vars(thing):
+                yield f"nn.{name}.forward", thing.forward
+    for name, thing in vars(functional).items():
+        if inspect.isfunction(thing) and not name.startswith("_"):
+            yield f"functional.{name}", thing
+    for name in dir(Tensor):
+        if callable(getattr(Tensor, name)) and not name.startswith("_"):
+            yield f"Tensor.{name}", getattr(Tensor, name)
+    for name in dir(lucid):
+        if callable(getattr(lucid, name)) and not name.startswith("_") and not inspect.isclass(getattr(lucid, name)):
+            yield f"lucid.{name}", getattr(lucid, name)
+
+
+def signature(thing: Callable[..., Any]) -> list[Parameter]:
+    """The parameters of a function, or of a class as it is called."""
+    found = []
+    for p in inspect.signature(thing).parameters.values():
+        if p.name != "self" and p.kind is not p.VAR_KEYWORD:
+            default = None if p.default is p.empty else getattr(p.default, "__name__", None) or str(p.default)
+            found.append(Parameter(p.name, p.kind is not p.KEYWORD_ONLY, default))
+    return found
+
+
+def differences(ours: list[Parameter], theirs: list[Parameter]) -> list[str]:
+    """What a port could trip over in silence."""
+    found = []
+    known = {name: p for p in theirs for name in (p.name, *RENAMED.get(p.name, ()))}
+    places = [p for p in theirs if p.positional]
+    for mine, other in zip([p for p in ours if p.positional], places, strict=False):
+        if mine.name not in (other.name, *RENAMED.get(other.name, ())):
+            found.append(f"{mine.name} for {other.name}")
+    for mine in ours:
+        other_default = known[mine.name].default if mine.name in known else None
+        if mine.default is not None and other_default is not None and not _alike(mine, other_default):
+            found.append(f"{mine.name}={mine.default} for {other_default}")
+    return found
+
+
+def _alike(mine: Parameter, default: str) -> bool:
+    """Whether a default is torch's, whose element type is float32 (int64 for whole numbers) where none is given."""
+    return mine.default == default or (mine.name == "dtype" and default == "None")

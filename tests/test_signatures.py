@@ -1,0 +1,82 @@
+"""No argument of torch's means something else here in silence, except where coming-from.md says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.nn import functional as F
+from tests.signatures import DELIBERATE, Parameter, differences, namesakes, signature
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "howto" / "coming-from.md").read_text(encoding="utf-8")
+TORCH = {
+    name: [Parameter(*p) for p in parameters]
+    for name, parameters in json.loads((ROOT / "tests" / "goldens" / "torch_signatures.json").read_text()).items()
+}
+OURS = {name: signature(thing) for name, thing in namesakes() if name in TORCH}
+
+
+def test_the_table_holds_what_both_have() -> None:
+    assert OURS.keys() == TORCH.keys()  # else: python -m tools.check_signatures
+    assert len(OURS) > 100
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_a_signature_is_torchs_or_the_difference_has_a_reason(name: str) -> None:
+    assert sorted(differences(OURS[name], TORCH[name])) == sorted(DELIBERATE.get(name, {}))
+
+
+@pytest.mark.parametrize("name", sorted(DELIBERATE))
+def test_the_page_names_every_difference(name: str) -> None:
+    assert f"`{name.removeprefix('functional.').removesuffix('.forward')}`" in PAGE
+    for difference in DELIBERATE[name]:
+        assert f"`{difference.partition(' for ')[0]}`" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "found"),
+    [
+        ("abc", "abc", []),
+        ("ac", "abc", ["c for b"]),
+        ("ab", "abc", []),
+        ("abc", "ab", []),
+        ("xb", [("input", True, None), ("b", True, "3")], ["b=None for 3"]),
+    ],
+)
+def test_what_counts_as_a_difference(ours: str, theirs: object, found: list[str]) -> None:
+    mine = [Parameter(name, True, None if name == "x" else "None") for name in ours]
+    other = [Parameter(*p) if isinstance(p, tuple) else Parameter(p, True, "None") for p in theirs]  # type: ignore[attr-defined]
+    assert differences(mine, other) == found
+
+
+def test_what_stands_in_the_place_of_another_argument_of_torchs_is_refused() -> None:
+    x = lucid.ones(2, 8)
+    for port in (
+        lambda: nn.Linear(8, 8, True, "cpu"),
+        lambda: nn.LayerNorm(8, 1e-5, True, True, "cpu"),
+        lambda: nn.Embedding(8, 8, 0),
+        lambda: nn.BatchNorm1d(8, 1e-5, 0.1, True, True),
+        lambda: nn.Conv1d(8, 8, 3, 1, 0, 1, 1, True, "zeros"),
+        lambda: F.rms_norm(x, (8,)),
+        lambda: F.rms_norm(x, [8]),
+    ):
+        with pytest.raises(TypeError):
+            port()
+    with pytest.raises(ValueError, match="AvgPool2d: ceil_mode=True is not supported"):
+        nn.AvgPool2d(3, 2, 1, True)
+    assert not nn.AvgPool1d(3, 2, 1, False, False).count_include_pad
+
+
+@pytest.mark.parametrize(("dtype", "eps"), [("float32", 2.0**-23), ("float64", 2.0**-52), ("float16", 2.0**-23)])
+def test_rms_norm_without_eps_takes_that_of_its_type(dtype: str, eps: float) -> None:
+    x = np.linspace(-1e-3, 1e-3, 8).astype(dtype)
+    wide = x.astype(np.float64)
+    expected = wide / np.sqrt((wide**2).mean() + eps)
+    for got in (nn.RMSNorm(8, dtype=dtype)(lucid.Tensor(x)), F.rms_norm(lucid.Tensor(x))):
+        np.testing.assert_allclose(got.numpy().astype(np.float64), expected, rtol=2 * float(np.finfo(dtype).eps))
