@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+import hostile_demands
 import hostile_models
 import hostile_weights
 
@@ -18,7 +19,11 @@ def write_corpus(folder: Path) -> int:
     """Fill a new folder with the corpus; gives the number of cases."""
     folder.mkdir(parents=True)
     manifest = []
-    for kind, cases in (("weights", hostile_weights.CASES), ("onnx", hostile_models.CASES)):
+    for kind, cases in (
+        ("weights", hostile_weights.CASES),
+        ("onnx", hostile_models.CASES),
+        ("onnx", hostile_demands.CASES),
+    ):
         for name, (wrong, write) in cases.items():
             (folder / name).mkdir()
             path = write(folder / name).relative_to(folder).as_posix()

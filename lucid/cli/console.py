@@ -12,6 +12,7 @@ import typer
 
 from lucid.cli.app import app
 from lucid.cli.errors import FAILED, OK, CommandError, short
+from lucid.cli.guard import supervise
 from lucid.text import visible_lines
 
 _INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended
@@ -19,6 +20,7 @@ _INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended
 
 def main() -> None:
     """Run the command line of this process; ends it with the exit code."""
+    supervise(_tell)
     warnings.showwarning = _show_warning
     try:
         result = app(standalone_mode=False)

@@ -79,11 +79,13 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
             input and 128 for others. A size without a name is called after its input and axis, `x.1`.
 
     Raises:
-        ModelError: for a file that is broken, newer than the installed onnx, or lacks its data.
+        ModelError: for a file that is broken, newer than the installed onnx, lacks its data, or asks for more than any
+            model does.
         OSError: for a file that is missing or may not be read.
         ValueError: for a size that the model does not have.
     """
-    slim = read(Path(path))
+    path = Path(path)
+    slim = read(path)
     model = slim.model
     usual = free_sizes(model.graph)
     unknown = sorted(set(sizes or {}) - set(usual))
@@ -97,11 +99,8 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
     operators = Counter(
         f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type for node in nodes
     )
-    used = {
-        domain: version
-        for domain, version in opsets.items()
-        if domain in {node.domain for node in nodes} | {"", "ai.onnx"}
-    }
+    domains = {node.domain for node in nodes} | {"", "ai.onnx"}
+    used = {domain: version for domain, version in opsets.items() if domain in domains}
     return Inspection(
         files=tuple((str(file), count) for file, count in slim.files),
         producer=f"{model.producer_name} {model.producer_version}".strip() or "unknown",
@@ -111,6 +110,6 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
         outputs={value.name: type_text(value) for value in model.graph.output},
         operators=dict(operators.most_common()),
         sizes=bound,
-        modules=tree_of(model, shapes_of(model, bound)),
+        modules=tree_of(model, shapes_of(model, bound), path),
         loaders=loaders(used, model.ir_version),
     )

@@ -10,8 +10,14 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, inliner
 
 from lucid.files import open_regular
-from lucid.runtime.model_file import check_model_file
+from lucid.runtime.demands import nodes_inside
+from lucid.runtime.model_file import ModelError, check_demands, check_model_file
 from lucid.runtime.skeleton import skeleton
+
+MAX_SIZE_TEXT = 256  # characters of one symbolic size, such as "2*L + 1"
+MAX_SIZE_TEXTS = 1 << 17  # of all different ones together
+MAX_PATH = 64  # modules in each other
+MAX_MODULES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,8 @@ def read(path: Path) -> Slim:
     """Check a file and read what is not bulk. Calls of the model's own functions become their bodies.
 
     Raises:
-        ModelError: for a file that is broken, too new, or refers to data that is not there.
+        ModelError: for a file that is broken, too new, refers to data that is not there, or whose names of sizes and
+            modules are beyond all that exporters write.
         OSError: for a file that is missing or may not be read.
     """
     check_model_file(path)
@@ -36,8 +43,23 @@ def read(path: Path) -> Slim:
     model = onnx.ModelProto.FromString(slim)
     if model.functions:
         model = inliner.inline_local_functions(model)
+        check_demands(model, path)  # the functions' constants are the graph's now
+    _check_sizes(model, path)
     sides = {path.parent / name for name in _side_files(model)}
     return Slim(model, ((path, length), *((side, side.stat().st_size) for side in sorted(sides))))
+
+
+def _check_sizes(model: ModelProto, path: Path) -> None:
+    """Sizes are read as sums of products, which takes time with the square of their length."""
+    graphs = [model.graph, *(graph for node in all_nodes(model.graph) for graph in subgraphs(node))]
+    values = (value for graph in graphs for value in (*graph.input, *graph.output, *graph.value_info))
+    texts = {size.dim_param for value in values for size in value.type.tensor_type.shape.dim}
+    longest, total = max(map(len, texts), default=0), sum(map(len, texts))
+    if longest > MAX_SIZE_TEXT or total > MAX_SIZE_TEXTS:
+        raise ModelError(
+            f"{str(path)!r}: symbolic sizes of {longest} characters, {total} together, expected at most "
+            f"{MAX_SIZE_TEXT} and {MAX_SIZE_TEXTS}; export the model again with short names of sizes"
+        )
 
 
 def _side_files(model: ModelProto) -> set[str]:
@@ -53,10 +75,4 @@ def subgraphs(node: NodeProto) -> list[GraphProto]:
 
 def all_nodes(graph: GraphProto) -> list[NodeProto]:
     """The nodes of a graph and of the graphs inside it."""
-    nodes: list[NodeProto] = []
-    waiting = [graph]
-    while waiting:
-        current = waiting.pop()
-        nodes += current.node
-        waiting += [inner for node in current.node for inner in subgraphs(node)]
-    return nodes
+    return nodes_inside(graph.node)

@@ -11,8 +11,10 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from lucid.dims import Dim, SymbolicSizeError, dim, evaluate
 from lucid.inspection.read import subgraphs
+from lucid.runtime.demands import made_of_constants
 
 Known: TypeAlias = tuple[int | None, ...]
+_FOLLOWED = 1 << 20
 _BATCH, _LENGTH = (
     1,
     128,
@@ -59,8 +61,9 @@ def shapes_of(model: ModelProto, sizes: Mapping[str, int]) -> dict[str, Known]:
     for node in bound.graph.node:
         for graph in subgraphs(node):
             _bind_all([*graph.output, *graph.value_info], sizes)
+    follow = made_of_constants(bound) <= _FOLLOWED  # values of shapes: onnx holds each in fifty bytes or more
     with suppress(onnx.shape_inference.InferenceError):  # of a model that contradicts itself
-        bound = onnx.shape_inference.infer_shapes(bound, data_prop=True)
+        bound = onnx.shape_inference.infer_shapes(bound, data_prop=follow)
     found: dict[str, Known] = {}
     _collect(bound.graph, found)
     return found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from onnx import ModelProto, NodeProto, TensorProto
 
 from lucid.inspection.cost import NOTHING, Cost, cost_of
-from lucid.inspection.read import all_nodes
+from lucid.inspection.read import MAX_MODULES, MAX_PATH, all_nodes
 from lucid.inspection.shapes import Known
+from lucid.runtime.model_file import ModelError
 
 _CONSTANTS = (
     TensorProto.INT32,
@@ -65,20 +67,31 @@ def _split(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split(".") if part)
 
 
-def place_of(model: ModelProto) -> Callable[[NodeProto], tuple[str, ...]]:
-    """What tells the module of a node in this model."""
+def place_of(model: ModelProto, path: Path) -> Callable[[NodeProto], tuple[str, ...]]:
+    """What tells the module of a node in this model; raises ModelError for one too deep in others."""
     weights = frozenset(tensor.name for tensor in model.graph.initializer)
-    if model.producer_name == "lucid":
-        return lambda node: _lucid_parts(node, model.ir_version >= 10)
-    return lambda node: parts_of(node, weights)
+    ours = model.producer_name == "lucid"
+
+    def place(node: NodeProto) -> tuple[str, ...]:
+        parts = _lucid_parts(node, model.ir_version >= 10) if ours else parts_of(node, weights)
+        if len(parts) > MAX_PATH:
+            raise _beyond(path, f"a node {len(parts)} modules deep, expected at most {MAX_PATH}")
+        return parts
+
+    return place
 
 
-def tree_of(model: ModelProto, shapes: dict[str, Known]) -> ModuleCost:
-    """The modules of a model with their costs."""
+def _beyond(path: Path, what: str) -> ModelError:
+    return ModelError(f"{str(path)!r}: {what}; export the model again with shorter names of nodes")
+
+
+def tree_of(model: ModelProto, shapes: dict[str, Known], path: Path) -> ModuleCost:
+    """The modules of a model with their costs; raises ModelError for more of them than any model has."""
     root = ModuleCost("model")
     graph = model.graph
     sizes = {t.name: t for t in graph.initializer}
-    parts = place_of(model)
+    parts = place_of(model, path)
+    modules = 0
     counted: set[str] = set()
     for node in graph.node:
         inside = all_nodes_of(node)
@@ -90,10 +103,14 @@ def tree_of(model: ModelProto, shapes: dict[str, Known]) -> ModuleCost:
         cost = cost_of(node, shapes)
         place = root
         for part in (None, *parts(node)):
-            place = place if part is None else place.child(part)
+            if part is not None:
+                modules += part not in place.children
+                place = place.child(part)
             place.nodes += len(inside)
             place.parameters += parameters
             place.cost += cost
+        if modules > MAX_MODULES:
+            raise _beyond(path, f"more than {MAX_MODULES} modules")
     return root
 
 

@@ -74,7 +74,7 @@ def of_file(path: Path) -> Data:
     types |= {name: _tensor_type(tensor) for name, tensor in weights.items()}
     sources = {value.name: f"i:{value.name}" for value in real_inputs(graph)}
     sources |= {name: f"n{index}" for index, node in enumerate(graph.node) for name in node.output if name}
-    place = place_of(model)
+    place = place_of(model, path)
 
     def entry(index: int, node: onnx.NodeProto) -> Data:
         return {

@@ -4,7 +4,8 @@ Tensor data outside the file (ONNX IR, "External Tensor Data") must lie inside t
 looks after `..` and symbolic links itself, but follows a hard link, and what it checks has changed between
 versions.
 
-Not answered here: what the model computes. A model is a program and may ask for any time and memory.
+Not answered here: what the model computes. A model is a program and may ask for any time and memory as it runs; what it
+asks for as it is loaded is counted where that is exact (`demands.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
 from lucid.files import NotAFileError, open_regular
+from lucid.runtime.demands import demands
 from lucid.runtime.skeleton import WireError, skeleton
 
 MAX_FILE = (1 << 31) - 1  # protobuf's
@@ -52,9 +54,9 @@ def check_model_file(path: str | os.PathLike[str]) -> None:
     """Check that an ONNX file parses, and that each tensor's data is there, of its size, and inside.
 
     Reads the file itself, never the external data. Nothing is executed. Raises `ModelError` for a file that
-    is no model, is newer than the installed onnx, or has a tensor whose data is not exactly its own;
-    `OSError` for a file that is missing or may not be read. The answer holds as long as nobody changes the
-    folder.
+    is no model, is newer than the installed onnx, has a tensor whose data is not exactly its own, or asks for
+    more than any model as it is loaded; `OSError` for a file that is missing or may not be read. The answer
+    holds as long as nobody changes the folder.
     """
     path = Path(path)
     model, removed = _read(path)
@@ -63,6 +65,13 @@ def check_model_file(path: str | os.PathLike[str]) -> None:
             _check_external(tensor, bulk, path)
         else:
             _check_inline(tensor, bulk, path)
+    check_demands(model, path)
+
+
+def check_demands(model: onnx.ModelProto, path: Path) -> None:
+    """Check what a model of checked tensors asks for before it runs. Raises `ModelError`."""
+    if excess := demands(model):
+        raise ModelError(f"{_show(path)}: {excess}; do not use this model, or export it again without them")
 
 
 def _read(path: Path) -> tuple[onnx.ModelProto, list[int]]:

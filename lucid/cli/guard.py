@@ -1,0 +1,93 @@
+"""A budget of time and memory for the commands that look at or run strangers' models.
+
+Before anything large is imported the process divides: the new one carries out the command, this one watches it and
+ends it where it needs more than the budget. So whatever onnx or onnxruntime do with a hostile model, running for ever,
+taking all memory or aborting, a person reads one clear line. Linux only; elsewhere the commands run without a budget.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+COMMANDS = ("inspect", "verify", "run", "bench", "report")
+MEMORY, SECONDS = "LUCID_MAX_MEMORY", "LUCID_MAX_SECONDS"
+_LOOKING, _RUNNING = 60.0, 3600.0  # seconds; `inspect` runs nothing
+_EVERY = 0.05
+_DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
+_WATCHED = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def supervise(tell: Callable[[str, int], int]) -> None:
+    """Go on in a process with a budget, where the command wants one; ends this process with that one's exit code.
+
+    It only divides a process without threads and large libraries: one of those is not safe to divide.
+    """
+    command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+    if command not in COMMANDS or sys.platform != "linux" or "numpy" in sys.modules:
+        return
+    seconds = _limit(SECONDS, _LOOKING if command == "inspect" else _RUNNING)
+    memory = _limit(MEMORY, _half_of_memory() / (1 << 30)) * (1 << 30)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    parent = os.getpid()
+    child = os.fork()
+    if not child:
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
+    end, excess = time.monotonic() + seconds, ""
+    while (done := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if excess:
+            pass  # it is being ended
+        elif _memory(child) > memory:
+            excess = f"more than {memory / (1 << 30):.3g} GiB of memory; {MEMORY}=GIB allows more, 0 any"
+        elif time.monotonic() > end:
+            excess = f"more than {seconds:g} seconds; {SECONDS}=SECONDS allows more, 0 any"
+        if excess:
+            os.kill(child, signal.SIGKILL)
+        found = signal.sigtimedwait(_WATCHED, _EVERY)
+        # Ctrl-C reaches both processes by itself; what somebody sends to this one is passed on.
+        if found is not None and found.si_signo != signal.SIGCHLD and found.si_code <= 0:
+            os.kill(child, found.si_signo)
+    code = os.waitstatus_to_exitcode(done[1])
+    if excess:
+        code = tell(f"{command}: the model asks for {excess}. Do so only for a model that you trust", 1)
+    elif code in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
+        name = signal.Signals(-code).name
+        code = tell(f"{command}: the model brought onnx or onnxruntime down ({name}); do not use it, or report this", 1)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if code < 0:  # another signal: end as it did
+        signal.signal(-code, signal.SIG_DFL) if code not in (-signal.SIGKILL, -signal.SIGSTOP) else None
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def _limit(variable: str, default: float) -> float:
+    text = os.environ.get(variable, "")
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        sys.exit(f"lucid: {variable} is {text[:40]!r}, expected a number; 0 for no limit")
+    return value if value > 0 else float("inf")
+
+
+def _half_of_memory() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
+
+
+def _memory(process: int) -> int:
+    """What a process holds in memory, bytes, without files that are mapped."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return 0  # it has just ended
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon", "RssShmem")))

@@ -1,0 +1,188 @@
+"""Small files that ask for all memory or for ever: refused within a second and 100 MB, whatever command meets them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import lucid
+from lucid import nn
+from lucid.inspection import inspect_model
+from lucid.report import graph_page
+from lucid.runtime.demands import made_of_constants
+from lucid.runtime.model_file import ModelError, check_model_file
+from lucid.runtime.session import Session
+from tests.console import LUCID, in_process
+from tests.hostile import assert_refused, corpus
+
+CASES = corpus("demands")
+LOADED = [name for name in CASES if name.startswith("load_")]
+INLINED = "load_concat_in_a_function"  # seen once the functions are the graph's
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_looking_at_it_ends_in_a_clear_error(name, tmp_path):
+    assert_refused(inspect_model, CASES[name][1](tmp_path), ModelError)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("look_")])
+def test_drawing_it_stays_small(name, tmp_path):
+    path = CASES[name][1](tmp_path)
+    try:
+        graph_page(path, tmp_path / "page.html")
+    except ModelError:
+        return
+    assert (tmp_path / "page.html").stat().st_size < 20 << 20
+
+
+@pytest.mark.parametrize("name", [name for name in LOADED if name != INLINED])
+def test_loading_it_ends_in_a_clear_error(name, tmp_path):
+    path = CASES[name][1](tmp_path)
+    assert_refused(check_model_file, path, ModelError)
+    with pytest.raises(ModelError):
+        Session(path)
+
+
+@pytest.mark.parametrize("command", ["inspect", "bench", "run", "verify"])
+@pytest.mark.parametrize("name", ["load_range", "load_calls", "load_concat"])
+def test_every_command_refuses_it(name, command, tmp_path, monkeypatch, capsys):
+    path = CASES[name][1](tmp_path)
+    np.savez(tmp_path / "x.npz", x=np.zeros(4, np.float32))
+    words = {"run": [path, tmp_path / "x.npz"], "verify": ["nn.ReLU", path, "-i", "x:4"]}.get(command, [path])
+    assert in_process([command, *words], monkeypatch) == 1
+    assert "model.onnx" in capsys.readouterr().err
+
+
+# What is no demand ----------------------------------------------------------------------------------------------------
+
+
+def test_a_model_of_functions_and_constants_as_people_write_it_is_fine(tmp_path):
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("f", 1)]
+    body = [helper.make_node("Add", ["x", "x"], ["y"])]
+    twice = helper.make_function("f", "twice", ["x"], ["y"], body, opsets[:1])
+    names = ["x", *(f"v{i}" for i in range(500))]
+    nodes = [helper.make_node("twice", [a], [b], domain="f") for a, b in pairwise(names)]
+    nodes += [helper.make_node("ConstantOfShape", ["s"], ["mask"]), helper.make_node("Range", ["a", "b", "c"], ["r"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", names[-1])]
+    held = [helper.make_tensor(n, TensorProto.INT64, [], [v]) for n, v in (("a", 0), ("b", 4096), ("c", 1))]
+    held.append(helper.make_tensor("s", TensorProto.INT64, [4], [1, 1, 4096, 4096]))
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], held)
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=opsets, functions=[twice]), tmp_path / "m.onnx")
+    assert inspect_model(tmp_path / "m.onnx").operators["Add"] == 500
+    Session(tmp_path / "m.onnx")
+
+
+def test_what_is_made_of_constants_is_counted_exactly():
+    def made(*nodes: onnx.NodeProto, **constants: list[int]) -> int:
+        held = [helper.make_tensor(k, TensorProto.INT64, [len(v)], v) for k, v in constants.items()]
+        return made_of_constants(helper.make_model(helper.make_graph(nodes, "g", [], [], held)))
+
+    node = helper.make_node
+    assert made(node("Range", ["a", "b", "c"], ["y"]), a=[3], b=[10], c=[2]) == 4
+    assert made(node("Range", ["a", "b", "c"], ["y"]), a=[3], b=[10], c=[-2]) == 0
+    assert made(node("Expand", ["v", "s"], ["y"]), v=[1], s=[3, 5]) == 15
+    assert made(node("Tile", ["v", "s"], ["y"]), v=[1, 2], s=[3]) == 6
+    assert made(node("Concat", ["v", "v"], ["y"], axis=0), node("Neg", ["y"], ["z"]), v=[1, 2]) == 8
+    assert made(node("Concat", ["v", "x"], ["y"], axis=0), v=[1, 2]) == 0, "hangs on an input"
+    assert made(node("Neg", ["v"], ["y"]), v=[1, 2]) == 0, "no more than the file holds"
+
+
+# The budget of a command ----------------------------------------------------------------------------------------------
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere commands have no budget")
+
+
+def command(*words: object, **budget: object) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {f"LUCID_MAX_{name.upper()}": str(value) for name, value in budget.items()}
+    return subprocess.run([LUCID, *map(str, words)], capture_output=True, text=True, env=environment, timeout=100)
+
+
+def source(folder: Path, *lines: str) -> str:
+    (folder / "net.py").write_text(
+        "\n".join(["import os, time", "import lucid", "def net(x):", *lines, "    return x"])
+    )
+    return f"{folder / 'net.py'}:net"
+
+
+@LINUX
+def test_a_model_that_takes_for_ever_is_ended_with_a_clear_error(tmp_path):
+    """Nothing counts the axes that a chain of Unsqueeze adds: millions here."""
+    nodes = [helper.make_node("Unsqueeze", [f"s{i}", "axes"], [f"s{i + 1}"]) for i in range(3000)]
+    held = [helper.make_tensor("axes", TensorProto.INT64, [1000], range(1000))]
+    held.append(helper.make_tensor("s0", TensorProto.INT64, [], [1]))
+    output = helper.make_tensor_value_info("s3000", TensorProto.INT64, None)
+    opsets = [helper.make_opsetid("", 20)]
+    model = helper.make_model(helper.make_graph(nodes, "g", [], [output], held), ir_version=10, opset_imports=opsets)
+    onnx.save(model, tmp_path / "m.onnx")
+    done = command("inspect", tmp_path / "m.onnx", seconds=1)
+    assert done.returncode == 1
+    assert "asks for more than 1 seconds; LUCID_MAX_SECONDS=SECONDS allows more" in done.stderr
+
+
+@LINUX
+def test_a_model_that_takes_all_memory_is_ended_with_a_clear_error(tmp_path):
+    """How large the tensor is stands in the input."""
+    ends = [helper.make_tensor_value_info(name, kind, [None]) for name, kind in (("x", 7), ("y", 1))]
+    graph = helper.make_graph([helper.make_node("ConstantOfShape", ["x"], ["y"])], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 20)]
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=opsets), tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", x=np.asarray([500_000_000]))
+    done = command("run", tmp_path / "m.onnx", tmp_path / "x.npz", "-o", tmp_path / "y.npz", memory=0.4)
+    assert done.returncode == 1
+    assert "asks for more than 0.4 GiB of memory; LUCID_MAX_MEMORY=GIB allows more" in done.stderr
+    assert not (tmp_path / "y.npz").exists()
+
+
+@LINUX
+def test_a_command_that_aborts_says_so(tmp_path):
+    done = command("report", source(tmp_path, "    os.abort()"), "-i", "x:N,4", "-o", tmp_path / "page.html")
+    assert done.returncode == 1
+    assert "report: the model brought onnx or onnxruntime down (SIGABRT)" in done.stderr
+
+
+@LINUX
+def test_a_budget_that_is_no_number_is_refused():
+    done = command("inspect", "m.onnx", seconds="ten")
+    assert done.returncode == 1
+    assert "LUCID_MAX_SECONDS is 'ten', expected a number; 0 for no limit" in done.stderr
+
+
+@LINUX
+def test_a_budget_changes_nothing_for_other_models(tmp_path):
+    lucid.export.to_onnx(nn.ReLU(), ("N", 4), path=tmp_path / "m.onnx")
+    np.savez(tmp_path / "x.npz", input=np.ones((1, 4), np.float32), x=np.ones((1, 4), np.float32))
+    for words in (["inspect", tmp_path / "m.onnx"], ["inspect", tmp_path / "nowhere.onnx"], ["run"], ["inspect", "-h"]):
+        with_budget, without = command(*words), command(*words, seconds=0, memory=0)
+        assert (with_budget.returncode, with_budget.stdout, with_budget.stderr) == (
+            without.returncode, without.stdout, without.stderr,
+        )  # fmt: skip
+
+
+@LINUX
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_whoever_ends_the_command_ends_both_processes(how, tmp_path):
+    net = source(tmp_path, f"    open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))", "    time.sleep(100)")
+    running = subprocess.Popen([LUCID, "report", net, "-i", "x:N,4", "-o", str(tmp_path / "page.html")])
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.05)
+    worker = int((tmp_path / "pid").read_text())
+    running.send_signal(how)
+    assert running.wait(20) == -how
+    assert worker != running.pid
+    for _ in range(200):
+        status = Path(f"/proc/{worker}/status")
+        if not status.exists() or "State:\tZ" in status.read_text():
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the worker is still alive")

@@ -1,0 +1,143 @@
+"""Small ONNX files that ask for all memory or for ever: each case writes one into an empty folder and gives its path.
+
+All are well-formed. Those named `load_` ask as they are loaded by onnx or onnxruntime, `look_` as they are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from onnx import FunctionProto, NodeProto, TensorProto, helper
+
+CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and who writes it
+OPSETS = [helper.make_opsetid("", 20), helper.make_opsetid("f", 1)]
+
+
+def case(
+    name: str,
+    wrong: str,
+    nodes: Sequence[NodeProto],
+    constants: dict[str, list[int]] | None = None,
+    functions: Sequence[FunctionProto] = (),
+    shape: Sequence[int | str] = (4,),
+) -> None:
+    """A model of an input x, one-dimensional constants (or a number where the list has one), and these nodes."""
+    held = [
+        helper.make_tensor(key, TensorProto.INT64, [] if len(values) == 1 else [len(values)], values)
+        for key, values in (constants or {}).items()
+    ]
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    output = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.INT64 if held else TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [given], [output], held)
+    model = helper.make_model(graph, ir_version=10, opset_imports=OPSETS, functions=functions)
+
+    def write(folder: Path) -> Path:
+        (folder / "model.onnx").write_bytes(model.SerializeToString(deterministic=True))
+        return folder / "model.onnx"
+
+    CASES[name] = wrong, write
+
+
+def node(kind: str, inputs: str, output: str, **attributes: Any) -> NodeProto:
+    return helper.make_node(kind, inputs.split(), [output], **attributes)
+
+
+def function(name: str, *nodes: NodeProto) -> FunctionProto:
+    return helper.make_function("f", name, ["x"], ["y"], nodes, OPSETS)
+
+
+def doubling(count: int) -> list[FunctionProto]:
+    """Functions that each call the one before twice; the first negates."""
+    made = [function("f0", node("Neg", "x", "y"))]
+    for index in range(1, count):
+        calls = node(f"f{index - 1}", "x", "t", domain="f"), node(f"f{index - 1}", "t", "y", domain="f")
+        made.append(function(f"f{index}", *calls))
+    return made
+
+
+RANGE = node("Range", "start limit step", "y")
+case("load_range", "a Range of a billion", [RANGE], {"start": [0], "limit": [10**9], "step": [1]})
+case("load_range_down", "a Range of a billion, downwards", [RANGE], {"start": [0], "limit": [-(10**9)], "step": [-1]})
+case("load_expand", "one number expanded to ten billion", [node("Expand", "v s", "y")], {"v": [1], "s": [10**5, 10**5]})
+case("load_tile", "two numbers repeated", [node("Tile", "v n", "y")], {"v": [1, 2], "n": [10**9]})
+case("load_fill", "a tensor of ten billion zeros", [node("ConstantOfShape", "s", "y")], {"s": [10**5, 10**5]})
+CONCATS = [helper.make_node("Concat", [f"s{i}"] * 2, [f"s{i + 1}"], axis=0) for i in range(40)]
+case("load_concat", "a Concat that doubles its input forty times", CONCATS, {"s0": [1, 2]})
+case("load_concat_copies", "a large Concat, copied again and again", [
+    *CONCATS[:20], *(node("Identity", f"s{i}", f"s{i + 1}") for i in range(20, 2000))
+], {"s0": [1, 2]})  # fmt: skip
+case(
+    "load_concat_of_shapes",
+    "the shape of the input, doubled forty times",
+    [node("Shape", "x", "s0"), *CONCATS],
+    {"unused": [1]},
+)
+INNER = helper.make_graph(CONCATS, "inner", [], [helper.make_tensor_value_info("s40", TensorProto.INT64, None)])
+case(
+    "load_concat_in_a_branch",
+    "the same in the branches of an If",
+    [helper.make_node("If", ["c"], ["y"], then_branch=INNER, else_branch=INNER)],
+    {"s0": [1, 2], "c": [1]},
+)
+case("load_calls", "functions with 10^20 calls", [node("f65", "x", "y", domain="f")], functions=doubling(66))
+case(
+    "load_concat_in_a_function",
+    "a Concat that doubles in a function",
+    [node("big", "s0", "y", domain="f")],
+    {"s0": [1, 2]},
+    [
+        function(
+            "big",
+            node("Identity", "x", "s0"),
+            *(helper.make_node("Concat", [f"s{i}"] * 2, [f"s{i + 1}"], axis=0) for i in range(40)),
+            node("Identity", "s40", "y"),
+        )
+    ],
+)
+case(
+    "load_calls_of_itself",
+    "a function that calls itself",
+    [node("f0", "x", "y", domain="f")],
+    functions=[function("f0", node("f0", "x", "y", domain="f"))],
+)
+case(
+    "load_calls_deep",
+    "functions in each other, 2000 deep",
+    [node("f1999", "x", "y", domain="f")],
+    functions=[
+        function(f"f{i}", node(f"f{i - 1}", "x", "y", domain="f") if i else node("Neg", "x", "y")) for i in range(2000)
+    ],
+)
+WIDE = helper.make_node("Constant", [], ["w"], value=helper.make_tensor("w", TensorProto.FLOAT, [5000], [0.0] * 5000))
+case(
+    "load_calls_large",
+    "a function of 20 kB, called 20,000 times",
+    [helper.make_node("large", ["x"], [f"y{i}"], domain="f") for i in range(20_000)],
+    functions=[function("large", WIDE, node("Neg", "x", "y"))],
+)
+
+NEG = [node("Neg", "x", "y")]
+case("look_terms", "a size of 20,000 terms", NEG, shape=[" + ".join(f"a{i}" for i in range(20_000))])
+case("look_factors", "a size of 20,000 factors", NEG, shape=["*".join(f"a{i}" for i in range(20_000))])
+case(
+    "look_sizes",
+    "a thousand sizes of 100 terms",
+    NEG,
+    shape=["+".join(f"a{i}{j}" for j in range(50)) for i in range(999)],
+)
+case("look_deep", "a module path 4,000 deep", [node("Neg", "x", "y", name="/" + "a/" * 4000 + "Neg")])
+case(
+    "look_paths",
+    "4 MB of module paths",
+    [node("Neg", "x", f"y{i}", name=f"/{i}" + "/a" * 200 + "/Neg") for i in range(10_000)],
+)
+case(
+    "look_modules",
+    "a hundred thousand modules",
+    [node("Neg", "x", f"y{i}", name=f"/{i}" + "/a" * 50 + "/Neg") for i in range(2_000)],
+)
+NOTED = node("Neg", "x", "y")
+NOTED.metadata_props.add(key="module", value=".".join("a" * 4000))
+case("look_noted", "a deep path noted beside the node", [NOTED])
