@@ -334,7 +334,7 @@ class Tensor:
     # Reductions ---------------------------------------------------------------------------------------------------
 
     def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Sum over axes; all of them by default."""
+        """Sum over axes, all of them by default; that of integers and booleans is int64."""
         return _call("sum", self, axis=_axes(axis), keepdims=keepdims)
 
     def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:

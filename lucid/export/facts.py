@@ -27,6 +27,15 @@ class Fact:
         return f"onnxruntime before {'.'.join(map(str, self.since))} {self.before}"
 
 
+# Kernels of the CPU provider by element type ----------------------------------------------------------------------
+
+SMALL_EXTREMES = Fact((1, 24), "has no int8 and uint8 kernels for Max and Min")
+FUSED_FLOAT64 = Fact((1, 26), "fuses a Transpose and a float64 MatMul into an op that it has no kernel for")
+QUICK_GELU_FLOAT64 = Fact((1, 31), "fuses a float64 Sigmoid and Mul into an op that it has no kernel for")
+COS_FLOAT64 = Fact((1, 29), "has no float64 kernel for Cos")
+TRILU_INT32 = Fact((1, 29), "has no int32 kernel for Trilu")
+WHERE_INT8 = Fact((1, 31), "has no int8 kernel for Where")
+
 # ai.onnx Attention, CPU provider ----------------------------------------------------------------------------------
 
 GROUPED_HEADS = Fact((1, 23, 1), "reads the wrong keys where heads are grouped")

@@ -13,7 +13,7 @@ from lucid._tensor import Tensor
 from lucid.export.builder import Builder
 from lucid.export.facts import Fact
 from lucid.export.target import PROVIDERS, ExportError, Target
-from lucid.export.widening import widened, wider_type
+from lucid.export.widening import check_kernel, widened, wider_type
 from lucid.graph import Node, Scope, Value, in_order, scope
 from lucid.op import Op
 from lucid.types import DType
@@ -159,6 +159,7 @@ class Lowering:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in asked)
             raise ExportError(f'{path}: no form of attention="{insisted}" is exact here ({reasons})')
         if op.onnx is not None:
+            check_kernel(node, target, path)
             return [self.build.op(op.onnx, *node.inputs, **node.attributes)], op.onnx, refused, ""
         if op.body is None:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused)

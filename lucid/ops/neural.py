@@ -14,7 +14,7 @@ from lucid.ops.elementwise import abs_, erf, exp, log, maximum, reciprocal, sigm
 from lucid.ops.indexing import take
 from lucid.ops.reduction import max_, mean, sum_, variance
 from lucid.ops.shaping import normalize_axis
-from lucid.types import Array, TensorType, show_shape
+from lucid.types import Array, TensorType, float32, show_shape
 
 
 def _softmax_kernel(x: Array, *, axis: int) -> Array:
@@ -37,13 +37,19 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:  # type: ignore[empty-body]
     """exp(x) normalised to sum 1 along an axis; the maximum is subtracted first, so nothing overflows."""
 
 
+def _wide(x: Tensor) -> Tensor:
+    """Half precision as float32, in which steps are computed that would round or overflow one by one."""
+    return x.astype(float32) if x.dtype.itemsize == 2 else x
+
+
 @composite
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
-    """The logarithm of softmax, without its loss of small numbers."""
+    """The logarithm of softmax, without its loss of small numbers. Half precision is computed in float32."""
     if same(x.shape[axis], 0):
         return x  # which has no maximum
-    shifted = x - max_(x, axis=(axis,), keepdims=True)
-    return shifted - log(sum_(exp(shifted), axis=(axis,), keepdims=True))
+    wide = _wide(x)
+    shifted = wide - max_(wide, axis=(axis,), keepdims=True)
+    return (shifted - log(sum_(exp(shifted), axis=(axis,), keepdims=True))).astype(x.dtype)
 
 
 @composite
@@ -81,15 +87,19 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     does."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f'gelu: approximate is {approximate!r}, expected "none" or "tanh"')
+    wide = _wide(x)
     if approximate == "tanh":
-        return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
-    return 0.5 * x * (1 + erf(x * math.sqrt(0.5)))
+        inner = tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * (wide * wide * wide)))
+    else:
+        inner = erf(wide * math.sqrt(0.5))
+    return (0.5 * wide * (1 + inner)).astype(x.dtype)
 
 
 @composite
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)), written so that it cannot overflow."""
-    return maximum(x, 0) + log(1 + exp(-abs_(x)))
+    """log(1 + exp(x)), written so that it cannot overflow. Half precision is computed in float32."""
+    wide = _wide(x)
+    return (maximum(wide, 0) + log(1 + exp(-abs_(wide)))).astype(x.dtype)
 
 
 def _normalize_kernel(x: Array, weight: Array | None, bias: Array | None, *, axes: int, eps: float) -> Array:
@@ -118,7 +128,7 @@ def layer_norm(
     check_eps("layer_norm", eps)
     _check_norm("layer_norm", x, weight, axes)
     axis = tuple(range(-axes, 0))
-    wide = x.astype("float32") if x.dtype.itemsize == 2 else x
+    wide = _wide(x)
     y = (wide - mean(wide, axis=axis, keepdims=True)) / sqrt(variance(wide, axis) + eps)
     y = y.astype(x.dtype) if wide is not x else y
     y = y if weight is None else y * weight
@@ -133,7 +143,7 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> T
     """
     check_eps("rms_norm", eps)
     _check_norm("rms_norm", x, weight, 1)
-    wide = x.astype("float32") if x.dtype.itemsize == 2 else x
+    wide = _wide(x)
     y = wide * reciprocal(sqrt(mean(wide * wide, axis=(-1,), keepdims=True) + eps))
     y = y.astype(x.dtype) if wide is not x else y
     return y if weight is None else y * weight
@@ -181,6 +191,8 @@ def _dropout_kernel(x: Array, *, p: float) -> Array:
 def _dropout_rule(x: TensorType, *, p: float) -> TensorType:
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: p is {p}, expected a probability from 0 to 1")
+    if x.dtype.kind != "float":
+        raise TypeError(f"dropout: got {x}, expected a floating-point tensor; convert it with .astype(...)")
     return x
 
 

@@ -12,7 +12,7 @@ from lucid._tensor import Tensor
 from lucid.dims import Size, same
 from lucid.op import Op, primitive
 from lucid.ops.shaping import normalize_axis
-from lucid.types import Array, DType, TensorType, bool_, int64, show_shape
+from lucid.types import Array, DType, TensorType, as_dtype, float32, int64, show_shape
 
 Reduction: TypeAlias = Op[..., Tensor]
 
@@ -27,13 +27,12 @@ def _reduced(where: str, x: TensorType, axis: tuple[int, ...] | None, keepdims: 
 def _reduction(
     name: str,
     kernel: Callable[..., Any],
-    onnx: str | None,
     kinds: tuple[str, ...],
     *,
     empty: bool = True,
-    result: DType | None = None,
+    result: Callable[[DType], DType] = lambda dtype: dtype,
 ) -> Reduction:
-    """`empty`: whether the reduction of no elements has a value."""
+    """`empty`: whether the reduction of no elements has a value. `result`: the element type of the result."""
 
     def rule(x: TensorType, *, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
         if x.dtype.kind not in kinds:
@@ -41,19 +40,19 @@ def _reduction(
         shape = _reduced(name, x, axis, keepdims)
         if not empty and any(same(size, 0) for size in x.shape) and not any(same(size, 0) for size in shape):
             raise ValueError(f"{name}: {show_shape(x.shape)} has no elements along axis {axis}, so there is no {name}")
-        return TensorType(result or x.dtype, shape)
+        return TensorType(result(x.dtype), shape)
 
     def compute(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
+        kind = result(as_dtype(x.dtype)).numpy
         # Sums of half-precision numbers are accumulated in float32, as onnxruntime and torch do.
-        wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-        return np.asarray(kernel(wide, axis=axis, keepdims=keepdims)).astype(
-            (result.numpy if result else x.dtype), copy=False
-        )
+        wide = x.astype(np.float32 if x.dtype.itemsize == 2 else kind, copy=False)
+        return np.asarray(kernel(wide, axis=axis, keepdims=keepdims)).astype(kind, copy=False)
 
     def call(x: Tensor, *, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor: ...  # type: ignore[empty-body]
 
-    call.__doc__ = f"The {name} over axes, all of them by default."
-    return Op(call, name=name, kernel=compute, rule=rule, onnx=onnx)
+    widened = "; that of integers and booleans is int64" if result is _counted else ""
+    call.__doc__ = f"The {name} over axes, all of them by default{widened}."
+    return Op(call, name=name, kernel=compute, rule=rule)
 
 
 _np_sum: Callable[..., Any] = np.sum  # its overloads want keepdims to be a literal
@@ -65,15 +64,20 @@ def _mean(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
     return np.divide(_np_sum(x, axis=axis, keepdims=keepdims), count, dtype=x.dtype)
 
 
+def _counted(dtype: DType) -> DType:
+    """Integers and booleans are added and multiplied as int64, as torch and NumPy do."""
+    return dtype if dtype.kind == "float" else int64
+
+
 _NUMBERS = ("int", "float")
 
-sum_ = _reduction("sum", np.sum, "ReduceSum", _NUMBERS)
-mean = _reduction("mean", _mean, "ReduceMean", ("float",))
-max_ = _reduction("max", np.max, "ReduceMax", _NUMBERS, empty=False)
-min_ = _reduction("min", np.min, "ReduceMin", _NUMBERS, empty=False)
-prod = _reduction("prod", np.prod, "ReduceProd", _NUMBERS)
-any_ = _reduction("any", np.any, None, ("bool",), result=bool_)
-all_ = _reduction("all", np.all, None, ("bool",), result=bool_)
+sum_ = _reduction("sum", np.sum, ("bool", *_NUMBERS), result=_counted)
+mean = _reduction("mean", _mean, ("float",))
+max_ = _reduction("max", np.max, _NUMBERS, empty=False)
+min_ = _reduction("min", np.min, _NUMBERS, empty=False)
+prod = _reduction("prod", np.prod, ("bool", *_NUMBERS), result=_counted)
+any_ = _reduction("any", np.any, ("bool",))
+all_ = _reduction("all", np.all, ("bool",))
 
 
 def _argmax_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:
@@ -94,19 +98,23 @@ def argmax(x: Tensor, *, axis: int = -1, keepdims: bool = False) -> Tensor:  # t
 
 def _cumsum_rule(x: TensorType, *, axis: int) -> TensorType:
     normalize_axis("cumsum", axis, x.rank)
-    return x
+    return x.with_dtype(_counted(x.dtype))
 
 
 def _cumsum_kernel(x: Array, *, axis: int) -> Array:
-    return np.cumsum(x, axis=axis, dtype=x.dtype)
+    # What is added one by one, and not in pairs, is accumulated in a wider type, as torch does.
+    wide = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "float64": np.float64}
+    found = np.cumsum(x, axis=axis, dtype=wide.get(x.dtype.name, np.int64))
+    return found.astype(_counted(as_dtype(x.dtype)).numpy, copy=False)
 
 
 @primitive(kernel=_cumsum_kernel, rule=_cumsum_rule)
 def cumsum(x: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
-    """Running sum along an axis."""
+    """Running sum along an axis; that of integers and booleans is int64."""
 
 
 def variance(x: Tensor, axis: tuple[int, ...]) -> Tensor:
-    """Mean squared distance from the mean, with the axes kept at size 1."""
-    centred = x - mean(x, axis=axis, keepdims=True)
-    return mean(centred * centred, axis=axis, keepdims=True)
+    """Mean squared distance from the mean, with the axes kept at size 1. Half precision is computed in float32."""
+    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    centred = wide - mean(wide, axis=axis, keepdims=True)
+    return mean(centred * centred, axis=axis, keepdims=True).astype(x.dtype)

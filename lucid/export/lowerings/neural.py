@@ -10,7 +10,7 @@ from lucid.export.builder import Builder, Operand
 from lucid.export.rows import lowers, refuse
 from lucid.graph import Node, Result
 from lucid.ops import elementwise, neural
-from lucid.types import DType, bfloat16, float16, float32, float64
+from lucid.types import DType, bfloat16, float16, float32, float64, int8, int32
 
 
 def _refuse_bfloat16(build: Builder, node: Node, name: str) -> None:
@@ -21,6 +21,10 @@ def _refuse_bfloat16(build: Builder, node: Node, name: str) -> None:
 @lowers(neural.relu)
 def relu(build: Builder, node: Node) -> str:
     _refuse_bfloat16(build, node, "Relu")
+    x = node.inputs[0]
+    assert x is not None
+    if x.type.dtype not in (float32, float64, float16, bfloat16, int8, int32):
+        refuse(f"onnxruntime has no {x.type.dtype} kernel for Relu")
     return build.op("Relu", *node.inputs)
 
 
@@ -34,6 +38,8 @@ def softplus(build: Builder, node: Node) -> str:
 @lowers(neural.log_softmax)
 def log_softmax(build: Builder, node: Node) -> str:
     _refuse_bfloat16(build, node, "LogSoftmax")
+    if node.types[0].dtype == float64 and build.target.provider != "cuda":
+        refuse("onnxruntime's float64 kernel for LogSoftmax passes over NaN")
     return build.op("LogSoftmax", *node.inputs, axis=node.attributes["axis"])
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from lucid.dims import Dim, Size, product, same
-from lucid.export.builder import Builder
+from lucid.export import facts
+from lucid.export.builder import Builder, Operand
 from lucid.export.codes import onnx_code
 from lucid.export.rows import lowers
-from lucid.graph import Constant, Node, Value
+from lucid.graph import Constant, Node, Result, Value
 from lucid.op import Op
 from lucid.ops import creation, elementwise, indexing, reduction, shaping
 from lucid.ops.indexing import Cut
@@ -37,6 +38,14 @@ def cast(build: Builder, node: Node) -> str:
     return build.op("Cast", *node.inputs, to=onnx_code(node.attributes["dtype"]))
 
 
+@lowers(elementwise.cos)
+def cos(build: Builder, node: Node) -> str:
+    if node.types[0].dtype != float64 or build.target.provider == "cuda" or build.target.has(facts.COS_FLOAT64):
+        return build.op("Cos", *node.inputs)
+    half = build.op("Sin", build.op("Mul", node.inputs[0], np.asarray(0.5)))  # cos x = 1 - 2 sin^2(x / 2)
+    return build.op("Sub", np.asarray(1.0), build.op("Mul", np.asarray(2.0), build.op("Mul", half, half)))
+
+
 def _times(op: Op[..., Any]) -> None:
     @lowers(op)
     def scaled(build: Builder, node: Node) -> str:
@@ -44,7 +53,7 @@ def _times(op: Op[..., Any]) -> None:
         x, y = node.inputs
         assert x is not None
         assert y is not None
-        return build.op(op.onnx, _as_row(build, x, y.type), _as_row(build, y, x.type))
+        return build.op(op.onnx, _apart(build, _as_row(build, x, y.type)), _apart(build, _as_row(build, y, x.type)))
 
 
 def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
@@ -54,6 +63,15 @@ def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
         return value
     width = other.shape[-1]
     return np.full(width, value.array) if isinstance(width, int) else build.op("Expand", value, build.sizes([width]))
+
+
+def _apart(build: Builder, value: Operand) -> Operand:
+    """A float64 sigmoid with a reshape after it that changes nothing: onnxruntime would fuse its product to QuickGelu."""
+    if not isinstance(value, Result) or value.node.op is not elementwise.sigmoid or value.type.dtype != float64:
+        return value
+    if build.target.provider == "cuda" or build.target.has(facts.QUICK_GELU_FLOAT64):
+        return value
+    return build.op("Reshape", value, _vector(*[0] * value.type.rank))
 
 
 _times(elementwise.mul)
@@ -103,7 +121,9 @@ def permute(build: Builder, node: Node) -> str:
     # onnxruntime (1.23 to 1.31) crashes as it loads a half-precision MatMul behind a Transpose that moves the first
     # axis to one of the last two places. A reshape that changes nothing stands between them, and costs nothing.
     moves_first = len(axes) > 2 and axes[:-2] == tuple(range(1, len(axes) - 1)) and 0 in axes[-2:]
-    if x.type.dtype.itemsize == 2 and moves_first and build.target.provider != "cuda":
+    crashes = x.type.dtype.itemsize == 2 and moves_first
+    fused = x.type.dtype == float64 and len(axes) > 1 and not build.target.has(facts.FUSED_FLOAT64)
+    if (crashes or fused) and build.target.provider != "cuda":
         return build.op("Reshape", turned, _vector(*[0] * len(axes)))
     return turned
 
@@ -203,41 +223,36 @@ _triangle(creation.triu, 1)
 # Reductions -------------------------------------------------------------------------------------------------------
 
 
-def _reduce(build: Builder, kind: str, x: Any, node: Node) -> str:
-    axis, keepdims = _axes_from_front(node), int(node.attributes["keepdims"])
+def over_axes(build: Builder, kind: str, x: Operand, axis: tuple[int, ...] | None, keepdims: bool) -> str:
+    """One of ONNX's reductions."""
     if axis == ():
         return build.op("Identity", x)
     # The axes became an input in opset 18; ReduceSum had them so before.
     if kind == "ReduceSum" or build.target.opset >= 18:
-        return build.op(kind, x, None if axis is None else _vector(*axis), keepdims=keepdims)
-    return build.op(kind, x, axes=axis, keepdims=keepdims)
+        return build.op(kind, x, None if axis is None else _vector(*axis), keepdims=int(keepdims))
+    return build.op(kind, x, axes=axis, keepdims=int(keepdims))
 
 
-def _axes_from_front(node: Node) -> tuple[int, ...] | None:
+def reduction_node(build: Builder, kind: str, x: Operand, node: Node) -> str:
+    """One of ONNX's reductions over the axes of a node."""
+    return over_axes(build, kind, x, axes_from_front(node), node.attributes["keepdims"])
+
+
+def axes_from_front(node: Node) -> tuple[int, ...] | None:
     """Reduced axes, counted from the front where a size may be 0: onnxruntime forgets the others in empty tensors."""
     axis, shape = node.attributes["axis"], _only(node).type.shape
-    if axis is None or all(isinstance(size, int) for size in shape):
-        return axis  # type: ignore[no-any-return]
-    return tuple(a % len(shape) for a in axis)
-
-
-def _reduction(op: Op[..., Any]) -> None:
-    @lowers(op)
-    def reduce(build: Builder, node: Node) -> str:
-        assert op.onnx is not None
-        return _reduce(build, op.onnx, node.inputs[0], node)
-
-
-for _op in (reduction.sum_, reduction.max_, reduction.min_, reduction.prod):
-    _reduction(_op)
+    axes = (axis,) if isinstance(axis, int) else axis
+    if axes is None or all(isinstance(size, int) for size in shape):
+        return axes  # type: ignore[no-any-return]
+    return tuple(a % len(shape) for a in axes)
 
 
 @lowers(reduction.mean)
 def mean(build: Builder, node: Node) -> str:
     result, shape, axis = (
-        _reduce(build, "ReduceMean", node.inputs[0], node),
+        reduction_node(build, "ReduceMean", node.inputs[0], node),
         _only(node).type.shape,
-        _axes_from_front(node),
+        axes_from_front(node),
     )
     count = product(shape if axis is None else [shape[a] for a in axis])
     if not isinstance(count, Dim):
@@ -251,22 +266,17 @@ def mean(build: Builder, node: Node) -> str:
 @lowers(reduction.any_)
 def any_(build: Builder, node: Node) -> str:
     counted = build.op("Cast", node.inputs[0], to=onnx_code("int32"))
-    return build.op("Cast", _reduce(build, "ReduceSum", counted, node), to=onnx_code("bool"))
+    return build.op("Cast", reduction_node(build, "ReduceSum", counted, node), to=onnx_code("bool"))
 
 
 @lowers(reduction.all_)
 def all_(build: Builder, node: Node) -> str:
     failed = build.op("Cast", build.op("Not", node.inputs[0]), to=onnx_code("int32"))
-    return build.op("Not", build.op("Cast", _reduce(build, "ReduceSum", failed, node), to=onnx_code("bool")))
-
-
-@lowers(reduction.argmax)
-def argmax(build: Builder, node: Node) -> str:
-    axis, shape = node.attributes["axis"], _only(node).type.shape
-    axis = axis if all(isinstance(size, int) for size in shape) else axis % len(shape)  # as in _axes_from_front
-    return build.op("ArgMax", *node.inputs, axis=axis, keepdims=int(node.attributes["keepdims"]))
+    return build.op("Not", build.op("Cast", reduction_node(build, "ReduceSum", failed, node), to=onnx_code("bool")))
 
 
 @lowers(reduction.cumsum)
 def cumsum(build: Builder, node: Node) -> str:
-    return build.op("CumSum", *node.inputs, np.asarray(node.attributes["axis"], np.int64))
+    x, dtype = _only(node), node.types[0].dtype
+    counted = x if x.type.dtype == dtype else build.op("Cast", x, to=onnx_code(dtype))
+    return build.op("CumSum", counted, np.asarray(node.attributes["axis"], np.int64))

@@ -1,0 +1,134 @@
+"""Largest and smallest numbers, with NaN where there is one among them, as NumPy and torch have it.
+
+onnxruntime's kernels (1.23 to 1.31 at least, on the CPU) pass over NaN, and MaxPool takes the lowest number where all
+are -inf. One sum over all numbers tells whether any is NaN or infinite, in less time than the kernel takes; only then
+is the result computed in a way that heeds them. docs/limitations.md has the cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lucid.export.builder import Builder
+from lucid.export.codes import onnx_code
+from lucid.export.lowerings.plain import axes_from_front, over_axes, reduction_node
+from lucid.export.rows import Because, lowers, refuse
+from lucid.graph import Node, Value
+from lucid.ops import max_pool, reduction
+from lucid.types import bool_, float32, float64, uint8
+
+_PASSES_OVER_NAN = "onnxruntime's kernel passes over NaN"
+
+
+def _extreme(op: reduction.Reduction, onnx: str) -> None:
+    @lowers(op, name=f"ai.onnx {onnx}")
+    def plain(build: Builder, node: Node) -> str:
+        _refuse_floats(build, node)
+        return reduction_node(build, onnx, node.inputs[0], node)
+
+    @lowers(op, name=f"{onnx}, unless there is NaN")
+    def guarded(build: Builder, node: Node) -> Because:
+        _refuse_integers(node)
+        x = _given(node)
+
+        def restored() -> str:
+            # A sum of absolute values is NaN where one of them is, and only there.
+            spoiled = build.op("IsNaN", reduction_node(build, "ReduceL1", x, node))
+            return build.op("Where", spoiled, _nan(x), reduction_node(build, onnx, x, node))
+
+        return _unless(build, node, _any_nan(build, x), lambda: reduction_node(build, onnx, x, node), restored)
+
+
+_extreme(reduction.max_, "ReduceMax")
+_extreme(reduction.min_, "ReduceMin")
+
+
+@lowers(reduction.argmax, name="ai.onnx ArgMax")
+def argmax(build: Builder, node: Node) -> str:
+    _refuse_floats(build, node)
+    return build.op("ArgMax", *node.inputs, **_along(node))
+
+
+@lowers(reduction.argmax, name="ArgMax, unless there is NaN")
+def guarded_argmax(build: Builder, node: Node) -> Because:
+    _refuse_integers(node)
+    x, along = _given(node), _along(node)
+
+    def restored() -> str:
+        spoiled = build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8))
+        first, found = build.op("ArgMax", spoiled, **along), build.op("ArgMax", x, **along)
+        any_nan = reduction_node(build, "ReduceMax", spoiled, node)
+        return build.op("Where", build.op("Cast", any_nan, to=onnx_code(bool_)), first, found)
+
+    return _unless(build, node, _any_nan(build, x), lambda: build.op("ArgMax", x, node), restored)
+
+
+def _along(node: Node) -> dict[str, Any]:
+    axes = axes_from_front(node)
+    assert axes is not None
+    return {"axis": axes[0], "keepdims": int(node.attributes["keepdims"])}
+
+
+@lowers(max_pool, name="ai.onnx MaxPool")
+def plain_max_pool(build: Builder, node: Node) -> str:
+    _refuse_floats(build, node)
+    return build.op("MaxPool", *node.inputs, **node.attributes)
+
+
+@lowers(max_pool, name="MaxPool, unless there is NaN or infinity")
+def guarded_max_pool(build: Builder, node: Node) -> Because:
+    x = _given(node)
+    total = over_axes(build, "ReduceSum", x, None, False)
+    odd = build.op("IsNaN", build.op("Sub", total, total))  # infinity less infinity is NaN
+
+    def pooled(name: str | Value) -> str:
+        return build.op("MaxPool", name, **node.attributes)
+
+    def restored() -> str:
+        # The float64 kernel knows -inf; that of small integers tells where NaN was.
+        wide = pooled(x if x.type.dtype == float64 else build.op("Cast", x, to=onnx_code(float64)))
+        found = wide if x.type.dtype == float64 else build.op("Cast", wide, to=onnx_code(float32))
+        spoiled = pooled(build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8)))
+        return build.op("Where", build.op("Cast", spoiled, to=onnx_code(bool_)), _nan(x), found)
+
+    return _unless(build, node, odd, lambda: pooled(x), restored)
+
+
+# The guard --------------------------------------------------------------------------------------------------------
+
+
+def _given(node: Node) -> Value:
+    value = node.inputs[0]
+    assert value is not None
+    return value
+
+
+def _refuse_floats(build: Builder, node: Node) -> None:
+    if _given(node).type.dtype.kind == "float" and build.target.provider != "cuda":
+        refuse(_PASSES_OVER_NAN)
+
+
+def _refuse_integers(node: Node) -> None:
+    if _given(node).type.dtype.kind != "float":
+        refuse("integers have no NaN")
+
+
+def _any_nan(build: Builder, x: Value) -> str:
+    """Whether there is NaN, or infinities of both signs: for certain where the sum is a number."""
+    return build.op("IsNaN", over_axes(build, "ReduceSum", x, None, False))
+
+
+def _nan(x: Value) -> np.ndarray:
+    return np.asarray(np.nan, x.type.dtype.numpy)
+
+
+def _unless(build: Builder, node: Node, odd: str, plain: Callable[[], str], restored: Callable[[], str]) -> Because:
+    kind = node.types[0]
+    then = build.block(lambda: [(restored(), kind)])
+    otherwise = build.block(lambda: [(plain(), kind)])
+    return Because(
+        build.op("If", odd, then_branch=then, else_branch=otherwise), "one sum over the input tells whether NaN matters"
+    )

@@ -1,0 +1,166 @@
+"""Sums, products and powers of integers, to the last digit.
+
+onnxruntime (1.31; ReduceSum since 1.27) computes ReduceSum, ReduceProd and Pow of integers as float64, whatever the
+element type: digits beyond 2^53 are lost, and what does not fit is cut off instead of wrapping around. Its MatMul, Mul
+and CumSum are exact, so other bodies are written with those. A product of int64 numbers with ones takes a third of
+ReduceSum's time, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from lucid._tensor import Tensor
+from lucid.export.builder import Builder
+from lucid.export.codes import onnx_code
+from lucid.export.lowerings.plain import reduction_node
+from lucid.export.rows import Lowering, lowers, refuse
+from lucid.export.target import ExportError
+from lucid.graph import Node, Result, Value
+from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where
+from lucid.ops.creation import full_of
+from lucid.types import bool_, int8, int32, int64, uint8
+
+_EXACT = 2**53  # float64 holds every whole number up to here
+_LARGEST = {bool_: 1, int8: 2**7, uint8: 2**8, int32: 2**31, int64: 2**63}
+# Exponents that are known only when the model runs have this many bits; larger ones count as the largest or the one
+# before it, which keeps the powers of 0, 1, -1 and of even numbers.
+_BITS = 8
+
+_AS_FLOAT64 = "onnxruntime computes it as float64, which loses the digits of integers beyond 2^53"
+
+
+@lowers(reduction.sum_, name="ai.onnx ReduceSum")
+def reduce_sum(build: Builder, node: Node) -> str:
+    x = _given(node, 0)
+    if not _exact_as_float64(x, node):
+        refuse(_AS_FLOAT64)
+    counted = x if x.type.dtype == node.types[0].dtype else build.op("Cast", x, to=onnx_code(int64))
+    return reduction_node(build, "ReduceSum", counted, node)
+
+
+@lowers(reduction.sum_, name="products with ones")
+def products_with_ones(build: Builder, node: Node) -> str:
+    _refuse_floats(node)
+    return _along_each_axis(build, node, lambda x: matmul(x, full_of(shape=(x.shape[-1],), value=1, dtype=int64)))
+
+
+@lowers(reduction.prod, name="ai.onnx ReduceProd")
+def reduce_prod(build: Builder, node: Node) -> str:
+    if node.types[0].dtype.kind == "int":
+        refuse(_AS_FLOAT64)
+    return reduction_node(build, "ReduceProd", node.inputs[0], node)
+
+
+@lowers(reduction.prod, name="halves multiplied")
+def halves_multiplied(build: Builder, node: Node) -> str:
+    _refuse_floats(node)
+    x = _given(node, 0)
+    axes = node.attributes["axis"]
+    if not all(isinstance(x.type.shape[axis], int) for axis in (range(x.type.rank) if axes is None else axes)):
+        refuse("it takes axes of fixed sizes; .astype(lucid.float64).prod() rounds beyond 2^53, and is exported")
+    return _along_each_axis(build, node, _product)
+
+
+def _product(x: Tensor) -> Tensor:
+    """Along the last axis."""
+    while not isinstance(size := x.shape[-1], int) or size > 1:
+        half = size // 2
+        rest = [x[..., 2 * half :]] if size % 2 else []
+        x = concat([x[..., :half] * x[..., half : 2 * half], *rest], -1)
+    return squeeze(x, -1) if size else full_of(shape=x.shape[:-1], value=1, dtype=x.dtype)
+
+
+@lowers(elementwise.pow_, name="ai.onnx Pow")
+def pow_(build: Builder, node: Node) -> str:
+    if node.types[0].dtype.kind == "int":
+        refuse(_AS_FLOAT64)
+    return build.op("Pow", *node.inputs)
+
+
+@lowers(elementwise.pow_, name="repeated squares")
+def repeated_squares(build: Builder, node: Node) -> str:
+    _refuse_floats(node)
+    base, exponent = Tensor.from_value(_given(node, 0)), Tensor.from_value(_given(node, 1))
+    if exponent.is_traced:
+        return _lowered(build, _computed_power(base, exponent))
+    given = exponent.numpy()
+    if np.min(given, initial=0) < 0:
+        raise ExportError("pow: an integer to a negative power is no integer; .astype(lucid.float32) makes floats")
+    if not given.ndim:
+        return _lowered(build, _fixed_power(base, int(given)))
+    return _lowered(build, _power(base, exponent, int(np.max(given, initial=1)).bit_length()))
+
+
+def _fixed_power(base: Tensor, exponent: int) -> Tensor:
+    power, square = None, base
+    while exponent:
+        if exponent % 2:
+            power = square if power is None else power * square
+        exponent //= 2
+        square = square * square if exponent else square
+    return base * 0 + 1 if power is None else power
+
+
+def _computed_power(base: Tensor, exponent: Tensor) -> Tensor:
+    odd = exponent % 2
+    bounded = minimum(exponent, 2**_BITS - 2 + odd)
+    below = exponent < 0  # as torch has it: 1 and -1 keep their powers, others have no reciprocal but 0
+    power = _power(base, where(below, 2 + odd, bounded), _BITS)
+    return where(logical_and(below, base * base != 1), 0, power)
+
+
+def _power(base: Tensor, exponent: Tensor, bits: int) -> Tensor:
+    """The product of the squares that the exponent has a bit for."""
+    power, square = where(exponent % 2 != 0, base, 1), base
+    for bit in range(1, bits):
+        square = square * square
+        power = power * where(exponent // 2**bit % 2 != 0, square, 1)
+    return power
+
+
+def _given(node: Node, index: int) -> Value:
+    value = node.inputs[index]
+    assert value is not None
+    return value
+
+
+def _refuse_floats(node: Node) -> None:
+    if node.types[0].dtype.kind == "float":
+        refuse("floats have a kernel of their own")
+
+
+def _exact_as_float64(x: Value, node: Node) -> bool:
+    """Whether no sum of these elements can be larger than float64 counts, whatever they are."""
+    if x.type.dtype.kind == "float":
+        return True
+    if x.type.dtype == int64 and isinstance(x, Result) and x.node.op is elementwise.cast:
+        x = _given(x.node, 0)
+    if x.type.dtype.kind == "float":
+        return False
+    if x.type.dtype.itemsize == 1:
+        return True  # no memory holds so many
+    axis = node.attributes["axis"]
+    sizes = [x.type.shape[a] for a in (range(x.type.rank) if axis is None else axis)]
+    known = [size for size in sizes if isinstance(size, int)]
+    return len(known) == len(sizes) and _LARGEST[x.type.dtype] * math.prod(known) <= _EXACT
+
+
+def _along_each_axis(build: Builder, node: Node, along_last: Callable[[Tensor], Tensor]) -> str:
+    """A reduction axis by axis, in int64. Whole numbers wrap around alike in any order."""
+    x = Tensor.from_value(_given(node, 0)).astype(int64)
+    axis, rank = node.attributes["axis"], x.ndim
+    axes = sorted(range(rank) if axis is None else (a % rank for a in axis), reverse=True)
+    for each in axes:
+        last = permute(x, [*(a for a in range(x.ndim) if a != each), each]) if each != x.ndim - 1 else x
+        x = along_last(last)
+    return _lowered(build, unsqueeze(x, axes[::-1]) if node.attributes["keepdims"] and axes else x)
+
+
+def _lowered(build: Builder, tensor: Tensor) -> str:
+    value = tensor.to_value()
+    Lowering(build).lower([value])
+    return build.name_of(value)

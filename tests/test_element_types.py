@@ -1,0 +1,85 @@
+"""Every op in every element type that it takes: exported for every target of a CPU it loads and gives what eager does,
+to the last digit of integers, or the export is refused with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lucid.export import ExportError, Target
+from lucid.export.api import export_graph
+from lucid.export.writer import in_memory
+from lucid.runtime import Session
+from lucid.types import DTYPES, Array, DType, int32, int64
+from tests.samples import NO_KERNEL, SAMPLES, Argument, Sample
+from tests.test_ops import ON_CPU, arrays_of, check, eager, traced
+
+SPAN = {int32: 2**30, int64: 2**58}  # small integers take all numbers they have
+
+
+def _digits(dtype: DType) -> Any:
+    """How an input is drawn: integers with all the digits that the type has, beyond those of a float64."""
+    info = np.iinfo(dtype.numpy)
+    low, high = (-SPAN[dtype], SPAN[dtype]) if dtype in SPAN else (info.min, info.max)
+    return lambda generator, shape: generator.integers(low, high, shape)
+
+
+def _with_digits(s: Sample, dtype: DType) -> Sample:
+    if dtype.kind != "int":
+        return s
+
+    def full(argument: Argument | None) -> Argument | None:
+        plain = argument is not None and argument.draw is None and argument.dtype is None
+        return replace(argument, draw=_digits(dtype)) if plain and argument is not None else argument
+
+    return replace(s, inputs=tuple(map(full, s.inputs)))
+
+
+def drawn(s: Sample, dtype: DType, sizes: Mapping[str, int]) -> list[Array | None]:
+    """Reproducible arrays for the inputs."""
+    with np.errstate(invalid="ignore"):  # NaN has no integer
+        return arrays_of(s, dtype, sizes)
+
+
+def _runs() -> list[tuple[Sample, DType]]:
+    """Every sample with every element type that the op takes eagerly."""
+    taken = []
+    for s in SAMPLES:
+        for dtype in DTYPES if any(a is not None and a.dtype is None for a in s.inputs) else s.dtypes[:1]:
+            try:
+                eager(s, drawn(s, dtype, s.sizes[0]), s.sizes[0])
+            except TypeError:
+                assert dtype not in s.dtypes
+                continue
+            if s.exported:
+                taken.append((_with_digits(s, dtype), dtype))
+    return taken
+
+
+RUNS = _runs()
+IDS = [f"{s.name}-{dtype}" for s, dtype in RUNS]
+
+
+@pytest.mark.parametrize(("s", "dtype"), RUNS, ids=IDS)
+def test_what_is_exported_loads_and_keeps_every_digit(s: Sample, dtype: DType) -> None:
+    arrays = drawn(s, dtype, s.sizes[0])
+    wanted, given = eager(s, arrays, s.sizes[0]), [a for a in arrays if a is not None]
+    graph, seen = traced(s, dtype), set[bytes]()
+    for provider in ON_CPU:
+        if f"{s.name}-{dtype}" in NO_KERNEL:
+            with pytest.raises(ExportError, match="no float64 kernel"):
+                export_graph(graph, Target(provider))
+            continue
+        model = in_memory(export_graph(graph, Target(provider))[0])
+        if (data := model.SerializeToString(deterministic=True)) in seen:
+            continue
+        seen.add(data)
+        for optimize in (True, False):
+            session = Session(model, threads=1, optimize=optimize)
+            found = session.run(dict(zip(session.inputs, given, strict=True)))
+            for got, want in zip(found.values(), wanted, strict=True):
+                check(got, want, f"{s.name} for {provider}, {'as optimised' if optimize else 'as it stands'}")

@@ -1,0 +1,124 @@
+"""NaN and infinities go through every op as in NumPy and torch, eagerly and exported for every target of a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, ops
+from lucid.export import Target, explain
+from lucid.export.api import export_graph
+from lucid.export.writer import in_memory
+from lucid.runtime import Session
+from lucid.types import Array, bfloat16, float16, float32, float64
+from tests.test_ops import ON_CPU, UNITS
+
+FLOATS = (float32, float64, float16, bfloat16)
+WINDOW = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 1), "dilations": (1,)}
+
+# What NumPy gives is the judge: of float64 numbers, which all types hold exactly.
+REDUCING: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]] = {
+    "max": (lambda x: x.max(-1), lambda v: v.max(-1)),
+    "max of all": (lambda x: x.max(), lambda v: v.max()),
+    "max of columns": (lambda x: x.max(0, keepdims=True), lambda v: v.max(0, keepdims=True)),
+    "max of two axes": (lambda x: x.reshape(-1, 3, 4).max((0, 2)), lambda v: v.reshape(-1, 3, 4).max((0, 2))),
+    "min": (lambda x: x.min(-1), lambda v: v.min(-1)),
+    "min of columns": (lambda x: x.min(0), lambda v: v.min(0)),
+    "argmax": (lambda x: x.argmax(-1), lambda v: v.argmax(-1)),
+    "argmax of columns": (lambda x: x.argmax(0, keepdims=True), lambda v: v.argmax(0, keepdims=True)),
+    "sum": (lambda x: x.sum(-1), lambda v: v.sum(-1)),
+    "mean": (lambda x: x.mean(-1), lambda v: v.mean(-1)),
+    "prod": (lambda x: ops.prod(x, axis=(-1,)), lambda v: v.prod(-1)),
+    "cumsum": (lambda x: ops.cumsum(x, axis=-1), lambda v: v.cumsum(-1)),
+    "max_pool": (
+        lambda x: ops.max_pool(x.reshape(-1, 1, 12), **WINDOW),
+        lambda v: np.stack([v[:, max(0, i - 1) : i + 2].max(-1) for i in range(0, 12, 2)], -1)[:, None],
+    ),
+    "softmax": (lambda x: ops.softmax(x), lambda v: _softmax(v)),
+    "log_softmax": (lambda x: ops.log_softmax(x), lambda v: np.log(_softmax(v))),
+}
+ELEMENTWISE: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]] = {
+    "maximum": (lambda x: ops.maximum(x, 1.0), lambda v: np.maximum(v, 1)),
+    "maximum, reversed": (lambda x: ops.maximum(0 * x, x), lambda v: np.maximum(0 * v, v)),
+    "minimum": (lambda x: ops.minimum(x, 1.0), lambda v: np.minimum(v, 1)),
+    "minimum, reversed": (lambda x: ops.minimum(0 * x, x), lambda v: np.minimum(0 * v, v)),
+    "clip": (lambda x: ops.clip(x, -1.0, 1.0), lambda v: np.clip(v, -1, 1)),
+    "relu": (lambda x: ops.relu(x), lambda v: np.maximum(v, 0)),
+    "sign": (lambda x: ops.sign(x), np.sign),
+    "abs": (lambda x: abs(x), np.abs),
+    "floor": (lambda x: ops.floor(x), np.floor),
+    "round": (lambda x: ops.round_(x), np.round),
+    "exp": (lambda x: ops.exp(x), np.exp),
+    "tanh": (lambda x: ops.tanh(x), np.tanh),
+    "sigmoid": (lambda x: ops.sigmoid(x), lambda v: 1 / (1 + np.exp(-v))),
+    "softplus": (lambda x: ops.softplus(x), lambda v: np.logaddexp(v, 0)),
+    "isnan": (lambda x: ops.isnan(x), np.isnan),
+}
+ALL = REDUCING | ELEMENTWISE
+
+
+def _softmax(v: Array) -> Array:
+    e = np.exp(v - v.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def _numbers() -> Array:
+    """Rows of 12 numbers: plain ones, and then special ones in every kind of place and company."""
+    nan, inf = np.nan, np.inf
+    rows = np.tile(np.array([0.5, -1, 2, 1, -2, 0.25, 1.5, -0.5, 3, -3, 0.125, 1]), (16, 1))
+    for row, places in enumerate(({}, {0: nan}, {5: nan}, {11: nan}, {2: nan, 7: nan}, {3: inf}, {3: -inf})):
+        for at, number in places.items():
+            rows[row, at] = number
+    rows[7] = -inf
+    rows[8] = inf
+    rows[9] = nan
+    rows[10, [1, 4]] = inf, nan
+    rows[11, [1, 4]] = nan, inf
+    rows[12, [1, 4]] = -inf, inf
+    rows[13, :6] = -inf
+    rows[14, [1, 4, 8]] = -inf, inf, nan
+    return rows
+
+
+INPUTS = {"special": _numbers(), "plain": np.abs(_numbers()[[0, 0, 15]]), "-inf alone": _numbers()[[6, 7, 13]]}
+
+
+def _expected(name: str, v: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return np.asarray(ALL[name][1](v))
+
+
+def _check(got: Array, want: Array, dtype: Any, where: str) -> None:
+    """NaN and infinities in the same places, all else to the precision of the type."""
+    units = UNITS[str(dtype)] if got.dtype.kind not in "ib" else 0.0
+    found, wanted = (np.asarray(numbers, np.float64) for numbers in (got, want.astype(got.dtype)))
+    np.testing.assert_allclose(found, wanted, rtol=units, atol=units, err_msg=where)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", ALL)
+def test_special_values_pass_as_in_numpy(name: str, dtype: lucid.DType) -> None:
+    graph = lucid.trace(ALL[name][0], lucid.spec("N", 12, dtype=dtype))
+    models = {provider: in_memory(export_graph(graph, Target(provider))[0]) for provider in ON_CPU}
+    sessions = {provider: Session(model, threads=1) for provider, model in models.items()}
+    for kind, numbers in INPUTS.items():
+        want, given = _expected(name, numbers), numbers.astype(dtype.numpy)
+        _check(ALL[name][0](Tensor(given)).numpy(), want, dtype, f"{name}, {kind}, eager")
+        for provider, session in sessions.items():
+            _check(np.asarray(session(given).numpy()), want, dtype, f"{name}, {kind}, {provider}")
+
+
+@pytest.mark.parametrize("name", ["max", "argmax", "max_pool"])
+def test_opset_17_has_the_same_guards(name: str) -> None:
+    session = Session(in_memory(export_graph(lucid.trace(ALL[name][0], lucid.spec("N", 12)), Target(opset=17))[0]))
+    for numbers in INPUTS.values():
+        _check(session(numbers.astype(np.float32)).numpy(), _expected(name, numbers), "float32", name)
+
+
+def test_explain_tells_of_the_guard_and_integers_have_none() -> None:
+    assert "passes over NaN" in str(explain(lambda x: x.max(-1), lucid.spec("N", 12)))
+    assert "NaN" not in str(explain(lambda x: x.max(-1), lucid.spec("N", 12, dtype=lucid.int64)))
