@@ -45,7 +45,15 @@ def reduce_sum(build: Builder, node: Node) -> str:
 @lowers(reduction.sum_, name="products with ones")
 def products_with_ones(build: Builder, node: Node) -> str:
     _refuse_floats(node)
-    return _along_each_axis(build, node, lambda x: matmul(x, full_of(shape=(x.shape[-1],), value=1, dtype=int64)))
+    return _axis_by_axis(build, node, _sum)
+
+
+def _sum(x: Tensor, axis: int) -> Tensor:
+    ones = full_of(shape=(x.shape[axis],), value=1, dtype=int64)
+    if axis == x.ndim - 1:
+        return matmul(x, ones)
+    before, after = range(axis), range(axis + 1, x.ndim - 1)
+    return matmul(ones, permute(x, [*before, *after, axis, x.ndim - 1]) if len(after) else x)
 
 
 @lowers(reduction.prod, name="ai.onnx ReduceProd")
@@ -62,16 +70,17 @@ def halves_multiplied(build: Builder, node: Node) -> str:
     axes = node.attributes["axis"]
     if not all(isinstance(x.type.shape[axis], int) for axis in (range(x.type.rank) if axes is None else axes)):
         refuse("it takes axes of fixed sizes; .astype(lucid.float64).prod() rounds beyond 2^53, and is exported")
-    return _along_each_axis(build, node, _product)
+    return _axis_by_axis(build, node, _product)
 
 
-def _product(x: Tensor) -> Tensor:
-    """Along the last axis."""
-    while not isinstance(size := x.shape[-1], int) or size > 1:
-        half = size // 2
-        rest = [x[..., 2 * half :]] if size % 2 else []
-        x = concat([x[..., :half] * x[..., half : 2 * half], *rest], -1)
-    return squeeze(x, -1) if size else full_of(shape=x.shape[:-1], value=1, dtype=x.dtype)
+def _product(x: Tensor, axis: int) -> Tensor:
+    size = int(x.shape[axis])
+    if not size:
+        return full_of(shape=(*x.shape[:axis], *x.shape[axis + 1 :]), value=1, dtype=int64)
+    while size > 1:
+        one, other, *rest = x.split([size // 2, size // 2, *[1] * (size % 2)], axis)
+        x, size = concat([one * other, *rest], axis), (size + 1) // 2
+    return squeeze(x, axis)
 
 
 @lowers(elementwise.pow_, name="ai.onnx Pow")
@@ -149,14 +158,13 @@ def _exact_as_float64(x: Value, node: Node) -> bool:
     return len(known) == len(sizes) and _LARGEST[x.type.dtype] * math.prod(known) <= _EXACT
 
 
-def _along_each_axis(build: Builder, node: Node, along_last: Callable[[Tensor], Tensor]) -> str:
-    """A reduction axis by axis, in int64. Whole numbers wrap around alike in any order."""
+def _axis_by_axis(build: Builder, node: Node, along: Callable[[Tensor, int], Tensor]) -> str:
+    """A reduction in int64. Whole numbers wrap around alike in any order."""
     x = Tensor.from_value(_given(node, 0)).astype(int64)
     axis, rank = node.attributes["axis"], x.ndim
     axes = sorted(range(rank) if axis is None else (a % rank for a in axis), reverse=True)
     for each in axes:
-        last = permute(x, [*(a for a in range(x.ndim) if a != each), each]) if each != x.ndim - 1 else x
-        x = along_last(last)
+        x = along(x, each)
     return _lowered(build, unsqueeze(x, axes[::-1]) if node.attributes["keepdims"] and axes else x)
 
 

@@ -66,7 +66,7 @@ def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
 
 
 def _apart(build: Builder, value: Operand) -> Operand:
-    """A float64 sigmoid with a reshape after it that changes nothing: onnxruntime would fuse its product to QuickGelu."""
+    """A float64 sigmoid with a reshape after it that changes nothing: onnxruntime fuses its product to QuickGelu."""
     if not isinstance(value, Result) or value.node.op is not elementwise.sigmoid or value.type.dtype != float64:
         return value
     if build.target.provider == "cuda" or build.target.has(facts.QUICK_GELU_FLOAT64):
