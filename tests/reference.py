@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -37,15 +38,12 @@ def attention(
     scale = 1 / np.sqrt(width) if scale is None else scale
     output = np.zeros((n, heads, length, value.shape[3]))
     weights = np.zeros((n, heads, length, keys))
-    masks = [
-        _additive(m, (n, heads, length, keys)) for m in (mask, None if key_mask is None else key_mask[:, None, None])
-    ]
+    added = _additive([mask, None if key_mask is None else key_mask[:, None, None]], (n, heads, length, keys))
     for b, h, i in np.ndindex(n, heads, length):
         scores = scale * (key[b, h // groups] @ query[b, h, i])
         if softcap:
             scores = softcap * np.tanh(scores / softcap)
-        for added in masks:
-            scores = scores + added[b, h, i]
+        scores = scores + added[b, h, i]
         for j in range(keys):
             if is_causal and j > i + past:
                 scores[j] = -np.inf
@@ -59,13 +57,16 @@ def attention(
     return output, weights
 
 
-def _additive(mask: Array | None, shape: tuple[int, ...]) -> Array:
-    if mask is None:
-        return np.zeros(shape)
-    if mask.dtype == np.bool_:
-        return np.broadcast_to(np.where(mask, 0.0, -np.inf), shape)
-    excluded = mask <= np.finfo(mask.dtype).min
-    return np.broadcast_to(np.where(excluded, -np.inf, mask.astype(np.float64)), shape)
+def _additive(masks: list[Array | None], shape: tuple[int, ...]) -> Array:
+    """What masks add to the scores: -inf for what one of them excludes, by the numbers of its own type."""
+    total, hidden = np.zeros(shape), np.zeros(shape, bool)
+    for mask in masks:
+        if mask is not None and mask.dtype == np.bool_:
+            hidden |= ~mask
+        elif mask is not None:
+            hidden |= mask <= ml_dtypes.finfo(mask.dtype).min
+            total += mask.astype(np.float64)
+    return np.where(hidden, -np.inf, total)
 
 
 def pack(x: Array) -> Array:
@@ -107,9 +108,7 @@ def multi_head_attention(
     for row_k, row_v in extra:
         k = np.concatenate([k, np.broadcast_to(row_k, (n, 1, k.shape[2]))], 1)
         v = np.concatenate([v, np.broadcast_to(row_v, (n, 1, v.shape[2]))], 1)
-    seen = np.zeros((n, heads, length, keys))
-    for m in (mask, None if key_mask is None else key_mask[:, None, None]):
-        seen = seen + _additive(m, seen.shape)
+    seen = _additive([mask, None if key_mask is None else key_mask[:, None, None]], (n, heads, length, keys))
     if is_causal:
         seen = np.where(np.tril(np.ones((length, keys), bool)), seen, -np.inf)
     seen = np.concatenate([seen, np.zeros((*seen.shape[:3], len(extra)))], 3)

@@ -9,9 +9,10 @@ from lucid.dims import Size, same
 from lucid.export.builder import Builder
 from lucid.export.rows import Lowering, refuse
 from lucid.graph import Node, Value
-from lucid.ops import expand, logical_and, unsqueeze, where
+from lucid.ops import expand, unsqueeze
 from lucid.ops.attention import causal_mask
-from lucid.types import DType, bool_
+from lucid.ops.attention_masks import in_type, joined, scores_type
+from lucid.types import DType
 
 
 class Call(NamedTuple):
@@ -127,23 +128,14 @@ def joint_mask(call: Call, *, triangle: bool) -> Tensor | None:
     Boolean where no floating mask is given. `triangle`: put the causal condition into it.
     """
     keys = call.past + call.new_keys
-    seen: list[Tensor] = []
-    added: list[Tensor] = []
-    for given in (call.mask, None if call.key_mask is None else unsqueeze(call.key_mask, (1, 2))):
-        if given is not None:
-            (seen if given.dtype == bool_ else added).append(given)
+    position: Tensor | None = None
     if triangle or call.window is not None:
-        seen.append(causal_mask(call.queries, keys, call.past, call.is_causal, call.window))
-    visible: Tensor | None = None
-    for part in seen:
-        visible = part if visible is None else logical_and(visible, part)
-    total: Tensor | None = None
-    for part in added:
-        part = part.astype(call.dtype)
-        total = part if total is None else total + part
-    joint = visible if total is None else total if visible is None else where(visible, total, -float("inf"))
+        position = causal_mask(call.queries, keys, call.past, call.is_causal, call.window)
+    joint = joined(call.mask, call.key_mask, position, scores_type(call.dtype))
     if joint is None:
         return None
+    if joint.dtype.kind == "float":
+        joint = in_type(joint, call.dtype)  # as the node wants it
     while joint.ndim < 4 and (joint.ndim != 2):
         joint = unsqueeze(joint, 0)
     return expand(joint, (*joint.shape[:-2], call.queries, keys))

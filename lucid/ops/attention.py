@@ -14,13 +14,14 @@ from lucid._tensor import Tensor
 from lucid.dims import Size, product, same
 from lucid.op import composite_with
 from lucid.ops.attention_eager import tiled
+from lucid.ops.attention_masks import excluded, joined, scores_type
 from lucid.ops.creation import arange_between
 from lucid.ops.elementwise import logical_and, tanh, where
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
 from lucid.ops.neural import dropout, softmax
 from lucid.ops.shaping import concat, permute, reshape, unsqueeze
-from lucid.types import Array, broadcast, float32, same_shape, show_shape
+from lucid.types import Array, bool_, broadcast, same_shape, show_shape
 
 
 def _kernel(*arrays: Array | None, **attributes: Any) -> tuple[Array, ...]:
@@ -115,35 +116,36 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:
     """Output and weights of heads that are split already."""
     dtype = query.dtype
-    if dtype.itemsize == 2:  # half precision: scores and sums in float32, rounded once at the end
-        query, key, value = (x.astype(float32) for x in (query, key, value))
+    # Half precision: scores and sums in float32, rounded once at the end.
+    query, key, value = (x.astype(scores_type(dtype)) for x in (query, key, value))
     key, value = _repeat_heads(key, query.shape[1]), _repeat_heads(value, query.shape[1])
     scores = matmul(query * default_scale(query, scale), key.mT)
     if softcap:
         scores = tanh(scores * (1 / softcap)) * softcap
-    visible: list[Tensor] = []
     for given in (mask, None if key_mask is None else unsqueeze(key_mask, (1, 2))):
-        if given is None:
-            continue
-        _check_mask(given, scores)
-        if given.dtype.kind == "float":
-            scores = scores + given.astype(scores.dtype)
-            visible.append(given > given.dtype.lowest)
-        else:
-            visible.append(given)
+        if given is not None:
+            _check_mask(given, scores)
+    position: Tensor | None = None
     if is_causal or window is not None:
-        visible.append(causal_mask(scores.shape[-2], scores.shape[-1], past, is_causal, window))
-    if visible:
-        seen = visible[0]
-        for other in visible[1:]:
-            seen = logical_and(seen, other)
-        # The lowest number instead of -inf: a row without any visible key then has weights, not NaN, and they are
-        # zeroed.
-        weights = softmax(where(seen, scores, scores.dtype.lowest))
-        if len(visible) > 1 or not is_causal or window is not None:
-            weights = where(seen, weights, 0.0)
-    else:
+        position = causal_mask(scores.shape[-2], scores.shape[-1], past, is_causal, window)
+    # Hidden scores get the lowest number, not -inf: a row without any visible key then has weights, not NaN, and they
+    # are zeroed.
+    joint = joined(mask, key_mask, position, scores.dtype)
+    if joint is None:
         weights = softmax(scores)
+    elif joint is position:  # without a window it leaves every row a key
+        weights = softmax(where(joint, scores, scores.dtype.lowest))
+        if window is not None:
+            weights = where(joint, weights, 0.0)
+    elif joint.dtype == bool_:
+        # Added, not chosen: NaN in a hidden key stays NaN, as in onnxruntime's kernel and in torch's. The zero has
+        # axes: OpenVINO does not compile where it is one constant with that of hidden weights.
+        bias = where(joint, np.zeros((1, 1), scores.dtype.numpy), scores.dtype.lowest)
+        weights = where(joint, softmax(scores + bias), 0.0)
+    else:
+        hidden = excluded(joint)
+        bias = where(hidden, scores.dtype.lowest, joint.astype(scores.dtype))
+        weights = where(hidden, 0.0, softmax(scores + bias))
     if dropout_p:
         weights = dropout(weights, p=dropout_p)
     return matmul(weights, value).astype(dtype), weights.astype(dtype)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from lucid._tensor import Tensor
 from lucid.ops import attention_kernel
-from lucid.types import Array
+from lucid.ops.attention_masks import joined, scores_type
+from lucid.types import Array, as_dtype
 
 
 def tiled(
@@ -44,20 +44,22 @@ def tiled(
         offset = past_key.shape[2]
         key, value = np.concatenate([past_key, key], 2), np.concatenate([past_value, value], 2)
         present = (key, value)
-    dtype = query.dtype
-    if dtype.itemsize == 2:
-        query, key, value = (x.astype(np.float32) for x in (query, key, value))
+    dtype = as_dtype(query.dtype)
+    wide = scores_type(dtype)
+    query, key, value = (x.astype(wide.numpy, copy=False) for x in (query, key, value))
+    masks = [None if m is None else Tensor.from_array(m) for m in (mask, key_mask)]
+    joint = joined(masks[0], masks[1], None, wide)
     output = attention_kernel.attention(
         query,
         key,
         value,
-        _joint(mask, key_mask),
+        None if joint is None else joint.numpy(),
         scale=query.shape[-1] ** -0.5 if scale is None else scale,
         is_causal=is_causal,
         offset=offset,
         window=window,
         softcap=softcap,
-    ).astype(dtype, copy=False)
+    ).astype(dtype.numpy, copy=False)
     if heads is not None:
         n, _, length, width = output.shape
         output = output.transpose(0, 2, 1, 3).reshape(n, length, heads * width)
@@ -66,22 +68,3 @@ def tiled(
 
 def _split(x: Array, heads: int) -> Array:
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
-
-
-def _joint(mask: Array | None, key_mask: Array | None) -> Array | None:
-    """Both masks as one. A boolean one beside a floating one excludes by the lowest number of its type."""
-    if key_mask is None or mask is None:
-        return mask if key_mask is None else key_mask[:, None, None]
-    first, second = mask, key_mask[:, None, None]
-    if first.dtype == second.dtype == np.bool_:
-        return np.asarray(first & second)
-    first, second = (
-        np.where(m, np.float32(0), np.float32(-np.inf)) if m.dtype == np.bool_ else m for m in (first, second)
-    )
-    # Half precision could overflow where both exclude; -inf for what either excludes says it without arithmetic.
-    hidden = (first <= _lowest(first)) | (second <= _lowest(second))
-    return np.where(hidden, np.float32(-np.inf), first.astype(np.float32) + second.astype(np.float32))
-
-
-def _lowest(mask: Array) -> Any:
-    return attention_kernel.lowest(mask.dtype)
