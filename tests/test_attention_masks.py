@@ -13,7 +13,7 @@ import pytest
 
 import lucid
 import lucid.nn.functional as F
-from lucid.ops import attention
+from lucid.ops import attention, attention_kernel
 from tests.reference import attention as reference
 
 H, D = 2, 8
@@ -272,3 +272,95 @@ def test_multi_head_attention_joins_masks_of_any_type(padding: Any, attend: Any,
     want = model(*map(lucid.tensor, (arrays["q"], arrays["k"])), one, lucid.zeros(n, s)).numpy()
     for got in (session.run(arrays)["output"], model(*map(lucid.tensor, arrays.values())).numpy()):
         np.testing.assert_allclose(got, want, rtol=0, atol=2e-6)
+
+
+# NaN and infinity ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So small that the kernel leaves out blocks of keys."""
+    for name, size in (("ROWS", 16), ("KEYS", 32), ("EDGE", 16), ("TILE", 1024)):
+        monkeypatch.setattr(attention_kernel, name, size)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("mask_type", [np.float16, np.float32, np.float64], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_nan_or_infinity_in_a_mask_is_nan_for_its_queries(number: float, mask_type: Any, path: str) -> None:
+    """Also where all other keys are excluded; not where another mask, or the position, excludes that key."""
+    for sizes in (SMALL, LARGE, SQUARE):
+        _, l, s = sizes
+        arrays = inputs(sizes) | {"mask": masked(sizes, mask_type, -np.inf)}
+        arrays["mask"][1, 2] = arrays["mask"][3, 0] = number
+        assert np.isnan(expected(arrays)).all(-1)[0, 0].tolist() == [i in (1, 3) for i in range(l)]
+        check(path, arrays)
+        check(path, arrays, is_causal=True)
+        kept = np.ones((sizes[0], s), bool)
+        kept[0, 2] = False
+        check(path, arrays | {"key_mask": kept})
+        check(path, arrays | {"key_mask": np.where(kept, 0, -np.inf).astype(np.float32)})
+
+
+LEAST = lowest(np.float32)
+
+
+@cache
+def hidden_by_a_mask(number: float, hide: str) -> list[tuple[Arrays, np.ndarray]]:
+    """A number in the fourth query, key or value, of which a mask hides the keys; the second query sees none."""
+    cases = []
+    for sizes in (SMALL, LARGE):
+        n, l, s = sizes
+        seen = np.ones((l, s), bool)
+        seen[:, 3:] = False  # whole blocks of keys
+        seen[1] = False
+        given = {"mask": seen}
+        if hide != "bool":
+            given["mask"] = np.where(seen, 0, LEAST if hide == "finfo.min" else -np.inf).astype(np.float32)
+        for where in ("query", "key", "value"):
+            for masks in (given, {"key_mask": np.tile(seen[0], (n, 1))}):
+                arrays = inputs(sizes) | masks
+                arrays[where][0, :, 3, 1] = number
+                cases.append((arrays, expected(arrays)))
+    return cases
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("hide", ["bool", "-inf", "finfo.min"])
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_a_mask_hides_numbers_only(number: float, hide: str, path: str) -> None:
+    """NaN and infinity under a mask do what arithmetic does: -inf is added to a score, a value is multiplied by 0."""
+    for arrays, want in hidden_by_a_mask(number, hide):
+        got = run(path, arrays)
+        if "mask" in arrays:  # no path owes more than this to a query without keys
+            assert set(np.unique(np.nan_to_num(got[:, :, 1]))) == {0}
+            got[:, :, 1] = want[:, :, 1]
+        np.testing.assert_allclose(got, want, rtol=0, atol=2e-6)
+
+
+@cache
+def hidden_by_position(number: float, window: int | None) -> list[tuple[Arrays, np.ndarray, np.ndarray, np.ndarray]]:
+    """A number in one key or value; the output, that without the number, and which queries see it."""
+    cases = []
+    for sizes in (SMALL, LARGE, SQUARE):
+        clean, l = inputs(sizes), sizes[1]
+        without = expected(clean, is_causal=True, window=window)
+        for where, position in (("key", 2), ("value", l - 1)):
+            arrays = {name: array.copy() for name, array in clean.items()}
+            arrays[where][:, :, position, 1] = number
+            behind = np.arange(l) - position
+            sees = (behind >= 0) & (behind < (window or l))
+            cases.append((arrays, expected(arrays, is_causal=True, window=window), without, sees))
+    return cases
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("window", [None, 3])
+def test_what_position_hides_is_nan_or_not_there(window: int | None, number: float, path: str) -> None:
+    for arrays, want, without, sees in hidden_by_position(number, window):
+        got = run(path, arrays, is_causal=True, window=window)
+        allowed = np.where(np.isnan(got), np.nan, without)
+        np.testing.assert_allclose(got, np.where(sees[:, None], want, allowed), rtol=0, atol=2e-6)

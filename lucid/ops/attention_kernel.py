@@ -150,7 +150,7 @@ class _Attention:
         blank = True  # nothing is in the output yet
         for start, stop, top, bottom in self._blocks(job):
             visible, bias = self._mask_of(job, start, stop, top, bottom)
-            if visible is not None and not visible.any():
+            if visible is not None and not visible.any() and self._finite(job, start, stop):
                 continue
             scores = buffer("scores", (*query.shape[:3], bottom - top, stop - start), dtype)
             np.matmul(scaled[..., top:bottom, :], key[..., start:stop], out=scores)
@@ -171,7 +171,7 @@ class _Attention:
                     part *= seen
             else:
                 if visible is not None:
-                    np.copyto(scores, -np.inf, where=~visible)
+                    scores += np.where(visible, dtype.type(0), dtype.type(-np.inf))  # NaN stays NaN
                 for part, seen in limits:
                     np.copyto(part, -np.inf, where=seen == 0)
                 shrink = _to_weights(scores, largest[..., top:bottom, :])
@@ -250,6 +250,11 @@ class _Attention:
             return None, None if least == 0 == mask.max() else mask
         hidden = mask <= lowest  # NaN is not: it reaches the output
         return ~hidden, np.where(hidden, 0, mask)
+
+    def _finite(self, job: _Job, start: int, stop: int) -> bool:
+        """Whether keys and values in [start, stop) are numbers, so that masked ones leave no trace."""
+        key, value = self.key[job.heads[:2]][..., start:stop], self.value[job.heads[:2]][..., start:stop, :]
+        return bool(np.isfinite(key).all() and np.isfinite(value).all())
 
     def _limits(self, scores: Array, position: int, start: int, stop: int) -> Iterator[tuple[Array, Array]]:
         """The parts of a tile that causality and the window cut through, each with 1 where a key is seen and 0 else.
