@@ -103,9 +103,6 @@ class Dim:
         # Of text: the hashes of numbers collide (those of -1 and -2 are equal), and sets would then compare with ==.
         return hash(self.key)
 
-    def __reduce__(self) -> tuple[type[Dim], tuple[Mapping[Monomial, int]]]:
-        return Dim, (self._terms,)  # text has another hash in every process, so Dims have, too
-
     def __lt__(self, other: Size) -> bool:
         return _decide(self, "<", other) < 0
 

@@ -17,7 +17,7 @@ from lucid.types import show_shape
 Data: TypeAlias = dict[str, Any]
 
 
-def of_graph(graph: Graph, forms: Mapping[int, str], errors: Mapping[int, float]) -> Data:
+def of_graph(graph: Graph, forms: Mapping[int, str], errors: Mapping[int, float | None]) -> Data:
     """A traced graph.
 
     Args:

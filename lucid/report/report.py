@@ -55,7 +55,7 @@ def report(
     graph = model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs)
     arrays = _arrays(graph, data, sizes or {})
     compared = compare_nodes(graph, arrays)
-    errors = {id(result.node): comparison.max_abs for result, comparison in compared}
+    errors = {id(result.node): _finite(comparison.max_abs) for result, comparison in compared}
     taken = {title(decision): f"{decision.taken}: {decision.nodes} nodes" for decision in explain(graph).decisions}
     forms: dict[int, str] = {}
     for node in graph.nodes():
