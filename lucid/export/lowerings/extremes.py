@@ -63,7 +63,7 @@ def guarded_argmax(build: Builder, node: Node) -> Because:
         any_nan = reduction_node(build, "ReduceMax", spoiled, node)
         return build.op("Where", build.op("Cast", any_nan, to=onnx_code(bool_)), first, found)
 
-    return _unless(build, node, _any_nan(build, x), lambda: build.op("ArgMax", x, node), restored)
+    return _unless(build, node, _any_nan(build, x), lambda: build.op("ArgMax", x, **along), restored)
 
 
 def _along(node: Node) -> dict[str, Any]:

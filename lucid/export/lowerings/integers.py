@@ -49,11 +49,17 @@ def products_with_ones(build: Builder, node: Node) -> str:
 
 
 def _sum(x: Tensor, axis: int) -> Tensor:
-    ones = full_of(shape=(x.shape[axis],), value=1, dtype=int64)
-    if axis == x.ndim - 1:
-        return matmul(x, ones)
-    before, after = range(axis), range(axis + 1, x.ndim - 1)
-    return matmul(ones, permute(x, [*before, *after, axis, x.ndim - 1]) if len(after) else x)
+    # Nothing is broadcast: onnxruntime's MatMul refuses that where the batch is empty.
+    size, last = x.shape[axis], x.ndim - 1
+    if axis == last:
+        return squeeze(matmul(x, full_of(shape=(size, 1), value=1, dtype=int64)), -1) if last else _dot(x)
+    before, after = range(axis), range(axis + 1, last)
+    rows = permute(x, [*before, *after, axis, last]) if len(after) else x
+    return squeeze(matmul(full_of(shape=(*rows.shape[:-2], 1, size), value=1, dtype=int64), rows), -2)
+
+
+def _dot(x: Tensor) -> Tensor:
+    return matmul(x, full_of(shape=x.shape, value=1, dtype=int64))
 
 
 @lowers(reduction.prod, name="ai.onnx ReduceProd")

@@ -243,7 +243,7 @@ def axes_from_front(node: Node) -> tuple[int, ...] | None:
     axis, shape = node.attributes["axis"], _only(node).type.shape
     axes = (axis,) if isinstance(axis, int) else axis
     if axes is None or all(isinstance(size, int) for size in shape):
-        return axes  # type: ignore[no-any-return]
+        return axes
     return tuple(a % len(shape) for a in axes)
 
 
