@@ -52,13 +52,17 @@ def instance_normalization(build: Builder, node: Node) -> str:
     groups, shape = node.attributes["groups"], x.type.shape
     if len(shape) == 2:
         refuse("a group of few numbers may be two numbers that are close, where onnxruntime's kernel loses digits")
-    rows = build.reshape(x, shape, (shape[0], groups, product(shape[1:]) // groups))
     one, zero = np.ones(groups, np.float32), np.zeros(groups, np.float32)
-    normal = build.op("InstanceNormalization", rows, one, zero, epsilon=float(node.attributes["eps"]))
-    if sum(isinstance(size, Dim) for size in shape) > 1:
-        y = build.op("Reshape", normal, build.op("Shape", x), allowzero=1)
-    else:
-        y = build.reshape(normal, (shape[0], groups), shape)
+    width = product(shape[1:]) // groups
+    # Where a batch may be empty, nothing tells Reshape a -1 beside it: an axis of 1 lets it copy all that is unknown.
+    apart = isinstance(width, Dim) and (isinstance(shape[0], Dim) or sum(isinstance(n, Dim) for n in shape) > 1)
+    given = (shape[0], 1, *shape[1:]) if apart else shape
+    inner = (shape[1] // groups, *shape[2:]) if apart else (width,)
+    split = build.op("Unsqueeze", x, np.asarray([1])) if apart else x
+    rows = build.reshape(split, given, (shape[0], groups, *inner))
+    y = build.op("InstanceNormalization", rows, one, zero, epsilon=float(node.attributes["eps"]))
+    y = build.reshape(y, (shape[0], groups, *inner), given)
+    y = build.op("Squeeze", y, np.asarray([1])) if apart else y
     for op_type, vector in (("Mul", weight), ("Add", bias)):
         if vector is not None:
             factor = per_channel(Tensor.from_value(vector), len(shape)).to_value()
