@@ -20,7 +20,6 @@ MEMORY, SECONDS = "LUCID_MAX_MEMORY", "LUCID_MAX_SECONDS"
 _LOOKING, _RUNNING = 60.0, 3600.0  # seconds; `inspect` runs nothing
 _EVERY = 0.05
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
-_WATCHED = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def supervise(tell: Callable[[str, int], int]) -> None:
@@ -33,7 +32,8 @@ def supervise(tell: Callable[[str, int], int]) -> None:
         return
     seconds = _limit(SECONDS, _LOOKING if command == "inspect" else _RUNNING)
     memory = _limit(MEMORY, _half_of_memory() / (1 << 30)) * (1 << 30)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    watched = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     parent = os.getpid()
     child = os.fork()
     if not child:
@@ -52,7 +52,7 @@ def supervise(tell: Callable[[str, int], int]) -> None:
             excess = f"more than {seconds:g} seconds; {SECONDS}=SECONDS allows more, 0 any"
         if excess:
             os.kill(child, signal.SIGKILL)
-        found = signal.sigtimedwait(_WATCHED, _EVERY)
+        found = signal.sigtimedwait(watched, _EVERY)
         # Ctrl-C reaches both processes by itself; what somebody sends to this one is passed on.
         if found is not None and found.si_signo != signal.SIGCHLD and found.si_code <= 0:
             os.kill(child, found.si_signo)
@@ -65,7 +65,8 @@ def supervise(tell: Callable[[str, int], int]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if code < 0:  # another signal: end as it did
-        signal.signal(-code, signal.SIG_DFL) if code not in (-signal.SIGKILL, -signal.SIGSTOP) else None
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.kill(os.getpid(), -code)
     os._exit(code)
