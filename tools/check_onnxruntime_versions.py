@@ -126,7 +126,6 @@ Every op in every element type that it takes eagerly, exported for the same opse
 units in the last place of what eager gives, integers to the last digit, with inputs up to 2^58. (bfloat16 models are run
 by the tests, in 1.31.1 alone.) What a release has no kernel for is computed in a wider type or in another way; what none
 computes exactly, the export refuses. "Not loaded" is what onnxruntime itself refuses as it loads the model.
-
 """
 ATTENTION = """## What the guards are for
 
