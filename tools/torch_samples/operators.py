@@ -124,6 +124,14 @@ def where(x: Any, condition: Any, other: Any) -> Mapped:
 # Reductions -----------------------------------------------------------------------------------------------------------
 
 
+DTYPE_OF_REDUCTION = "dtype of a reduction: x.astype(dtype) before it"
+
+
+def accumulated(x: Any) -> torch.dtype:
+    """The element type that a sum has by itself."""
+    return x.dtype if x.dtype.is_floating_point else torch.int64
+
+
 def axis_of(dim: Any) -> dict[str, Any]:
     """torch's dim as Lucid's axis; an empty tuple of torch's means all axes."""
     return {} if dim is None or dim in ((), []) else {"axis": dim}
@@ -131,7 +139,7 @@ def axis_of(dim: Any) -> dict[str, Any]:
 
 def _reduction(lucid: str, whole: Callable[[Any], Any] = lambda axis: axis) -> Callable[..., Mapped]:
     def mapping(x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Mapped:
-        needs(dtype is None or dtype == x.dtype, "dtype of a reduction: x.astype(dtype) before it")
+        needs(dtype in (None, accumulated(x)), DTYPE_OF_REDUCTION)
         axis = axis_of(dim)
         return call(lucid, x, **({"axis": whole(axis["axis"])} if axis else {}), keepdims=keepdim)
 
@@ -166,7 +174,7 @@ def argmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Mapped:
 
 @maps("cumsum")
 def cumsum(x: Any, dim: int, dtype: Any = None) -> Mapped:
-    needs(dtype is None or dtype == x.dtype, "dtype of a reduction: x.astype(dtype) before it")
+    needs(dtype in (None, accumulated(x)), DTYPE_OF_REDUCTION)
     return call("cumsum", x, axis=dim)
 
 
