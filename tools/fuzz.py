@@ -1,9 +1,9 @@
 """Differential fuzzing for as long as it is given: random models, each computed in every way there is.
 
-    python -m tools.fuzz --seconds 600 --seed 1
+    python -m tools.fuzz --seconds 600 --seed 10000
 
-Every batch has a number; `--seed` says with which to begin. A batch that fails prints its number, and `--seed NUMBER
---batches 1 --shrink` runs it again and looks for the smallest model that fails. At the end stands what was covered.
+Every model has a number; `--seed` says with which to begin. A model that fails prints its number, and `--seed NUMBER
+--models 1 --shrink` runs it again and looks for the smallest one that fails. At the end stands what was covered.
 """
 
 from __future__ import annotations
@@ -13,23 +13,20 @@ import sys
 import time
 import warnings
 from collections import Counter
-
-from hypothesis import seed
+from collections.abc import Sequence
 
 from lucid.types import DTYPES
 from tests.fuzz.checks import Coverage
-from tests.fuzz.test_fuzz import fuzz, fuzz_samples
-
-EXAMPLES = 200  # models a batch
-SAMPLES_EVERY = 5  # of so many batches, one is of op samples
+from tests.fuzz.choices import Choices, smallest
+from tests.fuzz.suite import model
 
 
 def main() -> int:
-    """Fuzz until the time is up or something fails; the exit status."""
+    """Fuzz until the time is up; the exit status says whether something failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0, help="how long (default: 600)")
-    parser.add_argument("--seed", type=int, default=1, help="the number of the first batch (default: 1)")
-    parser.add_argument("--batches", type=int, default=sys.maxsize, help="how many at most")
+    parser.add_argument("--seed", type=int, default=10000, help="the number of the first model (default: 10000)")
+    parser.add_argument("--models", type=int, default=sys.maxsize, help="how many at most")
     parser.add_argument("--shrink", action="store_true", help="look for the smallest model that fails")
     options = parser.parse_args()
     coverage = Coverage()
@@ -37,20 +34,40 @@ def main() -> int:
     failed = 0
     number = options.seed
     warnings.simplefilter("error")
-    while time.monotonic() < end and number - options.seed < options.batches:
-        test = fuzz_samples if number % SAMPLES_EVERY == 0 else fuzz
-        try:
-            seed(number)(test(coverage, EXAMPLES, options.shrink))()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+    while time.monotonic() < end and number - options.seed < options.models:
+        choices = Choices(number)
+        error = failure(choices, number, coverage)
+        if error is not None:
             failed += 1
-            print(f"\nbatch {number} failed: {type(error).__name__}: {error}")
-            print(f"again: python -m tools.fuzz --seed {number} --batches 1 --shrink\n", flush=True)
+            print(f"\nmodel {number} failed: {type(error).__name__}: {error}")
+            if options.shrink:
+                print(f"\nthe smallest found: {_smaller(choices.taken, number)}", flush=True)
+            else:
+                print(f"again: python -m tools.fuzz --seed {number} --models 1 --shrink\n", flush=True)
         number += 1
     print(report(coverage))
-    print(f"\n{coverage.models} models, {coverage.comparisons} results of onnxruntime compared,")
-    print(f"{coverage.judged} results judged by onnx's reference evaluator;")
-    print(f"batches {options.seed} to {number - 1}, {failed} of them failed")
+    print(f"\n{coverage.models} exports, {coverage.comparisons} results of onnxruntime compared,")
+    print(
+        f"{coverage.judged} of them in onnx's reference evaluator too; of {coverage.elements} numbers {coverage.open}"
+    )
+    print(f"left open by rounding; {coverage.refused} runs of empty sizes refused;")
+    print(f"models {options.seed} to {number - 1}, {failed} of them failed")
     return 1 if failed else 0
+
+
+def failure(choices: Choices, number: int, coverage: Coverage) -> Exception | None:
+    """What goes wrong with a model, if anything does."""
+    try:
+        model(choices, number).verify(coverage)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
+        return error
+    return None
+
+
+def _smaller(taken: Sequence[int], number: int) -> Exception | None:
+    kind = type(failure(Choices(given=taken), number, Coverage()))
+    best = smallest(taken, lambda given: type(failure(Choices(given=given), number, Coverage())) is kind)
+    return failure(Choices(given=best), number, Coverage())
 
 
 def report(coverage: Coverage) -> str:

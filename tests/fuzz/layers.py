@@ -9,7 +9,7 @@ import numpy as np
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.dims import dim, same
-from lucid.types import DType, bool_
+from lucid.types import DType, bfloat16, bool_, float16, float32, float64
 from tests.fuzz.programs import Drafting, Step, Value
 
 LAYERS: list[Callable[[Drafting], Step | None]] = []
@@ -129,6 +129,11 @@ def rotated(draft: Drafting) -> Step | None:
     return Step(f"rotary interleaved={interleaved}", (x,), apply)
 
 
+def mask_type(draft: Drafting, dtype: DType) -> DType:
+    """Booleans, the type of the scores, or any other floating type."""
+    return draft.choose([bool_, bool_, dtype, dtype, float32, float16, bfloat16, float64])
+
+
 @layer
 def attention(draft: Drafting) -> Step | None:
     """MultiHeadAttention with every option and mask."""
@@ -161,9 +166,9 @@ def attention(draft: Drafting) -> Step | None:
     causal = draft.flag()
     if not causal and draft.flag():
         shape = draft.choose([(l, s), (1, s), (n * heads, l, s)])
-        masks["attn_mask"] = draft.input(draft.choose([bool_, kind.dtype]), shape)
+        masks["attn_mask"] = draft.input(mask_type(draft, kind.dtype), shape, mask=True)
     if draft.flag():
-        masks["key_padding_mask"] = draft.input(draft.choose([bool_, kind.dtype]), (n, s))
+        masks["key_padding_mask"] = draft.input(mask_type(draft, kind.dtype), (n, s), mask=True)
     weights, average = draft.flag(), draft.flag()
 
     def apply(query: Tensor, keys: Tensor, *given: Tensor) -> object:
@@ -210,7 +215,10 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
     past = draft.choose([2, dim("P")]) if "past" in names else 0
     shapes = {"mask": (l, past + s), "key_mask": (n, past + s), "past": (n, kv_heads, past, width)}
     given = [
-        draft.input(kind.dtype if name == "past" else draft.choose([bool_, kind.dtype]), shapes[name]) for name in names
+        draft.input(kind.dtype, shapes[name])
+        if name == "past"
+        else draft.input(mask_type(draft, kind.dtype), shapes[name], mask=True)
+        for name in names
     ]
     packed = draft.flag()
 

@@ -11,16 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
-
-import numpy as np
-from hypothesis import strategies as st
+from typing import Any
 
 from lucid import Tensor, nn
 from lucid.dims import Size, dim
 from lucid.graph import Input, Scope, scope
 from lucid.types import (
-    Array,
     DType,
     TensorType,
     bfloat16,
@@ -33,16 +29,12 @@ from lucid.types import (
     int64,
     uint8,
 )
+from tests.fuzz.choices import Choices
+from tests.fuzz.values import Recipe, mask_recipe, recipe
 
 FLOATS = (float32, float32, float32, float64, float16, bfloat16)
 INTEGERS = (int8, uint8, int32, int64)
 NAMES = ("N", "L", "S")
-
-T = TypeVar("T")
-
-
-class Draw(Protocol):
-    def __call__(self, strategy: st.SearchStrategy[T]) -> T: ...
 
 
 @dataclass(frozen=True)
@@ -78,8 +70,8 @@ class Step:
 class Program(nn.Module):
     """Inputs and steps in the order in which they were drawn; returns some of the values."""
 
-    def __init__(self, order: Sequence[TensorType | Step], outputs: Sequence[int]) -> None:
-        self._order, self._outputs = tuple(order), tuple(outputs)
+    def __init__(self, order: Sequence[TensorType | Step], outputs: Sequence[int], recipes: Sequence[Recipe]) -> None:
+        self._order, self._outputs, self.recipes = tuple(order), tuple(outputs), tuple(recipes)
         self.layers = {f"{i}": step.layer for i, step in enumerate(order) if isinstance(step, Step) and step.layer}
 
     @property
@@ -98,32 +90,26 @@ class Program(nn.Module):
         return tuple(values[i] for i in self._outputs)
 
     def __repr__(self) -> str:
-        lines = [f"input {entry}" if isinstance(entry, TensorType) else str(entry) for entry in self._order]
+        recipes = iter(self.recipes)
+        lines = [f"input {e}, {next(recipes)}" if isinstance(e, TensorType) else str(e) for e in self._order]
         return "Program:\n  " + "\n  ".join([*lines, f"return {', '.join(f'v{i}' for i in self._outputs)}"])
 
 
 class Drafting:
     """A program while it is drawn."""
 
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
+    def __init__(self, choices: Choices) -> None:
+        self.choices = choices
+        self.choose, self.flag, self.number = choices.choose, choices.flag, choices.number
         self.order: list[TensorType | Step] = []
         self.values: list[Value] = []
+        self.recipes: list[Recipe] = []
 
-    def choose(self, options: Sequence[T]) -> T:
-        """One of some options."""
-        return self.draw(st.sampled_from(list(options)))
-
-    def flag(self) -> bool:
-        return self.draw(st.booleans())
-
-    def number(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))
-
-    def input(self, dtype: DType, shape: Sequence[Size]) -> int:
+    def input(self, dtype: DType, shape: Sequence[Size], mask: bool = False) -> int:
         """A new input; its index."""
         kind = TensorType(dtype, tuple(shape))
         self.order.append(kind)
+        self.recipes.append((mask_recipe if mask else recipe)(self.choices, dtype))
         self.values.append(Value(Tensor.from_value(Input(f"x{len(self.values)}", kind)), exact=True))
         return len(self.values) - 1
 
@@ -157,10 +143,9 @@ def drafting() -> Iterator[None]:
         scope.reset(token)
 
 
-@st.composite
-def programs(draw: Draw, makers: Sequence[Maker], steps: int = 6) -> Program:
-    """Programs of two to `steps` steps made by the given makers."""
-    draft = Drafting(draw)
+def program(choices: Choices, makers: Sequence[Maker], steps: int = 6) -> Program:
+    """A program of two to `steps` steps made by the given makers."""
+    draft = Drafting(choices)
     dtype = draft.choose(FLOATS)
     with drafting():
         draft.input(dtype, first_shape(draft))
@@ -173,7 +158,7 @@ def programs(draw: Draw, makers: Sequence[Maker], steps: int = 6) -> Program:
                 draft.add(made)
     last = len(draft.values) - 1
     others = [i for i in range(last) if draft.flag()] if last < 12 and draft.flag() else []
-    return Program(draft.order, [*others[:3], last]).eval()
+    return Program(draft.order, [*others[:3], last], draft.recipes).eval()
 
 
 def first_shape(draft: Drafting) -> list[Size]:
@@ -187,11 +172,3 @@ def shape(draft: Drafting) -> list[Size]:
     sizes: list[Size] = [dim(name) for name in NAMES]
     sizes += [1, 2, 3, 4]
     return [draft.choose(sizes) for _ in range(draft.number(0, 4))]
-
-
-def array_of(kind: DType, shape: tuple[int, ...], generator: np.random.Generator) -> Array:
-    """Multiples of 1/8, small integers, booleans: numbers that every element type holds exactly, ties among them."""
-    if kind.kind == "float":
-        return (generator.integers(-16, 17, shape) / 8).astype(kind.numpy)
-    low, high = (0, 2) if kind.kind == "bool" else (0, 5) if kind is uint8 else (-4, 5)
-    return generator.integers(low, high, shape).astype(kind.numpy)

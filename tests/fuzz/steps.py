@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
 import lucid
 from lucid import Tensor, ops
@@ -144,6 +143,19 @@ def binary(draft: Drafting) -> Step | None:
 
 
 @maker
+def remainder(draft: Drafting) -> Step | None:
+    """What is left of a division, and the whole part, by numbers that are not zero."""
+    x = draft.pick(lambda v: v.exact and is_number(v))
+    if x is None:
+        return None
+    integers = draft.values[x].type.dtype.kind == "int"
+    by: Any = draft.choose([3, 7] if integers else [0.75, -1.5, 3.0])
+    if draft.flag():
+        return Step(f"x % {by}", (x,), lambda v: v % by, exact=True)
+    return Step(f"x // {by}", (x,), lambda v: v // by, exact=True)
+
+
+@maker
 def comparison(draft: Drafting) -> Step | None:
     x = draft.pick(lambda v: v.exact)
     if x is None:
@@ -203,7 +215,7 @@ def permuted(draft: Drafting) -> Step | None:
     x = draft.pick(with_axes(2))
     if x is None:
         return None
-    order = draft.draw(st.permutations(range(draft.values[x].rank)))
+    order = draft.choices.order(draft.values[x].rank)
     return Step(f"permute {order}", (x,), lambda v: v.permute(*order), exact=True)
 
 
@@ -337,6 +349,20 @@ def taken(draft: Drafting) -> Step | None:
         constant = np.array([draft.number(-size, size - 1) for _ in range(draft.number(1, 3))])
         return Step(f"take {constant} axis {axis}", (x,), lambda v: ops.take(v, constant, axis), exact=True)
     return Step(f"take axis {axis}", (x, i), lambda v, j: ops.take(v, j % size, axis), exact=True)
+
+
+@maker
+def taken_along(draft: Drafting) -> Step | None:
+    """One element of an axis for each of some positions; indices of size 1 serve all."""
+    x = draft.pick(lambda v: bool(fixed_axes(v)))
+    if x is None:
+        return None
+    value = draft.values[x]
+    axis = draft.choose(fixed_axes(value))
+    size, count = int(value.type.shape[axis]), draft.number(1, 3)
+    shape = [count if i == axis else s if draft.number(0, 3) else 1 for i, s in enumerate(value.type.shape)]
+    i = draft.input(int64, shape)
+    return Step(f"take_along axis {axis}", (x, i), lambda v, j: ops.take_along(v, j % size, axis=axis), exact=True)
 
 
 @maker

@@ -1,0 +1,333 @@
+"""Faults to plant into Lucid, one at a time: what random models must find.
+
+Each is a few lines that make one way to compute a thing wrong, in eager NumPy or in the exporter, as faults that were
+made once did. The generator knows nothing of them. `python -m tools.planted_faults` plants each in a process of its
+own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lucid import Tensor, ops
+from lucid.export.lowerings import attention_cpu, plain
+from lucid.export.rows import Lowering
+from lucid.graph import Node, Value
+from lucid.op import Op
+from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
+from lucid.types import Array, float32
+from tests.fuzz.checks import Coverage
+from tests.fuzz.choices import Choices
+from tests.fuzz.suite import model
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault: what is wrong, and how it is planted."""
+
+    name: str
+    plant: Plant
+
+
+FAULTS: list[Fault] = []
+
+
+def fault(name: str) -> Callable[[Plant], Plant]:
+    def register(plant: Plant) -> Plant:
+        FAULTS.append(Fault(name, plant))
+        return plant
+
+    return register
+
+
+# How they are planted ----------------------------------------------------------------------------------------------
+
+
+def kernel(name: str, op: Op[..., Any], wrong: Callable[..., Any]) -> None:
+    """A fault of an op's NumPy kernel; `wrong` gets the right one first."""
+    FAULTS.append(Fault(name, lambda patch: patch.setattr(op, "_kernel", _before(op._kernel, wrong))))
+
+
+def _before(right: Any, wrong: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *arrays, **attributes: wrong(right, *arrays, **attributes)
+
+
+def body(name: str, op: Op[..., Any], wrong: Callable[..., Any]) -> None:
+    """A fault of a composite's body."""
+    FAULTS.append(Fault(name, lambda patch: patch.setattr(op, "body", wrong)))
+
+
+def exported(
+    name: str,
+    op: Op[..., Any],
+    inputs: Callable[[list[Tensor | None], dict[str, Any]], list[Tensor | None]] = lambda tensors, _: tensors,
+    **changed: Any,
+) -> None:
+    """A fault of the exporter: it sees other attributes of a node, or other inputs, than the node has."""
+    FAULTS.append(Fault(name, lambda patch: seen_otherwise(patch, op, inputs, changed)))
+
+
+def seen_otherwise(patch: Patch, op: Op[..., Any], inputs: Any, changed: dict[str, Any]) -> None:
+    right = Lowering._lower_node
+
+    def lower(self: Lowering, node: Node) -> None:
+        if node.op is not op:
+            right(self, node)
+            return
+        attributes = dict(node.attributes)
+        tensors = inputs([None if v is None else Tensor.from_value(v) for v in node.inputs], attributes)
+        attributes |= {key: value(node) if callable(value) else value for key, value in changed.items()}
+        values: list[Value | None] = [None if t is None else t.to_value() for t in tensors]
+        self.lower([v for v in values if v is not None])
+        other = Node(op, tuple(values), attributes, node.types, node.scope)
+        right(self, other)
+        for result, found in zip(node.results, other.results, strict=True):
+            self.build.bind(result, self.build.name_of(found))
+
+    patch.setattr(Lowering, "_lower_node", lower)
+
+
+# Attention on arrays -----------------------------------------------------------------------------------------------
+
+
+def tiles(name: str, wrong: Callable[..., Any]) -> None:
+    """A fault of the tiled kernel."""
+    right = attention_kernel.attention
+    FAULTS.append(Fault(name, lambda patch: patch.setattr(attention_kernel, "attention", _before(right, wrong))))
+
+
+def _overflows(right: Any, query: Array, key: Array, value: Array, mask: Any, **a: Any) -> Array:
+    result: Array = right(query, key, value, mask, **a)
+    with np.errstate(all="ignore"):
+        keys = np.repeat(key, query.shape[1] // key.shape[1], 1)
+        scores = (query * query.dtype.type(a["scale"])) @ keys.swapaxes(-1, -2)
+        total = np.exp(scores).sum(-1, keepdims=True)
+        return np.where(np.isinf(total) & np.isfinite(scores).all(-1, keepdims=True), 0, result).astype(query.dtype)
+
+
+tiles("the sum of weights overflows, and only the output is looked at", _overflows)
+tiles("causality forgets the keys of the cache", lambda right, *x, **a: right(*x, **a | {"offset": 0}))
+tiles(
+    "causality counts from the last key",
+    lambda right, q, k, *x, **a: right(q, k, *x, **a | {"offset": k.shape[2] - q.shape[2]}),
+)
+tiles(
+    "the cap of scores covers their mask",
+    lambda right, q, k, v, mask, **a: right(q, k, v, _capped(mask, a["softcap"]), **a),
+)
+tiles(
+    "float64 goes through float32",
+    lambda right, q, k, v, *x, **a: right(*(t.astype(np.float32) for t in (q, k, v)), *x, **a).astype(q.dtype),
+)
+
+
+def _capped(mask: Array | None, softcap: float) -> Array | None:
+    if mask is None or mask.dtype == bool or not softcap:
+        return mask
+    with np.errstate(all="ignore"):
+        return np.where(np.abs(mask) < 1e4, softcap * np.tanh(mask / softcap), mask).astype(mask.dtype)
+
+
+def _without_nan(mask: Array | None) -> Array | None:
+    if mask is None or mask.dtype == bool:
+        return mask
+    return np.where(np.isnan(mask), -np.inf, mask).astype(mask.dtype)
+
+
+kernel(
+    "NaN in a mask hides its key",
+    ops.attention,
+    lambda right, q, k, v, mask, keys, *x, **a: right(q, k, v, _without_nan(mask), _without_nan(keys), *x, **a),
+)
+kernel(
+    "all texts of a batch share the first one's key mask",
+    ops.attention,
+    lambda right, q, k, v, mask, keys, *x, **a: right(
+        q, k, v, mask, None if keys is None else np.broadcast_to(keys[:1], keys.shape), *x, **a
+    ),
+)
+
+
+# Attention in the exporter -----------------------------------------------------------------------------------------
+
+
+def _cast_masks(tensors: list[Tensor | None], _: dict[str, Any]) -> list[Tensor | None]:
+    query, *_rest = tensors
+    assert query is not None
+    return [
+        t.astype(query.dtype) if t is not None and i in (3, 4) and t.dtype.kind == "float" else t
+        for i, t in enumerate(tensors)
+    ]
+
+
+def _turned_heads(tensors: list[Tensor | None], attributes: dict[str, Any]) -> list[Tensor | None]:
+    query, key = tensors[:2]
+    assert query is not None
+    assert key is not None
+    if attributes["heads"] is None and query.shape[1] != key.shape[1]:
+        tensors[1] = ops.take(key, np.arange(int(key.shape[1]))[::-1].copy(), 1)
+    return tensors
+
+
+exported("a mask is cast to the type of the scores before it hides keys", ops.attention, _cast_masks)
+exported("query heads read the keys of another group", ops.attention, _turned_heads)
+exported(
+    "the window is one key wider",
+    ops.attention,
+    window=lambda node: node.attributes["window"] and node.attributes["window"] + 1,
+)
+exported("the scale is the usual one", ops.attention, scale=None)
+
+
+@fault("hidden keys get the fill whatever the scores and values are")
+def _(patch: Patch) -> None:
+    patch.setattr(attention_cpu, "fill_value", lambda *_: Tensor(attention_cpu.FILL, float32))
+
+
+@fault("a query that sees no key is not zeroed")
+def _(patch: Patch) -> None:
+    patch.setattr(attention_cpu, "_alive", lambda *_: None)
+
+
+# Sums and extremes -------------------------------------------------------------------------------------------------
+
+kernel(
+    "half-precision running sums are added in half precision",
+    reduction.cumsum,
+    lambda right, x, *, axis: np.cumsum(x, axis=axis, dtype=x.dtype) if x.dtype.itemsize == 2 else right(x, axis=axis),
+)
+kernel(
+    "the maximum drops NaN",
+    reduction.max_,
+    lambda _, x, *, axis, keepdims: np.asarray(np.fmax.reduce(x, axis=axis, keepdims=keepdims), x.dtype),
+)
+kernel(
+    "integers are added as float64",
+    reduction.sum_,
+    lambda right, x, **a: (
+        right(x.astype(np.float64), **a).astype(right(x, **a).dtype) if x.dtype.kind in "iu" else right(x, **a)
+    ),
+)
+kernel(
+    "the mean of nothing is 0",
+    reduction.mean,
+    lambda right, x, **a: right(x, **a) if x.size else np.zeros_like(right(x, **a)),
+)
+kernel(
+    "of equal maxima the last counts",
+    reduction.argmax,
+    lambda right, x, *, axis, keepdims: x.shape[axis] - 1 - right(np.flip(x, axis), axis=axis, keepdims=keepdims),
+)
+kernel("the larger of two drops NaN", elementwise.maximum, lambda _, x, y: np.fmax(x, y))
+
+
+# Elementwise -------------------------------------------------------------------------------------------------------
+
+kernel("% keeps the sign of the number it divides", elementwise.int_mod, lambda _, x, y: np.fmod(x, y))
+kernel(
+    "where multiplies by its condition",
+    elementwise.where,
+    lambda right, c, x, y: (
+        (c * x + (1 - c) * y).astype(x.dtype) if x.dtype in (np.float32, np.float16) else right(c, x, y)
+    ),
+)
+
+
+def _rounding(right: Any, x: Array, *, dtype: Any) -> Array:
+    result: Array = right(np.rint(x) if x.dtype.kind == "f" and dtype.kind == "int" else x, dtype=dtype)
+    return result
+
+
+kernel("a cast to integers rounds", elementwise.cast, _rounding)
+body("softplus overflows", neural.softplus, lambda x: ops.log(1 + ops.exp(x)))
+body(
+    "log_softmax overflows",
+    neural.log_softmax,
+    lambda x, *, axis: x - ops.log(ops.sum_(ops.exp(x), axis=(axis,), keepdims=True)),
+)
+exported(
+    "gelu is always approximated",
+    neural.gelu,
+    approximate="tanh",
+)
+
+
+# Normalisation and rotation ----------------------------------------------------------------------------------------
+
+
+def _sample_variance(right: Any, x: Array, *rest: Any, axes: int, eps: float) -> Array:
+    count = int(np.prod(x.shape[-axes:]))
+    if count < 2:
+        return np.asarray(right(x, *rest, axes=axes, eps=eps))
+    wide = x.astype(np.float64)
+    axis = tuple(range(-axes, 0))
+    ratio = np.sqrt((wide.var(axis, keepdims=True) + eps) / (wide.var(axis, keepdims=True, ddof=1) + eps))
+    weight, bias = rest
+    result = np.asarray(right(x, weight, None, axes=axes, eps=eps)) * ratio
+    return (result if bias is None else result + bias).astype(x.dtype)
+
+
+kernel("the variance is that of a sample", neural.layer_norm, _sample_variance)
+exported("layer_norm forgets its epsilon", neural.layer_norm, eps=0.0)
+exported("rms_norm has its default epsilon", neural.rms_norm, eps=1e-6)
+exported("rotary positions are never interleaved", ops.rotary_embedding, interleaved=False)
+exported("softmax is over the last axis", neural.softmax, axis=-1)
+
+
+# Shapes ------------------------------------------------------------------------------------------------------------
+
+exported("padding is zero", shaping.pad, value=0.0)
+exported("parts are joined the other way round", shaping.concat_parts, lambda parts, _: _reversed(parts))
+
+
+def _reversed(parts: list[Tensor | None]) -> list[Tensor | None]:
+    shapes = {t.shape for t in parts if t is not None}
+    return parts[::-1] if len(shapes) == 1 else parts
+
+
+@fault("a slice that runs backwards loses its last element")
+def _(patch: Patch) -> None:
+    right = plain._bound
+    patch.setattr(plain, "_bound", lambda *a, **k: 0 if right(*a, **k) == -plain._FAR else right(*a, **k))
+
+
+def _repeated(_: Any, x: Array, *, repeats: tuple[int, ...]) -> Array:
+    for axis, count in enumerate(repeats):
+        x = np.repeat(x, count, axis)
+    return x
+
+
+kernel("tile repeats each element", shaping.tile, _repeated)
+kernel(
+    "take_along reads the first row of indices for all",
+    indexing.take_along,
+    lambda right, x, i, *, axis: right(x, np.broadcast_to(i[:1], i.shape) if axis else i, axis=axis),
+)
+
+
+# The search --------------------------------------------------------------------------------------------------------
+
+
+def found_by(planted: Fault, number: int) -> str | None:
+    """How a model of the suite shows a fault: it fails with the fault, and passes without."""
+    with pytest.MonkeyPatch.context() as patch:
+        planted.plant(patch)
+        error = failure(number)
+    return error if error is not None and failure(number) is None else None
+
+
+def failure(number: int) -> str | None:
+    """What goes wrong with a model of the suite, if anything does."""
+    try:
+        model(Choices(number), number).verify(Coverage())
+    except Exception as error:  # noqa: BLE001 - a planted fault may show as any
+        return f"{type(error).__name__}: {error}"
+    return None

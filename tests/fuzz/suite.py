@@ -1,0 +1,88 @@
+"""The suite's random models, by number: everything about one follows from its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lucid.export import Target
+from lucid.ops import attention_kernel
+from lucid.types import DType
+from tests.fuzz.checks import Coverage, verify, verify_sample
+from tests.fuzz.choices import Choices
+from tests.fuzz.layers import ATTENTION, LAYERS
+from tests.fuzz.programs import Program, program
+from tests.fuzz.steps import MAKERS
+from tests.fuzz.values import Recipe, recipe
+from tests.samples import ORT_LACKS, SAMPLES, Sample
+
+MODELS = 2400
+SAMPLES_EVERY = 6  # of so many models, one is the sample of an op
+# What Lucid is for comes up most often: about every fourth step is one of attention, every fourth another layer.
+STEPS = MAKERS + 3 * LAYERS + 15 * ATTENTION
+CASES = [(s, dtype) for s in SAMPLES for dtype in s.dtypes if s.exported and f"{s.name}-{dtype}" not in ORT_LACKS]
+OPSETS = [*range(17, 27), *[23] * 8]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A random model, and how it is to be run."""
+
+    what: Program | tuple[Sample, DType, Recipe]
+    target: Target
+    runs: Sequence[Mapping[str, int]]
+    seed: int
+    small_tiles: bool
+
+    def verify(self, coverage: Coverage) -> None:
+        """Compute it in every way there is."""
+        with tiles(self.small_tiles):
+            if isinstance(self.what, Program):
+                verify(self.what, self.target, self.runs, self.seed, coverage)
+            else:
+                verify_sample(*self.what, self.target, self.runs[0], coverage)
+
+
+def model(choices: Choices, number: int) -> Model:
+    """The model that these choices make; its number says whether it is a program or an op's sample."""
+    target = draw_target(choices)
+    runs = [draw_sizes(choices) for _ in range(choices.number(1, 2))]
+    seed, small = choices.number(0, 9), choices.flag()
+    if number % SAMPLES_EVERY == 0:
+        s, dtype = choices.choose(CASES)
+        return Model((s, dtype, recipe(choices, dtype)), target, runs, seed, small)
+    return Model(program(choices, STEPS), target, runs, seed, small)
+
+
+def draw_target(choices: Choices) -> Target:
+    """Any target, opset and form of attention; most often those with forms of their own."""
+    provider = choices.choose(["any", "cpu", "cpu", "portable"])
+    attention = choices.choose([*["auto"] * 5, "standard", "contrib", "expanded"])
+    return Target(provider, choices.choose(OPSETS), attention=attention)
+
+
+def draw_sizes(choices: Choices) -> dict[str, int]:
+    """Small sizes find most, none at all included; beyond 32 queries target "cpu" takes another form of attention."""
+    sizes = {name: choices.choose([1, 2, 3, 4, 5]) for name in "NSP"}
+    sizes["L"] = choices.choose([*[1, 2, 3, 4, 5] * 3, 40])
+    if not choices.number(0, 9):
+        sizes[choices.choose("NLSP")] = 0
+    return sizes
+
+
+@contextmanager
+def tiles(small: bool) -> Iterator[None]:
+    """Attention on arrays in tiles so small that a few keys take several; otherwise as it is, which for small sizes is
+    the body."""
+    before = {name: getattr(attention_kernel, name) for name in _SMALL}
+    try:
+        for name, value in _SMALL.items() if small else ():
+            setattr(attention_kernel, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(attention_kernel, name, value)
+
+
+_SMALL = {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64, "TINY": 0}
