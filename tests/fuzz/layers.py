@@ -207,16 +207,21 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
     options = {
         "window": draft.choose([None, None, 1, 2, 5]),
         "softcap": draft.choose([0.0, 0.0, 2.0]),
-        "scale": draft.choose([None, 0.5, 0.1]),
+        "scale": draft.choose([*[None, 0.5, 0.1] * 3, 1e-20, 50.0]),
         "is_causal": draft.flag(),
         "need_weights": draft.flag(),
     }
-    names = [name for name in ("mask", "key_mask", "past") if draft.flag()]
+    names = [name for name in ("value", "mask", "key_mask", "past") if draft.flag()]
     past = draft.choose([2, dim("P")]) if "past" in names else 0
-    shapes = {"mask": (l, past + s), "key_mask": (n, past + s), "past": (n, kv_heads, past, width)}
+    shapes = {
+        "value": (n, s, kv_heads * width),
+        "mask": (l, past + s),
+        "key_mask": (n, past + s),
+        "past": (n, kv_heads, past, width),
+    }
     given = [
         draft.input(kind.dtype, shapes[name])
-        if name == "past"
+        if name in ("value", "past")
         else draft.input(mask_type(draft, kind.dtype), shapes[name], mask=True)
         for name in names
     ]
@@ -224,12 +229,12 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
 
     def apply(query: Tensor, key: Tensor, *more: Tensor) -> object:
         named = dict(zip(names, more, strict=True))
-        cached = named.pop("past", None)
+        cached, value = named.pop("past", None), named.pop("value", key)
         if not packed:
-            query, key = _split(query, 2), _split(key, kv_heads)
+            query, key, value = _split(query, 2), _split(key, kv_heads), _split(value, kv_heads)
         heads = {"heads": 2, "kv_heads": kv_heads} if packed else {}
         return ops.attention(
-            query, key, key, named.get("mask"), named.get("key_mask"), cached, cached, **options, **heads
+            query, key, value, named.get("mask"), named.get("key_mask"), cached, cached, **options, **heads
         )  # fmt: skip
 
     text = f"attention {'packed ' if packed else ''}{kv_heads} key heads {options} {names}"
