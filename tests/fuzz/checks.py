@@ -140,7 +140,7 @@ def verify(run: Run, target: Target, reference: bool, coverage: Coverage) -> Non
     model, decisions, target = exported(run.graph, target)
     coverage.note(run.graph, target, decisions)
     where = f"{target}, {run.where}"
-    verdicts = Judge(run.graph)(run.arrays)
+    verdicts = Judge(run.graph, all(a.dtype.kind in "biu" or np.isfinite(a).all() for a in run.arrays))(run.arrays)
 
     def hold(results: Sequence[Array], way: str) -> None:
         for got, want, verdict in zip(results, run.eager, verdicts, strict=True):
