@@ -70,12 +70,12 @@ class Either:
 
     def _with_past(self, x: Array, past: Array | None) -> Array:
         heads = self.call["kv_heads"] or self.call["heads"]
-        split = x if heads is None else x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+        split = x if heads is None else x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
         return split if past is None else np.concatenate([past, split], 2)
 
     def _as_output(self, cells: Array) -> Array:
-        n, _, length, _ = cells.shape
-        return cells if self.call["heads"] is None else cells.transpose(0, 2, 1, 3).reshape(n, length, -1)
+        n, heads, length, width = cells.shape
+        return cells if self.call["heads"] is None else cells.transpose(0, 2, 1, 3).reshape(n, length, heads * width)
 
     def _reached(self, query: Array, key: Array, value: Array, past: int) -> tuple[Array, Array, Array]:
         """The rows of weights and the cells of the output that something hidden reaches, and the rows that something

@@ -277,7 +277,7 @@ def _rounded(run: int, index: int, x: Array, name: str, dtype: DType, moved: _Mo
     absolute = p.epsilon**2 if name == "softmax" else LOOSE.get(name, 0.0) * p.epsilon
     result = moved(run, -1 - index, x, units * p.epsilon, absolute + p.step)
     if run == 1:
-        result = np.where(np.abs(result) > p.largest, np.copysign(np.inf, result), result)
+        result = np.where(np.abs(result) > p.largest * (1 - 16 * p.epsilon), np.copysign(np.inf, result), result)
         result = _flushed(result, dtype)
     return np.where(np.isfinite(x), result, x)
 
