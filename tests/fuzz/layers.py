@@ -200,7 +200,10 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
         wide = has_width(3)(v) and v.type.shape[2] in (width, 2 * width)
         return wide and v.type.dtype == kind.dtype and same(v.type.shape[0], n)
 
-    k = draft.pick(serves)
+    # Keys from elsewhere, most often of another length.
+    other = draft.flag()
+    k = draft.input(kind.dtype, (n, draft.choose([dim("S"), 3]), draft.choose([1, 2]) * width)) if other else None
+    k = draft.pick(serves) if k is None else k
     if k is None:
         return None
     s, kv_heads = draft.values[k].type.shape[1], int(draft.values[k].type.shape[2]) // width
@@ -209,7 +212,7 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
         "softcap": draft.choose([0.0, 0.0, 2.0]),
         "scale": draft.choose([*[None, 0.5, 0.1] * 3, 1e-20, 50.0]),
         "is_causal": draft.flag(),
-        "need_weights": draft.flag(),
+        "need_weights": not draft.number(0, 3),
     }
     names = [name for name in ("value", "mask", "key_mask", "past") if draft.flag()]
     past = draft.choose([2, dim("P")]) if "past" in names else 0
