@@ -47,9 +47,9 @@ def set_num_threads(n: int) -> None:
 def share(jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:
     """Run `work` in this thread and in as many workers as there are jobs for; each gets an iterator of jobs to do.
 
-    BLAS runs with one thread meanwhile. Safe to call from many threads at once, and after the main thread has ended: where
-    no worker can be had, this thread does it all. The first exception ends it: jobs not begun are dropped, those begun
-    are waited for, and it is raised here.
+    BLAS runs with one thread meanwhile. Safe to call from many threads at once, and after the main thread has ended:
+    where no worker can be had, this thread does it all. The first exception ends it: jobs not begun are dropped, those
+    begun are waited for, and it is raised here.
     """
     with single_threaded_blas():
         _workers.share(jobs, work)

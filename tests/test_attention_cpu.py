@@ -4,6 +4,7 @@ end, and for inputs made to break them."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,75 @@ def test_hidden_values_do_not_show() -> None:
     before = session(q, k, v).numpy()[:, :, :50]
     k[:, :, 50:], v[:, :, 50:] = -k[:, :, 50:], 100.0
     np.testing.assert_allclose(session(q, k, v).numpy()[:, :, :50], before, atol=1e-7)
+
+
+LARGE = [1e2, 1e6, 1e8, 1e12, 1e19, 1e30, 1e38]
+
+
+def session_of(case: Case, length: int, **attributes: Any) -> lucid.runtime.Session:
+    case = replace(case, attributes=case.attributes | attributes)
+    return lucid.runtime.Session(export(case, False, length, 1), threads=1)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-6, 1e6], ids="visible {:g}".format)
+@pytest.mark.parametrize("reach", [1.0, 1.5, 2.0])
+def test_hidden_values_of_any_size_do_not_show(reach: float, size: float) -> None:
+    """A billionth of the smallest visible value at most: scores reach up to the bound, values beyond any."""
+    causal, masked = session_of(SELF[0], 100), session_of(SELF[6], 100)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 100, D)).astype(np.float32)
+    q, k, v = q * np.float32(reach), k * np.float32(reach), v * np.float32(size)
+    keep = np.arange(100)[None] < 50
+    exact = ops.attention(*(lucid.tensor(x[:, :, :50]).astype("float64") for x in (q, k, v)), is_causal=True).numpy()
+    for large in LARGE:
+        v[:, :, 50:] = size * large if size * large < 1e38 else 1e38
+        seen = causal(q, k, v).numpy()[:, :, :50]
+        np.testing.assert_allclose(seen / size, exact / size, rtol=0, atol=2e-6 * reach**2)
+        got = masked(q, k, v, keep).numpy()
+        want = ops.attention(*(lucid.tensor(x).astype("float64") for x in (q, k, v)), None, lucid.tensor(keep))
+        np.testing.assert_allclose(got / size, want.numpy() / size, rtol=0, atol=2e-6 * reach**2)
+
+
+@pytest.mark.parametrize("direction", [1, -1], ids=["hidden keys score high", "hidden keys score low"])
+@pytest.mark.parametrize("large", LARGE)
+def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float, direction: int) -> None:
+    """Visible keys score lowest and hidden ones highest: the worst that norms allow, for norms around every bound."""
+    session = session_of(SELF[0], 60, scale=1.0)
+    for norm in (8, 12, 14, 16, 18, 19.9, 20, 20.1, 22, 30):
+        q, k, v = np.zeros((3, 1, H, 60, D), np.float32)
+        q[..., 0], k[:, :, :30, 0], k[:, :, 30:, 0], v[:, :, :30] = norm, -direction, direction, 1
+        v[:, :, 30:] = large
+        np.testing.assert_allclose(session(q, k, v).numpy()[:, :, :30], 1, rtol=0, atol=2e-6)
+
+
+def test_one_large_hidden_value_beside_nan_does_not_show() -> None:
+    """A NaN drops out of a maximum, and what lies beside it would, too."""
+    session = session_of(SELF[0], 60)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 60, D)).astype(np.float32)
+    v[:, :, 59, 0], v[:, :, 59, 1] = np.nan, 1e30
+    want = ops.attention(*(lucid.tensor(x[:, :, :59]) for x in (q, k, v)), is_causal=True).numpy()
+    np.testing.assert_allclose(session(q, k, v).numpy()[:, :, :59, 1:], want[..., 1:], rtol=0, atol=2e-6)
+
+
+NORMS = [(1e-24, 1e18, 1e8), (1e18, 1e-24, 1e8), (1e-30, 1e30, 10.0), (1e-20, 1e-18, 1e37), (1e20, 1e15, 1e-34)]
+
+
+@pytest.mark.parametrize(("of_query", "of_key", "scale"), NORMS)
+def test_norms_that_a_square_cannot_hold_do_not_fool_the_bound(of_query: float, of_key: float, scale: float) -> None:
+    session = session_of(SELF[0], 60, scale=scale)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 60, D)).astype(np.float32)
+    q, k = q * np.float32(of_query), k * np.float32(of_key)
+    want = ops.attention(*(lucid.tensor(x).astype("float64") for x in (q, k, v)), is_causal=True, scale=scale).numpy()
+    steep = float(of_query * of_key * scale) * D * 10
+    np.testing.assert_allclose(session(q, k, v).numpy(), want, rtol=0, atol=2e-6 * max(1, steep))
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-37, 1e-30, 1e-19, 1e-18])
+def test_the_smallest_scales(scale: float) -> None:
+    """All scores are about 0 then: means."""
+    session = session_of(SELF[0], 60, scale=scale)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 60, D)).astype(np.float32)
+    want = np.cumsum(v.astype(np.float64), 2) / np.arange(1, 61)[:, None]
+    np.testing.assert_allclose(session(q, k, v).numpy(), want, rtol=0, atol=2e-6)
 
 
 def test_explanation_says_why_blocks_do_not_serve() -> None:

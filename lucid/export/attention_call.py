@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from lucid._tensor import Tensor
 from lucid.dims import Size, same
 from lucid.export.builder import Builder
@@ -12,7 +14,7 @@ from lucid.graph import Node, Value
 from lucid.ops import expand, unsqueeze
 from lucid.ops.attention import causal_mask
 from lucid.ops.attention_masks import in_type, joined, scores_type
-from lucid.types import DType
+from lucid.types import DType, float32
 
 
 class Call(NamedTuple):
@@ -120,6 +122,12 @@ def refuse_common(call: Call) -> None:
     for kind in (call.query.type, call.key.type, call.value.type):
         if any(same(size, 0) for size in kind.shape):
             refuse(f"onnxruntime's kernel refuses empty inputs, here {kind}")
+
+
+def refuse_scale(call: Call) -> None:
+    """Refuse a scale that onnxruntime's kernels do not take or take for their default: 0, also once in float32."""
+    if call.scale is not None and not float(np.finfo(np.float32).tiny) <= call.scale <= float32.largest:
+        refuse(f"the scale is {call.scale:g}, onnxruntime's kernel wants a positive one that float32 can hold")
 
 
 def joint_mask(call: Call, *, triangle: bool) -> Tensor | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lucid.dims import same
 from lucid.export import facts
-from lucid.export.attention_call import Call, emit_node, refuse_common
+from lucid.export.attention_call import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.rows import lowers, needs, refuse
 from lucid.graph import Node
@@ -26,8 +26,7 @@ def standard(build: Builder, node: Node) -> tuple[str, ...]:
         refuse("onnxruntime has no float64 kernel and falls back to a form that gives NaN on fully masked rows")
     if call.dtype == bfloat16:
         refuse("onnxruntime's CPU provider has no bfloat16 kernel")
-    if call.scale is not None and call.scale <= 0:
-        refuse(f"the scale is {call.scale:g}, onnxruntime's kernel wants a positive one")
+    refuse_scale(call)
     if call.need_weights and not isinstance(call.past + call.new_keys, int):
         refuse(
             "the number of keys is open: onnxruntime takes the returned weights for empty then, "
@@ -60,8 +59,7 @@ def contrib(build: Builder, node: Node) -> str:
         refuse("it does not return the weights")
     if call.softcap:
         refuse("it has no softcap")
-    if call.scale is not None and call.scale <= 0:
-        refuse(f"the scale is {call.scale:g}; it takes 0 for its default, and its flash kernel wants a positive one")
+    refuse_scale(call)
     if call.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
     if call.grouped:

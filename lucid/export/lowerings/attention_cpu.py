@@ -11,6 +11,7 @@ parts are lowered in turn.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import accumulate
 
@@ -19,21 +20,23 @@ import numpy as np
 from lucid._tensor import Tensor
 from lucid.dims import Size, same
 from lucid.export import facts
-from lucid.export.attention_call import Call, emit_node
+from lucid.export.attention_call import Call, emit_node, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.rows import Because, Lowering, lowers, needs, refuse
 from lucid.graph import Input, Node, Value
-from lucid.ops import attention, concat, cumsum, logical_and, logical_not, minimum, reshape, unsqueeze, where
+from lucid.ops import attention, concat, cumsum, exp, logical_and, logical_not, minimum, reshape, unsqueeze, where
 from lucid.ops.attention import causal_mask, default_scale
 from lucid.ops.creation import arange_between, size_value
 from lucid.ops.shaping import pad
 from lucid.types import TensorType, float32, int64
 
-# Scores are bounded by |q| |k| scale (Cauchy-Schwarz). Up to this bound hidden keys get the score FILL on top of their
-# own: at least 30 below any visible one, so all of a block's hidden keys together weigh less than
-# 1024 * exp(-30) = 1e-10 of one visible key. Beyond it they get the lowest number, which is exact and slow.
-BOUND = 20.0
+# Hidden keys get the score FILL on top of their own, or the lowest number, which is exact and slow. No score exceeds
+# b = |q| |k| scale in size (Cauchy-Schwarz), so with FILL a hidden key weighs at most exp(2 b + FILL) of the largest
+# visible one, and all of them together move a result by at most that times the sum of all |v|. FILL is taken where this
+# is below LEAK of what is largest in any row of values: for values of like size and heads 64 wide, up to b = 18 or so.
 FILL = -70.0
+LEAK = 2.0**-26
+LOST = 2.0**-50  # more than what underflow can take from the norm of a row
 
 SHORT = 32  # up to here the plain node is as fast
 LONG = 512  # rows of queries that still fit the caches beside their scores
@@ -115,8 +118,7 @@ def _refuse_what_blocks_do_not_cover(call: Call) -> None:
         refuse(f"the bound on hidden weights is worked out for float32, not {call.dtype}")
     if call.need_weights or call.softcap or call.window is not None or call.past_key is not None or call.dropout_p:
         refuse("weights, softcap, windows and caches are left to the Attention node")
-    if call.scale is not None and call.scale <= 0:
-        refuse(f"the scale is {call.scale:g}, expected a positive one")
+    refuse_scale(call)
     if call.is_causal and not same(call.queries, call.new_keys):
         refuse("queries and keys may differ in number")
     for mask in (call.mask, call.key_mask):
@@ -182,20 +184,32 @@ def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
 
 
 def fill_value(build: Builder, call: Call) -> Tensor:
-    """The score that hidden keys get on top of their own, chosen by the bound on all scores."""
-    query, key = Tensor.from_value(call.query), Tensor.from_value(call.key)
+    """The score that hidden keys get on top of their own, chosen by the bound on what they would leak.
+
+    Where something overflows or a value is NaN the comparison is false, and the lowest number is exact.
+    """
+    query, key, value = (Tensor.from_value(v) for v in (call.query, call.key, call.value))
     if call.heads is not None and call.kv_heads is not None:
-        query = reshape(query, (*query.shape[:2], call.heads, query.shape[2] // call.heads))
-        key = reshape(key, (*key.shape[:2], call.kv_heads, key.shape[2] // call.kv_heads))
-    scale = default_scale(query, call.scale)
-    squares = [_largest_square(build, x) for x in (query, key)]
-    return where(squares[0] * squares[1] <= (BOUND / scale) ** 2, FILL, float32.lowest)
+        query, key, value = (
+            reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))
+            for x, heads in ((query, call.heads), (key, call.kv_heads), (value, call.kv_heads))
+        )
+    of_query, of_key = (_reduced(build, x, "ReduceL2", "ReduceMax") for x in (query, key))
+    if call.scale is not None:  # by default it makes scores smaller, and what underflows is nothing to them
+        of_query, of_key = of_query + LOST, of_key + LOST
+    twice = min(max(2 * default_scale(query, call.scale), float(np.finfo(np.float32).tiny)), float32.largest)
+    # Of these a CPU is quickest with: the sum of all sizes, and each row's largest number, negative at the worst.
+    total, smallest = _reduced(build, value, "ReduceL1"), _reduced(build, value, "ReduceMax", "ReduceMin")
+    leaked, allowed = exp(of_query * of_key * twice) * total, smallest * (LEAK * math.exp(-FILL))
+    return where(leaked < allowed, FILL, float32.lowest)
 
 
-def _largest_square(build: Builder, x: Tensor) -> Tensor:
-    """The largest sum of squares along the last axis, without a copy of all squares in memory."""
-    sums = build.op("ReduceSumSquare", _lowered(build, x), np.array([-1]), keepdims=0)
-    return _computed(build, build.op("ReduceMax", sums, keepdims=0), TensorType(float32, ()))
+def _reduced(build: Builder, x: Tensor, *ops: str) -> Tensor:
+    """All of a tensor as one number; by two ops, the first of which goes along rows. Nothing is copied for it."""
+    name = _lowered(build, x)
+    for op in ops[:-1]:
+        name = build.op(op, name, np.array([-1]), keepdims=0)
+    return _computed(build, build.op(ops[-1], name, keepdims=0), TensorType(float32, ()))
 
 
 def _computed(build: Builder, name: str, kind: TensorType) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from lucid.dims import same
 from lucid.export import facts
-from lucid.export.attention_call import Call, emit_node, refuse_common
+from lucid.export.attention_call import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.rows import Because, Lowering, lowers, needs, refuse
 from lucid.graph import Node
@@ -29,8 +29,7 @@ def standard(build: Builder, node: Node) -> Because:
         refuse("onnxruntime's CUDA provider has no float64 kernel")
     if call.need_weights:
         refuse("onnxruntime's CUDA kernel does not return the weights")
-    if call.scale is not None and call.scale <= 0:
-        refuse(f"the scale is {call.scale:g}, onnxruntime's kernel wants a positive one")
+    refuse_scale(call)
     needs(build, facts.CUDA_ATTENTION)
     if call.masked:
         needs(build, facts.CUDA_MASKS)
@@ -56,8 +55,7 @@ def group_query(build: Builder, node: Node) -> Because:
         refuse("it has no masks")
     if call.past_key is not None or call.need_weights or call.softcap:
         refuse("caches, weights and softcap are left to the other forms")
-    if call.scale is not None and call.scale <= 0:
-        refuse(f"the scale is {call.scale:g}, expected a positive one")
+    refuse_scale(call)
     if call.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
     if not same(call.width, call.value_width) or not same(call.width % 8, 0):
