@@ -39,7 +39,6 @@ WHERE_INT8 = Fact((1, 31), "has no int8 kernel for Where")
 # ai.onnx Attention, CPU provider ----------------------------------------------------------------------------------
 
 GROUPED_HEADS = Fact((1, 23, 1), "reads the wrong keys where heads are grouped")
-GROUPED_HALF = Fact((1, 25), "reads stray memory where packed heads are grouped in float16")
 UNSEEN_KEYS = Fact((1, 28), "gives NaN or the mean of the values to a query that sees no key")
 SINGLE_CAUSAL_QUERY = Fact((1, 28), "lets a single query see every key, causal or not")
 FILLED_MASKS = Fact((1, 28), "has not been measured with blocks of queries")

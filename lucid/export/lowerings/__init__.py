@@ -1,6 +1,7 @@
 """The rows, by family of ops. Importing this registers them, in the order in which they are tried."""
 
 # ruff: noqa: I001
+from lucid.export.lowerings import attention_half as attention_half
 from lucid.export.lowerings import attention_cpu as attention_cpu
 from lucid.export.lowerings import attention_cuda as attention_cuda
 from lucid.export.lowerings import attention as attention

@@ -13,7 +13,7 @@ from lucid.export.builder import Builder
 from lucid.export.rows import lowers, needs, refuse
 from lucid.graph import Node
 from lucid.ops import attention
-from lucid.types import bfloat16, float16, float32, float64
+from lucid.types import float16, float32, float64
 
 
 @lowers(attention, name="ai.onnx Attention", opset=23, targets=("any", "cpu", "portable"))
@@ -24,8 +24,8 @@ def standard(build: Builder, node: Node) -> tuple[str, ...]:
     refuse_common(call)
     if call.dtype == float64:
         refuse("onnxruntime has no float64 kernel and falls back to a form that gives NaN on fully masked rows")
-    if call.dtype == bfloat16:
-        refuse("onnxruntime's CPU provider has no bfloat16 kernel")
+    if call.dtype != float32:
+        refuse(f"onnxruntime's CPU kernel for {call.dtype} is missing or rounds scores to it")
     refuse_scale(call)
     if call.need_weights and not isinstance(call.past + call.new_keys, int):
         refuse(
@@ -38,8 +38,6 @@ def standard(build: Builder, node: Node) -> tuple[str, ...]:
         needs(build, facts.SINGLE_CAUSAL_QUERY)
     if call.grouped:
         needs(build, facts.GROUPED_HEADS)
-        if call.heads is not None and call.dtype == float16:
-            needs(build, facts.GROUPED_HALF)
     return emit_node(build, call)
 
 

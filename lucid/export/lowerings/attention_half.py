@@ -1,0 +1,44 @@
+"""Attention in half precision on a CPU: in float32 between casts, whatever form serves there.
+
+onnxruntime's CPU kernel for float16 rounds the raw products of queries and keys to float16, before they are scaled:
+beyond 65504 they are infinite and the output NaN, and below, inputs 20 times unit normal are off by 0.4. It is no
+faster, either. For bfloat16 there is no kernel at all.
+"""
+
+from __future__ import annotations
+
+from lucid._tensor import Tensor
+from lucid.export.builder import Builder
+from lucid.export.rows import Because, Lowering, lowers, refuse
+from lucid.graph import Node
+from lucid.ops import attention
+from lucid.types import float32
+
+
+@lowers(attention, name="float32 between casts", targets=("any", "cpu"))
+def in_float32(build: Builder, node: Node) -> Because:
+    dtype = node.types[0].dtype
+    if dtype.itemsize != 2:
+        refuse(f"it serves half precision, not {dtype}")
+    query, key, value, mask, key_mask, past_key, past_value = (
+        None if given is None else Tensor.from_value(given) for given in node.inputs
+    )
+    assert query is not None and key is not None and value is not None
+    results = attention(
+        query.astype(float32),
+        key.astype(float32),
+        value.astype(float32),
+        mask,
+        key_mask,
+        None if past_key is None else past_key.astype(float32),
+        None if past_value is None else past_value.astype(float32),
+        **node.attributes,
+    )
+    narrow = [x.astype(dtype).to_value() for x in (results if isinstance(results, tuple) else (results,))]
+    lowering = Lowering(build)
+    lowering.lower(narrow)
+    taken = next(decision.taken for decision in lowering.decisions if decision.op == attention.name)
+    return Because(
+        [build.name_of(value) for value in narrow],
+        f"as {taken}: onnxruntime's CPU kernels round scores to float16, or have no {dtype} at all",
+    )
