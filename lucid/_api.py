@@ -1,16 +1,5 @@
 """What `lucid` offers besides its parts (`lucid.nn`, `lucid.export` and so on); loaded on first use."""
 
-from lucid._tensor import Tensor as Tensor
-from lucid._tensor import TracedValueError as TracedValueError
-from lucid.creation import arange as arange
-from lucid.creation import empty as empty
-from lucid.creation import eye as eye
-from lucid.creation import full as full
-from lucid.creation import ones as ones
-from lucid.creation import rand as rand
-from lucid.creation import randn as randn
-from lucid.creation import tensor as tensor
-from lucid.creation import zeros as zeros
 from lucid.dims import Dim as Dim
 from lucid.dims import Size as Size
 from lucid.dims import SymbolicSizeError as SymbolicSizeError
@@ -30,6 +19,17 @@ from lucid.ops import tanh as tanh
 from lucid.ops import tril as tril
 from lucid.ops import triu as triu
 from lucid.ops import where as where
+from lucid.ops.creation import arange as arange
+from lucid.ops.creation import empty as empty
+from lucid.ops.creation import eye as eye
+from lucid.ops.creation import full as full
+from lucid.ops.creation import ones as ones
+from lucid.ops.creation import rand as rand
+from lucid.ops.creation import randn as randn
+from lucid.ops.creation import tensor as tensor
+from lucid.ops.creation import zeros as zeros
+from lucid.ops.tensor import Tensor as Tensor
+from lucid.ops.tensor import TracedValueError as TracedValueError
 from lucid.random import manual_seed as manual_seed
 from lucid.threads import get_num_threads as get_num_threads
 from lucid.threads import set_num_threads as set_num_threads

@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 
 from lucid import html, random
-from lucid._tensor import Tensor
 from lucid.comparison import Comparison as Comparison
 from lucid.comparison import compare as compare
 from lucid.dims import evaluate
@@ -19,6 +18,7 @@ from lucid.export.api import export_graph, to_onnx
 from lucid.export.target import Target
 from lucid.export.writer import in_memory
 from lucid.graph import Graph, Result, Scope, bind, scope
+from lucid.ops.tensor import Tensor
 from lucid.runtime.providers import ProviderError, available
 from lucid.runtime.session import Session
 from lucid.text import visible

@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.dims import Dim, names_of
 from lucid.graph import Graph, Input, Names, Scope, Value, scope
 from lucid.nn.module import Module
+from lucid.ops.tensor import Tensor
 from lucid.structure import like
 from lucid.threads import single_threaded_blas
 from lucid.types import Array, TensorType, as_dtype, spec

@@ -12,7 +12,7 @@ Attributes: TypeAlias = Mapping[str, Any]
 
 
 class Operation(Protocol):
-    """What the graph needs of an op; `lucid.op.Op` is one."""
+    """What the graph needs of an op; `lucid.ops.Op` is one."""
 
     @property
     def name(self) -> str:

@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.files import NotAFileError, open_regular, write_atomically
+from lucid.ops.tensor import Tensor
 from lucid.weights_header import (
     CONVERT,
     DTYPES,

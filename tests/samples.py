@@ -15,9 +15,9 @@ import numpy as np
 
 from lucid import ops
 from lucid.dims import Dim, Shape, dim, evaluate
-from lucid.op import Op
 from lucid.ops import creation, elementwise, indexing, shaping
 from lucid.ops.indexing import Cut
+from lucid.ops.op import Op
 from lucid.types import (
     Array,
     DType,

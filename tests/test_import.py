@@ -33,12 +33,25 @@ HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "toke
         ("import lucid.cli.app", set()),
         ("import lucid, lucid.nn", {"numpy"}),
         ("from lucid._tensor import Tensor; Tensor.randn(2, 3) + 1", {"numpy"}),
+        ("from lucid.ops.tensor import Tensor; Tensor.randn(2, 3) + 1", {"numpy"}),
+        ("from lucid.op import composite", {"numpy"}),
         ("import lucid; lucid.nn.MultiHeadAttention(8, 2)(lucid.randn(1, 2, 8))", {"numpy"}),
         ("import lucid; lucid.trace(lucid.nn.MultiHeadAttention(8, 2))", {"numpy"}),
         ("import lucid; lucid.export.to_onnx(lucid.nn.Linear(2, 2))", {"numpy", "onnx", "google"}),
         ("import lucid; lucid.runtime.Session", {"numpy", "onnx", "google", "onnxruntime"}),
     ],
-    ids=["import", "command", "nn", "tensor", "eager", "trace", "export", "runtime"],
+    ids=[
+        "import",
+        "command",
+        "nn",
+        "tensor, as it was",
+        "tensor",
+        "op, as it was",
+        "eager",
+        "trace",
+        "export",
+        "runtime",
+    ],
 )
 def test_only_what_is_used_is_loaded(code: str, expected: set[str]) -> None:
     assert loaded_after(code) & HEAVY == expected

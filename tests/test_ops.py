@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid._tensor import OPS, Tensor
 from lucid.export import ExportError, Target
 from lucid.export.api import export_graph
 from lucid.export.rows import _ROWS as ROWS
 from lucid.export.target import OPSETS
 from lucid.export.writer import in_memory
-from lucid.op import Op
+from lucid.ops.op import Op
+from lucid.ops.tensor import OPS, Tensor
 from lucid.runtime import Session
 from lucid.testing import compare
 from lucid.types import Array, DType, TensorType

@@ -22,12 +22,12 @@ sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
 import lucid  # noqa: E402
 from lucid import Tensor, nn  # noqa: E402
-from lucid._tensor import OPS  # noqa: E402
 from lucid.export import Target, to_onnx  # noqa: E402
 from lucid.export.builder import Builder  # noqa: E402
 from lucid.export.rows import Lowering  # noqa: E402
 from lucid.export.target import OPSETS, PROVIDERS  # noqa: E402
-from lucid.op import Op  # noqa: E402
+from lucid.ops.op import Op  # noqa: E402
+from lucid.ops.tensor import OPS  # noqa: E402
 from lucid.testing import assert_parity  # noqa: E402
 from models.delightful_tts import ConformerBlock  # noqa: E402
 from models.transformer import Transformer  # noqa: E402

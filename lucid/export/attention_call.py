@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.dims import Size, same
 from lucid.export.builder import Builder
 from lucid.export.rows import Lowering, refuse
@@ -14,6 +13,7 @@ from lucid.graph import Node, Value
 from lucid.ops import expand, unsqueeze
 from lucid.ops.attention import causal_mask
 from lucid.ops.attention_masks import in_type, joined, scores_type
+from lucid.ops.tensor import Tensor
 from lucid.types import DType, float32
 
 

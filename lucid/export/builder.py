@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.dims import Dim, Shape, Size, as_written, same
 from lucid.export.target import ExportError, Target
 from lucid.graph import Constant, Graph, Value, unused_name
+from lucid.ops.tensor import Tensor
 from lucid.quotients import Quotient
 from lucid.types import Array, TensorType
 

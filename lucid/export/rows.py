@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
-from lucid._tensor import Tensor
 from lucid.export.builder import Builder
 from lucid.export.facts import Fact
 from lucid.export.target import PROVIDERS, ExportError, Target
 from lucid.export.widening import check_kernel, widened, wider_type
 from lucid.graph import Node, Scope, Value, in_order, scope
-from lucid.op import Op
+from lucid.ops.op import Op
+from lucid.ops.tensor import Tensor
 from lucid.types import DType
 
 

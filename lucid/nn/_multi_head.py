@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lucid import ops
-from lucid._tensor import Tensor
 from lucid.dims import Size, same
-from lucid.op import check_tensors
 from lucid.ops.attention import causal_mask
+from lucid.ops.op import check_tensors
+from lucid.ops.tensor import Tensor
 from lucid.types import same_shape, show_shape
 
 _NAME = "multi_head_attention"

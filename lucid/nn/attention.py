@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.layers import Linear, check_positive, check_probability, new_parameter
 from lucid.nn.module import Module, StateError
+from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, show_shape, spec
 
 

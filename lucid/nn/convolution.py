@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from lucid import ops
-from lucid._tensor import Tensor
 from lucid.nn import init
 from lucid.nn.layers import check_positive, new_parameter
 from lucid.nn.module import Module
+from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, show_shape, spec
 
 Ints: TypeAlias = int | Sequence[int]

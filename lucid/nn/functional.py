@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from lucid import ops
-from lucid._tensor import Tensor
 from lucid.dims import Size
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
-from lucid.op import check_tensors
+from lucid.ops.op import check_tensors
+from lucid.ops.tensor import Tensor
 from lucid.types import float64, same_shape, show_shape
 
 

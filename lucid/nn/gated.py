@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lucid._tensor import Tensor
 from lucid.dims import same
 from lucid.nn import functional as F
 from lucid.nn.layers import Linear
 from lucid.nn.module import Module
+from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, show_shape, spec
 
 

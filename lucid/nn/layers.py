@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn.init import new_parameter as new_parameter
 from lucid.nn.module import Module
+from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, int64, spec
 
 

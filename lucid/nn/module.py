@@ -8,8 +8,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from lucid import html
-from lucid._tensor import Tensor
 from lucid.graph import is_tracing, scope
+from lucid.ops.tensor import Tensor
 from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, show_shape
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lucid import ops
-from lucid._tensor import Tensor
 from lucid.nn.convolution import Ints, Spatial, per_axis
 from lucid.nn.layers import check_positive
+from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32
 
 

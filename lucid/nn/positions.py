@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from lucid import ops
-from lucid._tensor import Tensor
 from lucid.dims import Size
 from lucid.nn import init
 from lucid.nn.layers import check_positive, new_parameter
 from lucid.nn.module import Module
 from lucid.nn.rope_scaling import RopeScaling, inverse_frequencies
+from lucid.ops.tensor import Tensor
 from lucid.types import Array, DTypeLike, TensorType, as_dtype, float32, int64, spec
 
 

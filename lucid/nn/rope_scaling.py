@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lucid import ops
-from lucid._tensor import Tensor
+from lucid.ops.tensor import Tensor
 from lucid.types import Array, float32
 
 

@@ -10,7 +10,6 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
-from lucid._tensor import Tensor
 from lucid.dims import Size
 from lucid.nn import functional as F
 from lucid.nn import init
@@ -19,6 +18,7 @@ from lucid.nn.containers import ModuleList
 from lucid.nn.layers import Dropout, LayerNorm, Linear, check_positive
 from lucid.nn.module import Module
 from lucid.ops.attention import causal_mask
+from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, spec
 
 Activation: TypeAlias = str | Callable[[Tensor], Tensor]

@@ -1,8 +1,5 @@
 """The ops, by family. `OPS` holds all of them by name."""
 
-from lucid._tensor import OPS as OPS
-from lucid.op import Op as Op
-from lucid.op import composite as composite
 from lucid.ops.attention import attention as attention
 from lucid.ops.channel_norms import batch_norm as batch_norm
 from lucid.ops.channel_norms import group_norm as group_norm
@@ -60,6 +57,8 @@ from lucid.ops.neural import rms_norm as rms_norm
 from lucid.ops.neural import silu as silu
 from lucid.ops.neural import softmax as softmax
 from lucid.ops.neural import softplus as softplus
+from lucid.ops.op import Op as Op
+from lucid.ops.op import composite as composite
 from lucid.ops.reduction import all_ as all_
 from lucid.ops.reduction import any_ as any_
 from lucid.ops.reduction import argmax as argmax
@@ -84,3 +83,4 @@ from lucid.ops.shaping import squeeze as squeeze
 from lucid.ops.shaping import stack as stack
 from lucid.ops.shaping import transpose as transpose
 from lucid.ops.shaping import unsqueeze as unsqueeze
+from lucid.ops.tensor import OPS as OPS

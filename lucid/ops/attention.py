@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.dims import Size, product, same
-from lucid.op import composite_with
 from lucid.ops.attention_eager import tiled
 from lucid.ops.attention_masks import excluded, joined, scores_type
 from lucid.ops.creation import arange_between
@@ -20,7 +18,9 @@ from lucid.ops.elementwise import logical_and, tanh, where
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
 from lucid.ops.neural import dropout, softmax
+from lucid.ops.op import composite_with
 from lucid.ops.shaping import concat, permute, reshape, unsqueeze
+from lucid.ops.tensor import Tensor
 from lucid.types import Array, bool_, broadcast, same_shape, show_shape
 
 

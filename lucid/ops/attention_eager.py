@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.ops import attention_kernel
 from lucid.ops.attention_masks import joined, scores_type
+from lucid.ops.tensor import Tensor
 from lucid.types import Array, as_dtype
 
 

@@ -10,9 +10,9 @@ from functools import reduce
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.ops.elementwise import logical_and, logical_or, where
 from lucid.ops.shaping import unsqueeze
+from lucid.ops.tensor import Tensor
 from lucid.types import DType, float32
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from lucid._tensor import Tensor
 from lucid.dims import product, same
-from lucid.op import composite
 from lucid.ops.elementwise import sqrt
 from lucid.ops.neural import check_eps
+from lucid.ops.op import composite
 from lucid.ops.reduction import mean, variance
 from lucid.ops.shaping import reshape, unsqueeze
+from lucid.ops.tensor import Tensor
 from lucid.types import float32, same_shape, show_shape
 
 

@@ -11,14 +11,14 @@ import math
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lucid._tensor import Tensor
 from lucid.dims import Size, same
-from lucid.op import composite, primitive
 from lucid.ops.creation import arange_between, size_value
 from lucid.ops.elementwise import minimum, where
 from lucid.ops.indexing import take_axis
+from lucid.ops.op import composite, primitive
 from lucid.ops.reduction import mean, sum_
 from lucid.ops.shaping import permute, reshape, unsqueeze
+from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType, float32, same_shape, show_shape
 
 Ints = tuple[int, ...]

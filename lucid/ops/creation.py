@@ -1,14 +1,18 @@
-"""Ops that make tensors from sizes alone."""
+"""Making tensors: ``lucid.zeros(2, 3)``, ``lucid.randn(16, 10, 512)``, ``lucid.arange(n)``, n symbolic or not."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from lucid._tensor import Tensor
-from lucid.dims import Shape, Size
-from lucid.op import function, primitive
+from lucid import random
+from lucid.dims import Dim, Shape, Size, as_size
 from lucid.ops.elementwise import where
-from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, int64
+from lucid.ops.op import function, primitive
+from lucid.ops.tensor import Tensor
+from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, int64, show_shape
 
 
 def _full_rule(*, shape: Shape, value: Scalar, dtype: DType) -> TensorType:
@@ -22,13 +26,6 @@ def _full_kernel(*, shape: tuple[int, ...], value: Scalar, dtype: DType) -> Arra
 @primitive(kernel=_full_kernel, rule=_full_rule)
 def full_of(*, shape: Shape, value: Scalar, dtype: DType) -> Tensor:  # type: ignore[empty-body]
     """One number everywhere."""
-
-
-def full(shape: Size | tuple[Size, ...], value: Scalar, dtype: DTypeLike = float32) -> Tensor:
-    """A tensor of one number everywhere; sizes may be symbolic while tracing."""
-    wanted = as_dtype(dtype)
-    convert(np.asarray(value), wanted, "full")  # an OverflowError, where the number does not fit
-    return full_of(shape=shape if isinstance(shape, tuple) else (shape,), value=value, dtype=wanted)
 
 
 def _arange_rule(*, start: Size, stop: Size) -> TensorType:
@@ -92,3 +89,86 @@ def one_hot(x: Tensor, classes: int, dtype: DTypeLike = float32) -> Tensor:
         raise ValueError(f"one_hot: {classes} classes, expected 1 or more")
     hit = x.unsqueeze(-1) == arange_between(start=0, stop=classes)
     return where(hit, 1.0, 0.0).astype(dtype)
+
+
+def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor from an array (copied), nested lists or a number; Python floats become float32, integers int64."""
+    return Tensor.from_array(Tensor(data, dtype).numpy().copy())
+
+
+def _shape(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = sizes[0]
+    shape = tuple(as_size("shape", size) for size in sizes)  # type: ignore[arg-type]  # one level of nesting is off
+    for size in shape:
+        if isinstance(size, int) and size < 0:
+            raise ValueError(f"shape {show_shape(shape)}: size {size} is negative")
+    return shape
+
+
+@function
+def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32) -> Tensor:
+    """A tensor of one number everywhere; sizes may be symbolic while tracing.
+
+    Raises:
+        OverflowError: for a number that the element type cannot hold.
+    """
+    wanted = as_dtype(dtype)
+    convert(np.asarray(value), wanted, "full")
+    return full_of(shape=_shape((shape,)), value=value, dtype=wanted)
+
+
+@function
+def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
+    """A tensor of zeros."""
+    return full(_shape(shape), 0, dtype)
+
+
+@function
+def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
+    """A tensor of ones."""
+    return full(_shape(shape), 1, dtype)
+
+
+@function
+def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
+    """A tensor whose elements are yet to be set; zeros, so that nothing depends on what memory held."""
+    return zeros(*shape, dtype=dtype)
+
+
+@function
+def arange(start: Size, stop: Size | None = None, step: int = 1, dtype: DTypeLike = int64) -> Tensor:
+    """The numbers from start (0 by default) up to, not including, stop; sizes may be symbolic while tracing."""
+    if stop is None:
+        start, stop = 0, start
+    for name, size in (("start", start), ("stop", stop)):
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer, Dim)):
+            raise TypeError(f"arange: {name} is {size!r}, expected a whole number or a size")
+    if isinstance(step, bool) or not isinstance(step, int) or step == 0:
+        raise ValueError(f"arange: step is {step!r}, expected a whole number other than 0")
+    if step == 1:
+        return arange_between(start=start, stop=stop).astype(dtype)
+    count = -(-(stop - start) // step)
+    return (arange_between(start=0, stop=count) * step + start).astype(dtype)
+
+
+@function
+def eye(rows: int, columns: int | None = None, dtype: DTypeLike = float32) -> Tensor:
+    """Ones on the diagonal of a matrix, zeros elsewhere."""
+    return Tensor.from_array(np.eye(rows, columns, dtype=as_dtype(dtype).numpy))
+
+
+@function
+def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
+    """Standard normal random numbers; see `lucid.manual_seed`."""
+    return _drawn(random.generator().standard_normal(_shape(shape)), dtype)
+
+
+@function
+def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
+    """Uniform random numbers from 0 to 1; see `lucid.manual_seed`."""
+    return _drawn(random.generator().random(_shape(shape)), dtype)
+
+
+def _drawn(values: Any, dtype: DTypeLike) -> Tensor:
+    return Tensor.from_array(np.asarray(values, as_dtype(dtype).numpy))

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid._tensor import Tensor, TensorLike
-from lucid.op import Op, as_tensors, function, primitive
 from lucid.ops._erf import erf as _erf
+from lucid.ops.op import Op, as_tensors, function, primitive
+from lucid.ops.tensor import Tensor, TensorLike
 from lucid.types import Array, DType, TensorType, bool_, broadcast, float32
 
 Unary: TypeAlias = Op[[TensorLike], Tensor]

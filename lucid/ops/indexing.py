@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid._tensor import Tensor, TensorLike
 from lucid.dims import Dim, Shape, Size, same
-from lucid.op import function, primitive
+from lucid.ops.op import function, primitive
 from lucid.ops.shaping import concat, expand, normalize_axis, permute, squeeze, unsqueeze
+from lucid.ops.tensor import Tensor, TensorLike
 from lucid.types import Array, TensorType, broadcast, int64, show_shape
 
 

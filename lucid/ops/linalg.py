@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid._tensor import Tensor, TensorLike
 from lucid.dims import same
-from lucid.op import composite, primitive
+from lucid.ops.op import composite, primitive
+from lucid.ops.tensor import Tensor, TensorLike
 from lucid.types import Array, TensorType, broadcast, show_shape
 
 

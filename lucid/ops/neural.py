@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from lucid import random
-from lucid._tensor import Tensor
 from lucid.dims import same
-from lucid.op import composite, composite_with, primitive
 from lucid.ops.elementwise import abs_, erf, exp, log, maximum, reciprocal, sigmoid, sqrt, tanh
 from lucid.ops.indexing import take
+from lucid.ops.op import composite, composite_with, primitive
 from lucid.ops.reduction import max_, mean, sum_, variance
 from lucid.ops.shaping import normalize_axis
+from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType, float32, show_shape
 
 

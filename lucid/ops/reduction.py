@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.dims import Size, same
-from lucid.op import Op, primitive
+from lucid.ops.op import Op, primitive
 from lucid.ops.shaping import normalize_axis
+from lucid.ops.tensor import Tensor
 from lucid.types import Array, DType, TensorType, as_dtype, float32, int64, show_shape
 
 Reduction: TypeAlias = Op[..., Tensor]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lucid._tensor import Tensor
 from lucid.dims import Size, same
-from lucid.op import composite
 from lucid.ops.indexing import take
+from lucid.ops.op import composite
 from lucid.ops.shaping import concat, reshape, split, stack, unsqueeze
+from lucid.ops.tensor import Tensor
 from lucid.types import same_shape, show_shape
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lucid._tensor import Axes, Tensor, TensorLike
 from lucid.dims import Shape, Size, as_size, product, same
-from lucid.op import as_tensor, function, primitive
+from lucid.ops.op import as_tensor, function, primitive
+from lucid.ops.tensor import Axes, Tensor, TensorLike
 from lucid.types import Array, TensorType, broadcast, same_shape, show_shape
 
 

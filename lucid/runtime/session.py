@@ -17,7 +17,7 @@ import onnx
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidProtobuf
 
-from lucid._tensor import Tensor
+from lucid.ops.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.model_file import ModelError, check_model_file

@@ -22,7 +22,7 @@ import numpy as np
 
 from lucid import Tensor
 from lucid.graph import Constant, Graph, Node, Result, Value, bind, in_order
-from lucid.op import Op
+from lucid.ops.op import Op
 from lucid.types import Array, DType, bind_sizes, float32
 from tests.fuzz.hidden import Either, either, finite, hides_by_position
 

@@ -19,8 +19,8 @@ from lucid import Tensor, ops
 from lucid.export.lowerings import attention_cpu, plain
 from lucid.export.rows import Lowering
 from lucid.graph import Node, Value
-from lucid.op import Op
 from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
+from lucid.ops.op import Op
 from lucid.types import Array, float32
 from tests.fuzz.checks import Coverage
 from tests.fuzz.choices import Choices

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from lucid.export import Target
 from lucid.ops import attention_kernel
 from lucid.types import DType
+from tests import samples
 from tests.fuzz.checks import Coverage, Run, exported, runs_of_program, runs_of_sample, verify
 from tests.fuzz.choices import Choices
 from tests.fuzz.layers import ATTENTION, LAYERS
 from tests.fuzz.programs import Program, program
 from tests.fuzz.steps import MAKERS
 from tests.fuzz.values import PLAIN, Recipe, recipe
-from tests import samples
 from tests.samples import SAMPLES, Sample
 
 MODELS = 2400

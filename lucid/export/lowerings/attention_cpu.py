@@ -17,7 +17,6 @@ from itertools import accumulate
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.dims import Size, same
 from lucid.export import facts
 from lucid.export.attention_call import Call, emit_node, refuse_scale
@@ -28,6 +27,7 @@ from lucid.ops import attention, concat, cumsum, exp, logical_and, logical_not, 
 from lucid.ops.attention import causal_mask, default_scale
 from lucid.ops.creation import arange_between, size_value
 from lucid.ops.shaping import pad
+from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32, int64
 
 # Hidden keys get the score FILL on top of their own, or the lowest number, which is exact and slow. No score exceeds

@@ -7,11 +7,11 @@ faster, either. For bfloat16 there is no kernel at all.
 
 from __future__ import annotations
 
-from lucid._tensor import Tensor
 from lucid.export.builder import Builder
 from lucid.export.rows import Because, Lowering, lowers, refuse
 from lucid.graph import Node
 from lucid.ops import attention
+from lucid.ops.tensor import Tensor
 from lucid.types import float32
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.dims import same
 from lucid.export.attention_call import Call
 from lucid.export.builder import Builder
@@ -21,6 +20,7 @@ from lucid.export.rows import Because, Lowering, lowers, refuse
 from lucid.graph import Node, Result
 from lucid.ops import attention, matmul, softmax, where
 from lucid.ops.creation import size_value
+from lucid.ops.tensor import Tensor
 from lucid.types import float64
 
 

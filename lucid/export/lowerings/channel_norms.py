@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.dims import Dim, product
 from lucid.export.builder import Builder
 from lucid.export.rows import Lowering, lowers, refuse
 from lucid.graph import Node, Value
 from lucid.ops import batch_norm, group_norm
 from lucid.ops.channel_norms import per_channel
+from lucid.ops.tensor import Tensor
 from lucid.types import Array, bfloat16, float32, float64
 
 

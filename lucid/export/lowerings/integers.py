@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lucid._tensor import Tensor
 from lucid.export.builder import Builder
 from lucid.export.codes import onnx_code
 from lucid.export.lowerings.plain import reduction_node
@@ -22,6 +21,7 @@ from lucid.export.target import ExportError
 from lucid.graph import Node, Result, Value
 from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where
 from lucid.ops.creation import full_of
+from lucid.ops.tensor import Tensor
 from lucid.types import bool_, int8, int32, int64, uint8
 
 _EXACT = 2**53  # float64 holds every whole number up to here

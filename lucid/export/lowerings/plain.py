@@ -12,9 +12,9 @@ from lucid.export.builder import Builder, Operand
 from lucid.export.codes import onnx_code
 from lucid.export.rows import lowers
 from lucid.graph import Constant, Node, Result, Value
-from lucid.op import Op
 from lucid.ops import creation, elementwise, indexing, reduction, shaping
 from lucid.ops.indexing import Cut
+from lucid.ops.op import Op
 from lucid.types import TensorType, bfloat16, float64
 
 _FAR = 2**63 - 1

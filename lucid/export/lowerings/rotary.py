@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lucid._tensor import Tensor
 from lucid.dims import same
 from lucid.export.builder import Builder
 from lucid.export.rows import Lowering, lowers, refuse
 from lucid.graph import Node
 from lucid.ops import expand, rotary_embedding
+from lucid.ops.tensor import Tensor
 from lucid.types import float16, float32
 
 

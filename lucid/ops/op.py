@@ -1,0 +1,252 @@
+"""Ops: each defined once, and applied to arrays or to traced values alike.
+
+A primitive has a NumPy kernel and a type rule. A composite has a body written in other ops: run eagerly it *is* the
+implementation, its types come from the body, and an exporter that knows nothing better inlines it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from lucid.dims import Dim, identity
+from lucid.graph import Attributes, Input, new_node
+from lucid.ops.tensor import OPS, Tensor
+from lucid.types import Array, TensorType, as_dtype, dtype_of_scalar, float32, promote
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Kernel = Callable[..., Any]
+Rule = Callable[..., Any]
+
+
+class Op(Generic[P, R]):
+    """An operation on tensors. Tensors are positional arguments (None for an absent one), attributes are keywords.
+
+    Args:
+        call: the Python signature, and for a composite the body.
+        kernel: arrays and attributes to an array or a tuple of arrays.
+        rule: types and attributes to a type or a tuple of types; raises TypeError or ValueError for wrong ones.
+        body: the same in terms of other ops; None for a primitive.
+        onnx: the ONNX op that computes exactly this, where there is one that takes the inputs as they are.
+        promoted: the positional arguments that are brought to one element type before the op sees them.
+    """
+
+    def __init__(
+        self,
+        call: Callable[P, R],
+        *,
+        name: str,
+        kernel: Kernel | None = None,
+        rule: Rule | None = None,
+        body: Callable[P, R] | None = None,
+        onnx: str | None = None,
+        promoted: slice | None = None,
+    ) -> None:
+        parameters = inspect.signature(call).parameters.values()
+        self.name, self.body, self.onnx = name, body, onnx
+        self.arguments = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        self._required = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+        self.defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        self._kernel, self._rule, self._promoted = kernel, rule, promoted
+        functools.update_wrapper(self, call)
+        if OPS.setdefault(name, self) is not self:
+            raise ValueError(f"op {name}: there is one of this name already")
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        """There is one op of a name: copies and pickles of what holds it hold the op itself."""
+        return _registered, (self.__module__, self.name)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        tensors = self._tensors(args)
+        attributes = {**self.defaults, **kwargs}
+        if len(attributes) != len(self.defaults):
+            unknown = ", ".join(sorted(attributes.keys() - self.defaults.keys()))
+            raise TypeError(f"{self.name}: unknown argument {unknown}; it takes {', '.join(self.defaults) or 'none'}")
+        return cast(R, self.apply(tensors, attributes))
+
+    def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
+        """Run the kernel where every argument is known, else make a node."""
+        traced = any(t is not None and t.is_traced for t in tensors) or _has_dim(attributes)
+        if traced or _types_only.get():
+            node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
+            results = tuple(map(Tensor.from_value, node.results))
+            return results[0] if len(results) == 1 else results
+        if self.body is not None and self._kernel is None:
+            return self.body(*tensors, **attributes)  # type: ignore[arg-type]  # P is not known here
+        types = self.infer([None if t is None else t.type for t in tensors], attributes)
+        arrays = self.evaluate([None if t is None else t.numpy() for t in tensors], attributes)
+        for array, kind in zip(arrays, types, strict=True):
+            assert array.dtype == kind.dtype.numpy, f"{self.name}: kernel gave {array.dtype}, rule {kind.dtype}"
+        results = tuple(map(Tensor.from_array, arrays))
+        return results[0] if len(results) == 1 else results
+
+    def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
+        """Compute with NumPy."""
+        if self._kernel is not None:
+            with np.errstate(all="ignore"):  # inf and NaN are results here, as on every backend
+                result = self._kernel(*inputs, **attributes)
+            return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
+        return tuple(
+            t.numpy() for t in self.expand([x if x is None else Tensor.from_array(x) for x in inputs], attributes)
+        )
+
+    def infer(self, inputs: Sequence[TensorType | None], attributes: Attributes) -> tuple[TensorType, ...]:
+        """The types of the outputs, which for a composite its body gives."""
+        if self._rule is not None:
+            result = self._rule(*inputs, **attributes)
+            return result if isinstance(result, tuple) else (result,)
+        return _types_of_body(_Application(self, tuple(inputs), tuple(attributes.items())))
+
+    def expand(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> tuple[Tensor, ...]:
+        """The outputs in terms of other ops.
+
+        Raises:
+            TypeError: for a primitive, which has no body.
+        """
+        if self.body is None:
+            raise TypeError(f"{self.name} is a primitive: it has no body")
+        result: Any = self.body(*tensors, **attributes)  # type: ignore[arg-type]
+        return result if isinstance(result, tuple) else (result,)
+
+    def _tensors(self, args: Sequence[Any]) -> list[Tensor | None]:
+        missing = 0 if self.variadic else len(self.arguments) - len(args)
+        if missing < 0:
+            raise TypeError(f"{self.name}: got {len(args)} tensors, expected {', '.join(self.arguments)}")
+        tensors = as_tensors(self.name, args) + [None] * missing
+        for name, tensor in zip(self._required, tensors, strict=False):
+            if tensor is None:
+                raise TypeError(f"{self.name}: {name} is missing or None, expected a tensor, an array or a number")
+        if self._promoted is not None:
+            tensors[self._promoted] = _promoted(tensors[self._promoted])
+        return tensors
+
+
+def _registered(module: str, name: str) -> Any:
+    if name not in OPS:
+        import_module(module)
+    return OPS[name]
+
+
+def composite(body: Callable[P, R]) -> Op[P, R]:
+    """An op defined by its body."""
+    return Op(body, name=body.__name__, body=body)
+
+
+def composite_with(*, kernel: Kernel) -> Callable[[Callable[P, R]], Op[P, R]]:
+    """An op defined by its body, with a NumPy kernel that computes the same faster."""
+    return lambda body: Op(body, name=body.__name__, body=body, kernel=kernel)
+
+
+def primitive(
+    *, kernel: Kernel, rule: Rule, onnx: str | None = None, promoted: slice | None = None
+) -> Callable[[Callable[P, R]], Op[P, R]]:
+    """An op defined by a NumPy kernel and a type rule; the decorated function gives its signature and its words."""
+    return lambda call: Op(call, name=call.__name__, kernel=kernel, rule=rule, onnx=onnx, promoted=promoted)
+
+
+def function(call: Callable[P, R]) -> Callable[P, R]:
+    """Make a plain function, written in ops, reachable as a method of Tensor."""
+    OPS[call.__name__] = call
+    return call
+
+
+def check_tensors(where: str, **given: Any) -> None:
+    """Raise a TypeError that names an argument which is neither a tensor nor an array."""
+    for name, value in given.items():
+        if not isinstance(value, (Tensor, np.ndarray)):
+            raise TypeError(
+                f"{where}: {name} has type {type(value).__name__}, expected a tensor or an array; "
+                "lucid.tensor(...) makes one"
+            )
+
+
+def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
+    """Arrays and Python numbers become tensors; a number takes the element type of the tensors beside it.
+
+    Raises:
+        TypeError: for anything else; `where` opens the message.
+    """
+    kinds = [
+        a.dtype if isinstance(a, Tensor) else as_dtype(a.dtype) for a in args if isinstance(a, (Tensor, np.ndarray))
+    ]
+    partner = functools.reduce(promote, kinds) if kinds else None
+    return [as_tensor(where, a, partner) if a is not None else None for a in args]
+
+
+def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
+    """A tensor from a tensor, an array, or a Python number."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        return Tensor.from_array(np.asarray(value))
+    if isinstance(value, (bool, int, float)):
+        own = dtype_of_scalar(value)
+        if partner is None:
+            return Tensor(value, own)
+        if own.kind == "float" and partner.kind != "float":
+            return Tensor(value, float32)
+        return Tensor(value, own if partner.kind == "bool" else partner)
+    if isinstance(value, Dim):
+        count: Tensor = OPS["size_value"](size=value)
+        return count if partner is None else count.astype(partner)
+    raise TypeError(f"{where}: expected a tensor, an array or a number, got {type(value).__name__}")
+
+
+def _promoted(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    wanted = functools.reduce(promote, [t.dtype for t in tensors if t is not None])
+    return [t if t is None or t.dtype == wanted else t.astype(wanted) for t in tensors]
+
+
+def _has_dim(attributes: Mapping[str, Any]) -> bool:
+    return any(_mentions_dim(value) for value in attributes.values())
+
+
+def _mentions_dim(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return any(map(_mentions_dim, value))
+    return isinstance(value, Dim)
+
+
+# Inside a body that runs for its types alone nothing is computed, constants such as an L x L mask included.
+_types_only: ContextVar[bool] = ContextVar("lucid_types_only", default=False)
+
+
+class _Application:
+    """An op on types, as a key: attributes may hold symbolic sizes, which ``==`` must not compare."""
+
+    def __init__(
+        self, op: Op[..., Any], inputs: tuple[TensorType | None, ...], attributes: tuple[tuple[str, Any], ...]
+    ) -> None:
+        self.op, self.inputs, self.attributes = op, inputs, attributes
+        self.key = op, inputs, identity(attributes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Application) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@functools.lru_cache(maxsize=4096)
+def _types_of_body(call: _Application) -> tuple[TensorType, ...]:
+    placeholders = [
+        None if t is None else Tensor.from_value(Input(name, t))
+        for name, t in zip(call.op.arguments, call.inputs, strict=False)
+    ]
+    token = _types_only.set(True)
+    try:
+        return tuple(t.type for t in call.op.expand(placeholders, dict(call.attributes)))
+    finally:
+        _types_only.reset(token)

@@ -1,0 +1,446 @@
+"""The tensor: an array, or a reference to a value of a graph that is being traced.
+
+Methods call the ops by name through `OPS`, which the ops fill: the tensor knows no op, and every op works on both
+kinds of tensor. It lives in the ops' package, so that whoever imports it has loaded them: Python imports a package
+before what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, TypeAlias, Union
+
+import numpy as np
+
+from lucid.dims import Dim, Shape, Size
+from lucid.graph import Constant, Part, Value
+from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, show_shape
+
+OPS: dict[str, Callable[..., Any]] = {}
+
+TensorLike: TypeAlias = Union["Tensor", Array, Scalar, Dim]
+Axes: TypeAlias = int | Sequence[int] | None
+
+
+class TracedValueError(TypeError):
+    """A value that is known only when the model runs was used where Python needs it now."""
+
+
+class Tensor:
+    """An n-dimensional array that ops compute with, eagerly or under `lucid.trace`.
+
+    Args:
+        data: an array, a nested list of numbers, or a number.
+        dtype: the element type; by default that of the data (Python floats become float32, integers int64).
+
+    Raises:
+        OverflowError: for a number that the element type cannot hold.
+    """
+
+    __slots__ = ("_array", "_part", "_value", "type")
+    __array_ufunc__ = None  # array + tensor is a Tensor
+    __hash__ = object.__hash__
+
+    def __init__(self, data: Any, dtype: DTypeLike | None = None) -> None:
+        if isinstance(data, Tensor):
+            data = data.numpy()
+        array = np.asarray(data)
+        if dtype is None and not hasattr(data, "dtype") and array.dtype == np.float64:
+            dtype = float32
+        wanted = as_dtype(array.dtype if dtype is None else dtype)
+        self._set(convert(array, wanted, "tensor"), TensorType(wanted, array.shape))
+
+    def _set(self, array: Array | None, kind: TensorType, value: Value | None = None, part: Part | None = None) -> None:
+        self._array, self.type, self._value, self._part = array, kind, value, part
+
+    @staticmethod
+    def from_array(array: Array, part: Part | None = None) -> Tensor:
+        """Wrap an array as it is, without a copy."""
+        tensor = Tensor.__new__(Tensor)
+        tensor._set(array, TensorType(as_dtype(array.dtype), array.shape), part=part)
+        return tensor
+
+    @staticmethod
+    def from_value(value: Value) -> Tensor:
+        """The tensor that stands for a value of a graph; a constant stands for its array."""
+        if isinstance(value, Constant):
+            return Tensor.from_array(value.array, value.part)
+        tensor = Tensor.__new__(Tensor)
+        tensor._set(None, value.type, value)
+        return tensor
+
+    def to_value(self) -> Value:
+        """The value that a graph holds for this tensor."""
+        if self._value is not None:
+            return self._value
+        return Constant(self.numpy(), self.type, self._part)
+
+    def part_of(self, whole: Tensor, suffix: str) -> Tensor:
+        """This tensor, remembered as a part of another for the name it gets in an exported model."""
+        if self.is_traced or whole.is_traced:
+            return self
+        return Tensor.from_array(self.numpy(), Part(whole.numpy(), suffix, whole._part))
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the value is known only when the graph runs."""
+        return self._value is not None
+
+    @property
+    def shape(self) -> Shape:
+        """The size of each axis: numbers, or symbolic sizes while tracing."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.type.shape)
+
+    def size(self, axis: int) -> Size:
+        """The size of one axis."""
+        return self.type.shape[axis]
+
+    def numpy(self) -> Array:
+        """The array (not a copy).
+
+        Raises:
+            TracedValueError: while the tensor is traced.
+        """
+        if self._array is None:
+            self._no_value("numpy()")
+        return self._array
+
+    def _no_value(self, wanted: str) -> NoReturn:
+        raise TracedValueError(
+            f"{wanted} of a traced {self.type}: its value is known only when the exported model runs. "
+            "Choose between values with lucid.where(condition, a, b) instead of Python's if"
+        )
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        return self.numpy().item() if self._array is not None else self._no_value("item()")
+
+    def tolist(self) -> Any:
+        """The elements as nested lists."""
+        return self.numpy().tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.numpy().__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy()) if self._array is not None else self._no_value("bool()")
+
+    def __int__(self) -> int:
+        return int(self.numpy()) if self._array is not None else self._no_value("int()")
+
+    def __index__(self) -> int:
+        return self.numpy().__index__() if self._array is not None else self._no_value("int()")
+
+    def __float__(self) -> float:
+        return float(self.numpy()) if self._array is not None else self._no_value("float()")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a tensor without axes")
+        return self.shape[0].__index__()
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        if self._array is None:
+            return f"Tensor(traced {self.type})"
+        text = np.array2string(self._array, separator=", ", prefix="Tensor(", threshold=100, precision=4)
+        shape = f", shape={show_shape(self.shape)}" if self._array.size > 100 or not self._array.size else ""
+        return f"Tensor({text}{shape}, dtype={self.dtype!r})"
+
+    def __getitem__(self, index: Any) -> Tensor:
+        return _call("getitem", self, index)
+
+    # Arithmetic and comparison ------------------------------------------------------------------------------------
+
+    def __add__(self, other: TensorLike) -> Tensor:
+        return _call("add", self, other)
+
+    def __radd__(self, other: TensorLike) -> Tensor:
+        return _call("add", other, self)
+
+    def __sub__(self, other: TensorLike) -> Tensor:
+        return _call("sub", self, other)
+
+    def __rsub__(self, other: TensorLike) -> Tensor:
+        return _call("sub", other, self)
+
+    def __mul__(self, other: TensorLike) -> Tensor:
+        return _call("mul", self, other)
+
+    def __rmul__(self, other: TensorLike) -> Tensor:
+        return _call("mul", other, self)
+
+    def __truediv__(self, other: TensorLike) -> Tensor:
+        return _call("div", self, other)
+
+    def __rtruediv__(self, other: TensorLike) -> Tensor:
+        return _call("div", other, self)
+
+    def __floordiv__(self, other: TensorLike) -> Tensor:
+        return _call("floor_div", self, other)
+
+    def __rfloordiv__(self, other: TensorLike) -> Tensor:
+        return _call("floor_div", other, self)
+
+    def __mod__(self, other: TensorLike) -> Tensor:
+        return _call("mod", self, other)
+
+    def __rmod__(self, other: TensorLike) -> Tensor:
+        return _call("mod", other, self)
+
+    def __pow__(self, other: TensorLike) -> Tensor:
+        return _call("pow", self, other)
+
+    def __rpow__(self, other: TensorLike) -> Tensor:
+        return _call("pow", other, self)
+
+    def __matmul__(self, other: TensorLike) -> Tensor:
+        return _call("matmul", self, other)
+
+    def __rmatmul__(self, other: TensorLike) -> Tensor:
+        return _call("matmul", other, self)
+
+    def __neg__(self) -> Tensor:
+        return _call("neg", self)
+
+    def __abs__(self) -> Tensor:
+        return _call("abs", self)
+
+    def __invert__(self) -> Tensor:
+        return _call("logical_not", self)
+
+    def __and__(self, other: TensorLike) -> Tensor:
+        return _call("logical_and", self, other)
+
+    def __or__(self, other: TensorLike) -> Tensor:
+        return _call("logical_or", self, other)
+
+    def __xor__(self, other: TensorLike) -> Tensor:
+        return _call("logical_xor", self, other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]  # elementwise, as in NumPy and torch
+        return _call("equal", self, other)
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        return _call("not_equal", self, other)
+
+    def __lt__(self, other: TensorLike) -> Tensor:  # type: ignore[misc]  # scalars on the left reflect
+        return _call("less", self, other)
+
+    def __le__(self, other: TensorLike) -> Tensor:  # type: ignore[misc]
+        return _call("less_equal", self, other)
+
+    def __gt__(self, other: TensorLike) -> Tensor:  # type: ignore[misc]
+        return _call("greater", self, other)
+
+    def __ge__(self, other: TensorLike) -> Tensor:  # type: ignore[misc]
+        return _call("greater_equal", self, other)
+
+    # Shape --------------------------------------------------------------------------------------------------------
+
+    def reshape(self, *shape: Size | Sequence[Size]) -> Tensor:
+        """The same elements in another shape; one size may be -1."""
+        return _call("reshape", self, _unpack(shape))
+
+    view = reshape
+
+    def transpose(self, axis0: int, axis1: int) -> Tensor:
+        """Exchange two axes."""
+        return _call("transpose", self, axis0, axis1)
+
+    def permute(self, *axes: int | Sequence[int]) -> Tensor:
+        """Reorder all axes."""
+        return _call("permute", self, _unpack(axes))
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two axes exchanged."""
+        return self.transpose(-2, -1).part_of(self, ".T")
+
+    @property
+    def T(self) -> Tensor:
+        """All axes in reverse order."""
+        return self.permute(*reversed(range(self.ndim))).part_of(self, ".T")
+
+    def flatten(self, start: int = 0, end: int = -1) -> Tensor:
+        """Join the axes from `start` to `end` into one."""
+        return _call("flatten", self, start, end)
+
+    def squeeze(self, axis: Axes = None) -> Tensor:
+        """Drop axes of size 1."""
+        return _call("squeeze", self, axis)
+
+    def unsqueeze(self, axis: int) -> Tensor:
+        """Insert an axis of size 1."""
+        return _call("unsqueeze", self, axis)
+
+    def expand(self, *shape: Size | Sequence[Size]) -> Tensor:
+        """Repeat axes of size 1 up to a shape; -1 keeps a size."""
+        return _call("expand", self, _unpack(shape))
+
+    def split(self, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
+        """Cut an axis into pieces of one size, or of the given sizes."""
+        pieces: tuple[Tensor, ...] = OPS["split"](self, sizes, axis)
+        return pieces
+
+    def chunk(self, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
+        """Cut an axis into a number of equal pieces (the last may be smaller)."""
+        pieces: tuple[Tensor, ...] = OPS["chunk"](self, chunks, axis)
+        return pieces
+
+    def repeat(self, *repeats: int | Sequence[int]) -> Tensor:
+        """Tile the tensor: how often along each axis."""
+        return _call("repeat", self, _unpack(repeats))
+
+    def tril(self, diagonal: int = 0) -> Tensor:
+        """Zero above a diagonal of the last two axes."""
+        return _call("tril", self, diagonal=diagonal)
+
+    def triu(self, diagonal: int = 0) -> Tensor:
+        """Zero below a diagonal of the last two axes."""
+        return _call("triu", self, diagonal=diagonal)
+
+    # Reductions ---------------------------------------------------------------------------------------------------
+
+    def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Sum over axes, all of them by default; that of integers and booleans is int64."""
+        return _call("sum", self, axis=_axes(axis), keepdims=keepdims)
+
+    def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Mean over axes; all of them by default."""
+        return _call("mean", self, axis=_axes(axis), keepdims=keepdims)
+
+    def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Maximum over axes; all of them by default."""
+        return _call("max", self, axis=_axes(axis), keepdims=keepdims)
+
+    def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Minimum over axes; all of them by default."""
+        return _call("min", self, axis=_axes(axis), keepdims=keepdims)
+
+    def argmax(self, axis: int = -1, keepdims: bool = False) -> Tensor:
+        """The int64 index of the first maximum along an axis."""
+        return _call("argmax", self, axis=axis, keepdims=keepdims)
+
+    def any(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Whether any element is true."""
+        return _call("any", self, axis=_axes(axis), keepdims=keepdims)
+
+    def all(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
+        """Whether all elements are true."""
+        return _call("all", self, axis=_axes(axis), keepdims=keepdims)
+
+    # Elementwise and neural ---------------------------------------------------------------------------------------
+
+    def exp(self) -> Tensor:
+        """e to the power of each element."""
+        return _call("exp", self)
+
+    def log(self) -> Tensor:
+        """Natural logarithm."""
+        return _call("log", self)
+
+    def sqrt(self) -> Tensor:
+        """Square root."""
+        return _call("sqrt", self)
+
+    def tanh(self) -> Tensor:
+        """Hyperbolic tangent."""
+        return _call("tanh", self)
+
+    def sigmoid(self) -> Tensor:
+        """1 / (1 + exp(-x))."""
+        return _call("sigmoid", self)
+
+    def softmax(self, axis: int = -1) -> Tensor:
+        """exp(x) normalised to sum 1 along an axis."""
+        return _call("softmax", self, axis=axis)
+
+    def where(self, condition: TensorLike, other: TensorLike) -> Tensor:
+        """This tensor where the condition holds, else the other."""
+        return _call("where", condition, self, other)
+
+    def masked_fill(self, mask: TensorLike, value: TensorLike) -> Tensor:
+        """The value where the mask is true, else this tensor."""
+        return _call("where", mask, value, self)
+
+    def astype(self, dtype: DTypeLike) -> Tensor:
+        """The same numbers in another element type."""
+        wanted = as_dtype(dtype)
+        return self if wanted == self.dtype else _call("cast", self, dtype=wanted)
+
+    # Creation: the functions of the same names in `lucid` ---------------------------------------------------------
+
+    @staticmethod
+    def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
+        """A tensor of zeros."""
+        return _call("zeros", *shape, dtype=dtype)
+
+    @staticmethod
+    def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
+        """A tensor of ones."""
+        return _call("ones", *shape, dtype=dtype)
+
+    @staticmethod
+    def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32) -> Tensor:
+        """A tensor of one number everywhere."""
+        return _call("full", shape, value, dtype)
+
+    @staticmethod
+    def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
+        """A tensor whose elements are yet to be set."""
+        return _call("empty", *shape, dtype=dtype)
+
+    @staticmethod
+    def arange(start: Size, stop: Size | None = None, step: int = 1) -> Tensor:
+        """The int64 numbers from start up to, not including, stop."""
+        return _call("arange", start, stop, step)
+
+    @staticmethod
+    def eye(rows: int, columns: int | None = None, dtype: DTypeLike = float32) -> Tensor:
+        """Ones on the diagonal of a matrix."""
+        return _call("eye", rows, columns, dtype)
+
+    @staticmethod
+    def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
+        """Standard normal random numbers."""
+        return _call("randn", *shape, dtype=dtype)
+
+    @staticmethod
+    def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
+        """Uniform random numbers from 0 to 1."""
+        return _call("rand", *shape, dtype=dtype)
+
+
+def _call(name: str, *arguments: Any, **attributes: Any) -> Tensor:
+    result: Tensor = OPS[name](*arguments, **attributes)
+    return result
+
+
+def _unpack(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Accept both ``f(2, 3)`` and ``f((2, 3))``."""
+    return tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else tuple(values)
+
+
+def _axes(axis: Axes) -> tuple[int, ...] | None:
+    return axis if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)
