@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from lucid.export import rows
+from lucid.export.forms import FORMS
 from lucid.ops import OPS
 from tests.console import in_process
 
@@ -50,12 +50,12 @@ RUNNABLE = [page for page in PAGES if any(block.language in ("python", "sh") for
 @pytest.fixture
 def no_new_ops():
     """A page may define ops of its own; they go again, since other tests look at all there are."""
-    ops, forms = set(OPS), set(rows._ROWS)
+    ops, forms = set(OPS), set(FORMS)
     yield
     for name in set(OPS) - ops:
         del OPS[name]
-    for name in set(rows._ROWS) - forms:
-        del rows._ROWS[name]
+    for name in set(FORMS) - forms:
+        del FORMS[name]
 
 
 @pytest.mark.usefixtures("no_new_ops")

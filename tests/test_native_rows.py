@@ -13,8 +13,11 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.export import explain, rows, to_onnx
+from lucid import ops as ops_
+from lucid.export import explain, refuse, to_onnx
 from lucid.export.builder import Builder
+from lucid.export.form import form
+from lucid.export.forms import FORMS
 from lucid.graph import Node
 from lucid.nn import functional as F
 from lucid.runtime import Session
@@ -214,8 +217,8 @@ def test_a_form_that_is_refused_leaves_no_node_behind(dtype: str) -> None:
 def test_a_form_refuses_before_it_emits(monkeypatch: pytest.MonkeyPatch) -> None:
     def late(build: Builder, node: Node) -> str:
         build.op("Identity", *node.inputs)
-        rows.refuse("too late")
+        refuse("too late")
 
-    monkeypatch.setitem(rows._ROWS, "relu", [rows.Row("late", late, 17, "standard", ("any",))])
+    monkeypatch.setitem(FORMS, "relu", (form(ops_.relu, name="late")(late),))
     with pytest.raises(AssertionError, match="late refuses relu with nodes emitted: refuse first"):
         to_onnx(F.relu, ("N",))

@@ -11,7 +11,7 @@ import pytest
 import lucid
 from lucid.export import ExportError, Target
 from lucid.export.api import export_graph
-from lucid.export.rows import _ROWS as ROWS
+from lucid.export.forms import FORMS
 from lucid.export.target import OPSETS
 from lucid.export.writer import in_memory
 from lucid.ops.op import Op
@@ -110,24 +110,24 @@ def traced(s: Sample, dtype: DType) -> lucid.Graph:
 
 
 def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
-    """Every form that the op can take on a CPU: each row that some target accepts, and the plain spelling or the
+    """Every form that the op can take on a CPU: each that some target accepts, and the plain spelling or the
     body."""
     served = False
-    for row in ROWS.get(s.op.name, []):
+    for form in FORMS.get(s.op.name, ()):
         with monkeypatch.context() as patch:
-            patch.setitem(ROWS, s.op.name, [row])
-            for provider in (name for name in ON_CPU if name in row.targets):
+            patch.setitem(FORMS, s.op.name, (form,))
+            for provider in (name for name in ON_CPU if name in form.targets):
                 try:
                     assembled, lowering = export_graph(graph, Target(provider, opset))
                 except ExportError:  # refused, and there is no body
                     continue
-                if row.name not in {name for decision in lowering.decisions for name, _ in decision.refused}:
+                if form.name not in {name for decision in lowering.decisions for name, _ in decision.refused}:
                     served = True
-                    yield row.name, in_memory(assembled)
+                    yield form.name, in_memory(assembled)
                     break
     if s.op.body is not None or not served:
         with monkeypatch.context() as patch:
-            patch.setitem(ROWS, s.op.name, [])
+            patch.setitem(FORMS, s.op.name, ())
             yield "plain", in_memory(export_graph(graph, Target("any", opset))[0])
 
 
@@ -153,16 +153,16 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
     assert served
 
 
-def test_every_row_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No row refuses everything, but for those that look at the node in front (test_portable, test_native_rows), and
+def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No form refuses everything, but for those that look at the node before it (test_portable, test_native_rows), and
     one that only CUDA takes."""
     taken = {
         (s.op.name, form)
         for s in SAMPLES
-        if s.exported and s.op.name in ROWS
+        if s.exported and s.op.name in FORMS
         for form, _ in forms(s, traced(s, s.dtypes[0]), OPSETS[-1], monkeypatch)
     }
-    registered = {(op, row.name) for op, rows in ROWS.items() for row in rows if row.targets != ("cuda",)}
+    registered = {(op, form.name) for op, listed in FORMS.items() for form in listed if form.targets != ("cuda",)}
     assert registered - taken == {
         ("max_pool", "ai.onnx MaxPool"),
         ("softmax", "apart from the products"),

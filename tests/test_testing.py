@@ -9,9 +9,11 @@ import onnx
 import pytest
 
 import lucid
-from lucid import Tensor, nn, testing
-from lucid.export import rows, to_onnx
+from lucid import Tensor, nn, ops, testing
+from lucid.export import to_onnx
 from lucid.export.builder import Builder
+from lucid.export.form import form
+from lucid.export.forms import FORMS
 from lucid.graph import Node
 from lucid.nn import functional as F
 from lucid.runtime import ProviderError
@@ -165,8 +167,7 @@ def test_bisect_finds_an_op_that_is_lowered_wrongly(monkeypatch: pytest.MonkeyPa
     def wrong(build: Builder, node: Node) -> str:
         return build.op("Sigmoid", *node.inputs)
 
-    row = rows.Row(name="wrong", emit=wrong, opset=17, form="standard", targets=("any",))
-    monkeypatch.setitem(rows._ROWS, "silu", [row])
+    monkeypatch.setitem(FORMS, "silu", (form(ops.silu)(wrong),))
     model = nn.Sequential(nn.Linear(3, 3), nn.SiLU(), nn.Linear(3, 3))
     with pytest.raises(ParityError):
         assert_parity(model, ("N", 3))

@@ -24,7 +24,7 @@ import lucid  # noqa: E402
 from lucid import Tensor, nn  # noqa: E402
 from lucid.export import Target, to_onnx  # noqa: E402
 from lucid.export.builder import Builder  # noqa: E402
-from lucid.export.rows import Lowering  # noqa: E402
+from lucid.export.lowering import Lowering  # noqa: E402
 from lucid.export.target import OPSETS, PROVIDERS  # noqa: E402
 from lucid.ops.op import Op  # noqa: E402
 from lucid.ops.tensor import OPS  # noqa: E402

@@ -5,7 +5,7 @@ from lucid.export.api import to_onnx as to_onnx
 from lucid.export.builder import Builder as Builder
 from lucid.export.check import WeightWarning as WeightWarning
 from lucid.export.explain import Explanation as Explanation
-from lucid.export.rows import lowers as lowers
-from lucid.export.rows import refuse as refuse
+from lucid.export.form import refuse as refuse
+from lucid.export.registry import lowers as lowers
 from lucid.export.target import ExportError as ExportError
 from lucid.export.target import Target as Target

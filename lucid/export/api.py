@@ -9,19 +9,16 @@ from typing import Any, Literal
 
 import onnx
 
-from lucid.export import lowerings as _lowerings  # registers the rows
 from lucid.export.assemble import Assembled, assemble
 from lucid.export.builder import Builder
 from lucid.export.check import check_model, warn_of_weights
 from lucid.export.explain import Explanation
-from lucid.export.rows import Lowering
+from lucid.export.lowering import Lowering
 from lucid.export.target import ExportError, Target
 from lucid.export.writer import LIMIT, in_memory, write
 from lucid.graph import Graph, unused_name
 from lucid.tracing import Model, trace
 from lucid.version import __version__
-
-_REGISTERED = _lowerings
 
 
 def to_onnx(

@@ -8,7 +8,7 @@ import numpy as np
 
 from lucid.dims import Size, same
 from lucid.export.builder import Builder
-from lucid.export.rows import Lowering, refuse
+from lucid.export.form import refuse
 from lucid.graph import Node, Value
 from lucid.ops import expand, unsqueeze
 from lucid.ops.attention import causal_mask
@@ -154,8 +154,6 @@ def emit_node(build: Builder, call: Call) -> tuple[str, ...]:
     # With a cache and more than one new key, onnxruntime (to 1.31.1) lets a single causal query see every key.
     in_mask = call.is_causal and (call.window is not None or (call.past_key is not None and call.may_be_short))
     mask = joint_mask(call, triangle=in_mask)
-    if mask is not None:
-        Lowering(build).lower([mask.to_value()])
     with_past = call.past_key is not None
     outputs = build.ops(
         "Attention",

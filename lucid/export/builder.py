@@ -19,6 +19,7 @@ from lucid.quotients import Quotient
 from lucid.types import Array, TensorType
 
 Operand: TypeAlias = str | Value | Tensor | Array | None
+Operands: TypeAlias = Operand | list[Operand] | tuple[Operand, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Builder:
         self.path = ""
         self.module: str | None = None
         self.emitted = 0  # nodes so far, those in nested graphs included
+        self.compute: Callable[[Sequence[Value]], None] = _no_engine
         for value, name in zip(graph.inputs, input_names, strict=True):
             self.bind(value, name)
 
@@ -96,7 +98,10 @@ class Builder:
         return Counter(map(id, read))
 
     def name_of(self, operand: Operand) -> str:
-        """The ONNX name that holds an operand; arrays become initializers; the empty name stands for an absent one."""
+        """The ONNX name that holds an operand; the empty name stands for an absent one.
+
+        Arrays become initializers; a value that is not computed yet is computed here, where it is named.
+        """
         if operand is None or isinstance(operand, str):
             return operand or ""
         if isinstance(operand, np.ndarray):
@@ -104,7 +109,13 @@ class Builder:
         value = operand.to_value() if isinstance(operand, Tensor) else operand
         if isinstance(value, Constant):
             return self._turned(value) or self._initializer(value.array, self.graph.name_of(value))
+        if id(value) not in self._names:
+            self.compute([value])
         return self._names[id(value)]
+
+    def names_of(self, operands: Operands) -> list[str]:
+        """The names of one operand or of several."""
+        return [self.name_of(x) for x in (operands if isinstance(operands, (tuple, list)) else [operands])]
 
     def _turned(self, value: Constant) -> str | None:
         """The transpose of a weight that the model holds already (a tied output layer): a node, not a second copy.
@@ -277,6 +288,10 @@ class Builder:
             if all(isinstance(size, int) for size in entries):
                 return self.op("Reshape", operand, self.sizes(entries))
         return self.op("Reshape", operand, self.sizes(wanted), allowzero=1)
+
+
+def _no_engine(values: Sequence[Value]) -> None:
+    raise ExportError(f"{len(values)} values are not computed, and this builder has no engine: make a Lowering of it")
 
 
 def _key(array: Array, label: str | None) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lucid import html
-from lucid.export.rows import Decision
+from lucid.export.lowering import Decision
 from lucid.export.target import Target
 
 

@@ -17,7 +17,7 @@ from lucid import Tensor
 from lucid.dims import evaluate
 from lucid.export import ExportError, Target
 from lucid.export.api import export_graph
-from lucid.export.rows import Decision
+from lucid.export.lowering import Decision
 from lucid.export.writer import in_memory
 from lucid.graph import Graph
 from lucid.runtime import Session

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from lucid.dims import same
 from lucid.export.builder import Builder
-from lucid.export.rows import Lowering, lowers, refuse
+from lucid.export.form import form, refuse
 from lucid.graph import Node
 from lucid.ops import expand, rotary_embedding
 from lucid.ops.tensor import Tensor
 from lucid.types import float16, float32
 
 
-@lowers(rotary_embedding, name="ai.onnx RotaryEmbedding", opset=23)
+@form(rotary_embedding, name="ai.onnx RotaryEmbedding", opset=23)
 def rotary(build: Builder, node: Node) -> str:
     x, cos, sin, positions = node.inputs
     assert x is not None
@@ -29,7 +29,6 @@ def rotary(build: Builder, node: Node) -> str:
     tables = [Tensor.from_value(cos), Tensor.from_value(sin)]
     if positions is None:  # without positions the op takes no tables but the angles of every text in the batch
         tables = [expand(table, (x.type.shape[0], cos.type.shape[-2], half)) for table in tables]
-        Lowering(build).lower([table.to_value() for table in tables])
     return build.op(
         "RotaryEmbedding",
         x,

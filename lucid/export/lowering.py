@@ -1,59 +1,20 @@
-"""Rows: the ONNX forms an op can take. They are tried in order; the op's body is the last one.
-
-A row may refuse, and says why. What it refuses before emitting anything is all that `explain` has to tell.
-"""
+"""The engine: takes a graph node by node, chooses for each the first form that serves, and records why."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any
 
 from lucid.export.builder import Builder
-from lucid.export.facts import Fact
-from lucid.export.target import PROVIDERS, ExportError, Target
+from lucid.export.form import Refused, Taken, refuse
+from lucid.export.registry import forms_of
+from lucid.export.target import ExportError
 from lucid.export.widening import check_kernel, widened, wider_type
 from lucid.graph import Node, Scope, Value, in_order, scope
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import DType
-
-
-@dataclass(frozen=True)
-class Because:
-    """What a row emitted, and why it should win here: `explain` tells."""
-
-    names: str | Sequence[str]
-    note: str
-
-
-Emit: TypeAlias = Callable[[Builder, Node], str | Sequence[str] | Because]
-
-
-class Refused(Exception):  # noqa: N818  # not an error: the next row is tried
-    """A row cannot compute a node exactly on the target."""
-
-
-def refuse(reason: str) -> NoReturn:
-    """Leave a node to the next row."""
-    raise Refused(reason)
-
-
-def needs(build: Builder, fact: Fact) -> None:
-    """Leave a node to the next row where the oldest onnxruntime of the target is too old."""
-    if not build.target.has(fact):
-        refuse(f"{fact}; this export is for {build.target.onnxruntime} too")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One ONNX form of an op."""
-
-    name: str
-    emit: Emit
-    opset: int
-    form: str
-    targets: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -68,37 +29,18 @@ class Decision:
     note: str = ""
 
 
-_ROWS: dict[str, list[Row]] = {}
-
-
-def lowers(
-    op: Op[..., Any],
-    *,
-    name: str = "",
-    opset: int = 17,
-    form: str = "standard",
-    targets: tuple[str, ...] = PROVIDERS,
-) -> Callable[[Emit], Emit]:
-    """Register a row for an op: from which opset on, for which targets, and for attention which form it is."""
-
-    def register(emit: Emit) -> Emit:
-        _ROWS.setdefault(op.name, []).append(Row(name or emit.__name__, emit, opset, form, targets))
-        return emit
-
-    return register
-
-
-def rows_of(op_name: str, target: Target) -> tuple[Row, ...]:
-    """The rows of an op on a target, in the order in which they are tried."""
-    return tuple(row for row in _ROWS.get(op_name, ()) if target.provider in row.targets)
-
-
 class Lowering:
-    """Turns nodes into ONNX nodes and records the decisions."""
+    """Turns nodes into ONNX nodes and records the decisions.
+
+    The builder asks it for every value that a form names and that is not computed yet, so a form can write ops on
+    tensors and leave them to it. What happens inside a form is part of that form: no decision of its own.
+    """
 
     def __init__(self, build: Builder) -> None:
         self.build = build
         self.decisions: list[Decision] = []
+        self._inside: list[Decision] | None = None  # the decisions within the form that is being written
+        build.compute = self.lower
 
     def lower(self, outputs: Sequence[Value]) -> None:
         """Emit everything that the outputs need."""
@@ -119,9 +61,10 @@ class Lowering:
             names, taken, refused, note = self._choose(node, node.op, path)
         for result, name in zip(node.results, names, strict=True):
             self.build.bind(result, name)
-        if refused or len(rows_of(node.op.name, self.build.target)) > 1:
+        if refused or len(forms_of(node.op.name, self.build.target)) > 1:
             emitted = self.build.emitted - before
-            self.decisions.append(Decision(node.op.name, node.scope, taken, emitted, tuple(refused), note))
+            told = self.decisions if self._inside is None else self._inside
+            told.append(Decision(node.op.name, node.scope, taken, emitted, tuple(refused), note))
 
     def _lower_widened(self, node: Node, narrow: DType, wide: DType) -> None:
         token = scope.set(Scope(node.scope, {}))
@@ -138,24 +81,31 @@ class Lowering:
         target = self.build.target
         refused: list[tuple[str, str]] = []
         insisted = target.attention if op.name == "attention" else "auto"
-        rows = rows_of(op.name, target)
+        forms = forms_of(op.name, target)
         before = self.build.emitted
-        for row in rows:
+        for form in forms:
+            outside, self._inside = self._inside, []
             try:
-                if insisted not in ("auto", row.form):
+                if insisted not in ("auto", form.kind):
                     refuse(f'this export insists on attention="{insisted}"')
-                if row.opset > target.opset:
-                    refuse(f"needs opset {row.opset}, this export asks for {target.opset}")
-                emitted = row.emit(self.build, node)
+                if form.opset > target.opset:
+                    refuse(f"needs opset {form.opset}, this export asks for {target.opset}")
+                written = form.emit(self.build, node)
+                taken = written if isinstance(written, Taken) else Taken(written, "")
+                names = self.build.names_of(taken.results)
+                why = taken.why
+                if taken.written_as is not None:
+                    own = next(d.taken for d in self._inside if d.op == taken.written_as.name)
+                    why = f"as {own}: {why}"
             except Refused as reason:
-                assert self.build.emitted == before, f"{row.name} refuses {op.name} with nodes emitted: refuse first"
-                refused.append((row.name, str(reason)))
+                assert self.build.emitted == before, f"{form.name} refuses {op.name} with nodes emitted: refuse first"
+                refused.append((form.name, str(reason)))
             else:
-                made = emitted if isinstance(emitted, Because) else Because(emitted, "")
-                names = (made.names,) if isinstance(made.names, str) else tuple(made.names)
-                return names, row.name, refused, made.note
+                return names, form.name, refused, why
+            finally:
+                self._inside = outside
         if insisted not in ("auto", "expanded"):
-            asked = {row.name for row in rows if row.form == insisted}
+            asked = {form.name for form in forms if form.kind == insisted}
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in asked)
             raise ExportError(f'{path}: no form of attention="{insisted}" is exact here ({reasons})')
         if op.onnx is not None:
@@ -164,9 +114,7 @@ class Lowering:
         if op.body is None:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused)
             where = f"{path}: " if path else ""
-            raise ExportError(
-                f"{where}{op.name} has no ONNX form ({reasons or _WHY_NOT.get(op.name, 'none is registered')})"
-            )
+            raise ExportError(f"{where}{op.name} has no ONNX form ({reasons or 'none is registered'})")
         return self._inline(node, op, path), "expanded", refused, ""
 
     def _inline(self, node: Node, op: Op[..., Any], path: str) -> list[str]:
@@ -176,9 +124,4 @@ class Lowering:
             tensors = op.expand([None if v is None else Tensor.from_value(v) for v in node.inputs], node.attributes)
         finally:
             scope.reset(token)
-        values = [tensor.to_value() for tensor in tensors]
-        self.lower(values)
-        return [self.build.name_of(value) for value in values]
-
-
-_WHY_NOT = {"dropout": "dropout is for training: export in evaluation mode, or with dropout_p=0"}
+        return self.build.names_of(tensors)

@@ -12,7 +12,7 @@ from lucid.dims import same
 from lucid.export import facts
 from lucid.export.attention_call import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder
-from lucid.export.rows import Because, Lowering, lowers, needs, refuse
+from lucid.export.form import Taken, form, needs, refuse
 from lucid.graph import Node
 from lucid.ops import attention, expand
 from lucid.ops.creation import size_value
@@ -21,8 +21,8 @@ from lucid.types import bfloat16, float16, float64, int32
 HALF = (float16, bfloat16)
 
 
-@lowers(attention, name="ai.onnx Attention", opset=23, targets=("cuda",))
-def standard(build: Builder, node: Node) -> Because:
+@form(attention, name="ai.onnx Attention", opset=23, targets=("cuda",))
+def standard(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     refuse_common(call)
     if call.dtype == float64:
@@ -39,11 +39,11 @@ def standard(build: Builder, node: Node) -> Because:
         needs(build, facts.CUDA_GROUPED_HEADS)
     if call.is_causal and not same(call.queries, call.new_keys):
         needs(build, facts.CUDA_CAUSAL_CROSS)
-    return Because(emit_node(build, call), _kernel(call))
+    return Taken(emit_node(build, call), _kernel(call))
 
 
-@lowers(attention, name="com.microsoft GroupQueryAttention", form="contrib", targets=("cuda",))
-def group_query(build: Builder, node: Node) -> Because:
+@form(attention, name="com.microsoft GroupQueryAttention", kind="contrib", targets=("cuda",))
+def group_query(build: Builder, node: Node) -> Taken:
     """Causal attention with grouped heads, where Attention does not serve: releases without its CUDA kernel."""
     call = Call.of(node)
     refuse_common(call)
@@ -62,7 +62,6 @@ def group_query(build: Builder, node: Node) -> Because:
         refuse("heads must be a multiple of 8 wide, and the values' as wide")
     length = size_value(size=call.queries).astype(int32)
     last = expand(length - 1, (call.batch,))
-    Lowering(build).lower([last.to_value(), length.to_value()])
     outputs = build.ops(
         "GroupQueryAttention",
         call.query,
@@ -78,7 +77,7 @@ def group_query(build: Builder, node: Node) -> Because:
         kv_num_heads=call.kv_heads,
         scale=call.scale,
     )
-    return Because(outputs[0], "flash kernel, on devices of compute capability 8.0 and newer")
+    return Taken(outputs[0], "flash kernel, on devices of compute capability 8.0 and newer")
 
 
 def _kernel(call: Call) -> str:

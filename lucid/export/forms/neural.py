@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lucid.export.builder import Builder, Operand
-from lucid.export.rows import lowers, refuse
+from lucid.export.form import form, refuse
 from lucid.graph import Node, Result
 from lucid.ops import elementwise, neural
 from lucid.types import DType, bfloat16, float16, float32, float64, int8, int32
@@ -18,7 +18,7 @@ def _refuse_bfloat16(build: Builder, node: Node, name: str) -> None:
         refuse(f"onnxruntime's CPU provider has no bfloat16 kernel for {name}")
 
 
-@lowers(neural.relu)
+@form(neural.relu)
 def relu(build: Builder, node: Node) -> str:
     _refuse_bfloat16(build, node, "Relu")
     x = node.inputs[0]
@@ -28,14 +28,14 @@ def relu(build: Builder, node: Node) -> str:
     return build.op("Relu", *node.inputs)
 
 
-@lowers(neural.softplus)
+@form(neural.softplus)
 def softplus(build: Builder, node: Node) -> str:
     if node.types[0].dtype not in (float32, float16):
         refuse(f"onnxruntime has no {node.types[0].dtype} kernel for Softplus")
     return build.op("Softplus", *node.inputs)
 
 
-@lowers(neural.log_softmax)
+@form(neural.log_softmax)
 def log_softmax(build: Builder, node: Node) -> str:
     _refuse_bfloat16(build, node, "LogSoftmax")
     if node.types[0].dtype == float64 and build.target.provider != "cuda":
@@ -43,14 +43,14 @@ def log_softmax(build: Builder, node: Node) -> str:
     return build.op("LogSoftmax", *node.inputs, axis=node.attributes["axis"])
 
 
-@lowers(neural.gelu, name="ai.onnx Gelu", opset=20)
+@form(neural.gelu, name="ai.onnx Gelu", opset=20)
 def gelu(build: Builder, node: Node) -> str:
     if build.target.provider != "cuda" and node.types[0].dtype != float32:
         refuse(f"onnxruntime's CPU provider has a float32 kernel for Gelu, none for {node.types[0].dtype}")
     return build.op("Gelu", *node.inputs, approximate=node.attributes["approximate"])
 
 
-@lowers(neural.layer_norm, name="ai.onnx LayerNormalization, apart from a sum", targets=("cpu",))
+@form(neural.layer_norm, name="ai.onnx LayerNormalization, apart from a sum", targets=("cpu",))
 def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
     """A sum of three axes that only this reads is fused with it by onnxruntime (1.28 to 1.31 at least), into a kernel
     that takes four times as long as both together. A reshape that changes nothing stands between, and moves nothing.
@@ -62,7 +62,7 @@ def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
     return _layer_normalization(build, node, lambda: build.op("Reshape", total, np.zeros(3, np.int64)))
 
 
-@lowers(neural.layer_norm, name="ai.onnx LayerNormalization")
+@form(neural.layer_norm, name="ai.onnx LayerNormalization")
 def layer_normalization(build: Builder, node: Node) -> str:
     return _layer_normalization(build, node, lambda: node.inputs[0])
 
@@ -79,7 +79,7 @@ def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operan
     return build.op("LayerNormalization", source(), scale, bias, axis=-axes, epsilon=float(node.attributes["eps"]))
 
 
-@lowers(neural.rms_norm, name="ai.onnx RMSNormalization", opset=23)
+@form(neural.rms_norm, name="ai.onnx RMSNormalization", opset=23)
 def rms_normalization(build: Builder, node: Node) -> str:
     x, weight = node.inputs
     assert x is not None

@@ -16,7 +16,7 @@ import numpy as np
 from lucid.dims import same
 from lucid.export.attention_call import Call
 from lucid.export.builder import Builder
-from lucid.export.rows import Because, Lowering, lowers, refuse
+from lucid.export.form import Taken, form, refuse
 from lucid.graph import Node, Result
 from lucid.ops import attention, matmul, softmax, where
 from lucid.ops.creation import size_value
@@ -24,7 +24,7 @@ from lucid.ops.tensor import Tensor
 from lucid.types import float64
 
 
-@lowers(softmax, name="apart from the products", targets=("portable",))
+@form(softmax, name="apart from the products", targets=("portable",))
 def softmax_apart(build: Builder, node: Node) -> str:
     (scores,) = node.inputs
     if not (isinstance(scores, Result) and scores.node.op is matmul):
@@ -38,8 +38,8 @@ def softmax_apart(build: Builder, node: Node) -> str:
     return build.op("Squeeze", weights, around)
 
 
-@lowers(attention, name="expanded, zeros without keys", form="expanded", targets=("portable",))
-def zeros_without_keys(build: Builder, node: Node) -> Because:
+@form(attention, name="expanded, zeros without keys", kind="expanded", targets=("portable",))
+def zeros_without_keys(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     keys = call.past + call.new_keys
     if call.dropout_p or same(call.queries, keys) or (isinstance(keys, int) and keys > 0):
@@ -48,6 +48,4 @@ def zeros_without_keys(build: Builder, node: Node) -> Because:
     results = attention.expand(given, node.attributes)
     # The zero has an axis: OpenVINO does not compile where it is one constant with the scalar zero of hidden weights.
     output = where(size_value(size=keys) > 0, results[0], np.zeros(1, call.dtype.numpy))
-    values = [tensor.to_value() for tensor in (output, *results[1:])]
-    Lowering(build).lower(values)
-    return Because([build.name_of(value) for value in values], "OpenVINO gives no zeros where there are no keys")
+    return Taken([output, *results[1:]], "OpenVINO gives no zeros where there are no keys")

@@ -15,8 +15,8 @@ import numpy as np
 
 from lucid.export.builder import Builder
 from lucid.export.codes import onnx_code
-from lucid.export.lowerings.plain import reduction_node
-from lucid.export.rows import Lowering, lowers, refuse
+from lucid.export.form import form, refuse
+from lucid.export.forms.plain import reduction_node
 from lucid.export.target import ExportError
 from lucid.graph import Node, Result, Value
 from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where
@@ -33,7 +33,7 @@ _BITS = 8
 _AS_FLOAT64 = "onnxruntime computes it as float64, which loses the digits of integers beyond 2^53"
 
 
-@lowers(reduction.sum_, name="ai.onnx ReduceSum")
+@form(reduction.sum_, name="ai.onnx ReduceSum")
 def reduce_sum(build: Builder, node: Node) -> str:
     x = _given(node, 0)
     if not _exact_as_float64(x, node):
@@ -42,10 +42,10 @@ def reduce_sum(build: Builder, node: Node) -> str:
     return reduction_node(build, "ReduceSum", counted, node)
 
 
-@lowers(reduction.sum_, name="products with ones")
-def products_with_ones(build: Builder, node: Node) -> str:
+@form(reduction.sum_, name="products with ones")
+def products_with_ones(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
-    return _axis_by_axis(build, node, _sum)
+    return _axis_by_axis(node, _sum)
 
 
 def _sum(x: Tensor, axis: int) -> Tensor:
@@ -62,21 +62,21 @@ def _dot(x: Tensor) -> Tensor:
     return matmul(x, full_of(shape=x.shape, value=1, dtype=int64))
 
 
-@lowers(reduction.prod, name="ai.onnx ReduceProd")
+@form(reduction.prod, name="ai.onnx ReduceProd")
 def reduce_prod(build: Builder, node: Node) -> str:
     if node.types[0].dtype.kind == "int":
         refuse(_AS_FLOAT64)
     return reduction_node(build, "ReduceProd", node.inputs[0], node)
 
 
-@lowers(reduction.prod, name="halves multiplied")
-def halves_multiplied(build: Builder, node: Node) -> str:
+@form(reduction.prod, name="halves multiplied")
+def halves_multiplied(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
     x = _given(node, 0)
     axes = node.attributes["axis"]
     if not all(isinstance(x.type.shape[axis], int) for axis in (range(x.type.rank) if axes is None else axes)):
         refuse("it takes axes of fixed sizes; .astype(lucid.float64).prod() rounds beyond 2^53, and is exported")
-    return _axis_by_axis(build, node, _product)
+    return _axis_by_axis(node, _product)
 
 
 def _product(x: Tensor, axis: int) -> Tensor:
@@ -89,25 +89,25 @@ def _product(x: Tensor, axis: int) -> Tensor:
     return squeeze(x, axis)
 
 
-@lowers(elementwise.pow_, name="ai.onnx Pow")
+@form(elementwise.pow_, name="ai.onnx Pow")
 def pow_(build: Builder, node: Node) -> str:
     if node.types[0].dtype.kind == "int":
         refuse(_AS_FLOAT64)
     return build.op("Pow", *node.inputs)
 
 
-@lowers(elementwise.pow_, name="repeated squares")
-def repeated_squares(build: Builder, node: Node) -> str:
+@form(elementwise.pow_, name="repeated squares")
+def repeated_squares(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
     base, exponent = Tensor.from_value(_given(node, 0)), Tensor.from_value(_given(node, 1))
     if exponent.is_traced:
-        return _lowered(build, _computed_power(base, exponent))
+        return _computed_power(base, exponent)
     given = exponent.numpy()
     if np.min(given, initial=0) < 0:
         raise ExportError("pow: an integer to a negative power is no integer; .astype(lucid.float32) makes floats")
     if not given.ndim:
-        return _lowered(build, _fixed_power(base, int(given)))
-    return _lowered(build, _power(base, exponent, int(np.max(given, initial=1)).bit_length()))
+        return _fixed_power(base, int(given))
+    return _power(base, exponent, int(np.max(given, initial=1)).bit_length())
 
 
 def _fixed_power(base: Tensor, exponent: int) -> Tensor:
@@ -164,17 +164,11 @@ def _exact_as_float64(x: Value, node: Node) -> bool:
     return len(known) == len(sizes) and _LARGEST[x.type.dtype] * math.prod(known) <= _EXACT
 
 
-def _axis_by_axis(build: Builder, node: Node, along: Callable[[Tensor, int], Tensor]) -> str:
+def _axis_by_axis(node: Node, along: Callable[[Tensor, int], Tensor]) -> Tensor:
     """A reduction in int64. Whole numbers wrap around alike in any order."""
     x = Tensor.from_value(_given(node, 0)).astype(int64)
     axis, rank = node.attributes["axis"], x.ndim
     axes = sorted(range(rank) if axis is None else (a % rank for a in axis), reverse=True)
     for each in axes:
         x = along(x, each)
-    return _lowered(build, unsqueeze(x, axes[::-1]) if node.attributes["keepdims"] and axes else x)
-
-
-def _lowered(build: Builder, tensor: Tensor) -> str:
-    value = tensor.to_value()
-    Lowering(build).lower([value])
-    return build.name_of(value)
+    return unsqueeze(x, axes[::-1]) if node.attributes["keepdims"] and axes else x

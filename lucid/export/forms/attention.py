@@ -10,13 +10,13 @@ from lucid.dims import same
 from lucid.export import facts
 from lucid.export.attention_call import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder
-from lucid.export.rows import lowers, needs, refuse
+from lucid.export.form import form, needs, refuse
 from lucid.graph import Node
 from lucid.ops import attention
 from lucid.types import float16, float32, float64
 
 
-@lowers(attention, name="ai.onnx Attention", opset=23, targets=("any", "cpu", "portable"))
+@form(attention, name="ai.onnx Attention", opset=23, targets=("any", "cpu", "portable"))
 def standard(build: Builder, node: Node) -> tuple[str, ...]:
     call = Call.of(node)
     if build.target.provider == "portable":
@@ -41,7 +41,7 @@ def standard(build: Builder, node: Node) -> tuple[str, ...]:
     return emit_node(build, call)
 
 
-@lowers(attention, name="com.microsoft MultiHeadAttention", form="contrib")
+@form(attention, name="com.microsoft MultiHeadAttention", kind="contrib")
 def contrib(build: Builder, node: Node) -> str:
     call = Call.of(node)
     if build.target.provider == "portable" or (build.target.provider == "any" and build.target.attention != "contrib"):

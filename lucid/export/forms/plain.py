@@ -10,7 +10,7 @@ from lucid.dims import Dim, Size, product, same
 from lucid.export import facts
 from lucid.export.builder import Builder, Operand
 from lucid.export.codes import onnx_code
-from lucid.export.rows import lowers
+from lucid.export.form import Form, form
 from lucid.graph import Constant, Node, Result, Value
 from lucid.ops import creation, elementwise, indexing, reduction, shaping
 from lucid.ops.indexing import Cut
@@ -33,12 +33,12 @@ def _only(node: Node) -> Value:
 # Elementwise ------------------------------------------------------------------------------------------------------
 
 
-@lowers(elementwise.cast)
+@form(elementwise.cast)
 def cast(build: Builder, node: Node) -> str:
     return build.op("Cast", *node.inputs, to=onnx_code(node.attributes["dtype"]))
 
 
-@lowers(elementwise.cos)
+@form(elementwise.cos)
 def cos(build: Builder, node: Node) -> str:
     if node.types[0].dtype != float64 or build.target.provider == "cuda" or build.target.has(facts.COS_FLOAT64):
         return build.op("Cos", *node.inputs)
@@ -46,14 +46,16 @@ def cos(build: Builder, node: Node) -> str:
     return build.op("Sub", np.asarray(1.0), build.op("Mul", np.asarray(2.0), build.op("Mul", half, half)))
 
 
-def _times(op: Op[..., Any]) -> None:
-    @lowers(op)
+def _times(op: Op[..., Any]) -> Form:
+    @form(op)
     def scaled(build: Builder, node: Node) -> str:
         assert op.onnx is not None
         x, y = node.inputs
         assert x is not None
         assert y is not None
         return build.op(op.onnx, _apart(build, _as_row(build, x, y.type)), _apart(build, _as_row(build, y, x.type)))
+
+    return scaled
 
 
 def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
@@ -74,23 +76,22 @@ def _apart(build: Builder, value: Operand) -> Operand:
     return build.op("Reshape", value, _vector(*[0] * value.type.rank))
 
 
-_times(elementwise.mul)
-_times(elementwise.true_div)
+mul, true_div = _times(elementwise.mul), _times(elementwise.true_div)
 
 
-@lowers(elementwise.not_equal)
+@form(elementwise.not_equal)
 def not_equal(build: Builder, node: Node) -> str:
     return build.op("Not", build.op("Equal", *node.inputs))
 
 
-@lowers(elementwise.int_floor_div)
+@form(elementwise.int_floor_div)
 def int_floor_div(build: Builder, node: Node) -> str:
     # ONNX Div truncates; without the remainder (Mod has the sign of the divisor) the division is exact.
     x, y = node.inputs
     return build.op("Div", build.op("Sub", x, build.op("Mod", x, y)), y)
 
 
-@lowers(elementwise.fmod)
+@form(elementwise.fmod)
 def fmod(build: Builder, node: Node) -> str:
     return build.op("Mod", *node.inputs, fmod=1)
 
@@ -98,23 +99,23 @@ def fmod(build: Builder, node: Node) -> str:
 # Shape ------------------------------------------------------------------------------------------------------------
 
 
-@lowers(shaping.reshape_to)
+@form(shaping.reshape_to)
 def reshape(build: Builder, node: Node) -> str:
     x = _only(node)
     return build.reshape(x, x.type.shape, node.attributes["shape"])
 
 
-@lowers(shaping.squeeze_axes)
+@form(shaping.squeeze_axes)
 def squeeze(build: Builder, node: Node) -> str:
     return build.op("Squeeze", *node.inputs, _vector(*node.attributes["axes"]))
 
 
-@lowers(shaping.unsqueeze_axes)
+@form(shaping.unsqueeze_axes)
 def unsqueeze(build: Builder, node: Node) -> str:
     return build.op("Unsqueeze", *node.inputs, _vector(*node.attributes["axes"]))
 
 
-@lowers(shaping.permute_axes)
+@form(shaping.permute_axes)
 def permute(build: Builder, node: Node) -> str:
     axes, x = node.attributes["axes"], _only(node)
     turned = build.op("Transpose", x, perm=axes)
@@ -128,7 +129,7 @@ def permute(build: Builder, node: Node) -> str:
     return turned
 
 
-@lowers(shaping.expand_to)
+@form(shaping.expand_to)
 def expand(build: Builder, node: Node) -> str:
     x, shape = _only(node), node.attributes["shape"]
     new = len(shape) - x.type.rank
@@ -137,23 +138,23 @@ def expand(build: Builder, node: Node) -> str:
     return build.op("Expand", x, build.sizes([1 if keep else size for keep, size in zip(kept, shape, strict=True)]))
 
 
-@lowers(shaping.tile)
+@form(shaping.tile)
 def tile(build: Builder, node: Node) -> str:
     return build.op("Tile", *node.inputs, build.sizes(node.attributes["repeats"]))
 
 
-@lowers(shaping.pad)
+@form(shaping.pad)
 def pad(build: Builder, node: Node) -> str:
     value = np.asarray(node.attributes["value"], node.types[0].dtype.numpy)
     return build.op("Pad", *node.inputs, build.sizes((*node.attributes["before"], *node.attributes["after"])), value)
 
 
-@lowers(shaping.concat_parts)
+@form(shaping.concat_parts)
 def concat(build: Builder, node: Node) -> str:
     return build.op("Concat", *node.inputs, axis=node.attributes["axis"])
 
 
-@lowers(shaping.split_sizes)
+@form(shaping.split_sizes)
 def split(build: Builder, node: Node) -> tuple[str, ...]:
     sizes = node.attributes["sizes"]
     return build.ops("Split", *node.inputs, build.sizes(sizes), outputs=len(sizes), axis=node.attributes["axis"])
@@ -162,7 +163,7 @@ def split(build: Builder, node: Node) -> tuple[str, ...]:
 # Pieces -----------------------------------------------------------------------------------------------------------
 
 
-@lowers(indexing.slice_axes)
+@form(indexing.slice_axes)
 def slice_axes(build: Builder, node: Node) -> str:
     x, cuts = _only(node), node.attributes["cuts"]
     starts = [_bound(cut.start, x.type.shape[cut.axis], cut, stop=False) for cut in cuts]
@@ -190,12 +191,12 @@ def _scalar(build: Builder, size: Size) -> str:
     return build.op("Squeeze", build.size(size), _vector(0))
 
 
-@lowers(creation.size_value)
+@form(creation.size_value)
 def size_value(build: Builder, node: Node) -> str:
     return _scalar(build, node.attributes["size"])
 
 
-@lowers(creation.full_of)
+@form(creation.full_of)
 def full(build: Builder, node: Node) -> str:
     shape, dtype = build.sizes(node.attributes["shape"]), node.attributes["dtype"]
     if dtype == bfloat16:  # which the op takes since opset 20, and onnxruntime has no kernel for
@@ -204,20 +205,21 @@ def full(build: Builder, node: Node) -> str:
     return build.op("ConstantOfShape", shape, value=np.asarray([node.attributes["value"]], dtype.numpy))
 
 
-@lowers(creation.arange_between)
+@form(creation.arange_between)
 def arange(build: Builder, node: Node) -> str:
     start, stop = _scalar(build, node.attributes["start"]), _scalar(build, node.attributes["stop"])
     return build.op("Range", start, stop, np.asarray(1, np.int64))
 
 
-def _triangle(op: Op[..., Any], upper: int) -> None:
-    @lowers(op)
+def _triangle(op: Op[..., Any], upper: int) -> Form:
+    @form(op)
     def trilu(build: Builder, node: Node) -> str:
         return build.op("Trilu", *node.inputs, np.asarray(node.attributes["diagonal"], np.int64), upper=upper)
 
+    return trilu
 
-_triangle(creation.tril, 0)
-_triangle(creation.triu, 1)
+
+tril, triu = _triangle(creation.tril, 0), _triangle(creation.triu, 1)
 
 
 # Reductions -------------------------------------------------------------------------------------------------------
@@ -247,7 +249,7 @@ def axes_from_front(node: Node) -> tuple[int, ...] | None:
     return tuple(a % len(shape) for a in axes)
 
 
-@lowers(reduction.mean)
+@form(reduction.mean)
 def mean(build: Builder, node: Node) -> str:
     result, shape, axis = (
         reduction_node(build, "ReduceMean", node.inputs[0], node),
@@ -263,20 +265,29 @@ def mean(build: Builder, node: Node) -> str:
     return build.op("Where", some, result, np.asarray(np.nan, node.types[0].dtype.numpy))
 
 
-@lowers(reduction.any_)
+@form(reduction.any_)
 def any_(build: Builder, node: Node) -> str:
     counted = build.op("Cast", node.inputs[0], to=onnx_code("int32"))
     return build.op("Cast", reduction_node(build, "ReduceSum", counted, node), to=onnx_code("bool"))
 
 
-@lowers(reduction.all_)
+@form(reduction.all_)
 def all_(build: Builder, node: Node) -> str:
     failed = build.op("Cast", build.op("Not", node.inputs[0]), to=onnx_code("int32"))
     return build.op("Not", build.op("Cast", reduction_node(build, "ReduceSum", failed, node), to=onnx_code("bool")))
 
 
-@lowers(reduction.cumsum)
+@form(reduction.cumsum)
 def cumsum(build: Builder, node: Node) -> str:
     x, dtype = _only(node), node.types[0].dtype
     counted = x if x.type.dtype == dtype else build.op("Cast", x, to=onnx_code(dtype))
     return build.op("CumSum", counted, np.asarray(node.attributes["axis"], np.int64))
+
+
+# A primitive has one form: there is no order among these.
+FORMS = (
+    *(cast, cos, mul, true_div, not_equal, int_floor_div, fmod),
+    *(reshape, squeeze, unsqueeze, permute, expand, tile, pad, concat, split),
+    *(slice_axes, size_value, full, arange, tril, triu),
+    *(mean, any_, all_, cumsum),
+)

@@ -14,8 +14,8 @@ import numpy as np
 
 from lucid.export.builder import Builder
 from lucid.export.codes import onnx_code
-from lucid.export.lowerings.plain import axes_from_front, over_axes, reduction_node
-from lucid.export.rows import Because, lowers, refuse
+from lucid.export.form import Form, Taken, form, refuse
+from lucid.export.forms.plain import axes_from_front, over_axes, reduction_node
 from lucid.graph import Node, Value
 from lucid.ops import max_pool, reduction
 from lucid.types import bool_, float32, float64, uint8
@@ -23,14 +23,14 @@ from lucid.types import bool_, float32, float64, uint8
 _PASSES_OVER_NAN = "onnxruntime's kernel passes over NaN"
 
 
-def _extreme(op: reduction.Reduction, onnx: str) -> None:
-    @lowers(op, name=f"ai.onnx {onnx}")
+def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
+    @form(op, name=f"ai.onnx {onnx}")
     def plain(build: Builder, node: Node) -> str:
         _refuse_floats(build, node)
         return reduction_node(build, onnx, node.inputs[0], node)
 
-    @lowers(op, name=f"{onnx}, unless there is NaN")
-    def guarded(build: Builder, node: Node) -> Because:
+    @form(op, name=f"{onnx}, unless there is NaN")
+    def guarded(build: Builder, node: Node) -> Taken:
         _refuse_integers(node)
         x = _given(node)
 
@@ -41,19 +41,21 @@ def _extreme(op: reduction.Reduction, onnx: str) -> None:
 
         return _unless(build, node, _any_nan(build, x), lambda: reduction_node(build, onnx, x, node), restored)
 
-
-_extreme(reduction.max_, "ReduceMax")
-_extreme(reduction.min_, "ReduceMin")
+    return plain, guarded
 
 
-@lowers(reduction.argmax, name="ai.onnx ArgMax")
+maximum, guarded_maximum = _extreme(reduction.max_, "ReduceMax")
+minimum, guarded_minimum = _extreme(reduction.min_, "ReduceMin")
+
+
+@form(reduction.argmax, name="ai.onnx ArgMax")
 def argmax(build: Builder, node: Node) -> str:
     _refuse_floats(build, node)
     return build.op("ArgMax", *node.inputs, **_along(node))
 
 
-@lowers(reduction.argmax, name="ArgMax, unless there is NaN")
-def guarded_argmax(build: Builder, node: Node) -> Because:
+@form(reduction.argmax, name="ArgMax, unless there is NaN")
+def guarded_argmax(build: Builder, node: Node) -> Taken:
     _refuse_integers(node)
     x, along = _given(node), _along(node)
 
@@ -72,14 +74,14 @@ def _along(node: Node) -> dict[str, Any]:
     return {"axis": axes[0], "keepdims": int(node.attributes["keepdims"])}
 
 
-@lowers(max_pool, name="ai.onnx MaxPool")
+@form(max_pool, name="ai.onnx MaxPool")
 def plain_max_pool(build: Builder, node: Node) -> str:
     _refuse_floats(build, node)
     return build.op("MaxPool", *node.inputs, **node.attributes)
 
 
-@lowers(max_pool, name="MaxPool, unless there is NaN or infinity")
-def guarded_max_pool(build: Builder, node: Node) -> Because:
+@form(max_pool, name="MaxPool, unless there is NaN or infinity")
+def guarded_max_pool(build: Builder, node: Node) -> Taken:
     x = _given(node)
     total = over_axes(build, "ReduceSum", x, None, False)
     odd = build.op("IsNaN", build.op("Sub", total, total))  # infinity less infinity is NaN
@@ -125,10 +127,10 @@ def _nan(x: Value) -> np.ndarray:
     return np.asarray(np.nan, x.type.dtype.numpy)
 
 
-def _unless(build: Builder, node: Node, odd: str, plain: Callable[[], str], restored: Callable[[], str]) -> Because:
+def _unless(build: Builder, node: Node, odd: str, plain: Callable[[], str], restored: Callable[[], str]) -> Taken:
     kind = node.types[0]
     then = build.block(lambda: [(restored(), kind)])
     otherwise = build.block(lambda: [(plain(), kind)])
-    return Because(
+    return Taken(
         build.op("If", odd, then_branch=then, else_branch=otherwise), "one sum over the input tells whether NaN matters"
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from lucid.dims import Dim, product
 from lucid.export.builder import Builder
-from lucid.export.rows import Lowering, lowers, refuse
+from lucid.export.form import form, refuse
 from lucid.graph import Node, Value
 from lucid.ops import batch_norm, group_norm
 from lucid.ops.channel_norms import per_channel
@@ -19,7 +19,7 @@ from lucid.ops.tensor import Tensor
 from lucid.types import Array, bfloat16, float32, float64
 
 
-@lowers(batch_norm, name="ai.onnx BatchNormalization")
+@form(batch_norm, name="ai.onnx BatchNormalization")
 def batch_normalization(build: Builder, node: Node) -> str:
     x, mean, variance, weight, bias = node.inputs
     assert x is not None
@@ -29,7 +29,7 @@ def batch_normalization(build: Builder, node: Node) -> str:
     return build.op("BatchNormalization", x, scale, shift, mean, variance, epsilon=float(node.attributes["eps"]))
 
 
-@lowers(group_norm, name="ai.onnx GroupNormalization", opset=21)
+@form(group_norm, name="ai.onnx GroupNormalization", opset=21)
 def group_normalization(build: Builder, node: Node) -> str:
     x, weight, bias = node.inputs
     assert x is not None
@@ -42,7 +42,7 @@ def group_normalization(build: Builder, node: Node) -> str:
     return build.op("GroupNormalization", x, scale, shift, num_groups=groups, epsilon=eps)
 
 
-@lowers(group_norm, name="ai.onnx InstanceNormalization")
+@form(group_norm, name="ai.onnx InstanceNormalization")
 def instance_normalization(build: Builder, node: Node) -> str:
     """Each group as one channel; what belongs to the channels themselves comes after."""
     x, weight, bias = node.inputs
@@ -65,9 +65,7 @@ def instance_normalization(build: Builder, node: Node) -> str:
     y = build.op("Squeeze", y, np.asarray([1])) if apart else y
     for op_type, vector in (("Mul", weight), ("Add", bias)):
         if vector is not None:
-            factor = per_channel(Tensor.from_value(vector), len(shape)).to_value()
-            Lowering(build).lower([factor])
-            y = build.op(op_type, y, factor)
+            y = build.op(op_type, y, per_channel(Tensor.from_value(vector), len(shape)))
     return y
 
 

@@ -20,9 +20,9 @@ import numpy as np
 from lucid.dims import Size, same
 from lucid.export import facts
 from lucid.export.attention_call import Call, emit_node, refuse_scale
-from lucid.export.builder import Builder
-from lucid.export.rows import Because, Lowering, lowers, needs, refuse
-from lucid.graph import Input, Node, Value
+from lucid.export.builder import Builder, Operand
+from lucid.export.form import Taken, form, needs, refuse
+from lucid.graph import Input, Node
 from lucid.ops import attention, concat, cumsum, exp, logical_and, logical_not, minimum, reshape, unsqueeze, where
 from lucid.ops.attention import causal_mask, default_scale
 from lucid.ops.creation import arange_between, size_value
@@ -42,31 +42,31 @@ SHORT = 32  # up to here the plain node is as fast
 LONG = 512  # rows of queries that still fit the caches beside their scores
 
 
-@lowers(attention, name="query blocks", opset=23, form="blocks", targets=("cpu",))
-def query_blocks(build: Builder, node: Node) -> Because:
+@form(attention, name="query blocks", opset=23, kind="blocks", targets=("cpu",))
+def query_blocks(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     _refuse_what_blocks_do_not_cover(call)
     needs(build, facts.FILLED_MASKS)
     if not call.is_causal:
         if call.mask is None and call.key_mask is None:
             refuse("nothing is masked, so there is nothing to leave out")
-        return Because(_lowered(build, filled(build, call, 1)), _share(1, 1))
+        return Taken(filled(build, call, 1), _share(1, 1))
     length = call.queries
     if isinstance(length, int):
         if length <= SHORT:
             refuse(f"{length} queries are too few for blocks to pay")
         # Beyond some length memory counts for more than the few percent that larger blocks gain.
         blocks = -(-length // (256 if LONG < length <= 8 * LONG else 128))
-        return Because(_lowered(build, filled(build, call, blocks)), _share(length, blocks))
+        return Taken(filled(build, call, blocks), _share(length, blocks))
 
     # One model for all lengths: how many blocks pay is decided when it runs.
-    by_length: list[tuple[int, Callable[[], str]]] = [
+    by_length: list[tuple[int, Callable[[], Operand]]] = [
         (SHORT, lambda: emit_node(build, call)[0]),
-        (256, lambda: _lowered(build, filled(build, call, 1))),
-        (1024, lambda: _lowered(build, filled(build, call, 4))),
+        (256, lambda: filled(build, call, 1)),
+        (1024, lambda: filled(build, call, 4)),
     ]
-    chosen = _choose(build, length, by_length, lambda: _lowered(build, filled(build, call, 12)), node.types[0])
-    return Because(chosen, f"up to {SHORT} queries it is the plain node; {_share(2048, 12)}")
+    chosen = _choose(build, length, by_length, lambda: filled(build, call, 12), node.types[0])
+    return Taken(chosen, f"up to {SHORT} queries it is the plain node; {_share(2048, 12)}")
 
 
 def _share(length: int, blocks: int) -> str:
@@ -80,8 +80,8 @@ def _share(length: int, blocks: int) -> str:
     )
 
 
-@lowers(attention, name="three products", form="blocks", targets=("cpu",))
-def three_products(build: Builder, node: Node) -> Because:
+@form(attention, name="three products", kind="blocks", targets=("cpu",))
+def three_products(build: Builder, node: Node) -> Taken:
     """FusedMatMul, Softmax, MatMul: what the node does, without its copies. Long inputs go in rows that fit caches."""
     call = Call.of(node)
     if call.heads is not None:
@@ -102,15 +102,14 @@ def three_products(build: Builder, node: Node) -> Because:
     scale = default_scale(Tensor.from_value(call.query), call.scale)
     length = call.queries
     rows = -(-length // LONG) if isinstance(length, int) and length >= 4 * LONG else 1
-    queries = [call.query] if rows == 1 else [t.to_value() for t in Tensor.from_value(call.query).split(LONG, 2)]
-    Lowering(build).lower(queries)
+    queries: list[Operand] = [call.query] if rows == 1 else [*Tensor.from_value(call.query).split(LONG, 2)]
     parts = []
     for query in queries:
         scores = build.op("FusedMatMul", query, call.key, domain="com.microsoft", alpha=scale, transB=1)
         parts.append(build.op("MatMul", build.op("Softmax", scores, axis=-1), call.value))
     if len(parts) == 1:
-        return Because(parts[0], "nothing is masked, and heads that are split already are read where they lie")
-    return Because(build.op("Concat", *parts, axis=2), f"the scores of {LONG} queries at a time stay in the caches")
+        return Taken(parts[0], "nothing is masked, and heads that are split already are read where they lie")
+    return Taken(build.op("Concat", *parts, axis=2), f"the scores of {LONG} queries at a time stay in the caches")
 
 
 def _refuse_what_blocks_do_not_cover(call: Call) -> None:
@@ -177,7 +176,7 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
 
 def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
     """The first positions of keys or values. Gather copies with all threads, Slice with one and in thrice the time."""
-    positions = _lowered(build, arange_between(start=0, stop=x.shape[-2]))
+    positions = build.name_of(arange_between(start=0, stop=x.shape[-2]))
     wanted = build.op("Slice", positions, np.array([0]), build.sizes([count]), np.array([0]))
     found = build.op("Gather", x, wanted, axis=x.ndim - 2)
     return _computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
@@ -206,7 +205,7 @@ def fill_value(build: Builder, call: Call) -> Tensor:
 
 def _reduced(build: Builder, x: Tensor, *ops: str) -> Tensor:
     """All of a tensor as one number; by two ops, the first of which goes along rows. Nothing is copied for it."""
-    name = _lowered(build, x)
+    name = build.name_of(x)
     for op in ops[:-1]:
         name = build.op(op, name, np.array([-1]), keepdims=0)
     return _computed(build, build.op(ops[-1], name, keepdims=0), TensorType(float32, ()))
@@ -261,24 +260,18 @@ def _alive(call: Call, mask: Tensor | None) -> Tensor | None:
     return mask.any(-1, keepdims=True).astype(float32)
 
 
-def _lowered(build: Builder, tensor: Tensor) -> str:
-    value: Value = tensor.to_value()
-    Lowering(build).lower([value])
-    return build.name_of(value)
-
-
 def _choose(
     build: Builder,
     length: Size,
-    by_length: list[tuple[int, Callable[[], str]]],
-    otherwise: Callable[[], str],
+    by_length: list[tuple[int, Callable[[], Operand]]],
+    otherwise: Callable[[], Operand],
     output: TensorType,
-) -> str:
+) -> Operand:
     """Nested If nodes: the first form whose limit the length does not exceed."""
     if not by_length:
         return otherwise()
-    (limit, form), *rest = by_length
-    condition = _lowered(build, size_value(size=length) <= limit)
-    then = build.block(lambda: [(form(), output)])
-    orelse = build.block(lambda: [(_choose(build, length, rest, otherwise, output), output)])
+    (limit, first), *rest = by_length
+    condition = build.name_of(size_value(size=length) <= limit)
+    then = build.block(lambda: [(build.name_of(first()), output)])
+    orelse = build.block(lambda: [(build.name_of(_choose(build, length, rest, otherwise, output)), output)])
     return build.op("If", condition, then_branch=then, else_branch=orelse)

@@ -8,15 +8,15 @@ faster, either. For bfloat16 there is no kernel at all.
 from __future__ import annotations
 
 from lucid.export.builder import Builder
-from lucid.export.rows import Because, Lowering, lowers, refuse
+from lucid.export.form import Taken, form, refuse
 from lucid.graph import Node
 from lucid.ops import attention
 from lucid.ops.tensor import Tensor
 from lucid.types import float32
 
 
-@lowers(attention, name="float32 between casts", targets=("any", "cpu"))
-def in_float32(build: Builder, node: Node) -> Because:
+@form(attention, name="float32 between casts", targets=("any", "cpu"))
+def in_float32(build: Builder, node: Node) -> Taken:
     dtype = node.types[0].dtype
     if dtype.itemsize != 2:
         refuse(f"it serves half precision, not {dtype}")
@@ -34,11 +34,5 @@ def in_float32(build: Builder, node: Node) -> Because:
         None if past_value is None else past_value.astype(float32),
         **node.attributes,
     )
-    narrow = [x.astype(dtype).to_value() for x in (results if isinstance(results, tuple) else (results,))]
-    lowering = Lowering(build)
-    lowering.lower(narrow)
-    taken = next(decision.taken for decision in lowering.decisions if decision.op == attention.name)
-    return Because(
-        [build.name_of(value) for value in narrow],
-        f"as {taken}: onnxruntime's CPU kernels round scores to float16, or have no {dtype} at all",
-    )
+    narrow = [x.astype(dtype) for x in (results if isinstance(results, tuple) else (results,))]
+    return Taken(narrow, f"onnxruntime's CPU kernels round scores to float16, or have no {dtype} at all", attention)

@@ -1,0 +1,63 @@
+"""The forms of Lucid's ops, by family, and the order in which those of one op are tried."""
+
+from lucid.export.form import Form
+from lucid.export.forms import (
+    attention,
+    attention_cpu,
+    attention_cuda,
+    attention_half,
+    attention_portable,
+    channel_norms,
+    extremes,
+    integers,
+    neural,
+    plain,
+    rotary,
+)
+
+# Best first. A form is for some targets, and refuses what it would not compute exactly; after the last comes the body.
+_BEST_FIRST: tuple[Form, ...] = (
+    # attention
+    attention_half.in_float32,
+    attention_cpu.query_blocks,
+    attention_cpu.three_products,
+    attention_cuda.standard,
+    attention_cuda.group_query,
+    attention.standard,
+    attention.contrib,
+    attention_portable.zeros_without_keys,
+    # normalisation
+    neural.layer_normalization_of_a_sum,
+    neural.layer_normalization,
+    neural.rms_normalization,
+    channel_norms.batch_normalization,
+    channel_norms.group_normalization,
+    channel_norms.instance_normalization,
+    # reductions and powers
+    extremes.maximum,
+    extremes.guarded_maximum,
+    extremes.minimum,
+    extremes.guarded_minimum,
+    extremes.argmax,
+    extremes.guarded_argmax,
+    extremes.plain_max_pool,
+    extremes.guarded_max_pool,
+    integers.reduce_sum,
+    integers.products_with_ones,
+    integers.reduce_prod,
+    integers.halves_multiplied,
+    integers.pow_,
+    integers.repeated_squares,
+    # the rest has one form each
+    attention_portable.softmax_apart,
+    neural.relu,
+    neural.softplus,
+    neural.log_softmax,
+    neural.gelu,
+    rotary.rotary,
+    *plain.FORMS,
+)
+
+FORMS: dict[str, tuple[Form, ...]] = {
+    op: tuple(form for form in _BEST_FIRST if form.op == op) for op in {form.op: None for form in _BEST_FIRST}
+}
