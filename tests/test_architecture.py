@@ -115,8 +115,8 @@ def test_no_import_cycles() -> None:
         visit(module, ())
 
 
-# What loads a module by its name as it runs: `lucid`, on first use; the command, which loads the user's code too; and an
-# op that comes out of a pickle, which loads the module that defined it, as pickle does for functions.
+# What loads a module by its name as it runs: `lucid`, on first use; the command, which loads the user's code too; and
+# an op that comes out of a pickle, which loads the module that defined it, as pickle does for functions.
 LOADERS = {"lucid", "lucid.cli", "lucid.cli.app", "lucid.cli.doctor", "lucid.cli.source", "lucid.ops.op"}
 
 

@@ -96,7 +96,7 @@ def test_explain_says_which_number_of_keys_a_mask_would_want() -> None:
 @pytest.mark.parametrize(
     ("options", "dtype", "reason"),
     [
-        ({"need_weights": True}, "float16", "does not return the weights"),
+        ({"need_weights": True}, "float16", "it takes no need_weights (here True)"),
         ({}, "float64", "no float64 kernel"),
         ({"scale": -1.0}, "float16", "wants a positive one"),
     ],

@@ -116,9 +116,7 @@ class Call(NamedTuple):
 
 
 def refuse_common(call: Call) -> None:
-    """Refuse what no op of onnxruntime takes."""
-    if call.dropout_p:
-        refuse("dropout is for training")
+    """Refuse what no attention op of onnxruntime takes."""
     for kind in (call.query.type, call.key.type, call.value.type):
         if any(same(size, 0) for size in kind.shape):
             refuse(f"onnxruntime's kernel refuses empty inputs, here {kind}")

@@ -61,7 +61,7 @@ class Lowering:
             names, taken, refused, note = self._choose(node, node.op, path)
         for result, name in zip(node.results, names, strict=True):
             self.build.bind(result, name)
-        if refused or len(forms_of(node.op.name, self.build.target)) > 1:
+        if refused or len(forms_of(node.op, self.build.target)) > 1:
             emitted = self.build.emitted - before
             told = self.decisions if self._inside is None else self._inside
             told.append(Decision(node.op.name, node.scope, taken, emitted, tuple(refused), note))
@@ -81,7 +81,9 @@ class Lowering:
         target = self.build.target
         refused: list[tuple[str, str]] = []
         insisted = target.attention if op.name == "attention" else "auto"
-        forms = forms_of(op.name, target)
+        forms = forms_of(op, target)
+        if op.body is None:
+            check_kernel(node, target, path)
         before = self.build.emitted
         for form in forms:
             outside, self._inside = self._inside, []
@@ -90,6 +92,7 @@ class Lowering:
                     refuse(f'this export insists on attention="{insisted}"')
                 if form.opset > target.opset:
                     refuse(f"needs opset {form.opset}, this export asks for {target.opset}")
+                form.check(node)
                 written = form.emit(self.build, node)
                 taken = written if isinstance(written, Taken) else Taken(written, "")
                 names = self.build.names_of(taken.results)
@@ -108,9 +111,6 @@ class Lowering:
             asked = {form.name for form in forms if form.kind == insisted}
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in asked)
             raise ExportError(f'{path}: no form of attention="{insisted}" is exact here ({reasons})')
-        if op.onnx is not None:
-            check_kernel(node, target, path)
-            return [self.build.op(op.onnx, *node.inputs, **node.attributes)], op.onnx, refused, ""
         if op.body is None:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused)
             where = f"{path}: " if path else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lucid.export.form import Emit, Form
+from lucid.export.form import Emit, Form, named
 from lucid.export.form import form as form_of
 from lucid.export.forms import FORMS
 from lucid.export.target import PROVIDERS, Target
@@ -15,21 +15,27 @@ from lucid.ops.op import Op
 def lowers(
     op: Op[..., Any],
     *,
+    takes: str = "*",
     name: str = "",
     opset: int = 17,
     form: str = "standard",
     targets: tuple[str, ...] = PROVIDERS,
 ) -> Callable[[Emit], Emit]:
-    """Add a form to an op of your own: from which opset on, for which targets. Those added first are tried first."""
+    """Add a form to an op of your own: from which opset on, for which targets. Those added first are tried first.
+
+    `takes` names the attributes and optional inputs that the form writes, with blanks between: where a node has another
+    one, the form is passed over. By default it is trusted with all that the op has.
+    """
 
     def register(emit: Emit) -> Emit:
-        added = form_of(op, name=name, opset=opset, kind=form, targets=targets)(emit)
+        added = form_of(op, takes=takes, name=name, opset=opset, kind=form, targets=targets)(emit)
         FORMS[op.name] = (*FORMS.get(op.name, ()), added)
         return emit
 
     return register
 
 
-def forms_of(op_name: str, target: Target) -> tuple[Form, ...]:
+def forms_of(op: Op[..., Any], target: Target) -> tuple[Form, ...]:
     """The forms of an op on a target, in the order in which they are tried."""
-    return tuple(form for form in FORMS.get(op_name, ()) if target.provider in form.targets)
+    listed = tuple(form for form in FORMS.get(op.name, ()) if target.provider in form.targets)
+    return listed if op.onnx is None else (*listed, named(op, op.onnx, target.opset))

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -54,8 +54,13 @@ class Op(Generic[P, R]):
         self.name, self.body, self.onnx = name, body, onnx
         self.arguments = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
-        self._required = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
-        self.defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        named = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self._required = [p.name for p in named if p.default is p.empty]
+        self.optional = tuple(p.name for p in named if p.default is not p.empty)
+        self._usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}  # all, in order
+        self.attributes = tuple(self._usual)
+        self.defaults = {name: value for name, value in self._usual.items() if value is not inspect.Parameter.empty}
+        self._needed = [name for name in self.attributes if name not in self.defaults]
         self._kernel, self._rule, self._promoted = kernel, rule, promoted
         functools.update_wrapper(self, call)
         if OPS.setdefault(name, self) is not self:
@@ -70,10 +75,9 @@ class Op(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         tensors = self._tensors(args)
-        attributes = {**self.defaults, **kwargs}
-        if len(attributes) != len(self.defaults):
-            unknown = ", ".join(sorted(attributes.keys() - self.defaults.keys()))
-            raise TypeError(f"{self.name}: unknown argument {unknown}; it takes {', '.join(self.defaults) or 'none'}")
+        attributes = {**self._usual, **kwargs}
+        if len(attributes) != len(self._usual) or any(name not in kwargs for name in self._needed):
+            self._refuse_attributes(kwargs)
         return cast(R, self.apply(tensors, attributes))
 
     def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
@@ -119,6 +123,14 @@ class Op(Generic[P, R]):
             raise TypeError(f"{self.name} is a primitive: it has no body")
         result: Any = self.body(*tensors, **attributes)  # type: ignore[arg-type]
         return result if isinstance(result, tuple) else (result,)
+
+    def _refuse_attributes(self, given: Attributes) -> NoReturn:
+        unknown = [name for name in given if name not in self.attributes]
+        if unknown:
+            taken = ", ".join(self.attributes) or "none"
+            raise TypeError(f"{self.name}: unknown argument {', '.join(sorted(unknown))}; it takes {taken}")
+        missing = ", ".join(f"{name}=..." for name in self._needed if name not in given)
+        raise TypeError(f"{self.name}: {missing} is missing: there is no default")
 
     def _tensors(self, args: Sequence[Any]) -> list[Tensor | None]:
         missing = 0 if self.variadic else len(self.arguments) - len(args)

@@ -50,6 +50,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     integers.repeated_squares,
     # the rest has one form each
     attention_portable.softmax_apart,
+    neural.dropout,
     neural.relu,
     neural.softplus,
     neural.log_softmax,

@@ -16,7 +16,13 @@ from lucid.ops import attention
 from lucid.types import float16, float32, float64
 
 
-@form(attention, name="ai.onnx Attention", opset=23, targets=("any", "cpu", "portable"))
+@form(
+    attention,
+    takes="mask key_mask past_key past_value heads kv_heads scale is_causal window softcap need_weights",
+    name="ai.onnx Attention",
+    opset=23,
+    targets=("any", "cpu", "portable"),
+)
 def standard(build: Builder, node: Node) -> tuple[str, ...]:
     call = Call.of(node)
     if build.target.provider == "portable":
@@ -41,22 +47,14 @@ def standard(build: Builder, node: Node) -> tuple[str, ...]:
     return emit_node(build, call)
 
 
-@form(attention, name="com.microsoft MultiHeadAttention", kind="contrib")
+@form(attention, takes="heads kv_heads scale is_causal", name="com.microsoft MultiHeadAttention", kind="contrib")
 def contrib(build: Builder, node: Node) -> str:
     call = Call.of(node)
     if build.target.provider == "portable" or (build.target.provider == "any" and build.target.attention != "contrib"):
         refuse(f'target "{build.target.provider}" takes standard ops only')
     refuse_common(call)
-    if call.masked:
-        refuse("a fully masked row would give NaN")
     if call.dtype not in (float32, float16):
         refuse(f"there is no {call.dtype} kernel")
-    if call.past_key is not None:
-        refuse("its cache has another layout")
-    if call.need_weights:
-        refuse("it does not return the weights")
-    if call.softcap:
-        refuse("it has no softcap")
     refuse_scale(call)
     if call.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")

@@ -42,7 +42,14 @@ SHORT = 32  # up to here the plain node is as fast
 LONG = 512  # rows of queries that still fit the caches beside their scores
 
 
-@form(attention, name="query blocks", opset=23, kind="blocks", targets=("cpu",))
+@form(
+    attention,
+    takes="mask key_mask heads kv_heads scale is_causal",
+    name="query blocks",
+    opset=23,
+    kind="blocks",
+    targets=("cpu",),
+)
 def query_blocks(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     _refuse_what_blocks_do_not_cover(call)
@@ -80,21 +87,12 @@ def _share(length: int, blocks: int) -> str:
     )
 
 
-@form(attention, name="three products", kind="blocks", targets=("cpu",))
+@form(attention, takes="heads kv_heads scale", name="three products", kind="blocks", targets=("cpu",))
 def three_products(build: Builder, node: Node) -> Taken:
     """FusedMatMul, Softmax, MatMul: what the node does, without its copies. Long inputs go in rows that fit caches."""
     call = Call.of(node)
     if call.heads is not None:
         refuse("the packed layout is read faster by the Attention node")
-    if (
-        call.masked
-        or call.is_causal
-        or call.softcap
-        or call.need_weights
-        or call.past_key is not None
-        or call.dropout_p
-    ):
-        refuse("it serves plain attention only: no mask, cache, softcap or returned weights")
     if call.dtype != float32:
         refuse(f"FusedMatMul has a float32 kernel on the CPU, none for {call.dtype}")
     if not same(call.query.type.shape[1], call.key.type.shape[1]):
@@ -115,8 +113,6 @@ def three_products(build: Builder, node: Node) -> Taken:
 def _refuse_what_blocks_do_not_cover(call: Call) -> None:
     if call.dtype != float32:
         refuse(f"the bound on hidden weights is worked out for float32, not {call.dtype}")
-    if call.need_weights or call.softcap or call.window is not None or call.past_key is not None or call.dropout_p:
-        refuse("weights, softcap, windows and caches are left to the Attention node")
     refuse_scale(call)
     if call.is_causal and not same(call.queries, call.new_keys):
         refuse("queries and keys may differ in number")

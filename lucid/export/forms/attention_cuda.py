@@ -21,14 +21,18 @@ from lucid.types import bfloat16, float16, float64, int32
 HALF = (float16, bfloat16)
 
 
-@form(attention, name="ai.onnx Attention", opset=23, targets=("cuda",))
+@form(
+    attention,
+    takes="mask key_mask past_key past_value heads kv_heads scale is_causal window softcap",
+    name="ai.onnx Attention",
+    opset=23,
+    targets=("cuda",),
+)
 def standard(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     refuse_common(call)
     if call.dtype == float64:
         refuse("onnxruntime's CUDA provider has no float64 kernel")
-    if call.need_weights:
-        refuse("onnxruntime's CUDA kernel does not return the weights")
     refuse_scale(call)
     needs(build, facts.CUDA_ATTENTION)
     if call.masked:
@@ -42,7 +46,13 @@ def standard(build: Builder, node: Node) -> Taken:
     return Taken(emit_node(build, call), _kernel(call))
 
 
-@form(attention, name="com.microsoft GroupQueryAttention", kind="contrib", targets=("cuda",))
+@form(
+    attention,
+    takes="heads kv_heads scale is_causal",
+    name="com.microsoft GroupQueryAttention",
+    kind="contrib",
+    targets=("cuda",),
+)
 def group_query(build: Builder, node: Node) -> Taken:
     """Causal attention with grouped heads, where Attention does not serve: releases without its CUDA kernel."""
     call = Call.of(node)
@@ -51,10 +61,6 @@ def group_query(build: Builder, node: Node) -> Taken:
         refuse(f"there is no {call.dtype} kernel on CUDA")
     if not call.is_causal or not same(call.queries, call.new_keys):
         refuse("it serves causal attention of as many keys as queries")
-    if call.mask is not None or call.key_mask is not None or call.window is not None:
-        refuse("it has no masks")
-    if call.past_key is not None or call.need_weights or call.softcap:
-        refuse("caches, weights and softcap are left to the other forms")
     refuse_scale(call)
     if call.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")

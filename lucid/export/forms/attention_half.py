@@ -11,11 +11,12 @@ from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
 from lucid.graph import Node
 from lucid.ops import attention
+from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import float32
 
 
-@form(attention, name="float32 between casts", targets=("any", "cpu"))
+@form(attention, takes="*", name="float32 between casts", targets=("any", "cpu"))
 def in_float32(build: Builder, node: Node) -> Taken:
     dtype = node.types[0].dtype
     if dtype.itemsize != 2:
@@ -24,7 +25,8 @@ def in_float32(build: Builder, node: Node) -> Taken:
         None if given is None else Tensor.from_value(given) for given in node.inputs
     )
     assert query is not None and key is not None and value is not None
-    results = attention(
+    assert isinstance(node.op, Op)
+    results = node.op(
         query.astype(float32),
         key.astype(float32),
         value.astype(float32),

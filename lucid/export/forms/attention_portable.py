@@ -20,11 +20,12 @@ from lucid.export.form import Taken, form, refuse
 from lucid.graph import Node, Result
 from lucid.ops import attention, matmul, softmax, where
 from lucid.ops.creation import size_value
+from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import float64
 
 
-@form(softmax, name="apart from the products", targets=("portable",))
+@form(softmax, takes="axis", name="apart from the products", targets=("portable",))
 def softmax_apart(build: Builder, node: Node) -> str:
     (scores,) = node.inputs
     if not (isinstance(scores, Result) and scores.node.op is matmul):
@@ -38,14 +39,15 @@ def softmax_apart(build: Builder, node: Node) -> str:
     return build.op("Squeeze", weights, around)
 
 
-@form(attention, name="expanded, zeros without keys", kind="expanded", targets=("portable",))
+@form(attention, takes="*", name="expanded, zeros without keys", kind="expanded", targets=("portable",))
 def zeros_without_keys(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     keys = call.past + call.new_keys
-    if call.dropout_p or same(call.queries, keys) or (isinstance(keys, int) and keys > 0):
+    if same(call.queries, keys) or (isinstance(keys, int) and keys > 0):
         refuse("where there are queries there are keys")
     given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
-    results = attention.expand(given, node.attributes)
+    assert isinstance(node.op, Op)
+    results = node.op.expand(given, node.attributes)
     # The zero has an axis: OpenVINO does not compile where it is one constant with the scalar zero of hidden weights.
     output = where(size_value(size=keys) > 0, results[0], np.zeros(1, call.dtype.numpy))
     return Taken([output, *results[1:]], "OpenVINO gives no zeros where there are no keys")

@@ -19,7 +19,7 @@ from lucid.ops.tensor import Tensor
 from lucid.types import Array, bfloat16, float32, float64
 
 
-@form(batch_norm, name="ai.onnx BatchNormalization")
+@form(batch_norm, takes="weight bias eps", name="ai.onnx BatchNormalization")
 def batch_normalization(build: Builder, node: Node) -> str:
     x, mean, variance, weight, bias = node.inputs
     assert x is not None
@@ -29,7 +29,7 @@ def batch_normalization(build: Builder, node: Node) -> str:
     return build.op("BatchNormalization", x, scale, shift, mean, variance, epsilon=float(node.attributes["eps"]))
 
 
-@form(group_norm, name="ai.onnx GroupNormalization", opset=21)
+@form(group_norm, takes="weight bias groups eps", name="ai.onnx GroupNormalization", opset=21)
 def group_normalization(build: Builder, node: Node) -> str:
     x, weight, bias = node.inputs
     assert x is not None
@@ -42,7 +42,7 @@ def group_normalization(build: Builder, node: Node) -> str:
     return build.op("GroupNormalization", x, scale, shift, num_groups=groups, epsilon=eps)
 
 
-@form(group_norm, name="ai.onnx InstanceNormalization")
+@form(group_norm, takes="weight bias groups eps", name="ai.onnx InstanceNormalization")
 def instance_normalization(build: Builder, node: Node) -> str:
     """Each group as one channel; what belongs to the channels themselves comes after."""
     x, weight, bias = node.inputs

@@ -24,12 +24,12 @@ _PASSES_OVER_NAN = "onnxruntime's kernel passes over NaN"
 
 
 def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
-    @form(op, name=f"ai.onnx {onnx}")
+    @form(op, takes="axis keepdims", name=f"ai.onnx {onnx}")
     def plain(build: Builder, node: Node) -> str:
         _refuse_floats(build, node)
         return reduction_node(build, onnx, node.inputs[0], node)
 
-    @form(op, name=f"{onnx}, unless there is NaN")
+    @form(op, takes="axis keepdims", name=f"{onnx}, unless there is NaN")
     def guarded(build: Builder, node: Node) -> Taken:
         _refuse_integers(node)
         x = _given(node)
@@ -48,13 +48,13 @@ maximum, guarded_maximum = _extreme(reduction.max_, "ReduceMax")
 minimum, guarded_minimum = _extreme(reduction.min_, "ReduceMin")
 
 
-@form(reduction.argmax, name="ai.onnx ArgMax")
+@form(reduction.argmax, takes="axis keepdims", name="ai.onnx ArgMax")
 def argmax(build: Builder, node: Node) -> str:
     _refuse_floats(build, node)
     return build.op("ArgMax", *node.inputs, **_along(node))
 
 
-@form(reduction.argmax, name="ArgMax, unless there is NaN")
+@form(reduction.argmax, takes="axis keepdims", name="ArgMax, unless there is NaN")
 def guarded_argmax(build: Builder, node: Node) -> Taken:
     _refuse_integers(node)
     x, along = _given(node), _along(node)
@@ -74,13 +74,13 @@ def _along(node: Node) -> dict[str, Any]:
     return {"axis": axes[0], "keepdims": int(node.attributes["keepdims"])}
 
 
-@form(max_pool, name="ai.onnx MaxPool")
+@form(max_pool, takes="kernel_shape strides pads dilations", name="ai.onnx MaxPool")
 def plain_max_pool(build: Builder, node: Node) -> str:
     _refuse_floats(build, node)
     return build.op("MaxPool", *node.inputs, **node.attributes)
 
 
-@form(max_pool, name="MaxPool, unless there is NaN or infinity")
+@form(max_pool, takes="kernel_shape strides pads dilations", name="MaxPool, unless there is NaN or infinity")
 def guarded_max_pool(build: Builder, node: Node) -> Taken:
     x = _given(node)
     total = over_axes(build, "ReduceSum", x, None, False)

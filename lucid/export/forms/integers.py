@@ -33,7 +33,7 @@ _BITS = 8
 _AS_FLOAT64 = "onnxruntime computes it as float64, which loses the digits of integers beyond 2^53"
 
 
-@form(reduction.sum_, name="ai.onnx ReduceSum")
+@form(reduction.sum_, takes="axis keepdims", name="ai.onnx ReduceSum")
 def reduce_sum(build: Builder, node: Node) -> str:
     x = _given(node, 0)
     if not _exact_as_float64(x, node):
@@ -42,7 +42,7 @@ def reduce_sum(build: Builder, node: Node) -> str:
     return reduction_node(build, "ReduceSum", counted, node)
 
 
-@form(reduction.sum_, name="products with ones")
+@form(reduction.sum_, takes="axis keepdims", name="products with ones")
 def products_with_ones(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
     return _axis_by_axis(node, _sum)
@@ -62,14 +62,14 @@ def _dot(x: Tensor) -> Tensor:
     return matmul(x, full_of(shape=x.shape, value=1, dtype=int64))
 
 
-@form(reduction.prod, name="ai.onnx ReduceProd")
+@form(reduction.prod, takes="axis keepdims", name="ai.onnx ReduceProd")
 def reduce_prod(build: Builder, node: Node) -> str:
     if node.types[0].dtype.kind == "int":
         refuse(_AS_FLOAT64)
     return reduction_node(build, "ReduceProd", node.inputs[0], node)
 
 
-@form(reduction.prod, name="halves multiplied")
+@form(reduction.prod, takes="axis keepdims", name="halves multiplied")
 def halves_multiplied(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
     x = _given(node, 0)

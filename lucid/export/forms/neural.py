@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 import numpy as np
 
@@ -16,6 +17,11 @@ from lucid.types import DType, bfloat16, float16, float32, float64, int8, int32
 def _refuse_bfloat16(build: Builder, node: Node, name: str) -> None:
     if node.types[0].dtype == bfloat16 and build.target.provider != "cuda":
         refuse(f"onnxruntime's CPU provider has no bfloat16 kernel for {name}")
+
+
+@form(neural.dropout, takes="p")
+def dropout(build: Builder, node: Node) -> NoReturn:
+    refuse("dropout is for training: export in evaluation mode, or with dropout_p=0")
 
 
 @form(neural.relu)
@@ -35,7 +41,7 @@ def softplus(build: Builder, node: Node) -> str:
     return build.op("Softplus", *node.inputs)
 
 
-@form(neural.log_softmax)
+@form(neural.log_softmax, takes="axis")
 def log_softmax(build: Builder, node: Node) -> str:
     _refuse_bfloat16(build, node, "LogSoftmax")
     if node.types[0].dtype == float64 and build.target.provider != "cuda":
@@ -43,14 +49,19 @@ def log_softmax(build: Builder, node: Node) -> str:
     return build.op("LogSoftmax", *node.inputs, axis=node.attributes["axis"])
 
 
-@form(neural.gelu, name="ai.onnx Gelu", opset=20)
+@form(neural.gelu, takes="approximate", name="ai.onnx Gelu", opset=20)
 def gelu(build: Builder, node: Node) -> str:
     if build.target.provider != "cuda" and node.types[0].dtype != float32:
         refuse(f"onnxruntime's CPU provider has a float32 kernel for Gelu, none for {node.types[0].dtype}")
     return build.op("Gelu", *node.inputs, approximate=node.attributes["approximate"])
 
 
-@form(neural.layer_norm, name="ai.onnx LayerNormalization, apart from a sum", targets=("cpu",))
+@form(
+    neural.layer_norm,
+    takes="weight bias axes eps",
+    name="ai.onnx LayerNormalization, apart from a sum",
+    targets=("cpu",),
+)
 def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
     """A sum of three axes that only this reads is fused with it by onnxruntime (1.28 to 1.31 at least), into a kernel
     that takes four times as long as both together. A reshape that changes nothing stands between, and moves nothing.
@@ -62,7 +73,7 @@ def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
     return _layer_normalization(build, node, lambda: build.op("Reshape", total, np.zeros(3, np.int64)))
 
 
-@form(neural.layer_norm, name="ai.onnx LayerNormalization")
+@form(neural.layer_norm, takes="weight bias axes eps", name="ai.onnx LayerNormalization")
 def layer_normalization(build: Builder, node: Node) -> str:
     return _layer_normalization(build, node, lambda: node.inputs[0])
 
@@ -79,7 +90,7 @@ def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operan
     return build.op("LayerNormalization", source(), scale, bias, axis=-axes, epsilon=float(node.attributes["eps"]))
 
 
-@form(neural.rms_norm, name="ai.onnx RMSNormalization", opset=23)
+@form(neural.rms_norm, takes="weight eps", name="ai.onnx RMSNormalization", opset=23)
 def rms_normalization(build: Builder, node: Node) -> str:
     x, weight = node.inputs
     assert x is not None

@@ -33,7 +33,7 @@ def _only(node: Node) -> Value:
 # Elementwise ------------------------------------------------------------------------------------------------------
 
 
-@form(elementwise.cast)
+@form(elementwise.cast, takes="dtype")
 def cast(build: Builder, node: Node) -> str:
     return build.op("Cast", *node.inputs, to=onnx_code(node.attributes["dtype"]))
 
@@ -99,23 +99,23 @@ def fmod(build: Builder, node: Node) -> str:
 # Shape ------------------------------------------------------------------------------------------------------------
 
 
-@form(shaping.reshape_to)
+@form(shaping.reshape_to, takes="shape")
 def reshape(build: Builder, node: Node) -> str:
     x = _only(node)
     return build.reshape(x, x.type.shape, node.attributes["shape"])
 
 
-@form(shaping.squeeze_axes)
+@form(shaping.squeeze_axes, takes="axes")
 def squeeze(build: Builder, node: Node) -> str:
     return build.op("Squeeze", *node.inputs, _vector(*node.attributes["axes"]))
 
 
-@form(shaping.unsqueeze_axes)
+@form(shaping.unsqueeze_axes, takes="axes")
 def unsqueeze(build: Builder, node: Node) -> str:
     return build.op("Unsqueeze", *node.inputs, _vector(*node.attributes["axes"]))
 
 
-@form(shaping.permute_axes)
+@form(shaping.permute_axes, takes="axes")
 def permute(build: Builder, node: Node) -> str:
     axes, x = node.attributes["axes"], _only(node)
     turned = build.op("Transpose", x, perm=axes)
@@ -129,7 +129,7 @@ def permute(build: Builder, node: Node) -> str:
     return turned
 
 
-@form(shaping.expand_to)
+@form(shaping.expand_to, takes="shape")
 def expand(build: Builder, node: Node) -> str:
     x, shape = _only(node), node.attributes["shape"]
     new = len(shape) - x.type.rank
@@ -138,23 +138,23 @@ def expand(build: Builder, node: Node) -> str:
     return build.op("Expand", x, build.sizes([1 if keep else size for keep, size in zip(kept, shape, strict=True)]))
 
 
-@form(shaping.tile)
+@form(shaping.tile, takes="repeats")
 def tile(build: Builder, node: Node) -> str:
     return build.op("Tile", *node.inputs, build.sizes(node.attributes["repeats"]))
 
 
-@form(shaping.pad)
+@form(shaping.pad, takes="before after value")
 def pad(build: Builder, node: Node) -> str:
     value = np.asarray(node.attributes["value"], node.types[0].dtype.numpy)
     return build.op("Pad", *node.inputs, build.sizes((*node.attributes["before"], *node.attributes["after"])), value)
 
 
-@form(shaping.concat_parts)
+@form(shaping.concat_parts, takes="axis")
 def concat(build: Builder, node: Node) -> str:
     return build.op("Concat", *node.inputs, axis=node.attributes["axis"])
 
 
-@form(shaping.split_sizes)
+@form(shaping.split_sizes, takes="sizes axis")
 def split(build: Builder, node: Node) -> tuple[str, ...]:
     sizes = node.attributes["sizes"]
     return build.ops("Split", *node.inputs, build.sizes(sizes), outputs=len(sizes), axis=node.attributes["axis"])
@@ -163,7 +163,7 @@ def split(build: Builder, node: Node) -> tuple[str, ...]:
 # Pieces -----------------------------------------------------------------------------------------------------------
 
 
-@form(indexing.slice_axes)
+@form(indexing.slice_axes, takes="cuts")
 def slice_axes(build: Builder, node: Node) -> str:
     x, cuts = _only(node), node.attributes["cuts"]
     starts = [_bound(cut.start, x.type.shape[cut.axis], cut, stop=False) for cut in cuts]
@@ -191,12 +191,12 @@ def _scalar(build: Builder, size: Size) -> str:
     return build.op("Squeeze", build.size(size), _vector(0))
 
 
-@form(creation.size_value)
+@form(creation.size_value, takes="size")
 def size_value(build: Builder, node: Node) -> str:
     return _scalar(build, node.attributes["size"])
 
 
-@form(creation.full_of)
+@form(creation.full_of, takes="shape value dtype")
 def full(build: Builder, node: Node) -> str:
     shape, dtype = build.sizes(node.attributes["shape"]), node.attributes["dtype"]
     if dtype == bfloat16:  # which the op takes since opset 20, and onnxruntime has no kernel for
@@ -205,14 +205,14 @@ def full(build: Builder, node: Node) -> str:
     return build.op("ConstantOfShape", shape, value=np.asarray([node.attributes["value"]], dtype.numpy))
 
 
-@form(creation.arange_between)
+@form(creation.arange_between, takes="start stop")
 def arange(build: Builder, node: Node) -> str:
     start, stop = _scalar(build, node.attributes["start"]), _scalar(build, node.attributes["stop"])
     return build.op("Range", start, stop, np.asarray(1, np.int64))
 
 
 def _triangle(op: Op[..., Any], upper: int) -> Form:
-    @form(op)
+    @form(op, takes="diagonal")
     def trilu(build: Builder, node: Node) -> str:
         return build.op("Trilu", *node.inputs, np.asarray(node.attributes["diagonal"], np.int64), upper=upper)
 
@@ -249,7 +249,7 @@ def axes_from_front(node: Node) -> tuple[int, ...] | None:
     return tuple(a % len(shape) for a in axes)
 
 
-@form(reduction.mean)
+@form(reduction.mean, takes="axis keepdims")
 def mean(build: Builder, node: Node) -> str:
     result, shape, axis = (
         reduction_node(build, "ReduceMean", node.inputs[0], node),
@@ -265,19 +265,19 @@ def mean(build: Builder, node: Node) -> str:
     return build.op("Where", some, result, np.asarray(np.nan, node.types[0].dtype.numpy))
 
 
-@form(reduction.any_)
+@form(reduction.any_, takes="axis keepdims")
 def any_(build: Builder, node: Node) -> str:
     counted = build.op("Cast", node.inputs[0], to=onnx_code("int32"))
     return build.op("Cast", reduction_node(build, "ReduceSum", counted, node), to=onnx_code("bool"))
 
 
-@form(reduction.all_)
+@form(reduction.all_, takes="axis keepdims")
 def all_(build: Builder, node: Node) -> str:
     failed = build.op("Cast", build.op("Not", node.inputs[0]), to=onnx_code("int32"))
     return build.op("Not", build.op("Cast", reduction_node(build, "ReduceSum", failed, node), to=onnx_code("bool")))
 
 
-@form(reduction.cumsum)
+@form(reduction.cumsum, takes="axis")
 def cumsum(build: Builder, node: Node) -> str:
     x, dtype = _only(node), node.types[0].dtype
     counted = x if x.type.dtype == dtype else build.op("Cast", x, to=onnx_code(dtype))

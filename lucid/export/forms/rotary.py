@@ -11,7 +11,7 @@ from lucid.ops.tensor import Tensor
 from lucid.types import float16, float32
 
 
-@form(rotary_embedding, name="ai.onnx RotaryEmbedding", opset=23)
+@form(rotary_embedding, takes="positions heads interleaved", name="ai.onnx RotaryEmbedding", opset=23)
 def rotary(build: Builder, node: Node) -> str:
     x, cos, sin, positions = node.inputs
     assert x is not None

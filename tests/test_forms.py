@@ -1,0 +1,120 @@
+"""Forms are closed: what a form has not heard of is never exported by it in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import lucid
+from lucid import ops
+from lucid.dims import dim
+from lucid.export import ExportError, Target, explain
+from lucid.export.form import form
+from lucid.export.forms import FORMS
+from lucid.export.lowering import Decision
+from lucid.export.target import PROVIDERS
+from lucid.graph import Graph, Input, new_node
+from lucid.ops import Op
+from tests.samples import SAMPLES, Sample
+
+EXPORTED = [s for s in {s.op.name: s for s in reversed(SAMPLES)}.values() if s.exported]
+
+
+def with_planted(op: Op[..., Any]) -> Op[..., Any]:
+    """The same op with an attribute more, 0 by default: what a form knew of the op yesterday."""
+    planted: Op[..., Any] = Op.__new__(Op)  # a copy of an op is the op itself
+    vars(planted).update(vars(op))
+    planted.attributes, planted.defaults = (*op.attributes, "planted"), {**op.defaults, "planted": 0}
+
+    def without(attributes: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in attributes.items() if name != "planted"}
+
+    planted.infer = lambda types, attributes: op.infer(types, without(attributes))  # type: ignore[method-assign]
+    planted.expand = lambda tensors, attributes: op.expand(tensors, without(attributes))  # type: ignore[method-assign]
+    return planted
+
+
+def decided(s: Sample, planted: int, target: Target) -> Decision | None:
+    """The decision over a sample's node with the planted attribute."""
+    inputs = [None if a is None else Input(f"input_{i}", a.type(s.dtypes[0])) for i, a in enumerate(s.inputs)]
+    carriers = [Input(f"carrier_{i}", a.type(s.dtypes[0])) for i, a in enumerate(s.carriers)]
+    absent = [] if s.op.variadic else [None] * (len(s.op.arguments) - len(inputs))
+    node = new_node(with_planted(s.op), [*inputs, *absent], {**s.attributes, "planted": planted})
+    outputs = {f"output_{i}": result for i, result in enumerate(node.results)}
+    graph = Graph([*(i for i in inputs if i is not None), *carriers], outputs)
+    own = [d for d in explain(graph, target=target).decisions if d.op == s.op.name]
+    return own[-1] if own else None
+
+
+@pytest.mark.parametrize("target", PROVIDERS)
+@pytest.mark.parametrize("s", EXPORTED, ids=lambda s: s.op.name)
+def test_an_attribute_that_no_form_has_heard_of_is_refused_or_left_to_the_body(s: Sample, target: str) -> None:
+    wanted = Target.of(target, None, None)
+    if s.op.body is None:
+        with pytest.raises(ExportError, match=r"it takes no planted \(here 1\)"):
+            decided(s, 1, wanted)
+        return
+    decision = decided(s, 1, wanted)
+    assert decision is None or decision.taken.startswith("expanded")
+    assert decision is None or all("takes no" in why or "needs opset" in why for _, why in decision.refused)
+
+
+@pytest.mark.parametrize("s", EXPORTED, ids=lambda s: s.op.name)
+def test_an_attribute_at_its_default_changes_nothing(s: Sample) -> None:
+    today = [d for d in explain(_graph(s)).decisions if d.op == s.op.name]
+    found = decided(s, 0, Target())
+    assert (found and found.taken) == (today[-1].taken if today else None)
+
+
+def _graph(s: Sample) -> Graph:
+    def model(*given: lucid.Tensor) -> Any:
+        rest = iter(given)
+        return s.op(*(None if a is None else next(rest) for a in s.inputs), **s.attributes)
+
+    return lucid.trace(model, *(a.type(s.dtypes[0]) for a in (*s.inputs, *s.carriers) if a is not None))
+
+
+def test_an_optional_input_that_a_form_does_not_take_is_refused() -> None:
+    def mask(x: lucid.Tensor) -> lucid.Tensor:
+        return ops.attention(x, x, x, x[:, :1, :, :1] > 0)
+
+    (decision,) = explain(mask, ("N", 2, 4, 4), target="cpu", opset=18).attention
+    assert dict(decision.refused)["com.microsoft MultiHeadAttention"] == "it takes no mask"
+
+
+def test_a_symbolic_size_is_never_the_default_of_an_attribute() -> None:
+    padded = ops.pad(lucid.zeros(2, 3), before=(0, 0), after=(1, 0), value=2.0)
+    assert padded.shape == (3, 3)
+    closed = form(ops.OPS["tril"])(lambda build, node: build.op("Identity", *node.inputs))  # type: ignore[arg-type]
+    node = new_node(ops.tril, [Input("x", lucid.spec(2, 2))], {"diagonal": dim("N")})
+    with pytest.raises(Exception, match=r"it takes no diagonal \(here N\)"):
+        closed.check(node)
+
+
+def test_a_form_says_what_its_op_has() -> None:
+    with pytest.raises(ValueError, match="a form of rms_norm takes offset, which the op does not have"):
+        form(ops.rms_norm, takes="eps offset")
+
+
+def test_the_forms_of_an_op_stand_in_one_place_best_first() -> None:
+    assert [f.name for f in FORMS["attention"]][:2] == ["query blocks", "three products"]
+    assert all(f.op == name for name, forms in FORMS.items() for f in forms)
+
+
+def test_dropout_has_a_form_that_says_why_there_is_none() -> None:
+    with pytest.raises(ExportError, match=r"dropout has no ONNX form \(dropout: dropout is for training: export in"):
+        lucid.export.to_onnx(lambda x: ops.dropout(x, p=0.5), ("N",))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: ops.cumsum(x), "cumsum: axis=... is missing: there is no default"),
+        (lambda x: ops.cumsum(x, axes=1), "cumsum: unknown argument axes; it takes axis"),
+    ],
+)
+def test_an_attribute_without_a_default_must_be_given(call: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call(lucid.ones(2, 3))
