@@ -77,7 +77,7 @@ def _along(node: Node) -> dict[str, Any]:
 @form(max_pool, takes="kernel_shape strides pads dilations", name="ai.onnx MaxPool")
 def plain_max_pool(build: Builder, node: Node) -> str:
     _refuse_floats(build, node)
-    return build.op("MaxPool", *node.inputs, **node.attributes)
+    return build.op("MaxPool", *node.inputs, **_windows(node))
 
 
 @form(max_pool, takes="kernel_shape strides pads dilations", name="MaxPool, unless there is NaN or infinity")
@@ -87,7 +87,7 @@ def guarded_max_pool(build: Builder, node: Node) -> Taken:
     odd = build.op("IsNaN", build.op("Sub", total, total))  # infinity less infinity is NaN
 
     def pooled(name: str | Value) -> str:
-        return build.op("MaxPool", name, **node.attributes)
+        return build.op("MaxPool", name, **_windows(node))
 
     def restored() -> str:
         # The float64 kernel knows -inf; that of small integers tells where NaN was.
@@ -97,6 +97,10 @@ def guarded_max_pool(build: Builder, node: Node) -> Taken:
         return build.op("Where", build.op("Cast", spoiled, to=onnx_code(bool_)), _nan(x), found)
 
     return _unless(build, node, odd, lambda: pooled(x), restored)
+
+
+def _windows(node: Node) -> dict[str, Any]:
+    return {name: node.attributes[name] for name in ("kernel_shape", "strides", "pads", "dilations")}
 
 
 # The guard --------------------------------------------------------------------------------------------------------
