@@ -85,8 +85,10 @@ def _arguments(
     """Positional arguments with their names, and keyword arguments."""
     signature = inspect.signature(model.forward if isinstance(model, Module) else model)
     if not inputs and isinstance(model, Module):
-        known = {name: kind for name, kind in model.input_specs().items() if name not in kwargs}
-        kwargs = known | kwargs
+        known = model.input_specs()
+        # Whoever gives one of the inputs that the module knows gives all of them: query alone is self-attention.
+        if not any(_has_spec(kwargs[name]) for name in known.keys() & kwargs.keys()):
+            kwargs = {name: kind for name, kind in known.items() if name not in kwargs} | kwargs
         order = {name: index for index, name in enumerate(signature.parameters)}
         kwargs = dict(sorted(kwargs.items(), key=lambda item: order.get(item[0], len(order))))
     try:

@@ -27,6 +27,7 @@ FLOORS = [
     ["lucid.values", "lucid.structure"],
     ["lucid.flat"],
     ["lucid.graph"],
+    ["lucid.ops.numpy_protocols"],
     ["lucid.ops.tensor"],
     ["lucid.ops.op"],
     ["lucid.ops", "lucid.op", "lucid._tensor", "lucid.weights", "lucid.weights_header", "lucid.comparison"],

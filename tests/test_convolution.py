@@ -133,7 +133,7 @@ def test_batch_norm_uses_the_running_statistics_in_evaluation() -> None:
 
 
 def test_batch_norm_learns_the_statistics_in_training() -> None:
-    module = nn.BatchNorm1d(3, momentum=0.5)
+    module = nn.BatchNorm1d(3, momentum=0.5).train()
     x = lucid.randn(4, 3, 5) * 2 + 1
     y = module(x)
     np.testing.assert_allclose(y.mean((0, 2)), np.zeros(3), atol=1e-6)
@@ -221,7 +221,7 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(ValueError, match=r"BatchNorm1d: got shape \[2, 3\], expected \(N, 4\[, L\]\)"):
         nn.BatchNorm1d(4)(lucid.zeros(2, 3))
     with pytest.raises(ValueError, match="got 1 value per channel in training"):
-        nn.BatchNorm1d(3)(lucid.zeros(1, 3))
+        nn.BatchNorm1d(3).train()(lucid.zeros(1, 3))
     with pytest.raises(ValueError, match=r"axis -1 of \[2, 5\] cannot be halved"):
         nn.GLU()(lucid.zeros(2, 5))
 

@@ -118,3 +118,9 @@ def test_dropout_has_a_form_that_says_why_there_is_none() -> None:
 def test_an_attribute_without_a_default_must_be_given(call: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         call(lucid.ones(2, 3))
+
+
+def test_a_list_is_an_attribute_as_a_tuple_is() -> None:
+    x = lucid.randn(2, 3, 4)
+    assert ops.mean(x, axis=[0, 1]).shape == lucid.trace(lambda x: ops.mean(x, axis=[0, 1]), x).outputs[0].type.shape
+    assert ops.variance(x, -1).shape == ops.variance(x, [-1]).shape == (2, 3, 1)

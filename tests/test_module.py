@@ -106,17 +106,24 @@ def test_a_module_that_contains_itself_is_an_error_not_an_endless_loop() -> None
 
 def test_train_and_eval_reach_every_module() -> None:
     model = Model()
-    assert model.training
+    assert not model.training
+    assert model.train() is model
+    assert all(module.training for module in model.modules())
     assert model.eval() is model
     assert not any(module.training for module in model.modules())
     model.train()
-    assert all(module.training for module in model.modules())
     model.blocks[1][1].eval()  # type: ignore[index]
     assert model.training
 
 
+def test_modules_start_in_evaluation_mode_so_that_eager_results_are_those_of_the_export() -> None:
+    layer, x = nn.TransformerEncoderLayer(16, 4, 32), lucid.randn(1, 3, 16)
+    np.testing.assert_array_equal(layer(x), layer(x))
+    np.testing.assert_allclose(layer(x), lucid.trace(layer, x)(x.numpy()), atol=1e-6)
+
+
 def test_dropout_is_active_in_training_alone() -> None:
-    dropout = nn.Dropout(0.5)
+    dropout = nn.Dropout(0.5).train()
     x = lucid.ones(1000)
     kept = dropout(x).numpy()
     assert set(kept.tolist()) == {0.0, 2.0}

@@ -258,3 +258,12 @@ def test_modules_called_inside_a_trace_of_a_function_work() -> None:
     graph = lucid.trace(lambda x: layer(x).tanh(), ("N", 3))
     x = lucid.randn(4, 3)
     np.testing.assert_allclose(graph(x), layer(x).tanh().numpy(), rtol=1e-6)
+
+
+def test_an_input_given_by_name_takes_the_place_of_those_the_module_knows() -> None:
+    """With the others kept, self-attention could not be asked for by name, as on the command line."""
+    attention = lucid.nn.MultiHeadAttention(8, 2)
+    query = lucid.spec("N", "L", 8)
+    assert [value.name for value in lucid.trace(attention, kwargs={"query": query}).inputs] == ["query"]
+    mask = lucid.trace(attention, kwargs={"key_padding_mask": lucid.spec("N", "S", dtype=bool)})
+    assert [value.name for value in mask.inputs] == ["query", "key", "value", "key_padding_mask"]

@@ -65,7 +65,7 @@ def test_layers_of_a_stack_are_copies_with_torch_s_keys() -> None:
 
 
 def test_dropout_is_for_training_alone() -> None:
-    layer, x = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5), lucid.randn(1, 4, 8)
+    layer, x = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5).train(), lucid.randn(1, 4, 8)
     assert not np.array_equal(layer(x), layer(x))
     layer.eval()
     np.testing.assert_array_equal(layer(x), layer(x))

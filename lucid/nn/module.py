@@ -33,9 +33,12 @@ class Module:
 
     Assign parameters, tensors (buffers) and modules to attributes in ``__init__``, also in lists and dicts of modules,
     and write `forward`. An attribute whose name begins with ``_`` is private: a tensor there is no part of the state.
+
+    A module starts in evaluation mode: there is nothing here to train with, and so what runs eagerly is what is
+    exported. `train()` turns dropout on.
     """
 
-    _training: bool = True
+    _training: bool = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs; subclasses write this."""

@@ -78,6 +78,7 @@ class Op(Generic[P, R]):
         attributes = {**self._usual, **kwargs}
         if len(attributes) != len(self._usual) or any(name not in kwargs for name in self._needed):
             self._refuse_attributes(kwargs)
+        attributes = {name: as_tuple(v) if isinstance(v, list) else v for name, v in attributes.items()}
         return cast(R, self.apply(tensors, attributes))
 
     def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
@@ -174,6 +175,11 @@ def function(call: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def as_tuple(value: Any) -> Any:
+    """A list as a tuple, and those inside it: attributes are data that can be looked up."""
+    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
+
+
 def check_tensors(where: str, **given: Any) -> None:
     """Raise a TypeError that names an argument which is neither a tensor nor an array."""
     for name, value in given.items():
@@ -201,8 +207,10 @@ def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
     """A tensor from a tensor, an array, or a Python number."""
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, (np.ndarray, np.generic)):
+    if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and partner is None):
         return Tensor.from_array(np.asarray(value))
+    if isinstance(value, np.generic):  # as Python's numbers: x / np.sqrt(3) stays float32
+        value = value.item()
     if isinstance(value, (bool, int, float)):
         own = dtype_of_scalar(value)
         if partner is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -113,8 +113,9 @@ def cumsum(x: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
     """Running sum along an axis; that of integers and booleans is int64."""
 
 
-def variance(x: Tensor, axis: tuple[int, ...]) -> Tensor:
+def variance(x: Tensor, axis: int | Sequence[int]) -> Tensor:
     """Mean squared distance from the mean, with the axes kept at size 1. Half precision is computed in float32."""
+    axis = (axis,) if isinstance(axis, int) else tuple(axis)
     wide = x.astype(float32) if x.dtype.itemsize == 2 else x
     centred = wide - mean(wide, axis=axis, keepdims=True)
     return mean(centred * centred, axis=axis, keepdims=True).astype(x.dtype)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeAlias, Union
 
 import numpy as np
 
+import lucid.ops.numpy_protocols as numpy_protocols
 from lucid.dims import Dim, Shape, Size
 from lucid.graph import Constant, Part, Value
 from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, show_shape
@@ -38,7 +39,6 @@ class Tensor:
     """
 
     __slots__ = ("_array", "_part", "_value", "type")
-    __array_ufunc__ = None  # array + tensor is a Tensor
     __hash__ = object.__hash__
 
     def __init__(self, data: Any, dtype: DTypeLike | None = None) -> None:
@@ -131,6 +131,17 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return numpy_protocols.ufunc(OPS, ufunc, method, inputs, options)  # array + tensor is a Tensor
+
+    def __array_function__(self, function: Any, types: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        def known(value: Any) -> Any:
+            if isinstance(value, Tensor) and value.is_traced:
+                value._no_value(f"np.{function.__name__}()")
+            return value.numpy() if isinstance(value, Tensor) else value
+
+        return numpy_protocols.function(OPS, function, args, options, known)
 
     def __dlpack__(self, **options: Any) -> Any:
         return self.numpy().__dlpack__(**options)

@@ -1,0 +1,121 @@
+"""NumPy's functions called with tensors: ``np.exp(x)``, ``array + x``, ``np.concatenate([x, y])``, eagerly or traced.
+
+NumPy asks the tensor first (NEP 13 and NEP 18). What Lucid has is computed by its op; what it does not have is an error
+for a traced tensor and NumPy's own result for known values, where NumPy's functions are concerned, and always an error
+for ufuncs, whose results would be arrays in the middle of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Table = Mapping[str, Callable[..., Any]]
+
+# The op for each ufunc, by name. Ufuncs of other names are not Lucid's.
+_UFUNCS: dict[np.ufunc, str] = {
+    np.add: "add",
+    np.subtract: "sub",
+    np.multiply: "mul",
+    np.true_divide: "div",
+    np.floor_divide: "floor_div",
+    np.remainder: "mod",
+    np.power: "pow",
+    np.matmul: "matmul",
+    np.maximum: "maximum",
+    np.minimum: "minimum",
+    np.equal: "equal",
+    np.not_equal: "not_equal",
+    np.less: "less",
+    np.less_equal: "less_equal",
+    np.greater: "greater",
+    np.greater_equal: "greater_equal",
+    np.logical_and: "logical_and",
+    np.logical_or: "logical_or",
+    np.logical_xor: "logical_xor",
+    np.logical_not: "logical_not",
+    np.bitwise_and: "logical_and",
+    np.bitwise_or: "logical_or",
+    np.bitwise_xor: "logical_xor",
+    np.invert: "logical_not",
+    np.negative: "neg",
+    np.absolute: "abs",
+    np.sign: "sign",
+    np.exp: "exp",
+    np.log: "log",
+    np.sqrt: "sqrt",
+    np.reciprocal: "reciprocal",
+    np.sin: "sin",
+    np.cos: "cos",
+    np.tanh: "tanh",
+    np.floor: "floor",
+    np.ceil: "ceil",
+    np.rint: "round",
+    np.isnan: "isnan",
+}
+
+
+def ufunc(ops: Table, called: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """The result of a ufunc with a tensor among its inputs.
+
+    Raises:
+        TypeError: for a ufunc that no op stands for, its `reduce` and its like, and options such as `out`.
+    """
+    name = _UFUNCS.get(called)
+    shown = f"np.{called.__name__}" if method == "__call__" else f"np.{called.__name__}.{method}"
+    if name is None or method != "__call__":
+        raise TypeError(
+            f"{shown}: there is no op for it; write it with the ops of lucid.ops, or take the array of a tensor that "
+            "is known: x.numpy()"
+        )
+    if options:
+        raise TypeError(f"{shown}: {', '.join(options)} cannot be given with a tensor; tensors are never written to")
+    return ops[name](*inputs)
+
+
+def _split(ops: Table, x: Any, sections: Any, axis: int = 0) -> list[Any]:
+    length = x.shape[axis]
+    if isinstance(sections, int):
+        if length % sections != 0:
+            raise ValueError(f"np.split: {length} elements do not divide into {sections} equal parts")
+        return list(ops["split"](x, length // sections, axis))
+    ends = [*sections, length]
+    return list(ops["split"](x, [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)], axis))
+
+
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.concatenate: lambda ops, arrays, axis=0: ops["concat"](arrays, axis),
+    np.stack: lambda ops, arrays, axis=0: ops["stack"](arrays, axis),
+    np.split: _split,
+    np.where: lambda ops, condition, x, y: ops["where"](condition, x, y),
+    np.reshape: lambda ops, x, shape: ops["reshape"](x, shape),
+    np.transpose: lambda ops, x, axes: ops["permute"](x, axes),
+    np.squeeze: lambda ops, x, axis=None: ops["squeeze"](x, axis),
+    np.expand_dims: lambda ops, x, axis: ops["unsqueeze"](x, axis),
+    np.tril: lambda ops, x, k=0: ops["tril"](x, diagonal=k),
+    np.triu: lambda ops, x, k=0: ops["triu"](x, diagonal=k),
+}
+
+
+def function(
+    ops: Table, called: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any], known: Callable[[Any], Any]
+) -> Any:
+    """The result of one of NumPy's functions with a tensor among its arguments.
+
+    `known` makes the array of a tensor, and raises an error for a traced one.
+
+    Raises:
+        TypeError: for a function that has no op, where a tensor is traced.
+    """
+    ours = _FUNCTIONS.get(called)
+    if ours is not None:
+        return ours(ops, *args, **options)
+    return called(*_arrays(args, known), **{name: _arrays(value, known) for name, value in options.items()})
+
+
+def _arrays(value: Any, known: Callable[[Any], Any]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_arrays(item, known) for item in value)
+    return known(value)

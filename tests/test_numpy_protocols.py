@@ -1,0 +1,69 @@
+"""NumPy's functions and numbers beside tensors, eagerly and traced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor
+
+X = np.linspace(0.1, 2.3, 12, dtype=np.float32).reshape(3, 4)
+
+SAME_AS_NUMPY: dict[str, Callable[[Any], Any]] = {
+    "a ufunc": lambda x: np.exp(x),
+    "an array in front": lambda x: np.ones((3, 4), np.float32) - x,
+    "a comparison": lambda x: np.ones((3, 4), np.float32) < x,
+    "concatenate": lambda x: np.concatenate([x, x * 2], 1),
+    "stack": lambda x: np.stack([x, x], axis=1),
+    "split into parts": lambda x: np.split(x, 2, axis=1)[1],
+    "split at places": lambda x: np.split(x, [1, 3], axis=1)[1],
+    "where": lambda x: np.where(x > 1, x, 0.0),
+    "transpose": lambda x: np.transpose(x, (1, 0)),
+    "expand_dims": lambda x: np.expand_dims(x, 1),
+    "tril": lambda x: np.tril(x, k=-1),
+}
+
+
+@pytest.mark.parametrize("function", SAME_AS_NUMPY.values(), ids=SAME_AS_NUMPY)
+def test_a_function_of_numpy_is_an_op(function: Callable[[Any], Any]) -> None:
+    want = function(X)
+    eager, graph = function(Tensor(X)), lucid.trace(function, (3, 4))
+    assert isinstance(eager, Tensor)
+    np.testing.assert_allclose(eager.numpy(), want, rtol=1e-6)
+    np.testing.assert_allclose(graph(X), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (np.arctan, r"^np.arctan: there is no op for it; write it with the ops of lucid.ops"),
+        (np.add.reduce, r"^np.add.reduce: there is no op for it"),
+        (lambda x: np.exp(x, where=np.ones((3, 4), bool)), "^np.exp: where cannot be given with a tensor"),
+        (np.median, r"^np.median\(\) of a traced float32\[3, 4\]: its value is known only"),
+    ],
+)
+def test_what_has_no_op_says_what_to_write(function: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        lucid.trace(function, (3, 4))
+
+
+def test_a_function_without_an_op_computes_with_the_arrays_of_known_tensors() -> None:
+    assert np.median(Tensor(X)) == np.median(X)
+    assert np.allclose(Tensor(X), X)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_numbers_of_numpy_follow_the_rule_of_pythons(dtype: str) -> None:
+    x = Tensor(X).astype(dtype)
+    for result in (x / np.sqrt(3), np.float64(2) * x, x + np.int64(1), x - np.float32(1)):
+        assert result.dtype == x.dtype
+    graph = lucid.trace(lambda x: x / np.sqrt(3), lucid.spec("N", dtype=dtype))
+    assert graph.outputs[0].type.dtype == x.dtype
+
+
+def test_an_array_keeps_its_own_element_type() -> None:
+    assert (Tensor(X) * np.asarray(2.0)).dtype == lucid.float64
