@@ -37,6 +37,13 @@ def test_a_function_of_numpy_is_an_op(function: Callable[[Any], Any]) -> None:
     np.testing.assert_allclose(graph(X), want, rtol=1e-6)
 
 
+def test_shapes_are_known_while_tracing() -> None:
+    def flat(x: Tensor) -> Tensor:
+        return x.reshape(np.shape(x)[0], -1) if np.ndim(x) > 2 else x
+
+    assert lucid.trace(flat, ("N", 3, 4)).outputs[0].type.rank == 2
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [

@@ -86,6 +86,8 @@ def _split(ops: Table, x: Any, sections: Any, axis: int = 0) -> list[Any]:
 
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.ndim: lambda ops, x: x.ndim,
+    np.shape: lambda ops, x: x.shape,
     np.concatenate: lambda ops, arrays, axis=0: ops["concat"](arrays, axis),
     np.stack: lambda ops, arrays, axis=0: ops["stack"](arrays, axis),
     np.split: _split,

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lucid.export.lowerings import attention_cpu, plain
-from lucid.export.rows import Lowering
 
 from lucid import Tensor, ops
+from lucid.export.forms import attention_cpu, plain
+from lucid.export.lowering import Lowering
 from lucid.graph import Node, Value
 from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
 from lucid.ops.op import Op
