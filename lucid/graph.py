@@ -52,10 +52,16 @@ class Names:
 
 
 class Scope(NamedTuple):
-    """Where tracing stands: the path of the running module, and the path of each module by identity."""
+    """Where tracing stands: the path of the running module, the path of each module by identity, and the names of the
+    parameters."""
 
     path: str
     names: Mapping[int, str]
+    parameters: Names | None = None
+
+    def knows(self, array: Array) -> bool:
+        """Whether an array is a parameter of the model."""
+        return self.parameters is not None and self.parameters.get(array) is not None
 
 
 scope: ContextVar[Scope | None] = ContextVar("lucid_scope", default=None)
@@ -127,6 +133,11 @@ class Graph:
         self.output_names = tuple(outputs)
         self._names = names or Names({})
         self._structure = (0 if len(outputs) == 1 else tuple(range(len(outputs)))) if structure is None else structure
+
+    @property
+    def names(self) -> Names:
+        """The names of the parameters, by their arrays."""
+        return self._names
 
     def __reduce__(self) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
         """A copy or a pickle, of a graph of any depth: names, and what is shared, stay as they are."""

@@ -50,7 +50,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     _check_sizes(graph_inputs)
     names = Names(model.state_dict() if isinstance(model, Module) else {})
     paths = {id(module): path for path, module in model.named_modules()} if isinstance(model, Module) else {}
-    token = scope.set(Scope("", paths))
+    token = scope.set(Scope("", paths, names))
     try:
         with single_threaded_blas():  # a product of constants rounds differently with every number of threads
             result = model(*call, **named)

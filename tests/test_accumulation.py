@@ -164,3 +164,14 @@ def test_what_has_no_exact_form_is_refused_with_a_way_out() -> None:
 def test_dropout_takes_floats_alone(dtype: lucid.DType) -> None:
     with pytest.raises(TypeError, match="floating-point"):
         ops.dropout(Tensor(np.ones(3, dtype.numpy)), p=0.5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("target", ["any", "portable"])
+def test_integers_are_divided_rightly_at_the_ends_of_their_type(dtype: str, target: str) -> None:
+    ends = np.iinfo(dtype)
+    x = np.array([ends.min, ends.min + 1, -1 if ends.min else 1, 0, 7, ends.max - 1, ends.max], dtype)
+    y = np.array([2, 3, 7, ends.max] + ([-2, -3, ends.min] if ends.min else []), dtype)
+    model = lucid.export.to_onnx(lambda x, y: x[:, None] // y, x, y, target=target)
+    found = lucid.runtime.Session(model).run({"x": x, "y": y})["output"]
+    np.testing.assert_array_equal(found, x[:, None] // y)

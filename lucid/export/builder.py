@@ -298,6 +298,8 @@ def _key(array: Array, label: str | None) -> Any:
     """What makes two constants one initializer."""
     if label is not None:
         # Two views of one weight may share a label (a cube's .T and .mT): what they show tells them apart.
+        if array.nbytes <= 1024:
+            return (label, array.dtype, array.shape, array.tobytes())
         shown = array.__array_interface__
         return (label, array.dtype, array.shape, array.strides, shown["data"][0])
     return (array.dtype, array.shape, array.tobytes()) if array.nbytes <= 1024 else id(array)

@@ -11,7 +11,7 @@ from lucid.export.form import Refused, Taken, refuse
 from lucid.export.registry import forms_of
 from lucid.export.target import ExportError
 from lucid.export.widening import check_kernel, widened, wider_type
-from lucid.graph import Node, Scope, Value, in_order, scope
+from lucid.graph import Constant, Input, Node, Scope, Value, in_order, scope
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import DType
@@ -119,9 +119,19 @@ class Lowering:
 
     def _inline(self, node: Node, op: Op[..., Any], path: str) -> list[str]:
         """Emit a composite's body. Constants are computed on the way: what depends on them alone is folded."""
-        token = scope.set(Scope(path, {}))
+        token = scope.set(Scope(path, {}, self.build.graph.names))
         try:
-            tensors = op.expand([None if v is None else Tensor.from_value(v) for v in node.inputs], node.attributes)
+            inputs = node.inputs if op.folded else [None if v is None else self._unknown(v) for v in node.inputs]
+            tensors = op.expand([None if v is None else Tensor.from_value(v) for v in inputs], node.attributes)
         finally:
             scope.reset(token)
         return self.build.names_of(tensors)
+
+    def _unknown(self, value: Value) -> Value:
+        """The value as one that is known only when the model runs, so that nothing of a body is folded."""
+        if not isinstance(value, Constant):
+            return value
+        name = self.build.name_of(value)
+        stand_in = Input(name, value.type)
+        self.build.bind(stand_in, name)
+        return stand_in

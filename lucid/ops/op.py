@@ -16,7 +16,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast
 import numpy as np
 
 from lucid.dims import Dim, identity
-from lucid.graph import Attributes, Input, new_node
+from lucid.graph import Attributes, Input, Part, new_node, scope
 from lucid.ops.tensor import OPS, Tensor
 from lucid.types import Array, TensorType, as_dtype, dtype_of_scalar, float32, promote
 
@@ -37,6 +37,8 @@ class Op(Generic[P, R]):
         body: the same in terms of other ops; None for a primitive.
         onnx: the ONNX op that computes exactly this, where there is one that takes the inputs as they are.
         promoted: the positional arguments that are brought to one element type before the op sees them.
+        folded: whether it is computed while tracing where all its arguments are known. One that is not stays a node of
+            the exported model: a dequantisation, say, whose result is larger than what it is made of.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class Op(Generic[P, R]):
         body: Callable[P, R] | None = None,
         onnx: str | None = None,
         promoted: slice | None = None,
+        folded: bool = True,
     ) -> None:
         parameters = inspect.signature(call).parameters.values()
-        self.name, self.body, self.onnx = name, body, onnx
+        self.name, self.body, self.onnx, self.folded = name, body, onnx, folded
         self.arguments = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
         named = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -84,6 +87,7 @@ class Op(Generic[P, R]):
     def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
         """Run the kernel where every argument is known, else make a node."""
         traced = any(t is not None and t.is_traced for t in tensors) or _has_dim(attributes)
+        traced = traced or (not self.folded and scope.get() is not None)
         if traced or _types_only.get():
             node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
             results = tuple(map(Tensor.from_value, node.results))
@@ -94,8 +98,24 @@ class Op(Generic[P, R]):
         arrays = self.evaluate([None if t is None else t.numpy() for t in tensors], attributes)
         for array, kind in zip(arrays, types, strict=True):
             assert array.dtype == kind.dtype.numpy, f"{self.name}: kernel gave {array.dtype}, rule {kind.dtype}"
-        results = tuple(map(Tensor.from_array, arrays))
+        part = self._part(tensors)
+        results = tuple(Tensor.from_array(array, part) for array in arrays)
         return results[0] if len(results) == 1 else results
+
+    def _part(self, tensors: Sequence[Tensor | None]) -> Part | None:
+        """What a result computed while tracing is a part of: the one parameter, or part of one, it is computed from.
+
+        So ``weight + 1`` is called ``weight.add(1)`` in the exported model, and not ``constant``.
+        """
+        here = scope.get()
+        if here is None:
+            return None
+        given = [t for t in tensors if t is not None]
+        arrays = [t for t in given if t.ndim]
+        if len(arrays) != 1 or not (arrays[0].part is not None or here.knows(arrays[0].numpy())):
+            return None
+        numbers = ", ".join(f"{t.item():g}" for t in given if not t.ndim)
+        return Part(arrays[0].numpy(), f".{self.name}({numbers})" if numbers else f".{self.name}", arrays[0].part)
 
     def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
         """Compute with NumPy."""
@@ -157,9 +177,9 @@ def composite(body: Callable[P, R]) -> Op[P, R]:
     return Op(body, name=body.__name__, body=body)
 
 
-def composite_with(*, kernel: Kernel) -> Callable[[Callable[P, R]], Op[P, R]]:
-    """An op defined by its body, with a NumPy kernel that computes the same faster."""
-    return lambda body: Op(body, name=body.__name__, body=body, kernel=kernel)
+def composite_with(*, kernel: Kernel | None = None, folded: bool = True) -> Callable[[Callable[P, R]], Op[P, R]]:
+    """An op defined by its body, with a NumPy kernel that computes the same faster, or one that is never folded."""
+    return lambda body: Op(body, name=body.__name__, body=body, kernel=kernel, folded=folded)
 
 
 def primitive(

@@ -82,6 +82,11 @@ class Tensor:
         return Tensor.from_array(self.numpy(), Part(whole.numpy(), suffix, whole._part))
 
     @property
+    def part(self) -> Part | None:
+        """What this tensor is a part of, where that is remembered."""
+        return self._part
+
+    @property
     def is_traced(self) -> bool:
         """Whether the value is known only when the graph runs."""
         return self._value is not None

@@ -86,9 +86,14 @@ def not_equal(build: Builder, node: Node) -> str:
 
 @form(elementwise.int_floor_div)
 def int_floor_div(build: Builder, node: Node) -> str:
-    # ONNX Div truncates; without the remainder (Mod has the sign of the divisor) the division is exact.
+    # ONNX Div truncates: where it leaves another remainder than Mod, which has the sign of the divisor, rounding down is
+    # one less. (x - x mod y) / y would be shorter and overflow near the ends of the type; Mod with fmod=1 is computed
+    # in doubles.
     x, y = node.inputs
-    return build.op("Div", build.op("Sub", x, build.op("Mod", x, y)), y)
+    quotient = build.op("Div", x, y)
+    left = build.op("Sub", x, build.op("Mul", quotient, y))
+    less = build.op("Not", build.op("Equal", left, build.op("Mod", x, y)))
+    return build.op("Sub", quotient, build.op("Cast", less, to=onnx_code(node.types[0].dtype)))
 
 
 @form(elementwise.fmod)
