@@ -309,7 +309,8 @@ def _verdict(values: Sequence[Array], dtype: DType) -> Verdict:
     exact = np.where(numbers.any(0), np.take_along_axis(all_runs, first[None], 0)[0], exact)
     may_be_nan = numbers.any(0) & np.isnan(all_runs).any(0)
     infinite = np.isinf(all_runs)
-    undecided = infinite.any(0) & (all_runs != all_runs[0]).any(0) | may_be_nan & (numbers.sum(0) < 2)
+    overflown = ~numbers[1] & (numbers[0] | numbers[3])
+    undecided = infinite.any(0) & (all_runs != all_runs[0]).any(0) | overflown | may_be_nan & (numbers.sum(0) < 2)
     spread = np.max(np.abs(all_runs - exact), 0, where=numbers, initial=0.0)
     # By chance the runs may lie close together at one number: it may be off by as much as most of its tensor, or by a
     # rounding of its own.

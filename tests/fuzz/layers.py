@@ -194,15 +194,17 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
         return None
     kind = draft.values[x].type
     n, l = kind.shape[:2]
-    width = int(kind.shape[2]) // 2  # of two heads
+    heads = draft.choose([2, 4]) if kind.shape[2] == 8 else 2
+    width = int(kind.shape[2]) // heads
+    widths = [width * h for h in range(1, heads + 1) if heads % h == 0]
 
     def serves(v: Value) -> bool:
-        wide = has_width(3)(v) and v.type.shape[2] in (width, 2 * width)
+        wide = has_width(3)(v) and v.type.shape[2] in widths
         return wide and v.type.dtype == kind.dtype and same(v.type.shape[0], n)
 
     # Keys from elsewhere, most often of another length.
     other = draft.flag()
-    k = draft.input(kind.dtype, (n, draft.choose([dim("S"), 3]), draft.choose([1, 2]) * width)) if other else None
+    k = draft.input(kind.dtype, (n, draft.choose([dim("S"), 3]), draft.choose(widths))) if other else None
     k = draft.pick(serves) if k is None else k
     if k is None:
         return None
@@ -234,13 +236,13 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
         named = dict(zip(names, more, strict=True))
         cached, value = named.pop("past", None), named.pop("value", key)
         if not packed:
-            query, key, value = _split(query, 2), _split(key, kv_heads), _split(value, kv_heads)
-        heads = {"heads": 2, "kv_heads": kv_heads} if packed else {}
+            query, key, value = _split(query, heads), _split(key, kv_heads), _split(value, kv_heads)
+        grouped = {"heads": heads, "kv_heads": kv_heads} if packed else {}
         return ops.attention(
-            query, key, value, named.get("mask"), named.get("key_mask"), cached, cached, **options, **heads
+            query, key, value, named.get("mask"), named.get("key_mask"), cached, cached, **options, **grouped
         )  # fmt: skip
 
-    text = f"attention {'packed ' if packed else ''}{kv_heads} key heads {options} {names}"
+    text = f"attention {'packed ' if packed else ''}{heads} heads, {kv_heads} key heads {options} {names}"
     return Step(text, (x, k, *given), apply)
 
 
