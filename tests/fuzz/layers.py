@@ -11,6 +11,7 @@ from lucid import Tensor, nn, ops
 from lucid.dims import dim, same
 from lucid.types import DType, bfloat16, bool_, float16, float32, float64
 from tests.fuzz.programs import Drafting, Step, Value
+from tests.fuzz.values import mask_recipe
 
 LAYERS: list[Callable[[Drafting], Step | None]] = []
 
@@ -166,9 +167,9 @@ def attention(draft: Drafting) -> Step | None:
     causal = draft.flag()
     if not causal and draft.flag():
         shape = draft.choose([(l, s), (1, s), (n * heads, l, s)])
-        masks["attn_mask"] = draft.input(mask_type(draft, kind.dtype), shape, mask=True)
+        masks["attn_mask"] = draft.input(mask_type(draft, kind.dtype), shape, mask_recipe)
     if draft.flag():
-        masks["key_padding_mask"] = draft.input(mask_type(draft, kind.dtype), (n, s), mask=True)
+        masks["key_padding_mask"] = draft.input(mask_type(draft, kind.dtype), (n, s), mask_recipe)
     weights, average = draft.flag(), draft.flag()
 
     def apply(query: Tensor, keys: Tensor, *given: Tensor) -> object:
@@ -227,7 +228,7 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
     given = [
         draft.input(kind.dtype, shapes[name])
         if name in ("value", "past")
-        else draft.input(mask_type(draft, kind.dtype), shapes[name], mask=True)
+        else draft.input(mask_type(draft, kind.dtype), shapes[name], mask_recipe)
         for name in names
     ]
     packed = draft.flag()

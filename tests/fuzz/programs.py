@@ -30,7 +30,7 @@ from lucid.types import (
     uint8,
 )
 from tests.fuzz.choices import Choices
-from tests.fuzz.values import Recipe, mask_recipe, recipe
+from tests.fuzz.values import Recipe, recipe
 
 FLOATS = (float32, float32, float32, float64, float16, bfloat16)
 INTEGERS = (int8, uint8, int32, int64)
@@ -95,6 +95,9 @@ class Program(nn.Module):
         return "Program:\n  " + "\n  ".join([*lines, f"return {', '.join(f'v{i}' for i in self._outputs)}"])
 
 
+Draw = Callable[[Choices, DType], Recipe]
+
+
 class Drafting:
     """A program while it is drawn."""
 
@@ -105,11 +108,11 @@ class Drafting:
         self.values: list[Value] = []
         self.recipes: list[Recipe] = []
 
-    def input(self, dtype: DType, shape: Sequence[Size], mask: bool = False) -> int:
+    def input(self, dtype: DType, shape: Sequence[Size], draw: Draw = recipe) -> int:
         """A new input; its index."""
         kind = TensorType(dtype, tuple(shape))
         self.order.append(kind)
-        self.recipes.append((mask_recipe if mask else recipe)(self.choices, dtype))
+        self.recipes.append(draw(self.choices, dtype))
         self.values.append(Value(Tensor.from_value(Input(f"x{len(self.values)}", kind)), exact=True))
         return len(self.values) - 1
 

@@ -10,9 +10,10 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, ops
-from lucid.dims import same
+from lucid.dims import dim, same
 from lucid.types import bool_, broadcast, float32, int64
 from tests.fuzz.programs import FLOATS, INTEGERS, Drafting, Step, Value
+from tests.fuzz.values import odd_recipe
 
 MAKERS: list[Callable[[Drafting], Step | None]] = []
 
@@ -463,6 +464,36 @@ def running_sum(draft: Drafting) -> Step | None:
 
 
 @maker
+def reduced_afresh(draft: Drafting) -> Step | None:
+    """A reduction of an input of its own: long rows, with what sums and extremes part on."""
+    dtype = draft.choose([*FLOATS, *INTEGERS])
+    x = draft.input(dtype, [draft.choose([dim("N"), dim("L")]), draft.choose([dim("L"), 3, 40])], odd_recipe)
+    axis = draft.number(0, 1)
+    table: dict[str, Callable[[Tensor], Tensor]] = {
+        "cumsum": lambda v: ops.cumsum(v, axis=axis),
+        "sum": lambda v: v.sum(axis),
+        "max": lambda v: v.max(axis),
+        "min": lambda v: v.min(axis),
+        "argmax": lambda v: v.argmax(axis),
+        **({"mean": lambda v: v.mean(axis)} if dtype.kind == "float" else {}),
+    }
+    name = draft.choose(list(table))
+    return Step(f"{name} of axis {axis}", (x,), table[name], exact=name in ("max", "min"))
+
+
+@maker
+def computed_afresh(draft: Drafting) -> Step | None:
+    """A function of an input of its own, or two, with the numbers it parts on."""
+    dtype = draft.choose([t for t in FLOATS if t is not lucid.float64])
+    names = [dim("N"), 4]
+    x = draft.input(dtype, names, odd_recipe)
+    name = draft.choose([*SMOOTH, *SMOOTH, "maximum", "minimum"])
+    if name in SMOOTH:
+        return Step(name, (x,), SMOOTH[name])
+    return Step(name, (x, draft.input(dtype, names, odd_recipe)), ops.OPS[name], exact=True)
+
+
+@maker
 def softmaxed(draft: Drafting) -> Step | None:
     x = draft.pick(lambda v: is_float(v) and v.rank >= 1)
     if x is None:
@@ -490,3 +521,6 @@ def product(draft: Drafting) -> Step | None:
         return Step("x @ x.mT", (x,), apply)
     matrix = np.random.default_rng(width).integers(-2, 3, (width, draft.number(1, 4)))
     return Step(f"x @ {matrix.tolist()}", (x,), lambda v: v @ Tensor(matrix).astype(v.dtype))
+
+
+AFRESH = [reduced_afresh, computed_afresh]

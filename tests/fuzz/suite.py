@@ -14,14 +14,14 @@ from tests.fuzz.checks import Coverage, Run, exported, runs_of_program, runs_of_
 from tests.fuzz.choices import Choices
 from tests.fuzz.layers import ATTENTION, LAYERS
 from tests.fuzz.programs import Program, program
-from tests.fuzz.steps import MAKERS
+from tests.fuzz.steps import AFRESH, MAKERS
 from tests.fuzz.values import PLAIN, Recipe, recipe
 from tests.samples import SAMPLES, Sample
 
 MODELS = 2400
 SAMPLES_EVERY = 6  # of so many models, one is the sample of an op
 # What Lucid is for comes up most often: about every fourth step is one of attention, every fourth another layer.
-STEPS = MAKERS + 3 * LAYERS + 15 * ATTENTION
+STEPS = MAKERS + 4 * AFRESH + 3 * LAYERS + 15 * ATTENTION
 CASES = [
     (s, dtype)
     for s in SAMPLES

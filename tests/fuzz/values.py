@@ -57,6 +57,14 @@ def mask_recipe(choices: Choices, dtype: DType) -> Recipe:
     return Recipe("mask", choices.choose([0, 0, 1, 2, 3, 4])) if dtype.kind == "float" else Recipe("plain")
 
 
+def odd_recipe(choices: Choices, dtype: DType) -> Recipe:
+    """What sums and functions part on, most often."""
+    if dtype.kind != "float":
+        return Recipe(choices.choose(["plain", "extreme"]) if dtype.kind == "int" else "plain")
+    kind = choices.choose(["plain", "ones", "special", "scaled"])
+    return Recipe(kind, choices.number(1, 4) if kind in ("ones", "scaled") else 0)
+
+
 def array_of(kind: DType, shape: tuple[int, ...], how: Recipe, generator: np.random.Generator) -> Array:
     """Plain numbers are multiples of 1/8, small integers, booleans: every element type holds them, ties among them."""
     if kind.kind != "float":
