@@ -10,15 +10,10 @@ import lucid
 from lucid import Tensor, nn, ops
 from lucid.dims import dim, same
 from lucid.types import DType, bfloat16, bool_, float16, float32, float64
-from tests.fuzz.programs import Drafting, Step, Value
+from tests.fuzz.programs import Drafting, Maker, Step, Value, among
 from tests.fuzz.values import mask_recipe
 
-LAYERS: list[Callable[[Drafting], Step | None]] = []
-
-
-def layer(make: Callable[[Drafting], Step | None]) -> Callable[[Drafting], Step | None]:
-    LAYERS.append(make)
-    return make
+LAYERS: list[Maker] = []
 
 
 def has_width(*axes: int) -> Callable[[Value], bool]:
@@ -59,19 +54,19 @@ def on(draft: Drafting, x: int | None, make: Callable[[int], nn.Module], text: s
     return Step(text, (x,), module, layer=module)
 
 
-@layer
+@among(LAYERS)
 def linear(draft: Drafting) -> Step | None:
     out, bias = draft.number(1, 8), draft.flag()
     return on(draft, draft.pick(has_width(1, 2, 3, 4)), lambda e: nn.Linear(e, out, bias=bias), f"Linear {out} {bias}")
 
 
-@layer
+@among(LAYERS)
 def activation(draft: Drafting) -> Step | None:
     make = draft.choose([nn.ReLU, nn.SiLU, nn.Tanh, nn.Softmax, lambda: nn.GELU("tanh"), lambda: nn.Dropout(0.5)])
     return on(draft, draft.pick(has_width(1, 2, 3, 4)), lambda _: make(), str(make()))
 
 
-@layer
+@among(LAYERS)
 def norm(draft: Drafting) -> Step | None:
     affine, eps = draft.flag(), draft.choose([0.05, 0.5])
     if draft.flag():
@@ -81,14 +76,14 @@ def norm(draft: Drafting) -> Step | None:
     return on(draft, draft.pick(has_width(1, 2, 3, 4)), make, f"LayerNorm {affine} {bias}")
 
 
-@layer
+@among(LAYERS)
 def gated(draft: Drafting) -> Step | None:
     make = draft.choose([lambda e: nn.SwiGLU(e, 6), lambda e: nn.GatedMLP(e, 4)])
     # Behind a tanh: its product of two sums grows with the square, and a few in a row leave half precision.
     return on(draft, draft.pick(has_width(2, 3)), lambda e: nn.Sequential(nn.Tanh(), make(e)), "gated")
 
 
-@layer
+@among(LAYERS)
 def looked_up(draft: Drafting) -> Step | None:
     i = draft.pick(lambda v: v.type.dtype in (lucid.int32, lucid.int64) and v.rank <= 3)
     if i is None:
@@ -97,7 +92,7 @@ def looked_up(draft: Drafting) -> Step | None:
     return Step("Embedding", (i,), lambda v: table(v % 5), layer=table)
 
 
-@layer
+@among(LAYERS)
 def channels(draft: Drafting) -> Step | None:
     """Convolutions, pools and normalisations of (N, C, L) with known C and L."""
     x = draft.pick(lambda v: has_width(3)(v) and isinstance(v.type.shape[1], int) and v.type.shape[1] > 0)
@@ -116,7 +111,7 @@ def channels(draft: Drafting) -> Step | None:
     return on(draft, x, table[name], name)
 
 
-@layer
+@among(LAYERS)
 def rotated(draft: Drafting) -> Step | None:
     x = draft.pick(lambda v: has_width(4)(v) and v.type.shape[-1] in (2, 4, 6, 8))
     if x is None:
@@ -135,7 +130,7 @@ def mask_type(draft: Drafting, dtype: DType) -> DType:
     return draft.choose([bool_, bool_, dtype, dtype, float32, float16, bfloat16, float64])
 
 
-@layer
+@among(LAYERS)
 def attention(draft: Drafting) -> Step | None:
     """MultiHeadAttention with every option and mask."""
     x = draft.pick(lambda v: has_width(3)(v) and v.type.shape[-1] in (4, 6, 8))
@@ -187,7 +182,7 @@ def attention(draft: Drafting) -> Step | None:
     return Step(text, (x, key, *masks.values()), apply, layer=module)
 
 
-@layer
+@among(LAYERS)
 def scaled_dot_product(draft: Drafting) -> Step | None:
     """The op itself, packed or split: groups, window, softcap, scale, masks, a cache."""
     x = draft.pick(lambda v: has_width(3)(v) and v.type.shape[-1] in (4, 8))
@@ -252,7 +247,7 @@ def _split(x: Tensor, heads: int) -> Tensor:
     return x.reshape(n, l, heads, e // heads).permute(0, 2, 1, 3)
 
 
-@layer
+@among(LAYERS)
 def transformer(draft: Drafting) -> Step | None:
     first, act = draft.flag(), draft.choose(["relu", "gelu"])
     x = draft.pick(lambda v: has_width(3)(v) and v.type.shape[-1] in (4, 8) and v.type.dtype is not lucid.float64)

@@ -136,6 +136,16 @@ class Drafting:
 Maker = Callable[[Drafting], "Step | None"]
 
 
+def among(makers: list[Maker]) -> Callable[[Maker], Maker]:
+    """Puts a maker of steps into a list."""
+
+    def put(make: Maker) -> Maker:
+        makers.append(make)
+        return make
+
+    return put
+
+
 @contextmanager
 def drafting() -> Iterator[None]:
     """As under `lucid.trace`: modules in evaluation mode."""

@@ -9,25 +9,21 @@ from dataclasses import dataclass
 from lucid.export import Target
 from lucid.ops import attention_kernel
 from lucid.types import DType
-from tests import samples
 from tests.fuzz.checks import Coverage, Run, exported, runs_of_program, runs_of_sample, verify
 from tests.fuzz.choices import Choices
 from tests.fuzz.layers import ATTENTION, LAYERS
 from tests.fuzz.programs import Program, program
-from tests.fuzz.steps import AFRESH, MAKERS
+from tests.fuzz.shapes import SHAPES
+from tests.fuzz.steps import ELEMENTWISE
+from tests.fuzz.sums import AFRESH, SUMS
 from tests.fuzz.values import PLAIN, Recipe, recipe
 from tests.samples import SAMPLES, Sample
 
 MODELS = 2400
 SAMPLES_EVERY = 6  # of so many models, one is the sample of an op
 # What Lucid is for comes up most often: about every fourth step is one of attention, every fourth another layer.
-STEPS = MAKERS + 4 * AFRESH + 3 * LAYERS + 15 * ATTENTION
-CASES = [
-    (s, dtype)
-    for s in SAMPLES
-    for dtype in s.dtypes
-    if s.exported and f"{s.name}-{dtype}" not in getattr(samples, "ORT_LACKS", ())
-]
+STEPS = ELEMENTWISE + SHAPES + SUMS + 4 * AFRESH + 3 * LAYERS + 15 * ATTENTION
+CASES = [(s, dtype) for s in SAMPLES for dtype in s.dtypes if s.exported]
 OPSETS = [*range(17, 27), *[23] * 8]
 
 
