@@ -392,6 +392,7 @@ def test_operations_refuse_types_that_make_no_sense() -> None:
         (lambda a: a.sum(4), IndexError, "axis 4 is out of range"),
         (lambda a: a.sum((0, 0)), ValueError, "names an axis twice"),
         (lambda a: a[:0].max(), ValueError, "no elements"),
+        (lambda a: a[:0, :0].max(1), ValueError, "max: .* has no elements along axis"),
         (lambda a: a[0, 0].tril(), ValueError, "at least 2 axes"),
         (lambda a: len(a.sum()), TypeError, "without axes"),
     ],

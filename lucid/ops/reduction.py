@@ -38,7 +38,8 @@ def _reduction(
         if x.dtype.kind not in kinds:
             raise TypeError(f"{name}: got {x}, expected a tensor of {' or '.join(kinds)}; convert it with .astype(...)")
         shape = _reduced(name, x, axis, keepdims)
-        if not empty and any(same(size, 0) for size in x.shape) and not any(same(size, 0) for size in shape):
+        reduced = x.shape if axis is None else [x.shape[a] for a in axis]
+        if not empty and any(same(size, 0) for size in reduced):
             raise ValueError(f"{name}: {show_shape(x.shape)} has no elements along axis {axis}, so there is no {name}")
         return TensorType(result(x.dtype), shape)
 
