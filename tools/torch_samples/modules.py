@@ -64,8 +64,14 @@ def _adaptive(m: Any) -> Options:
 
 def _batch_norm(m: Any) -> Options:
     needs(m.track_running_stats, "batch normalisation without running statistics")
+    needs(m.affine == (m.bias is not None), "normalisation with a weight and no bias")
     needs(m.momentum is not None, "batch normalisation with a cumulative average")
     return {"num_features": m.num_features, "eps": m.eps, "momentum": m.momentum, "affine": m.affine}
+
+
+def _group_norm(m: Any) -> Options:
+    needs(m.affine == (m.bias is not None), "normalisation with a weight and no bias")
+    return {"num_groups": m.num_groups, "num_channels": m.num_channels, "eps": m.eps, "affine": m.affine}
 
 
 def _layer_norm(m: Any) -> Options:
@@ -126,12 +132,7 @@ MODULES: dict[str, Callable[[Any], Options]] = {
     "Embedding": lambda m: {"num_embeddings": m.num_embeddings, "embedding_dim": m.embedding_dim},
     "GELU": lambda m: {"approximate": m.approximate},
     "GLU": lambda m: {"axis": m.dim},
-    "GroupNorm": lambda m: {
-        "num_groups": m.num_groups,
-        "num_channels": m.num_channels,
-        "eps": m.eps,
-        "affine": m.affine,
-    },
+    "GroupNorm": _group_norm,
     "LayerNorm": _layer_norm,
     "Linear": _linear,
     "MaxPool1d": _max_pool,

@@ -319,7 +319,7 @@ def select(x: Any, dim: int, index: int) -> Mapped:
 def narrow(x: Any, dim: int, start: Any, length: int) -> Mapped:
     needs(isinstance(start, int), "narrow: a tensor as the start")
     first = start + x.shape[dim] if start < 0 else start
-    needs(length >= 0 and first + length <= x.shape[dim], "narrow beyond the axis: slices are cut off")
+    needs(first >= 0 <= length and first + length <= x.shape[dim], "narrow beyond the axis: slices are cut off")
     return call("getitem", x, *_at(x, dim, slice(first, first + length)))
 
 
