@@ -180,6 +180,14 @@ def test_extreme_values_give_no_nan() -> None:
         (lambda: nn.Embedding(3, 2)(lucid.tensor([1, 3])), IndexError, r"indices lie in 1..3, the table has 3 rows"),
         (lambda: nn.Embedding(3, 2)(lucid.tensor([-1])), IndexError, "indices lie in -1..-1"),
         (lambda: nn.Embedding(3, 2)(lucid.tensor([0.5])), TypeError, "expected integers"),
+        (
+            lambda: F.embedding(lucid.tensor([0]), lucid.zeros(1, 1, 1)),
+            ValueError,
+            r"embedding: the table is float32\[1, 1, 1\], expected \(entries, width\)",
+        ),
+        (lambda: F.log_softmax(lucid.tensor(1.0)), IndexError, "log_softmax: axis -1 is out of range .* of 0 axes"),
+        (lambda: nn.GLU()(lucid.tensor(1.0)), IndexError, "GLU: axis -1 is out of range for a tensor of 0 axes"),
+        (lambda: nn.Linear(1, 1)(lucid.tensor(1.0)), ValueError, r"linear: input \[\] and weight \[1, 1\]"),
     ],
 )
 def test_bad_input_is_an_error(make: Callable[[], Any], error: type[Exception], message: str) -> None:

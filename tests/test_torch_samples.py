@@ -45,12 +45,12 @@ def read(name: str, entry: dict[str, Any], arrays: dict[str, Array]) -> Case:
 
 
 def read_all() -> dict[str, list[Case]]:
-    """The cases by the name of torch's operator or module."""
+    """The cases by the name of Lucid's function or module, which may be several operators of torch."""
     cases: dict[str, list[Case]] = defaultdict(list)
     for path in sorted(FOLDER.glob("*.json")):
         arrays = load(path.with_suffix(".safetensors"))
         for name, entry in json.loads(path.read_text()).items():
-            cases[name.split(":")[0]].append(read(name, entry, arrays))
+            cases[entry["call"]].append(read(name, entry, arrays))
     return dict(cases)
 
 
@@ -76,7 +76,7 @@ def test_eager_code_answers_as_torch_does(name: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CASES)
 def test_exported_models_answer_as_torch_does(name: str, target: str) -> None:
-    """All samples of one operator are one model, which has their inputs and their results."""
+    """All samples of one function are one model, which has their inputs and their results."""
     exported = [case for case in CASES[name] if target not in case.refused]
     inputs = [array for case in exported for array in case.call.tensors]
     models = [case.call.model() for case in exported]

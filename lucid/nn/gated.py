@@ -8,6 +8,7 @@ from lucid.dims import same
 from lucid.nn import functional as F
 from lucid.nn.layers import Linear
 from lucid.nn.module import Module
+from lucid.ops.shaping import normalize_axis
 from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, show_shape, spec
 
@@ -19,7 +20,7 @@ class GLU(Module):
         self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
-        if not same(x.shape[self.axis] % 2, 0):
+        if not same(x.shape[normalize_axis("GLU", self.axis, x.ndim)] % 2, 0):
             raise ValueError(f"GLU: axis {self.axis} of {show_shape(x.shape)} cannot be halved")
         value, gate = x.chunk(2, self.axis)
         return value * gate.sigmoid()

@@ -38,7 +38,7 @@ def matmul(x: TensorLike, y: TensorLike) -> Tensor:  # type: ignore[empty-body]
 @composite
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias with x (..., in), weight (out, in) and bias (out), as torch stores them."""
-    if weight.ndim != 2 or not same(x.shape[-1], weight.shape[1]):
+    if not x.ndim or weight.ndim != 2 or not same(x.shape[-1], weight.shape[1]):
         raise ValueError(
             f"linear: input {show_shape(x.shape)} and weight {show_shape(weight.shape)}: the last size of the input "
             "must equal the weight's second, (out_features, in_features)"

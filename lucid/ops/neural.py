@@ -45,7 +45,7 @@ def _wide(x: Tensor) -> Tensor:
 @composite
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """The logarithm of softmax, without its loss of small numbers. Half precision is computed in float32."""
-    if same(x.shape[axis], 0):
+    if same(x.shape[normalize_axis("log_softmax", axis, x.ndim)], 0):
         return x  # which has no maximum
     wide = _wide(x)
     shifted = wide - max_(wide, axis=(axis,), keepdims=True)
@@ -170,8 +170,11 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
     """Rows of a table (entries, width) by index: (...) integers to (..., width).
 
     Raises:
+        ValueError: for a table that has not two axes.
         IndexError: eagerly, for an index outside the table.
     """
+    if weight.ndim != 2:
+        raise ValueError(f"embedding: the table is {weight.type}, expected (entries, width)")
     if not indices.is_traced and not weight.is_traced and indices.numpy().size:
         low, high = int(indices.numpy().min()), int(indices.numpy().max())
         if low < 0 or high >= weight.numpy().shape[0]:

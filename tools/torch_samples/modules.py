@@ -16,7 +16,7 @@ Options = dict[str, Any]
 
 
 def _dtype(module: torch.nn.Module) -> Options:
-    first = next(module.parameters(), None)
+    first = next((t for t in module.state_dict().values() if t.is_floating_point()), None)
     return {} if first is None else {"dtype": as_dtype(str(first.dtype).removeprefix("torch."))}
 
 
@@ -155,7 +155,9 @@ def module_call(name: str, module: torch.nn.Module, arguments: Any, options: Any
     constructor = {**MODULES[name](module), **_dtype(module)}
     state = {key: array_of(value) for key, value in module.state_dict().items()}
     tensors = Tensors()
-    given, named = tensors.slotted(tuple(arguments)), tensors.slotted(dict(options))
+    by_name = dict(options)
+    by_place = (*arguments, *([by_name.pop("input")] if "input" in by_name else []))  # Lucid calls it x
+    given, named = tensors.slotted(by_place), tensors.slotted(by_name)
     if name == "MultiheadAttention":  # torch's default; Lucid's is the output alone
         named["need_weights"] = True
     return Call(name, tuple(tensors.arrays), given, named, constructor, state)

@@ -51,7 +51,7 @@ SAME = {
     "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
     "clamp_min": "maximum", "clamp_max": "minimum",
     "matmul": "matmul", "mm": "matmul", "bmm": "matmul", "mv": "matmul", "dot": "matmul",
-    "masked_fill": "masked_fill", "T": "T", "t": "T", "mT": "mT",
+    "masked_fill": "masked_fill", "T": "T", "mT": "mT",
     "unsqueeze": "unsqueeze", "transpose": "transpose",
     "nn.functional.linear": "linear", "nn.functional.relu": "relu", "nn.functional.silu": "silu",
 }  # fmt: skip
@@ -216,6 +216,12 @@ def squeeze(x: Any, dim: Any = None) -> Mapped:
     axes = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
     needs(all(-x.ndim <= a < x.ndim and x.shape[a] == 1 for a in axes) or dim is None, "squeeze: axes of other sizes")
     return call("squeeze", x) if dim is None else call("squeeze", x, dim)
+
+
+@maps("t")
+def t(x: Any) -> Mapped:
+    needs(x.ndim <= 2, "t of more than two axes: T reverses them all")
+    return call("T", x)
 
 
 @maps("permute")
