@@ -276,6 +276,22 @@ def test_a_query_that_sees_nothing_gives_zero_even_beside_infinite_values(hide: 
 
 
 @pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_query_whose_scores_are_all_minus_infinity_sees_keys_and_gives_nan(is_causal: bool, masked: bool) -> None:
+    query, key, value = inputs(1, 1, 1, 9, 9, 4, 4)
+    key[..., 0] = 1.0
+    query[0, 0, 4, 0] = -np.inf
+    mask = np.ones((9, 9), bool) if masked else None
+    if mask is not None:
+        mask[6] = False
+    result = attention(query, key, value, mask, **PLAIN | {"is_causal": is_causal})
+    assert np.isnan(result[0, 0, 4]).all()
+    assert np.isfinite(np.delete(result[0, 0], 4, 0)).all()
+    assert result[0, 0, 6].any() != masked
+
+
+@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_nan_reaches_the_queries_that_see_it(which: int) -> None:
     arrays = inputs(1, 1, 1, 12, 12, 4, 4)

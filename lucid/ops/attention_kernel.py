@@ -197,9 +197,23 @@ class _Attention:
         if calm and (least := total.min(initial=LEAST, where=seen)) < LEAST and self._vanish(job, least):
             return False
         output /= total * dtype.type(share)
-        if not seen.all():
-            np.copyto(output, 0, where=~seen)
+        if not seen.all():  # a query sees no key; or every score that it has is -inf, and 0 / 0 stands
+            np.copyto(output, 0, where=~seen if calm else ~seen & ~self._sighted(job))
         return numbers
+
+    def _sighted(self, job: _Job) -> Array:
+        """Which of a job's rows see a key."""
+        heads = self.query[job.heads].shape[:3]
+        sighted = np.zeros((*heads, job.stop - job.start, 1), bool)
+        for start, stop, top, bottom in self._blocks(job):
+            visible, _ = self._mask_of(job, start, stop, top, bottom)
+            tile = np.ones((*heads, bottom - top, stop - start), self.query.dtype)
+            if visible is not None:
+                tile *= visible
+            for part, seen in self._limits(tile, job.start + top + self.offset, start, stop):
+                part *= seen
+            sighted[..., top:bottom, :] |= tile.any(-1, keepdims=True)
+        return sighted
 
     def _vanish(self, job: _Job, least: float) -> bool:
         """Whether values are so small that weighted by weights of the sum `least` they lose digits to denormals."""
