@@ -206,8 +206,8 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
         return None
     s, kv_heads = draft.values[k].type.shape[1], int(draft.values[k].type.shape[2]) // width
     options = {
-        "window": draft.choose([None, None, 1, 2, 5]),
-        "softcap": draft.choose([0.0, 0.0, 2.0]),
+        "window": draft.choose([*[None] * 5, 1, 2, 5]),
+        "softcap": draft.choose([0.0, 0.0, 0.0, 2.0]),
         "scale": draft.choose([*[None, 0.5, 0.1] * 3, 1e-20, 50.0]),
         "is_causal": draft.flag(),
         "need_weights": not draft.number(0, 3),

@@ -70,7 +70,7 @@ def running_sum(draft: Drafting) -> Step | None:
 def reduced_afresh(draft: Drafting) -> Step | None:
     """A reduction of an input of its own: long rows, with what sums and extremes part on."""
     dtype = draft.choose([*FLOATS, *INTEGERS])
-    x = draft.input(dtype, [draft.choose([dim("N"), dim("L")]), draft.choose([dim("L"), 3, 40])], odd_recipe)
+    x = draft.input(dtype, [draft.choose([dim("N"), dim("L")]), draft.choose([dim("L"), 3, 40, 300])], odd_recipe)
     axis = draft.number(0, 1)
     table: dict[str, Callable[[Tensor], Tensor]] = {
         "cumsum": lambda v: ops.cumsum(v, axis=axis),

@@ -13,7 +13,7 @@ from tests.fuzz.choices import Choices
 _TYPES = (float32, float64, float16, bfloat16)
 LOWEST = tuple(float(ml_dtypes.finfo(t.numpy).min) for t in _TYPES)
 SPECIAL = (
-    *(np.nan, np.inf, -np.inf, -0.0),
+    *(np.nan, np.nan, np.nan, np.nan, np.inf, np.inf, -np.inf, -np.inf, -0.0, -0.0),
     *(float(ml_dtypes.finfo(t.numpy).smallest_subnormal) for t in _TYPES),
     *(-float(ml_dtypes.finfo(t.numpy).tiny) / 2 for t in _TYPES),
     *LOWEST,
@@ -54,7 +54,9 @@ def recipe(choices: Choices, dtype: DType) -> Recipe:
 
 def mask_recipe(choices: Choices, dtype: DType) -> Recipe:
     """Masks hide some keys, whole rows, or none; floating ones with what any type takes for hidden."""
-    return Recipe("mask", choices.choose([0, 0, 1, 2, 3, 4])) if dtype.kind == "float" else Recipe("plain")
+    if dtype.kind == "bool":
+        return Recipe(choices.choose(["plain", "rows"]))
+    return Recipe("mask", choices.choose([0, 0, 1, 2, 3, 4]))
 
 
 def odd_recipe(choices: Choices, dtype: DType) -> Recipe:
@@ -70,6 +72,9 @@ def array_of(kind: DType, shape: tuple[int, ...], how: Recipe, generator: np.ran
     if kind.kind != "float":
         low, high = (0, 2) if kind.kind == "bool" else (0, 5) if kind is uint8 else (-4, 5)
         plain = generator.integers(low, high, shape).astype(kind.numpy)
+        if how.kind == "rows" and shape:  # some rows alike throughout: all hidden, or none
+            alike = generator.random((*shape[:-1], 1)) < 0.4
+            return np.where(alike, generator.random((*shape[:-1], 1)) < 0.5, plain)
         if how.kind == "extreme" and kind.kind == "int":
             limits = np.iinfo(kind.numpy)
             ends = np.array([limits.max, limits.min, limits.max - 1, limits.max // 2 + 1], kind.numpy)
@@ -96,7 +101,7 @@ def _floats(shape: tuple[int, ...], how: Recipe, kind: DType, generator: np.rand
             ones[..., 0] = 2.0 ** (3 * how.power)
         return ones
     if how.kind == "special":
-        return np.where(generator.random(shape) < 0.06, generator.choice(SPECIAL, shape), plain)
+        return np.where(generator.random(shape) < 0.1, generator.choice(SPECIAL, shape), plain)
     return plain
 
 
