@@ -86,9 +86,9 @@ def not_equal(build: Builder, node: Node) -> str:
 
 @form(elementwise.int_floor_div)
 def int_floor_div(build: Builder, node: Node) -> str:
-    # ONNX Div truncates: where it leaves another remainder than Mod, which has the sign of the divisor, rounding down is
-    # one less. (x - x mod y) / y would be shorter and overflow near the ends of the type; Mod with fmod=1 is computed
-    # in doubles.
+    # ONNX Div truncates: where it leaves another remainder than Mod, which has the sign of the divisor, rounding down
+    # is one less. (x - x mod y) / y would be shorter and overflow near the ends of the type; Mod with fmod=1 is
+    # computed in doubles.
     x, y = node.inputs
     quotient = build.op("Div", x, y)
     left = build.op("Sub", x, build.op("Mul", quotient, y))
