@@ -92,6 +92,7 @@ def compared(name: str) -> tuple[Count, Selection]:
         refused = [outcome.way for outcome in found if outcome.problem and outcome.way in TARGETS]
         if not bad and not any(outcome.problem for outcome in found if outcome.way not in TARGETS):
             selection.offer(sample, refused)
+    selection.choose()
     return count, selection
 
 

@@ -21,10 +21,10 @@ from tools.torch_samples.draw import Drawn
 
 FOLDER = Path(__file__).parents[2] / "tests" / "goldens" / "torch_samples"
 MEMORY = Path(__file__).with_name("once_different.json")
-SMALL = 64  # numbers in all tensors of an ordinary sample that is kept
-LARGE = 4_000  # numbers in one that differed
+LARGE = 4_000  # numbers in all tensors of a sample that is kept
+TELLING = 12  # and as few as show something
 REMEMBERED = 2  # samples of one operator, way and element type
-PLAIN = 6  # ordinary samples of one operator in float32 that differ in options or axes
+PLAIN = 5  # ordinary samples of one operator in float32 that differ in options or axes
 BOTH_ENDS = ("float32", "float16", "int64")  # where empty, broadcasting and special samples are kept
 
 
@@ -35,7 +35,7 @@ class Selection:
     remembered: dict[str, list[int]] = field(default_factory=lambda: json.loads(MEMORY.read_text()))
     chosen: dict[str, dict[str, Drawn]] = field(default_factory=dict)  # by file, by name of the case
     refused: dict[str, list[str]] = field(default_factory=dict)  # targets that refuse a case
-    kept: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    smallest: dict[tuple[tuple[str, ...], str], tuple[Drawn, Sequence[str]]] = field(default_factory=dict)
     found: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
     def differed(self, sample: Drawn, way: str) -> None:
@@ -47,31 +47,32 @@ class Selection:
                 numbers.append(sample.number)
 
     def offer(self, sample: Drawn, refused: Sequence[str]) -> None:
-        """Keep a sample that agreed, or that some targets refuse, if there is none like it."""
+        """A sample that agreed, or that some targets refuse: kept if it differed once, else if none smaller is like it."""
         if sample.kind not in ("plain", "empty", "special"):
             return  # apart: the replay spreads every sample in memory; errors are not frozen
-        if not self._once_differed(sample) and not self._is_new(sample, refused):
-            return
+        if self._once_differed(sample):
+            self._keep(sample, refused)
+        elif _traits(sample) == "plain" or sample.dtype in BOTH_ENDS:
+            call = sample.made
+            ways = str((call.options, call.constructor, [array.ndim for array in call.tensors]))
+            likeness = (sample.torch_name, sample.dtype, call.name, *refused, _traits(sample)), ways
+            found = self.smallest.get(likeness)
+            if _numbers(sample) <= LARGE and (found is None or _size(sample) < _size(found[0])):
+                self.smallest[likeness] = sample, refused
+
+    def choose(self) -> None:
+        """Of the samples that agreed, the smallest: one of each kind, of ordinary ones in float32 a few."""
+        kept: Counter[tuple[str, ...]] = Counter()
+        for (key, _), (sample, refused) in sorted(self.smallest.items(), key=lambda item: _size(item[1][0])):
+            kept[key] += 1
+            if kept[key] <= (PLAIN if _traits(sample) == "plain" and sample.dtype == "float32" else 1):
+                self._keep(sample, refused)
+
+    def _keep(self, sample: Drawn, refused: Sequence[str]) -> None:
         cases = self.chosen.setdefault("operators" if sample.made.constructor is None else "modules", {})
         name = f"{sample.torch_name}:{sample.dtype}:{sample.number}:{sample.made.name}"
         cases[name] = sample
         self.refused[name] = list(refused)
-
-    def _is_new(self, sample: Drawn, refused: Sequence[str]) -> bool:
-        """Whether a small sample shows something that none before it did."""
-        if _numbers(sample) > SMALL + sum(array.size for array in sample.made.state.values()):
-            return False
-        key, traits = (sample.torch_name, sample.dtype, sample.made.name, *refused), _traits(sample)
-        if traits != "plain" and sample.dtype not in BOTH_ENDS:
-            return False
-        most = PLAIN if traits == "plain" and sample.dtype == "float32" else 1
-        ways = (sample.made.options, sample.made.constructor, [array.ndim for array in sample.made.tensors])
-        likeness = (*key, traits, str(ways))
-        if self.kept[likeness] or self.kept[*key, traits] >= most:
-            return False
-        self.kept[likeness] += 1
-        self.kept[*key, traits] += 1
-        return True
 
     def _once_differed(self, sample: Drawn) -> bool:
         return sample.number in self.remembered.get(f"{sample.torch_name} {sample.dtype}", ())
@@ -124,6 +125,11 @@ class Selection:
 
 def _numbers(sample: Drawn) -> int:
     return sum(array.size for array in (*sample.made.tensors, *sample.expected))
+
+
+def _size(sample: Drawn) -> tuple[bool, int]:
+    """The order in which samples are preferred: small ones, but not single numbers."""
+    return _numbers(sample) < TELLING, _numbers(sample)
 
 
 def _traits(sample: Drawn) -> str:

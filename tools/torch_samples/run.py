@@ -46,10 +46,11 @@ def outcomes(sample: Drawn) -> Iterator[Outcome]:
         return  # NumPy and onnxruntime's inputs: the rest does not see how an array lies in memory
     try:
         graph = lucid.trace(call.model(), *call.tensors)
+        computed = graph.run(list(call.tensors))
     except REFUSALS as error:
         yield Outcome("graph", f"{type(error).__name__}: {error}")
         return
-    yield Outcome("graph", compared(graph.run(list(call.tensors)), results, call))
+    yield Outcome("graph", compared(computed, results, call))
     for target in TARGETS:
         try:
             session = Session(to_onnx(graph, target=target), threads=1)
