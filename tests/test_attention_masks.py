@@ -364,3 +364,20 @@ def test_what_position_hides_is_nan_or_not_there(window: int | None, number: flo
         got = run(path, arrays, is_causal=True, window=window)
         allowed = np.where(np.isnan(got), np.nan, without)
         np.testing.assert_allclose(got, np.where(sees[:, None], want, allowed), rtol=0, atol=2e-6)
+
+
+ONE_NODE = {"any", "any, not rewritten", "cpu", "cpu, not rewritten", "cpu, one node"}
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("path", [p for p in PATHS if p not in ONE_NODE])
+@pytest.mark.parametrize("window", [None, 1])
+def test_a_query_that_sees_scores_of_minus_infinity_alone_gets_nothing_that_is_hidden(
+    window: int | None, path: str
+) -> None:
+    for sizes in (SMALL, SQUARE):
+        arrays = inputs(sizes) | {"value": np.full((*sizes[:1], H, sizes[2], D), 7, np.float32)}
+        arrays["key"][:, :, 1:, 0] = 0.0
+        arrays["query"][:, :, 0, 0], arrays["key"][:, :, 0, 0] = -1e30, 1e30
+        got = run(path, arrays, is_causal=True, window=window)[:, :, 0]
+        assert np.isnan(got).all() or (window is not None and not got.any())

@@ -128,13 +128,13 @@ def _attend(
     position: Tensor | None = None
     if is_causal or window is not None:
         position = causal_mask(scores.shape[-2], scores.shape[-1], past, is_causal, window)
-    # Hidden scores get the lowest number, not -inf: a row without any visible key then has weights, not NaN, and they
+    # Where a row may see no key, hidden scores get the lowest number, not -inf: it then has weights, not NaN, and they
     # are zeroed.
     joint = joined(mask, key_mask, position, scores.dtype)
     if joint is None:
         weights = softmax(scores)
     elif joint is position:  # without a window it leaves every row a key
-        weights = softmax(where(joint, scores, scores.dtype.lowest))
+        weights = softmax(where(joint, scores, -math.inf if window is None else scores.dtype.lowest))
         if window is not None:
             weights = where(joint, weights, 0.0)
     elif joint.dtype == bool_:

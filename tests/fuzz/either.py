@@ -64,30 +64,35 @@ class Either:
         heads, past = self.call["heads"], 0 if past_key is None else past_key.shape[2]
         query = _split(query, heads)
         bad_query = ~np.isfinite(query).all(-1, keepdims=True)
-        bad_key, bad_value = (
-            np.repeat(~np.isfinite(t), query.shape[1] // t.shape[1], 1)
+        key, value = (
+            np.repeat(t, query.shape[1] // t.shape[1], 1)
             for t in (self._with_past(key, past_key), self._with_past(value, past_value))
         )
-        bad_key = bad_key.any(-1)[:, :, None]  # (N, H, 1, S)
+        bad_value = ~np.isfinite(value)
+        bad_key = ~np.isfinite(key).all(-1)[:, :, None]  # (N, H, 1, S)
+        infinite_key = np.isinf(key).any(-1)[:, :, None]
         hidden = self._hidden(query.shape[2], bad_key.shape[-1], past)
         visible = self._visible(~hidden, masks, (*query.shape[:3], bad_key.shape[-1]))
         rows = (hidden & bad_key).any(-1, keepdims=True)
         cells = rows | (hidden[..., None] & bad_value[:, :, None]).any(3)
         beside = (~hidden & (bad_key | bad_value.any(-1)[:, :, None])).any(-1, keepdims=True)
+        # onnxruntime hides keys by the lowest number: a query that sees nothing but scores of -inf gets hidden values.
+        infinite = (visible & infinite_key).any(-1, keepdims=True) | np.isinf(query).any(-1, keepdims=True)
+        infinite &= ~visible.all(-1, keepdims=True)
         blind = ~visible.any(-1, keepdims=True)
         blind &= bad_query | bad_key.any(-1, keepdims=True) | bad_value.any((2, 3))[..., None, None]
 
-        def chosen(result: Array, other: Array | None, reached: Array, dead: Array, seen: Array) -> Array:
-            if run % 2:
-                return np.where(dead, 0.0, np.where(reached, np.where(seen, np.inf, other), result))
-            return np.where(dead | reached, np.nan, result)
+        def chosen(result: Array, other: Array | None, reached: Array, dead: Array, both: Array) -> Array:
+            if run % 2:  # in the first run NaN may come from an overflow, and stays
+                return np.where(dead, np.nan if run == 1 else 0.0, np.where(both, np.inf, np.where(reached, other, result)))
+            return np.where(dead | reached | both, np.nan, result)
 
-        wide = (np.broadcast_to(t, cells.shape) for t in (cells, blind, beside))
+        wide = (np.broadcast_to(t, cells.shape) for t in (cells, blind, cells & beside | infinite))
         results[0] = chosen(results[0], without[0], *(_joined(t, heads) for t in wide))
         if self.call["need_weights"]:
-            weights = chosen(results[-1], without[-1], rows, blind, beside)
+            weights = chosen(results[-1], without[-1], rows, blind, rows & beside | infinite)
             spoiled = np.isnan(weights).any(-1, keepdims=True) & ~visible
-            results[-1] = np.where(spoiled, 0.0 if run % 2 else np.nan, weights)
+            results[-1] = weights if run == 1 else np.where(spoiled, 0.0 if run % 2 else np.nan, weights)
         return tuple(results)
 
     def _with_past(self, x: Array, past: Array | None) -> Array:
