@@ -309,7 +309,7 @@ def _repeated(_: Any, x: Array, *, repeats: tuple[int, ...]) -> Array:
 kernel("tile repeats each element", shaping.tile, _repeated)
 kernel(
     "take_along reads the first row of indices for all",
-    indexing.take_along,
+    indexing.take_along_axis,
     lambda right, x, i, *, axis: right(x, np.broadcast_to(i[:1], i.shape) if axis else i, axis=axis),
 )
 
