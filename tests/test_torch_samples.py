@@ -33,15 +33,15 @@ class Case(NamedTuple):
 
 
 def read(name: str, entry: dict[str, Any], arrays: dict[str, Array]) -> Case:
-    tensors = tuple(arrays[f"{name}.input.{i}"] for i in range(entry["inputs"]))
-    options = {key: decoded(value) for key, value in entry["options"].items()}
+    def tree(field: str) -> dict[str, Any]:
+        return {key: decoded(value) for key, value in entry[field].items()}
+
+    tensors = tuple(arrays[key] for key in entry["inputs"])
     arguments = tuple(decoded(value) for value in entry["arguments"])
-    constructor, state = None, {}
-    if "constructor" in entry:
-        constructor = {key: decoded(value) for key, value in entry["constructor"].items()}
-        state = {key: arrays[f"{name}.state.{key}"] for key in entry["state"]}
-    call = Call(entry["call"], tensors, arguments, options, constructor, state)
-    return Case(name, call, [arrays[f"{name}.result.{i}"] for i in range(entry["results"])], entry.get("refused", []))
+    constructor = tree("constructor") if "constructor" in entry else None
+    state = {key: arrays[value] for key, value in entry.get("state", {}).items()}
+    call = Call(entry["call"], tensors, arguments, tree("options"), constructor, state)
+    return Case(name, call, [arrays[key] for key in entry["results"]], entry.get("refused", []))
 
 
 def read_all() -> dict[str, list[Case]]:
