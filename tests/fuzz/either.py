@@ -84,7 +84,9 @@ class Either:
 
         def chosen(result: Array, other: Array | None, reached: Array, dead: Array, both: Array) -> Array:
             if run % 2:  # in the first run NaN may come from an overflow, and stays
-                return np.where(dead, np.nan if run == 1 else 0.0, np.where(both, np.inf, np.where(reached, other, result)))
+                return np.where(
+                    dead, np.nan if run == 1 else 0.0, np.where(both, np.inf, np.where(reached, other, result))
+                )
             return np.where(dead | reached | both, np.nan, result)
 
         wide = (np.broadcast_to(t, cells.shape) for t in (cells, blind, cells & beside | infinite))

@@ -11,7 +11,7 @@ from lucid import Tensor, nn, ops
 from lucid.dims import dim, same
 from lucid.types import DType, bfloat16, bool_, float16, float32, float64
 from tests.fuzz.programs import Drafting, Maker, Step, Value, among
-from tests.fuzz.values import mask_recipe
+from tests.fuzz.values import PLAIN, mask_recipe
 
 LAYERS: list[Maker] = []
 
@@ -259,3 +259,22 @@ def transformer(draft: Drafting) -> Step | None:
 
 
 ATTENTION = [attention, scaled_dot_product]
+
+
+def masked_attention(draft: Drafting) -> Step | None:
+    """Self-attention of float32 with boolean masks and causality and nothing else: what target "cpu" computes in blocks
+    of queries."""
+    n, l = dim("N"), dim("L")
+    x = draft.input(float32, (n, l, 8), lambda *_: PLAIN)  # where scores overflow, what a hidden row gives is open
+    causal, both = draft.flag(), draft.number(0, 2)
+    mask = draft.input(bool_, draft.choose([(l, l), (n, 1, l, l), (1, l)]), mask_recipe) if both != 1 else None
+    key_mask = draft.input(bool_, (n, l), mask_recipe) if both != 0 else None
+    given = [i for i in (mask, key_mask) if i is not None]
+
+    def apply(query: Tensor, *masks: Tensor) -> object:
+        rest = iter(masks)
+        named = [None if i is None else next(rest) for i in (mask, key_mask)]
+        value = query + 5.0  # not 0: what is hidden may move a result by a share of the values (docs/attention.md)
+        return ops.attention(query, query, value, *named, heads=2, is_causal=causal)
+
+    return Step(f"attention in blocks causal={causal} of {(mask, key_mask)}", (x, *given), apply)

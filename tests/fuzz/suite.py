@@ -11,7 +11,7 @@ from lucid.ops import attention_kernel
 from lucid.types import DType
 from tests.fuzz.checks import Coverage, Run, exported, runs_of_program, runs_of_sample, verify
 from tests.fuzz.choices import Choices
-from tests.fuzz.layers import ATTENTION, LAYERS
+from tests.fuzz.layers import ATTENTION, LAYERS, masked_attention
 from tests.fuzz.programs import Program, program
 from tests.fuzz.shapes import SHAPES
 from tests.fuzz.steps import ELEMENTWISE
@@ -19,7 +19,8 @@ from tests.fuzz.sums import AFRESH, SUMS
 from tests.fuzz.values import PLAIN, Recipe, recipe
 from tests.samples import SAMPLES, Sample
 
-MODELS = 2400
+GENERAL = 2400  # models of everything
+MODELS = GENERAL + 100  # and of a form that few of them reach: blocks of queries, whose masks hide whole rows
 SAMPLES_EVERY = 6  # of so many models, one is the sample of an op
 # What Lucid is for comes up most often: about every fourth step is one of attention, every fourth another layer.
 STEPS = ELEMENTWISE + SHAPES + SUMS + 4 * AFRESH + 3 * LAYERS + 15 * ATTENTION
@@ -59,9 +60,11 @@ class Model:
 
 def model(choices: Choices, number: int) -> Model:
     """The model that these choices make; its number says whether it is a program or an op's sample."""
-    target = draw_target(choices)
+    target = draw_target(choices) if number < GENERAL else Target("cpu")
     runs = [draw_sizes(choices) for _ in range(choices.number(1, 2))]
     seed, small = choices.number(0, 9), choices.flag()
+    if number >= GENERAL:
+        return Model(program(choices, [masked_attention], steps=2), target, runs, seed, small)
     if number % SAMPLES_EVERY == 0:
         s, dtype = choices.choose(CASES)
         return Model((s, dtype, recipe(choices, dtype)), target, runs, seed, small)
