@@ -21,7 +21,15 @@ from dataclasses import dataclass, field
 import torch
 
 from tools.torch_samples.differences import DIFFERENCES, Difference, explained
-from tools.torch_samples.draw import Drawn, errors_of, module_samples_of, modules, operators, samples_of
+from tools.torch_samples.draw import (
+    Drawn,
+    errors_of,
+    module_samples_of,
+    modules,
+    operators,
+    samples_of,
+    without_namesake,
+)
 from tools.torch_samples.freeze import Selection
 from tools.torch_samples.run import TARGETS, Outcome, outcomes
 
@@ -128,6 +136,7 @@ def report(count: Count, names: int) -> None:
     print(f"\nsamples that Lucid has no call for: {count.not_mapped.total()}")
     for reason, number in count.not_mapped.most_common():
         print(f"{number:>7}  {reason}")
+    print(f"\ntorch's operators and modules without a namesake in Lucid:\n{', '.join(without_namesake())}")
     for (name, way, dtype), number in count.different.items():
         print(f"DIFFERENT {number:>5}  {name} {way} {dtype}")
 

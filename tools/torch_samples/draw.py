@@ -191,3 +191,10 @@ def module_samples_of(full_name: str, info: Any) -> Iterator[Drawn]:
                 continue
             with torch.no_grad():
                 yield answered(replace(blank, call=call), module(*forward.args, **forward.kwargs))
+
+
+def without_namesake() -> list[str]:
+    """torch's operators and modules that are not drawn."""
+    known = {*dict(operators()), *dict(modules())}
+    every = [*map(torch_name, op_db), *(info.name for info in module_db)]
+    return sorted(name for name in every if name not in known)
