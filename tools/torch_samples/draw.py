@@ -18,12 +18,12 @@ from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from lucid.types import Array
 from tests.torch_calls import SINGLE, Call
-from tools.torch_samples import neural
+from tools.torch_samples import layouts, neural
 from tools.torch_samples.calls import DTYPES, NotMappedError, array_of, as_call, needs
 from tools.torch_samples.modules import MODULES, module_call
 from tools.torch_samples.operators import OPERATORS
 
-_REGISTERED = neural  # its mappings are in OPERATORS
+_REGISTERED = (layouts, neural)  # their mappings are in OPERATORS
 
 LARGEST = 5_000  # numbers in a tensor; torch has samples of a million, which show nothing that small ones do not
 MOST = 25  # samples of one operator in one element type; pooling has 1,440
