@@ -187,6 +187,9 @@ def strings(text: bytes, begin: int, end: int, path: Path) -> dict[str, str]:
     """The JSON object of strings that is text[begin:end]; one pass, because an index has many."""
     if _STRINGS.fullmatch(text, begin, end) is None:
         raise broken(path, f"{show(text[begin : min(end, begin + 80)])}, expected an object of strings")
+    # Four quotes an entry that no backslash stands before, at least: counted in no time, before any is decoded.
+    if text.count(b'"', begin, end) - text.count(b'\\"', begin, end) > 4 * MAX_KEYS:
+        raise broken(path, f"more than {MAX_KEYS} entries")
     found: dict[str, str] = {}
     for pair in _PAIR.finditer(text, begin, end):
         key = _string(pair[1], path)
