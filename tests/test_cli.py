@@ -138,7 +138,7 @@ def test_inspect_shows_modules_costs_and_what_loads_it(mha, data):
         "float32[N, L, 16]",
         "1.09 k",
         "FLOPs at N=1, L=64, S=32",
-        "onnxruntime 1.23 or newer",
+        "onnxruntime 1.28 or newer",
     ):
         assert expected in out
     found = data("inspect", mha)

@@ -165,6 +165,14 @@ def test_the_oldest_onnxruntime_that_loads_it(opset, ir_version, expected, tmp_p
     assert inspect_model(path).loaders[0].name == f"onnxruntime {expected} or newer"
 
 
+def test_the_oldest_onnxruntime_that_is_right_about_every_op_in_it(tmp_path):
+    attention = helper.make_node("Attention", ["x", "x", "x"], ["y"])
+    path = save(tmp_path / "m.onnx", [attention], {"x": [1, 2, 4, 8]}, {}, opsets={"": 23}, ir_version=11)
+    loader = inspect_model(path).loaders[0]
+    assert loader.name == "onnxruntime 1.28 or newer"
+    assert loader.reason == "opset 23, IR 11, which 1.23 loads; older ones compute Attention wrongly in some cases"
+
+
 def test_an_opset_that_no_onnxruntime_loads(tmp_path):
     path = save(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])], {"x": [4]}, {}, opsets={"": 28})
     assert inspect_model(path).loaders[0].loads is False

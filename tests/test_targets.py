@@ -11,8 +11,9 @@ import pytest
 import lucid
 from lucid import nn, ops
 from lucid.export import ExportError, Target, explain, to_onnx
-from lucid.export.facts import NEWEST_OPSET
 from lucid.export.target import PROVIDERS, Provider
+from lucid.known_runtimes import OLDEST, RELEASES
+from lucid.runtime_record import shown
 from tests.test_attention import CASES, function_of, specs_of
 
 NAMED = {case.name: case for case in CASES}
@@ -60,9 +61,29 @@ def test_a_form_that_an_old_release_computes_wrongly_is_left_to_the_next(
     assert reason is None or reason in refused[STANDARD]
 
 
+def test_a_form_can_be_insisted_on_for_any_op() -> None:
+    expanded = to_onnx(nn.RMSNorm(8), ("N", 8), target=Target(forms={"rms_norm": "expanded"}))
+    native = to_onnx(nn.RMSNorm(8), ("N", 8), target=Target(forms={"rms_norm": "standard"}))
+    assert [node.op_type for node in native.graph.node] == ["RMSNormalization"]
+    assert "RMSNormalization" not in {node.op_type for node in expanded.graph.node}
+    (decision,) = explain(MHA, ("N", "L", 16), target=Target(forms={"attention": "expanded"})).attention
+    assert decision.taken == "expanded"
+
+
+def test_a_form_that_cannot_be_had_is_an_error() -> None:
+    with pytest.raises(
+        ExportError, match=r'no form of forms=\{"gelu": "standard"\} is exact here \(ai.onnx Gelu: .* float64'
+    ):
+        to_onnx(ops.gelu, lucid.spec(2, dtype="float64"), target=Target(forms={"gelu": "standard"}))
+    with pytest.raises(ExportError, match="forms: gelu has no form of kind 'contrib': it has standard, expanded"):
+        to_onnx(ops.gelu, (2,), target=Target(forms={"gelu": "contrib"}))
+    with pytest.raises(ExportError, match="forms: glue has no form of kind 'standard': there is no op of that name"):
+        to_onnx(ops.gelu, (2,), target=Target(forms={"glue": "standard"}))
+
+
 def test_the_reason_names_the_release_that_is_too_old() -> None:
     _, refused = taken("key mask", Target(onnxruntime="1.23.2"))
-    assert refused[STANDARD].startswith("onnxruntime before 1.28 gives NaN")
+    assert refused[STANDARD].startswith("onnxruntime's CPU provider before 1.28 gives NaN")
     assert refused[STANDARD].endswith("; this export is for 1.23.2 too")
 
 
@@ -93,7 +114,7 @@ def test_the_forms_tuned_for_the_cpu_are_for_releases_they_were_measured_with() 
     assert "not been measured" in refused["query blocks"]
 
 
-@pytest.mark.parametrize(("release", "opset"), [(".".join(map(str, r)), opset) for r, opset in NEWEST_OPSET.items()])
+@pytest.mark.parametrize(("release", "opset"), [(shown(r), opset) for r, (opset, _) in RELEASES.items() if r >= OLDEST])
 def test_an_opset_that_the_release_cannot_load_is_an_error(release: str, opset: int) -> None:
     assert Target(onnxruntime=release, opset=opset).opset == opset
     assert Target(onnxruntime=release).opset == min(opset, 23)

@@ -114,7 +114,7 @@ INTRODUCTION = """# onnxruntime releases
 
 `Target(onnxruntime="1.23")` exports a model that the release computes rightly, and all later ones: forms that it would
 compute wrongly are not taken (`explain` gives the reason), and an opset that it cannot load is an error. The facts are
-data, in [`lucid/export/facts.py`](../lucid/export/facts.py). The default is 1.28.
+data, in [`lucid/known_runtimes.py`](../lucid/known_runtimes.py). The default is 1.28.
 
 Below, each release ran what was exported for it: every case of [the contract](attention.md), packed and with split
 heads, at 32 combinations of sizes, with returned weights and caches; a result counts as exact within 2e-6 of the

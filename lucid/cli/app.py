@@ -20,7 +20,7 @@ app = typer.Typer(
     help="Attention models in plain Python, exported to exact and lean ONNX files.",
     epilog="Exit codes: 0 done; 1 it did not work, or results differ; 2 the command line is wrong; 130 interrupted.",
 )
-_ANY, _AUTO = o.TargetName.any, o.AttentionName.auto
+_ANY, _AUTO = o.TargetName("any"), o.AttentionName.auto
 
 
 def _run(command: str, **arguments: Any) -> None:

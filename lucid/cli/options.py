@@ -8,14 +8,9 @@ from typing import Annotated
 
 import typer
 
+from lucid.known_runtimes import RUNTIMES
 
-class TargetName(StrEnum):
-    """Where an exported model is to run."""
-
-    any = "any"
-    cpu = "cpu"
-    cuda = "cuda"
-    portable = "portable"
+TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy wants the names spelled out
 
 
 class AttentionName(StrEnum):
@@ -80,7 +75,12 @@ Call = Annotated[
 Seed = Annotated[int, typer.Option("--seed", rich_help_panel=_MODEL, help="For random weights and inputs.")]
 Target = Annotated[
     TargetName,
-    typer.Option("--target", "-t", rich_help_panel=_EXPORT, help="Where it is to run; [bold]portable[/]: anywhere."),
+    typer.Option(
+        "--target",
+        "-t",
+        rich_help_panel=_EXPORT,
+        help="Where it is to run: " + "; ".join(f"[bold]{r.name}[/]: {r.about}" for r in RUNTIMES.values()) + ".",
+    ),
 ]
 Opset = Annotated[
     int | None,

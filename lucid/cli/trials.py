@@ -10,6 +10,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from lucid.inspection.loaders import Loader
 from lucid.runtime import ModelError, ProviderError, Session
+from lucid.runtime.providers import REMOTE
 
 _OLDEST = 17
 _REFUSALS = (  # onnxruntime's own exceptions have no common base
@@ -41,7 +42,7 @@ def loads_here(path: Path) -> Loader:
 
 def why_not(provider: str) -> str:
     """What keeps a provider from running the smallest model; empty if it does."""
-    if provider == "AzureExecutionProvider":
+    if provider == REMOTE:
         return "calls a web service; it computes nothing here"
     try:
         Session(_model(_OLDEST), provider)

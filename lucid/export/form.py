@@ -14,10 +14,10 @@ import onnx
 
 from lucid.dims import Dim
 from lucid.export.builder import Builder, Operands
-from lucid.export.facts import Fact
-from lucid.export.target import PROVIDERS
+from lucid.export.target import Target
 from lucid.graph import Node, show_attribute
 from lucid.ops.op import Op
+from lucid.runtime_record import Fault
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,11 @@ def refuse(reason: str) -> NoReturn:
     raise Refused(reason)
 
 
-def needs(build: Builder, fact: Fact) -> None:
-    """Leave a node to the next form where the oldest onnxruntime of the target is too old."""
-    if not build.target.has(fact):
-        refuse(f"{fact}; this export is for {build.target.onnxruntime} too")
+def refuse_wrong(build: Builder, fault: Fault) -> None:
+    """Leave a node to the next form where the target's runtime, or an older release of it, has a fault."""
+    how = build.target.wrong(fault)
+    if how:
+        refuse(how)
 
 
 @dataclass(frozen=True)
@@ -61,29 +62,56 @@ class Form:
         takes: the attributes and optional inputs that it writes; None: all of them, as a form made of the body does.
         emit: writes a node in ONNX, or refuses. It may write nodes by `build.op`, ops on tensors, or both.
         opset: the opset from which it exists.
-        kind: what an export may insist on; for attention "standard", "contrib", "expanded" and so on.
-        targets: those it is for.
+        kind: what an export may insist on; for attention "standard", "contrib", "blocks"; "expanded" is the body.
+        domain: of the operator that it writes; empty for ONNX's own.
+        kernel: the ONNX op that has to have a kernel for the element type of the node's first input; empty: none.
+        targets: those that it is tuned for, and where it takes the place of a form of the same name; empty: all.
+        mends: what it is there for: it is tried only where the target's runtime has this fault.
     """
 
     op: str
     name: str
     takes: frozenset[str] | None
     emit: Emit
-    opset: int
-    kind: str
-    targets: tuple[str, ...]
+    opset: int = 17
+    kind: str = "standard"
+    domain: str = ""
+    kernel: str = ""
+    targets: tuple[str, ...] = ()
+    mends: Fault | None = None
 
-    def check(self, node: Node) -> None:
-        """Refuse a node that has more to it than this form writes."""
+    def serves(self, target: Target) -> bool:
+        """Whether it is to be tried on a target at all."""
+        tuned = not self.targets or target.provider in self.targets
+        return tuned and (self.mends is None or bool(target.wrong(self.mends)))
+
+    def check(self, node: Node, target: Target) -> None:
+        """Refuse a node that has more to it than this form writes, or that the target rules it out for."""
         assert isinstance(node.op, Op)
-        if self.takes is None:
-            return
-        for name, value in zip(node.op.arguments, node.inputs, strict=False):
-            if value is not None and name in node.op.optional and name not in self.takes:
-                refuse(f"it takes no {name}")
-        for name, given in node.attributes.items():
-            if name not in self.takes and not _is_default(given, node.op.defaults.get(name, _NOTHING)):
-                refuse(f"it takes no {name} (here {show_attribute(given)})")
+        insisted = target.insisted(self.op)
+        if insisted not in ("auto", self.kind):
+            refuse(f"this export insists on {insisted_on(self.op, insisted)}")
+        if self.opset > target.opset:
+            refuse(f"needs opset {self.opset}, this export asks for {target.opset}")
+        if self.takes is not None:
+            _refuse_others(node, node.op, self.takes)
+        runtime = target.runtime
+        if self.domain and self.domain not in (*runtime.domains, *(runtime.asked_for if insisted == self.kind else ())):
+            refuse(f'target "{target.provider}" takes standard ops only')
+        first = node.inputs[0] if node.inputs else None
+        if self.kernel and node.op.body is not None and first is not None:  # a primitive has been widened before
+            missing = target.missing(self.kernel, first.type.dtype)
+            if missing:
+                refuse(missing)
+
+
+def _refuse_others(node: Node, op: Op[..., Any], taken: frozenset[str]) -> None:
+    for name, value in zip(op.arguments, node.inputs, strict=False):
+        if value is not None and name in op.optional and name not in taken:
+            refuse(f"it takes no {name}")
+    for name, given in node.attributes.items():
+        if name not in taken and not _is_default(given, op.defaults.get(name, _NOTHING)):
+            refuse(f"it takes no {name} (here {show_attribute(given)})")
 
 
 _NOTHING = object()
@@ -98,6 +126,11 @@ def _mentions_size(value: Any) -> bool:
     return any(map(_mentions_size, value)) if isinstance(value, tuple) else isinstance(value, Dim)
 
 
+def insisted_on(op: str, kind: str) -> str:
+    """What a user wrote to insist on a kind of form."""
+    return f'attention="{kind}"' if op == "attention" else f'forms={{"{op}": "{kind}"}}'
+
+
 def form(
     op: Op[..., Any],
     *,
@@ -105,11 +138,15 @@ def form(
     name: str = "",
     opset: int = 17,
     kind: str = "standard",
-    targets: tuple[str, ...] = PROVIDERS,
+    domain: str = "",
+    kernel: str = "",
+    targets: tuple[str, ...] = (),
+    mends: Fault | None = None,
 ) -> Callable[[Emit], Form]:
     """Make a function a form of an op. It counts once it is listed in `lucid.export.forms.FORMS`, or by `lowers`.
 
-    `takes` names the attributes and optional inputs that the function writes, blanks between them; ``*`` means all.
+    `takes` names the attributes and optional inputs that the function writes, blanks between them; ``*`` means all. The
+    other arguments are as for `Form`.
 
     Raises:
         ValueError: for a name that is none of the op's.
@@ -118,7 +155,11 @@ def form(
     unknown = (taken or frozenset()) - {*op.arguments, *op.attributes}
     if unknown:
         raise ValueError(f"a form of {op.name} takes {', '.join(sorted(unknown))}, which the op does not have")
-    return lambda emit: Form(op.name, name or emit.__name__, taken, emit, opset, kind, targets)
+
+    def made(emit: Emit) -> Form:
+        return Form(op.name, name or emit.__name__, taken, emit, opset, kind, domain, kernel, targets, mends)
+
+    return made
 
 
 @functools.lru_cache(maxsize=1024)
@@ -129,4 +170,4 @@ def named(op: Op[..., Any], op_type: str, opset: int) -> Form:
     def emit(build: Builder, node: Node) -> str:
         return build.op(op_type, *node.inputs, **{name: v for name, v in node.attributes.items() if name in known})
 
-    return Form(op.name, op_type, known.union(op.arguments), emit, 0, "standard", PROVIDERS)
+    return Form(op.name, op_type, known.union(op.arguments), emit, opset=0, kernel=op_type)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucid.export.builder import Builder
-from lucid.export.form import Refused, Taken, refuse
-from lucid.export.registry import forms_of
+from lucid.export.form import Form, Refused, Taken, insisted_on
+from lucid.export.registry import forms_of, kinds_of
 from lucid.export.target import ExportError
-from lucid.export.widening import check_kernel, widened, wider_type
+from lucid.export.widening import widened, wider_type
 from lucid.graph import Constant, Input, Node, Scope, Value, in_order, scope
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
@@ -40,7 +40,17 @@ class Lowering:
         self.build = build
         self.decisions: list[Decision] = []
         self._inside: list[Decision] | None = None  # the decisions within the form that is being written
+        self._forms: dict[Op[..., Any], tuple[Form, ...]] = {}
+        for op, kind in build.target.forms.items():
+            if kind not in ("auto", *(kinds := kinds_of(op))):
+                has = "there is no op of that name" if not kinds else f"it has {', '.join(kinds)}"
+                raise ExportError(f"forms: {op} has no form of kind {kind!r}: {has}")
         build.compute = self.lower
+
+    def _forms_of(self, op: Op[..., Any]) -> tuple[Form, ...]:
+        if op not in self._forms:
+            self._forms[op] = forms_of(op, self.build.target)
+        return self._forms[op]
 
     def lower(self, outputs: Sequence[Value]) -> None:
         """Emit everything that the outputs need."""
@@ -52,7 +62,8 @@ class Lowering:
         # A primitive is one ONNX node, named by that; what takes several is named after the op as well.
         parts = [node.scope, node.op.name if node.op.body is not None else ""]
         path = "/".join(part for part in parts if part)
-        wider = wider_type(node, self.build.target) if node.op.body is None else None
+        kernel = next((form.kernel for form in self._forms_of(node.op) if form.kernel), "")
+        wider = wider_type(node, kernel, self.build.target, path) if node.op.body is None else None
         if wider is not None:
             self._lower_widened(node, *wider)
             return
@@ -61,7 +72,7 @@ class Lowering:
             names, taken, refused, note = self._choose(node, node.op, path)
         for result, name in zip(node.results, names, strict=True):
             self.build.bind(result, name)
-        if refused or len(forms_of(node.op, self.build.target)) > 1:
+        if refused or len(self._forms_of(node.op)) > 1:
             emitted = self.build.emitted - before
             told = self.decisions if self._inside is None else self._inside
             told.append(Decision(node.op.name, node.scope, taken, emitted, tuple(refused), note))
@@ -80,19 +91,12 @@ class Lowering:
         """The names of the results, the form taken, the forms refused with their reasons, and what speaks for it."""
         target = self.build.target
         refused: list[tuple[str, str]] = []
-        insisted = target.attention if op.name == "attention" else "auto"
-        forms = forms_of(op, target)
-        if op.body is None:
-            check_kernel(node, target, path)
+        forms = self._forms_of(op)
         before = self.build.emitted
         for form in forms:
             outside, self._inside = self._inside, []
             try:
-                if insisted not in ("auto", form.kind):
-                    refuse(f'this export insists on attention="{insisted}"')
-                if form.opset > target.opset:
-                    refuse(f"needs opset {form.opset}, this export asks for {target.opset}")
-                form.check(node)
+                form.check(node, target)
                 written = form.emit(self.build, node)
                 taken = written if isinstance(written, Taken) else Taken(written, "")
                 names = self.build.names_of(taken.results)
@@ -107,10 +111,11 @@ class Lowering:
                 return names, form.name, refused, why
             finally:
                 self._inside = outside
+        insisted = target.insisted(op.name)
         if insisted not in ("auto", "expanded"):
             asked = {form.name for form in forms if form.kind == insisted}
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in asked)
-            raise ExportError(f'{path}: no form of attention="{insisted}" is exact here ({reasons})')
+            raise ExportError(f"{path}: no form of {insisted_on(op.name, insisted)} is exact here ({reasons})")
         if op.body is None:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused)
             where = f"{path}: " if path else ""

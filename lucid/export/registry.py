@@ -8,8 +8,9 @@ from typing import Any
 from lucid.export.form import Emit, Form, named
 from lucid.export.form import form as form_of
 from lucid.export.forms import FORMS
-from lucid.export.target import PROVIDERS, Target
+from lucid.export.target import Target
 from lucid.ops.op import Op
+from lucid.ops.tensor import OPS
 
 
 def lowers(
@@ -19,7 +20,7 @@ def lowers(
     name: str = "",
     opset: int = 17,
     form: str = "standard",
-    targets: tuple[str, ...] = PROVIDERS,
+    targets: tuple[str, ...] = (),
 ) -> Callable[[Emit], Emit]:
     """Add a form to an op of your own: from which opset on, for which targets. Those added first are tried first.
 
@@ -37,5 +38,17 @@ def lowers(
 
 def forms_of(op: Op[..., Any], target: Target) -> tuple[Form, ...]:
     """The forms of an op on a target, in the order in which they are tried."""
-    listed = tuple(form for form in FORMS.get(op.name, ()) if target.provider in form.targets)
-    return listed if op.onnx is None else (*listed, named(op, op.onnx, target.opset))
+    listed = [form for form in FORMS.get(op.name, ()) if form.serves(target)]
+    tuned = {form.name for form in listed if form.targets}
+    general = tuple(form for form in listed if form.targets or form.name not in tuned)
+    return general if op.onnx is None else (*general, named(op, op.onnx, target.opset))
+
+
+def kinds_of(op: str) -> tuple[str, ...]:
+    """The kinds of form that an op has, on any target; none for a name that no op has."""
+    known = OPS.get(op)
+    assert known is None or isinstance(known, Op)
+    kinds = [form.kind for form in FORMS.get(op, ())]
+    kinds += ["standard"] * (known is not None and known.onnx is not None)
+    kinds += ["expanded"] * (known is None or known.body is not None) * bool(known or kinds)
+    return tuple(dict.fromkeys(kinds))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, Self, TypeAlias, get_args
 
-from lucid.export.facts import NEWEST_OPSET, Fact, Release
+from lucid.known_runtimes import OLDEST, RELEASES, RUNTIMES
+from lucid.runtime_record import Fault, Release, Runtime, release_of, shown
+from lucid.types import DType
 
 AttentionForm: TypeAlias = Literal["auto", "standard", "contrib", "expanded"]
-Provider: TypeAlias = Literal["any", "cpu", "cuda", "portable"]
+Provider: TypeAlias = str
+"""The name of a record in `lucid.known_runtimes`."""
 
 ATTENTION_FORMS: tuple[str, ...] = get_args(AttentionForm)
-PROVIDERS: tuple[str, ...] = get_args(Provider)
+PROVIDERS: tuple[str, ...] = tuple(RUNTIMES)
 OPSETS = range(17, 27)
 
 
@@ -25,11 +30,13 @@ class Target:
 
     Args:
         provider: "any" (standard ops only), "cpu", "cuda" (forms tuned for that onnxruntime provider, com.microsoft ops
-            included), or "portable" (primitive ops of opset 18, for runtimes without Attention).
+            included), "portable" (primitive ops of opset 18, for runtimes without Attention), or another name that
+            `lucid.known_runtimes` has.
         opset: the ONNX opset; by default 23, and 18 for "portable".
         onnxruntime: the oldest release that must compute the model rightly, such as "1.28" or "1.23.2". Forms that it
             would compute wrongly are not taken.
         attention: "auto", or a form to insist on: "standard" (ONNX Attention), "contrib" (com.microsoft), "expanded".
+        forms: the same for any op: by its name, the kind of form to insist on, `{"rms_norm": "expanded"}`.
 
     Raises:
         ExportError: for a value that does not exist, or an opset that the onnxruntime release cannot load.
@@ -39,13 +46,13 @@ class Target:
     opset: int = 0
     onnxruntime: str = "1.28"
     attention: AttentionForm = "auto"
+    forms: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         _one_of("target", self.provider, PROVIDERS)
         _one_of("attention", self.attention, ATTENTION_FORMS)
         if self.opset == 0:
-            default = 18 if self.provider == "portable" else min(23, newest_opset(self.release))
-            object.__setattr__(self, "opset", default)
+            object.__setattr__(self, "opset", min(self.runtime.opset, newest_opset(self.release)))
         _check_opset(self.opset)
         newest = newest_opset(self.release)
         if self.opset > newest:
@@ -55,18 +62,31 @@ class Target:
             )
 
     @property
+    def runtime(self) -> Runtime:
+        """What is known of the runtime."""
+        return RUNTIMES[self.provider]
+
+    @cached_property
     def release(self) -> Release:
         """The onnxruntime release as numbers: (1, 28) for "1.28"."""
-        parts = self.onnxruntime.split(".") if isinstance(self.onnxruntime, str) else []
-        if len(parts) not in (2, 3) or not all(part.isascii() and part.isdigit() for part in parts):
+        release = release_of(self.onnxruntime) if isinstance(self.onnxruntime, str) else None
+        if release is None:
             raise ExportError(
                 f'onnxruntime version {self.onnxruntime!r} is not understood: give it as text, "1.28" or "1.23.2"'
             )
-        return tuple(map(int, parts))
+        return release
 
-    def has(self, fact: Fact) -> bool:
-        """Whether the oldest onnxruntime is new enough for something."""
-        return self.release >= fact.since
+    def missing(self, kernel: str, dtype: DType) -> str:
+        """Why there is no kernel of an ONNX op to count on for an element type; empty if there is one."""
+        return self.runtime.missing(kernel, dtype.name, self.release)
+
+    def wrong(self, fault: Fault) -> str:
+        """Why something is not computed rightly, by the oldest onnxruntime at least; empty if it is."""
+        return self.runtime.wrong(fault, self.release)
+
+    def insisted(self, op: str) -> str:
+        """The kind of form to insist on for an op; "auto" where the best may be taken."""
+        return self.attention if op == "attention" and self.attention != "auto" else self.forms.get(op, "auto")
 
     @property
     def ir_version(self) -> int:
@@ -81,7 +101,7 @@ class Target:
         if isinstance(target, cls):
             made = target
         else:
-            made = cls(provider=_one_of("target", str(target), PROVIDERS), opset=opset or 0)  # type: ignore[arg-type]
+            made = cls(provider=_one_of("target", str(target), PROVIDERS), opset=opset or 0)
         if opset is not None:
             made = replace(made, opset=opset)
         if attention is None or _one_of("attention", attention, ATTENTION_FORMS) == "auto":
@@ -91,11 +111,11 @@ class Target:
 
 def newest_opset(release: Release) -> int:
     """The newest opset that an onnxruntime release loads."""
-    known = [opset for since, opset in NEWEST_OPSET.items() if since <= release]
-    if not known:
-        shown, oldest = (".".join(map(str, r)) for r in (release, min(NEWEST_OPSET)))
-        raise ExportError(f"onnxruntime {shown} is older than {oldest}, the oldest that Lucid exports for")
-    return known[-1]
+    if release < OLDEST:
+        raise ExportError(
+            f"onnxruntime {shown(release)} is older than {shown(OLDEST)}, the oldest that Lucid exports for"
+        )
+    return max(opset for since, (opset, _) in RELEASES.items() if since <= release)
 
 
 def _check_opset(opset: int) -> None:

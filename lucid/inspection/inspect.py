@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import onnx
+
 from lucid.inspection.loaders import Loader, loaders
 from lucid.inspection.read import all_nodes, read
 from lucid.inspection.shapes import free_sizes, real_inputs, shapes_of, type_text
 from lucid.inspection.tree import ModuleCost, tree_of
+from lucid.known_runtimes import OLDEST_RELEASE
+from lucid.runtime_record import Release, release_of
 
 
 @dataclass(frozen=True)
@@ -111,5 +115,11 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
         operators=dict(operators.most_common()),
         sizes=bound,
         modules=tree_of(model, shapes_of(model, bound), path),
-        loaders=loaders(used, model.ir_version),
+        loaders=loaders(used, model.ir_version, {node.op_type for node in nodes}, _declared(model)),
     )
+
+
+def _declared(model: onnx.ModelProto) -> Release | None:
+    """The oldest onnxruntime that a model was exported for, where it says so."""
+    noted = {entry.key: entry.value for entry in model.metadata_props}
+    return release_of(noted.get(OLDEST_RELEASE, ""))

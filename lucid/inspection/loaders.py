@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+
+from lucid.known_runtimes import RELEASES, RUNTIMES
+from lucid.runtime_record import Release, shown
 
 _STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 _ORT_OWN = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc")
-
-# The newest opset and IR version that each release loads: measured with one Identity node; a release missing here
-# is as the one before it.
-_RELEASES: dict[str, tuple[int, int]] = {
-    "1.15": (18, 9),
-    "1.16": (19, 9),
-    "1.17": (20, 9),
-    "1.18": (21, 10),
-    "1.21": (22, 10),
-    "1.23": (23, 11),
-    "1.24": (25, 13),
-    "1.25": (26, 13),
-}
 
 
 @dataclass(frozen=True)
@@ -31,28 +21,49 @@ class Loader:
     reason: str
 
 
-def loaders(opsets: Mapping[str, int], ir_version: int) -> tuple[Loader, ...]:
-    """What loads a model, by its versions and the domains of its operators."""
+def loaders(
+    opsets: Mapping[str, int], ir_version: int, operators: Collection[str], declared: Release | None
+) -> tuple[Loader, ...]:
+    """What loads a model and computes it rightly.
+
+    Args:
+        opsets: by domain.
+        ir_version: as the file says.
+        operators: the standard ones among its nodes.
+        declared: the oldest onnxruntime that it was exported for, where the file says so.
+    """
     opset = max((version for domain, version in opsets.items() if domain in ("", "ai.onnx")), default=1)
-    oldest = next((name for name, (newest, ir) in _RELEASES.items() if newest >= opset and ir >= ir_version), None)
+    loading = next((since for since, (newest, ir) in RELEASES.items() if newest >= opset and ir >= ir_version), None)
     foreign = sorted(domain for domain in opsets if domain not in _STANDARD + _ORT_OWN)
     own = sorted(domain for domain in opsets if domain in _ORT_OWN)
+    versions = f"opset {opset}, IR {ir_version}"
     found = []
     if foreign:
         found.append(Loader("onnxruntime", None, f"needs the library of custom operators for {', '.join(foreign)}"))
-    elif oldest is None:
-        newest = list(_RELEASES)[-1]
+    elif loading is None:
+        newest = shown(max(RELEASES))
         found.append(
-            Loader(
-                "onnxruntime",
-                False,
-                f"opset {opset} with IR {ir_version} is newer than release {newest} loads",
-            )
+            Loader("onnxruntime", False, f"opset {opset} with IR {ir_version} is newer than release {newest} loads")
         )
     else:
-        found.append(Loader(f"onnxruntime {oldest} or newer", True, f"opset {opset}, IR {ir_version}"))
+        oldest, why = _right_from(operators, declared)
+        also = f"{versions}, which {shown(loading)} loads; {why}" if oldest > loading else versions
+        found.append(Loader(f"onnxruntime {shown(max(oldest, loading))} or newer", True, also))
     if own:
         found.append(Loader("other ONNX runtimes", False, f"{', '.join(own)} is onnxruntime's own"))
     elif not foreign:
-        found.append(Loader("other ONNX runtimes", None, f"those with opset {opset}, IR {ir_version}"))
+        found.append(Loader("other ONNX runtimes", None, f"those with {versions}"))
     return tuple(found)
+
+
+def _right_from(operators: Collection[str], declared: Release | None) -> tuple[Release, str]:
+    """The first release that computes a model rightly, and why: what the file says, else what is known of its ops."""
+    if declared is not None:
+        return declared, "exported for this release and newer ones"
+    faults = [
+        (known.until, fault.op)
+        for fault, known in RUNTIMES["any"].faults.items()
+        if fault.op in operators and known.until is not None
+    ]
+    until, op = max(faults, default=((0,), ""))
+    return until, f"older ones compute {op} wrongly in some cases"

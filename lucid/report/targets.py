@@ -13,6 +13,7 @@ from typing import Any
 from lucid.export import Explanation, ExportError, explain, to_onnx
 from lucid.export.explain import title
 from lucid.graph import Graph
+from lucid.known_runtimes import RUNTIMES
 from lucid.npz import write_npz
 from lucid.types import Array
 
@@ -44,7 +45,7 @@ def compare_targets(
                 "forms": forms_data(explain(graph, target=target)),
                 "problem": "",
             }
-            found.append({**entry, **_measured(path, data, "cuda" if target == "cuda" else "cpu", seconds)})
+            found.append({**entry, **_measured(path, data, RUNTIMES[target].provider, seconds)})
             for file in files:
                 file.unlink()
     return found

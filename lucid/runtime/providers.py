@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from importlib import metadata, util
 from pathlib import Path
 
+from lucid.known_runtimes import RUNTIMES
+
 
 class ProviderError(RuntimeError):
     """onnxruntime, or one of its providers, is not there or does not work."""
@@ -43,15 +45,8 @@ check_installation()
 
 import onnxruntime  # noqa: E402  # after the check, whose message says more than an ImportError
 
-_SHORT = {
-    "cpu": "CPUExecutionProvider",
-    "cuda": "CUDAExecutionProvider",
-    "tensorrt": "TensorrtExecutionProvider",
-    "openvino": "OpenVINOExecutionProvider",
-    "coreml": "CoreMLExecutionProvider",
-    "dml": "DmlExecutionProvider",
-    "rocm": "ROCMExecutionProvider",
-}
+_SUFFIX = "ExecutionProvider"
+REMOTE = "AzureExecutionProvider"  # calls a web service, and computes nothing here
 
 
 def full_name(provider: str) -> str:
@@ -60,11 +55,18 @@ def full_name(provider: str) -> str:
     Raises:
         ProviderError: for a name that onnxruntime does not know; the message lists those that are available.
     """
-    name = _SHORT.get(provider.lower(), provider)
-    if name not in (*_SHORT.values(), *onnxruntime.get_all_providers()):
-        shown = ", ".join(short for short, full in _SHORT.items() if full in available())
+    known = onnxruntime.get_all_providers()
+    by_short = {short_name(full): full for full in known}
+    name = by_short.get(provider.lower(), provider)
+    if name not in known:
+        shown = ", ".join(short_name(name) for name in available() if name != REMOTE)
         raise ProviderError(f"provider {provider!r} does not exist; available here: {shown}")
-    return name
+    return str(name)
+
+
+def short_name(provider: str) -> str:
+    """What people call a provider: "cpu" for "CPUExecutionProvider"."""
+    return provider.removesuffix(_SUFFIX).lower()
 
 
 def available() -> list[str]:
@@ -83,7 +85,7 @@ def check_available(names: Sequence[str]) -> None:
             wheel = "onnxruntime-gpu" if _installed("onnxruntime-gpu") else "onnxruntime"
             hint = (
                 "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
-                if name == _SHORT["cuda"]
+                if name == RUNTIMES["cuda"].provider
                 else "see onnxruntime's page on it"
             )
             raise ProviderError(
@@ -94,8 +96,7 @@ def check_available(names: Sequence[str]) -> None:
 
 def why_inactive(name: str) -> str:
     """What keeps a provider that is built in from starting: the library it cannot load, where that is the reason."""
-    stem = name.removesuffix("ExecutionProvider").lower()
-    library = Path(onnxruntime.__file__).parent / "capi" / f"libonnxruntime_providers_{stem}.so"
+    library = Path(onnxruntime.__file__).parent / "capi" / f"libonnxruntime_providers_{short_name(name)}.so"
     if not library.exists():
         return "onnxruntime gives no reason; set its log level to verbose"
     try:

@@ -7,13 +7,20 @@ onnxruntime's kernels get wrong, and each guard below names the fact it stands o
 from __future__ import annotations
 
 from lucid.dims import same
-from lucid.export import facts
 from lucid.export.attention_call import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder
-from lucid.export.form import form, needs, refuse
+from lucid.export.form import form, refuse, refuse_wrong
 from lucid.graph import Node
+from lucid.known_runtimes import (
+    ATTENTION_CROSS,
+    ATTENTION_OF_GROUPS,
+    ATTENTION_OPEN_WEIGHTS,
+    ATTENTION_SINGLE,
+    ATTENTION_SOFTCAP,
+    ATTENTION_UNSEEN,
+    ATTENTION_WEIGHTS,
+)
 from lucid.ops import attention
-from lucid.types import float16, float32, float64
 
 
 @form(
@@ -21,40 +28,23 @@ from lucid.types import float16, float32, float64
     takes="mask key_mask past_key past_value heads kv_heads scale is_causal window softcap need_weights",
     name="ai.onnx Attention",
     opset=23,
-    targets=("any", "cpu", "portable"),
+    kernel="Attention",
 )
 def standard(build: Builder, node: Node) -> tuple[str, ...]:
-    call = Call.of(node)
-    if build.target.provider == "portable":
-        refuse('target "portable" is for runtimes without this op')
-    refuse_common(call)
-    if call.dtype == float64:
-        refuse("onnxruntime has no float64 kernel and falls back to a form that gives NaN on fully masked rows")
-    if call.dtype != float32:
-        refuse(f"onnxruntime's CPU kernel for {call.dtype} is missing or rounds scores to it")
-    refuse_scale(call)
-    if call.need_weights and not isinstance(call.past + call.new_keys, int):
-        refuse(
-            "the number of keys is open: onnxruntime takes the returned weights for empty then, "
-            "and may put them where something smaller was"
-        )
-    if call.masked:
-        needs(build, facts.UNSEEN_KEYS)
-    if call.is_causal and call.past_key is None and call.may_be_short:
-        needs(build, facts.SINGLE_CAUSAL_QUERY)
-    if call.grouped:
-        needs(build, facts.GROUPED_HEADS)
-    return emit_node(build, call)
+    return write_node(build, node)
 
 
-@form(attention, takes="heads kv_heads scale is_causal", name="com.microsoft MultiHeadAttention", kind="contrib")
+@form(
+    attention,
+    takes="heads kv_heads scale is_causal",
+    name="com.microsoft MultiHeadAttention",
+    kind="contrib",
+    domain="com.microsoft",
+    kernel="MultiHeadAttention",
+)
 def contrib(build: Builder, node: Node) -> str:
     call = Call.of(node)
-    if build.target.provider == "portable" or (build.target.provider == "any" and build.target.attention != "contrib"):
-        refuse(f'target "{build.target.provider}" takes standard ops only')
     refuse_common(call)
-    if call.dtype not in (float32, float16):
-        refuse(f"there is no {call.dtype} kernel")
     refuse_scale(call)
     if call.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
@@ -72,3 +62,25 @@ def contrib(build: Builder, node: Node) -> str:
         scale=call.scale,
         unidirectional=int(call.is_causal) or None,
     )
+
+
+def write_node(build: Builder, node: Node) -> tuple[str, ...]:
+    """The ONNX op, where the target's runtime computes it rightly."""
+    call = Call.of(node)
+    refuse_common(call)
+    refuse_scale(call)
+    if call.need_weights:
+        refuse_wrong(build, ATTENTION_WEIGHTS)
+    if call.need_weights and not isinstance(call.past + call.new_keys, int):
+        refuse_wrong(build, ATTENTION_OPEN_WEIGHTS)
+    if call.masked:
+        refuse_wrong(build, ATTENTION_UNSEEN)
+    if call.softcap:
+        refuse_wrong(build, ATTENTION_SOFTCAP)
+    if call.is_causal and call.past_key is None and call.may_be_short:
+        refuse_wrong(build, ATTENTION_SINGLE)
+    if call.is_causal and not same(call.queries, call.new_keys):
+        refuse_wrong(build, ATTENTION_CROSS)
+    if call.grouped:
+        refuse_wrong(build, ATTENTION_OF_GROUPS)
+    return emit_node(build, call)

@@ -18,11 +18,11 @@ from itertools import accumulate
 import numpy as np
 
 from lucid.dims import Size, same
-from lucid.export import facts
 from lucid.export.attention_call import Call, emit_node, refuse_scale
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import Taken, form, needs, refuse
+from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.graph import Input, Node
+from lucid.known_runtimes import FILLED_MASKS
 from lucid.ops import attention, concat, cumsum, exp, logical_and, logical_not, minimum, reshape, unsqueeze, where
 from lucid.ops.attention import causal_mask, default_scale
 from lucid.ops.creation import arange_between, size_value
@@ -53,7 +53,7 @@ LONG = 512  # rows of queries that still fit the caches beside their scores
 def query_blocks(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     _refuse_what_blocks_do_not_cover(call)
-    needs(build, facts.FILLED_MASKS)
+    refuse_wrong(build, FILLED_MASKS)
     if not call.is_causal:
         if call.mask is None and call.key_mask is None:
             refuse("nothing is masked, so there is nothing to leave out")
@@ -87,14 +87,20 @@ def _share(length: int, blocks: int) -> str:
     )
 
 
-@form(attention, takes="heads kv_heads scale", name="three products", kind="blocks", targets=("cpu",))
+@form(
+    attention,
+    takes="heads kv_heads scale",
+    name="three products",
+    kind="blocks",
+    domain="com.microsoft",
+    kernel="FusedMatMul",
+    targets=("cpu",),
+)
 def three_products(build: Builder, node: Node) -> Taken:
     """FusedMatMul, Softmax, MatMul: what the node does, without its copies. Long inputs go in rows that fit caches."""
     call = Call.of(node)
     if call.heads is not None:
         refuse("the packed layout is read faster by the Attention node")
-    if call.dtype != float32:
-        refuse(f"FusedMatMul has a float32 kernel on the CPU, none for {call.dtype}")
     if not same(call.query.type.shape[1], call.key.type.shape[1]):
         refuse("grouped heads would need copies of the keys")
     scale = default_scale(Tensor.from_value(call.query), call.scale)

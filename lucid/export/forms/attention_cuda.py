@@ -9,41 +9,28 @@ to make.
 from __future__ import annotations
 
 from lucid.dims import same
-from lucid.export import facts
-from lucid.export.attention_call import Call, emit_node, refuse_common, refuse_scale
+from lucid.export.attention_call import Call, refuse_common, refuse_scale
 from lucid.export.builder import Builder
-from lucid.export.form import Taken, form, needs, refuse
+from lucid.export.form import Taken, form, refuse
+from lucid.export.forms.attention import write_node
 from lucid.graph import Node
 from lucid.ops import attention, expand
 from lucid.ops.creation import size_value
-from lucid.types import bfloat16, float16, float64, int32
+from lucid.types import bfloat16, float16, int32
 
 HALF = (float16, bfloat16)
 
 
 @form(
     attention,
-    takes="mask key_mask past_key past_value heads kv_heads scale is_causal window softcap",
+    takes="mask key_mask past_key past_value heads kv_heads scale is_causal window softcap need_weights",
     name="ai.onnx Attention",
     opset=23,
+    kernel="Attention",
     targets=("cuda",),
 )
 def standard(build: Builder, node: Node) -> Taken:
-    call = Call.of(node)
-    refuse_common(call)
-    if call.dtype == float64:
-        refuse("onnxruntime's CUDA provider has no float64 kernel")
-    refuse_scale(call)
-    needs(build, facts.CUDA_ATTENTION)
-    if call.masked:
-        needs(build, facts.CUDA_MASKS)
-    if call.softcap:
-        needs(build, facts.CUDA_SOFTCAP)
-    if call.grouped:
-        needs(build, facts.CUDA_GROUPED_HEADS)
-    if call.is_causal and not same(call.queries, call.new_keys):
-        needs(build, facts.CUDA_CAUSAL_CROSS)
-    return Taken(emit_node(build, call), _kernel(call))
+    return Taken(write_node(build, node), _kernel(Call.of(node)))
 
 
 @form(
@@ -51,14 +38,14 @@ def standard(build: Builder, node: Node) -> Taken:
     takes="heads kv_heads scale is_causal",
     name="com.microsoft GroupQueryAttention",
     kind="contrib",
+    domain="com.microsoft",
+    kernel="GroupQueryAttention",
     targets=("cuda",),
 )
 def group_query(build: Builder, node: Node) -> Taken:
     """Causal attention with grouped heads, where Attention does not serve: releases without its CUDA kernel."""
     call = Call.of(node)
     refuse_common(call)
-    if call.dtype not in HALF:
-        refuse(f"there is no {call.dtype} kernel on CUDA")
     if not call.is_causal or not same(call.queries, call.new_keys):
         refuse("it serves causal attention of as many keys as queries")
     refuse_scale(call)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
 from lucid.graph import Node
+from lucid.known_runtimes import ATTENTION_OF_HALVES
 from lucid.ops import attention
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import float32
 
 
-@form(attention, takes="*", name="float32 between casts", targets=("any", "cpu"))
+@form(attention, takes="*", name="float32 between casts", mends=ATTENTION_OF_HALVES)
 def in_float32(build: Builder, node: Node) -> Taken:
     dtype = node.types[0].dtype
     if dtype.itemsize != 2:
@@ -37,4 +38,4 @@ def in_float32(build: Builder, node: Node) -> Taken:
         **node.attributes,
     )
     narrow = [x.astype(dtype) for x in (results if isinstance(results, tuple) else (results,))]
-    return Taken(narrow, f"onnxruntime's CPU kernels round scores to float16, or have no {dtype} at all", attention)
+    return Taken(narrow, build.target.wrong(ATTENTION_OF_HALVES), attention)

@@ -18,6 +18,7 @@ from lucid.export.attention_call import Call
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
 from lucid.graph import Node, Result
+from lucid.known_runtimes import FUSED_SOFTMAX, PRODUCT_OF_NOTHING
 from lucid.ops import attention, matmul, softmax, where
 from lucid.ops.creation import size_value
 from lucid.ops.op import Op
@@ -25,7 +26,7 @@ from lucid.ops.tensor import Tensor
 from lucid.types import float64
 
 
-@form(softmax, takes="axis", name="apart from the products", targets=("portable",))
+@form(softmax, takes="axis", name="apart from the products", mends=FUSED_SOFTMAX)
 def softmax_apart(build: Builder, node: Node) -> str:
     (scores,) = node.inputs
     if not (isinstance(scores, Result) and scores.node.op is matmul):
@@ -39,7 +40,7 @@ def softmax_apart(build: Builder, node: Node) -> str:
     return build.op("Squeeze", weights, around)
 
 
-@form(attention, takes="*", name="expanded, zeros without keys", kind="expanded", targets=("portable",))
+@form(attention, takes="*", name="expanded, zeros without keys", kind="expanded", mends=PRODUCT_OF_NOTHING)
 def zeros_without_keys(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     keys = call.past + call.new_keys

@@ -11,31 +11,37 @@ import numpy as np
 
 from lucid.dims import Dim, product
 from lucid.export.builder import Builder
-from lucid.export.form import form, refuse
+from lucid.export.form import form, refuse, refuse_wrong
 from lucid.graph import Node, Value
+from lucid.known_runtimes import GROUP_NORMALIZATION
 from lucid.ops import batch_norm, group_norm
 from lucid.ops.channel_norms import per_channel
 from lucid.ops.tensor import Tensor
-from lucid.types import Array, bfloat16, float32, float64
+from lucid.types import Array, float32, float64
 
 
-@form(batch_norm, takes="weight bias eps", name="ai.onnx BatchNormalization")
+@form(batch_norm, takes="weight bias eps", name="ai.onnx BatchNormalization", kernel="BatchNormalization")
 def batch_normalization(build: Builder, node: Node) -> str:
     x, mean, variance, weight, bias = node.inputs
     assert x is not None
-    _refuse_types(build, node, "BatchNormalization")
+    _refuse_types(node)
     scale = weight if weight is not None else _filled(x, 1)
     shift = bias if bias is not None else _filled(x, 0)
     return build.op("BatchNormalization", x, scale, shift, mean, variance, epsilon=float(node.attributes["eps"]))
 
 
-@form(group_norm, takes="weight bias groups eps", name="ai.onnx GroupNormalization", opset=21)
+@form(
+    group_norm,
+    takes="weight bias groups eps",
+    name="ai.onnx GroupNormalization",
+    opset=21,
+    kernel="GroupNormalization",
+)
 def group_normalization(build: Builder, node: Node) -> str:
     x, weight, bias = node.inputs
     assert x is not None
-    if build.target.provider != "portable":
-        refuse("onnxruntime has no kernel for it, and what it puts in its place is 1.6 to 4 times slower than the body")
-    _refuse_types(build, node, "GroupNormalization")
+    refuse_wrong(build, GROUP_NORMALIZATION)
+    _refuse_types(node)
     scale = weight if weight is not None else _filled(x, 1)
     shift = bias if bias is not None else _filled(x, 0)
     groups, eps = node.attributes["groups"], float(node.attributes["eps"])
@@ -69,14 +75,12 @@ def instance_normalization(build: Builder, node: Node) -> str:
     return y
 
 
-def _refuse_types(build: Builder, node: Node, op_type: str) -> None:
+def _refuse_types(node: Node) -> None:
     kinds = {value.type.dtype for value in node.inputs if value is not None}
     if len(kinds) > 1:
         refuse("a weight, bias or statistic has another element type than the input")
     if float64 in kinds:
         refuse("its epsilon is a float32 number, which costs float64 its last digits")
-    if bfloat16 in kinds and build.target.provider != "cuda":
-        refuse(f"onnxruntime's CPU provider has no bfloat16 kernel for {op_type}")
 
 
 def _filled(x: Value, number: int) -> Array:

@@ -14,22 +14,21 @@ import numpy as np
 
 from lucid.export.builder import Builder
 from lucid.export.codes import onnx_code
-from lucid.export.form import Form, Taken, form, refuse
+from lucid.export.form import Form, Taken, form, refuse, refuse_wrong
 from lucid.export.forms.plain import axes_from_front, over_axes, reduction_node
 from lucid.graph import Node, Value
+from lucid.known_runtimes import PASSES_OVER_NAN
 from lucid.ops import max_pool, reduction
 from lucid.types import bool_, float32, float64, uint8
 
-_PASSES_OVER_NAN = "onnxruntime's kernel passes over NaN"
-
 
 def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
-    @form(op, takes="axis keepdims", name=f"ai.onnx {onnx}")
+    @form(op, takes="axis keepdims", name=f"ai.onnx {onnx}", kernel=onnx)
     def plain(build: Builder, node: Node) -> str:
         _refuse_floats(build, node)
         return reduction_node(build, onnx, node.inputs[0], node)
 
-    @form(op, takes="axis keepdims", name=f"{onnx}, unless there is NaN")
+    @form(op, takes="axis keepdims", name=f"{onnx}, unless there is NaN", mends=PASSES_OVER_NAN)
     def guarded(build: Builder, node: Node) -> Taken:
         _refuse_integers(node)
         x = _given(node)
@@ -48,13 +47,13 @@ maximum, guarded_maximum = _extreme(reduction.max_, "ReduceMax")
 minimum, guarded_minimum = _extreme(reduction.min_, "ReduceMin")
 
 
-@form(reduction.argmax, takes="axis keepdims", name="ai.onnx ArgMax")
+@form(reduction.argmax, takes="axis keepdims", name="ai.onnx ArgMax", kernel="ArgMax")
 def argmax(build: Builder, node: Node) -> str:
     _refuse_floats(build, node)
     return build.op("ArgMax", *node.inputs, **_along(node))
 
 
-@form(reduction.argmax, takes="axis keepdims", name="ArgMax, unless there is NaN")
+@form(reduction.argmax, takes="axis keepdims", name="ArgMax, unless there is NaN", mends=PASSES_OVER_NAN)
 def guarded_argmax(build: Builder, node: Node) -> Taken:
     _refuse_integers(node)
     x, along = _given(node), _along(node)
@@ -74,13 +73,18 @@ def _along(node: Node) -> dict[str, Any]:
     return {"axis": axes[0], "keepdims": int(node.attributes["keepdims"])}
 
 
-@form(max_pool, takes="kernel_shape strides pads dilations", name="ai.onnx MaxPool")
+@form(max_pool, takes="kernel_shape strides pads dilations", name="ai.onnx MaxPool", kernel="MaxPool")
 def plain_max_pool(build: Builder, node: Node) -> str:
     _refuse_floats(build, node)
     return build.op("MaxPool", *node.inputs, **_windows(node))
 
 
-@form(max_pool, takes="kernel_shape strides pads dilations", name="MaxPool, unless there is NaN or infinity")
+@form(
+    max_pool,
+    takes="kernel_shape strides pads dilations",
+    name="MaxPool, unless there is NaN or infinity",
+    mends=PASSES_OVER_NAN,
+)
 def guarded_max_pool(build: Builder, node: Node) -> Taken:
     x = _given(node)
     total = over_axes(build, "ReduceSum", x, None, False)
@@ -113,8 +117,8 @@ def _given(node: Node) -> Value:
 
 
 def _refuse_floats(build: Builder, node: Node) -> None:
-    if _given(node).type.dtype.kind == "float" and build.target.provider != "cuda":
-        refuse(_PASSES_OVER_NAN)
+    if _given(node).type.dtype.kind == "float":
+        refuse_wrong(build, PASSES_OVER_NAN)
 
 
 def _refuse_integers(node: Node) -> None:

@@ -15,10 +15,11 @@ import numpy as np
 
 from lucid.export.builder import Builder
 from lucid.export.codes import onnx_code
-from lucid.export.form import form, refuse
+from lucid.export.form import form, refuse, refuse_wrong
 from lucid.export.forms.plain import reduction_node
 from lucid.export.target import ExportError
 from lucid.graph import Node, Result, Value
+from lucid.known_runtimes import INTEGERS_AS_FLOAT64
 from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where
 from lucid.ops.creation import full_of
 from lucid.ops.tensor import Tensor
@@ -30,19 +31,17 @@ _LARGEST = {bool_: 1, int8: 2**7, uint8: 2**8, int32: 2**31, int64: 2**63}
 # before it, which keeps the powers of 0, 1, -1 and of even numbers.
 _BITS = 8
 
-_AS_FLOAT64 = "onnxruntime computes it as float64, which loses the digits of integers beyond 2^53"
 
-
-@form(reduction.sum_, takes="axis keepdims", name="ai.onnx ReduceSum")
+@form(reduction.sum_, takes="axis keepdims", name="ai.onnx ReduceSum", kernel="ReduceSum")
 def reduce_sum(build: Builder, node: Node) -> str:
     x = _given(node, 0)
     if not _exact_as_float64(x, node):
-        refuse(_AS_FLOAT64)
+        refuse_wrong(build, INTEGERS_AS_FLOAT64)
     counted = x if x.type.dtype == node.types[0].dtype else build.op("Cast", x, to=onnx_code(int64))
     return reduction_node(build, "ReduceSum", counted, node)
 
 
-@form(reduction.sum_, takes="axis keepdims", name="products with ones")
+@form(reduction.sum_, takes="axis keepdims", name="products with ones", mends=INTEGERS_AS_FLOAT64)
 def products_with_ones(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
     return _axis_by_axis(node, _sum)
@@ -62,14 +61,14 @@ def _dot(x: Tensor) -> Tensor:
     return matmul(x, full_of(shape=x.shape, value=1, dtype=int64))
 
 
-@form(reduction.prod, takes="axis keepdims", name="ai.onnx ReduceProd")
+@form(reduction.prod, takes="axis keepdims", name="ai.onnx ReduceProd", kernel="ReduceProd")
 def reduce_prod(build: Builder, node: Node) -> str:
     if node.types[0].dtype.kind == "int":
-        refuse(_AS_FLOAT64)
+        refuse_wrong(build, INTEGERS_AS_FLOAT64)
     return reduction_node(build, "ReduceProd", node.inputs[0], node)
 
 
-@form(reduction.prod, takes="axis keepdims", name="halves multiplied")
+@form(reduction.prod, takes="axis keepdims", name="halves multiplied", mends=INTEGERS_AS_FLOAT64)
 def halves_multiplied(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
     x = _given(node, 0)
@@ -89,14 +88,14 @@ def _product(x: Tensor, axis: int) -> Tensor:
     return squeeze(x, axis)
 
 
-@form(elementwise.pow_, name="ai.onnx Pow")
+@form(elementwise.pow_, name="ai.onnx Pow", kernel="Pow")
 def pow_(build: Builder, node: Node) -> str:
     if node.types[0].dtype.kind == "int":
-        refuse(_AS_FLOAT64)
+        refuse_wrong(build, INTEGERS_AS_FLOAT64)
     return build.op("Pow", *node.inputs)
 
 
-@form(elementwise.pow_, name="repeated squares")
+@form(elementwise.pow_, name="repeated squares", mends=INTEGERS_AS_FLOAT64)
 def repeated_squares(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
     base, exponent = Tensor.from_value(_given(node, 0)), Tensor.from_value(_given(node, 1))

@@ -11,12 +11,7 @@ from lucid.export.builder import Builder, Operand
 from lucid.export.form import form, refuse
 from lucid.graph import Node, Result
 from lucid.ops import elementwise, neural
-from lucid.types import DType, bfloat16, float16, float32, float64, int8, int32
-
-
-def _refuse_bfloat16(build: Builder, node: Node, name: str) -> None:
-    if node.types[0].dtype == bfloat16 and build.target.provider != "cuda":
-        refuse(f"onnxruntime's CPU provider has no bfloat16 kernel for {name}")
+from lucid.types import DType, float64
 
 
 @form(neural.dropout, takes="p")
@@ -24,35 +19,23 @@ def dropout(build: Builder, node: Node) -> NoReturn:
     refuse("dropout is for training: export in evaluation mode, or with dropout_p=0")
 
 
-@form(neural.relu)
+@form(neural.relu, kernel="Relu")
 def relu(build: Builder, node: Node) -> str:
-    _refuse_bfloat16(build, node, "Relu")
-    x = node.inputs[0]
-    assert x is not None
-    if x.type.dtype not in (float32, float64, float16, bfloat16, int8, int32):
-        refuse(f"onnxruntime has no {x.type.dtype} kernel for Relu")
     return build.op("Relu", *node.inputs)
 
 
-@form(neural.softplus)
+@form(neural.softplus, kernel="Softplus")
 def softplus(build: Builder, node: Node) -> str:
-    if node.types[0].dtype not in (float32, float16):
-        refuse(f"onnxruntime has no {node.types[0].dtype} kernel for Softplus")
     return build.op("Softplus", *node.inputs)
 
 
-@form(neural.log_softmax, takes="axis")
+@form(neural.log_softmax, takes="axis", kernel="LogSoftmax")
 def log_softmax(build: Builder, node: Node) -> str:
-    _refuse_bfloat16(build, node, "LogSoftmax")
-    if node.types[0].dtype == float64 and build.target.provider != "cuda":
-        refuse("onnxruntime's float64 kernel for LogSoftmax passes over NaN")
     return build.op("LogSoftmax", *node.inputs, axis=node.attributes["axis"])
 
 
-@form(neural.gelu, takes="approximate", name="ai.onnx Gelu", opset=20)
+@form(neural.gelu, takes="approximate", name="ai.onnx Gelu", opset=20, kernel="Gelu")
 def gelu(build: Builder, node: Node) -> str:
-    if build.target.provider != "cuda" and node.types[0].dtype != float32:
-        refuse(f"onnxruntime's CPU provider has a float32 kernel for Gelu, none for {node.types[0].dtype}")
     return build.op("Gelu", *node.inputs, approximate=node.attributes["approximate"])
 
 
@@ -73,7 +56,7 @@ def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
     return _layer_normalization(build, node, lambda: build.op("Reshape", total, np.zeros(3, np.int64)))
 
 
-@form(neural.layer_norm, takes="weight bias axes eps", name="ai.onnx LayerNormalization")
+@form(neural.layer_norm, takes="weight bias axes eps", name="ai.onnx LayerNormalization", kernel="LayerNormalization")
 def layer_normalization(build: Builder, node: Node) -> str:
     return _layer_normalization(build, node, lambda: node.inputs[0])
 
@@ -90,12 +73,11 @@ def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operan
     return build.op("LayerNormalization", source(), scale, bias, axis=-axes, epsilon=float(node.attributes["eps"]))
 
 
-@form(neural.rms_norm, takes="weight eps", name="ai.onnx RMSNormalization", opset=23)
+@form(neural.rms_norm, takes="weight eps", name="ai.onnx RMSNormalization", opset=23, kernel="RMSNormalization")
 def rms_normalization(build: Builder, node: Node) -> str:
     x, weight = node.inputs
     assert x is not None
     _refuse_float64(node)
-    _refuse_bfloat16(build, node, "RMSNormalization")
     if weight is not None and weight.type.dtype != x.type.dtype:
         refuse("the weight has another element type than the input")
     scale = weight if weight is not None else _ones(x.type.shape[-1:], x.type.dtype)

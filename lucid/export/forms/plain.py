@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from lucid.dims import Dim, Size, product, same
-from lucid.export import facts
 from lucid.export.builder import Builder, Operand
 from lucid.export.codes import onnx_code
 from lucid.export.form import Form, form
 from lucid.graph import Constant, Node, Result, Value
+from lucid.known_runtimes import FLOAT64_COS, FLOAT64_QUICK_GELU, FLOAT64_TRANSPOSED, HALF_TRANSPOSED
 from lucid.ops import creation, elementwise, indexing, reduction, shaping
 from lucid.ops.indexing import Cut
 from lucid.ops.op import Op
@@ -33,21 +33,21 @@ def _only(node: Node) -> Value:
 # Elementwise ------------------------------------------------------------------------------------------------------
 
 
-@form(elementwise.cast, takes="dtype")
+@form(elementwise.cast, takes="dtype", kernel="Cast")
 def cast(build: Builder, node: Node) -> str:
     return build.op("Cast", *node.inputs, to=onnx_code(node.attributes["dtype"]))
 
 
-@form(elementwise.cos)
+@form(elementwise.cos, kernel="Cos")
 def cos(build: Builder, node: Node) -> str:
-    if node.types[0].dtype != float64 or build.target.provider == "cuda" or build.target.has(facts.COS_FLOAT64):
+    if node.types[0].dtype != float64 or not build.target.wrong(FLOAT64_COS):
         return build.op("Cos", *node.inputs)
     half = build.op("Sin", build.op("Mul", node.inputs[0], np.asarray(0.5)))  # cos x = 1 - 2 sin^2(x / 2)
     return build.op("Sub", np.asarray(1.0), build.op("Mul", np.asarray(2.0), build.op("Mul", half, half)))
 
 
 def _times(op: Op[..., Any]) -> Form:
-    @form(op)
+    @form(op, kernel=op.onnx or "")
     def scaled(build: Builder, node: Node) -> str:
         assert op.onnx is not None
         x, y = node.inputs
@@ -71,7 +71,7 @@ def _apart(build: Builder, value: Operand) -> Operand:
     """A float64 sigmoid with a reshape after it that changes nothing: onnxruntime fuses its product to QuickGelu."""
     if not isinstance(value, Result) or value.node.op is not elementwise.sigmoid or value.type.dtype != float64:
         return value
-    if build.target.provider == "cuda" or build.target.has(facts.QUICK_GELU_FLOAT64):
+    if not build.target.wrong(FLOAT64_QUICK_GELU):
         return value
     return build.op("Reshape", value, _vector(*[0] * value.type.rank))
 
@@ -79,12 +79,12 @@ def _apart(build: Builder, value: Operand) -> Operand:
 mul, true_div = _times(elementwise.mul), _times(elementwise.true_div)
 
 
-@form(elementwise.not_equal)
+@form(elementwise.not_equal, kernel="Equal")
 def not_equal(build: Builder, node: Node) -> str:
     return build.op("Not", build.op("Equal", *node.inputs))
 
 
-@form(elementwise.int_floor_div)
+@form(elementwise.int_floor_div, kernel="Div")
 def int_floor_div(build: Builder, node: Node) -> str:
     # ONNX Div truncates: where it leaves another remainder than Mod, which has the sign of the divisor, rounding down
     # is one less. (x - x mod y) / y would be shorter and overflow near the ends of the type; Mod with fmod=1 is
@@ -96,7 +96,7 @@ def int_floor_div(build: Builder, node: Node) -> str:
     return build.op("Sub", quotient, build.op("Cast", less, to=onnx_code(node.types[0].dtype)))
 
 
-@form(elementwise.fmod)
+@form(elementwise.fmod, kernel="Mod")
 def fmod(build: Builder, node: Node) -> str:
     return build.op("Mod", *node.inputs, fmod=1)
 
@@ -104,37 +104,37 @@ def fmod(build: Builder, node: Node) -> str:
 # Shape ------------------------------------------------------------------------------------------------------------
 
 
-@form(shaping.reshape_to, takes="shape")
+@form(shaping.reshape_to, takes="shape", kernel="Reshape")
 def reshape(build: Builder, node: Node) -> str:
     x = _only(node)
     return build.reshape(x, x.type.shape, node.attributes["shape"])
 
 
-@form(shaping.squeeze_axes, takes="axes")
+@form(shaping.squeeze_axes, takes="axes", kernel="Squeeze")
 def squeeze(build: Builder, node: Node) -> str:
     return build.op("Squeeze", *node.inputs, _vector(*node.attributes["axes"]))
 
 
-@form(shaping.unsqueeze_axes, takes="axes")
+@form(shaping.unsqueeze_axes, takes="axes", kernel="Unsqueeze")
 def unsqueeze(build: Builder, node: Node) -> str:
     return build.op("Unsqueeze", *node.inputs, _vector(*node.attributes["axes"]))
 
 
-@form(shaping.permute_axes, takes="axes")
+@form(shaping.permute_axes, takes="axes", kernel="Transpose")
 def permute(build: Builder, node: Node) -> str:
     axes, x = node.attributes["axes"], _only(node)
     turned = build.op("Transpose", x, perm=axes)
     # onnxruntime (1.23 to 1.31) crashes as it loads a half-precision MatMul behind a Transpose that moves the first
     # axis to one of the last two places. A reshape that changes nothing stands between them, and costs nothing.
     moves_first = len(axes) > 2 and axes[:-2] == tuple(range(1, len(axes) - 1)) and 0 in axes[-2:]
-    crashes = x.type.dtype.itemsize == 2 and moves_first
-    fused = x.type.dtype == float64 and len(axes) > 1 and not build.target.has(facts.FUSED_FLOAT64)
-    if (crashes or fused) and build.target.provider != "cuda":
+    crashes = x.type.dtype.itemsize == 2 and moves_first and build.target.wrong(HALF_TRANSPOSED)
+    fused = x.type.dtype == float64 and len(axes) > 1 and build.target.wrong(FLOAT64_TRANSPOSED)
+    if crashes or fused:
         return build.op("Reshape", turned, _vector(*[0] * len(axes)))
     return turned
 
 
-@form(shaping.expand_to, takes="shape")
+@form(shaping.expand_to, takes="shape", kernel="Expand")
 def expand(build: Builder, node: Node) -> str:
     x, shape = _only(node), node.attributes["shape"]
     new = len(shape) - x.type.rank
@@ -143,23 +143,23 @@ def expand(build: Builder, node: Node) -> str:
     return build.op("Expand", x, build.sizes([1 if keep else size for keep, size in zip(kept, shape, strict=True)]))
 
 
-@form(shaping.tile, takes="repeats")
+@form(shaping.tile, takes="repeats", kernel="Tile")
 def tile(build: Builder, node: Node) -> str:
     return build.op("Tile", *node.inputs, build.sizes(node.attributes["repeats"]))
 
 
-@form(shaping.pad, takes="before after value")
+@form(shaping.pad, takes="before after value", kernel="Pad")
 def pad(build: Builder, node: Node) -> str:
     value = np.asarray(node.attributes["value"], node.types[0].dtype.numpy)
     return build.op("Pad", *node.inputs, build.sizes((*node.attributes["before"], *node.attributes["after"])), value)
 
 
-@form(shaping.concat_parts, takes="axis")
+@form(shaping.concat_parts, takes="axis", kernel="Concat")
 def concat(build: Builder, node: Node) -> str:
     return build.op("Concat", *node.inputs, axis=node.attributes["axis"])
 
 
-@form(shaping.split_sizes, takes="sizes axis")
+@form(shaping.split_sizes, takes="sizes axis", kernel="Split")
 def split(build: Builder, node: Node) -> tuple[str, ...]:
     sizes = node.attributes["sizes"]
     return build.ops("Split", *node.inputs, build.sizes(sizes), outputs=len(sizes), axis=node.attributes["axis"])
@@ -168,7 +168,7 @@ def split(build: Builder, node: Node) -> tuple[str, ...]:
 # Pieces -----------------------------------------------------------------------------------------------------------
 
 
-@form(indexing.slice_axes, takes="cuts")
+@form(indexing.slice_axes, takes="cuts", kernel="Slice")
 def slice_axes(build: Builder, node: Node) -> str:
     x, cuts = _only(node), node.attributes["cuts"]
     starts = [_bound(cut.start, x.type.shape[cut.axis], cut, stop=False) for cut in cuts]
@@ -217,7 +217,7 @@ def arange(build: Builder, node: Node) -> str:
 
 
 def _triangle(op: Op[..., Any], upper: int) -> Form:
-    @form(op, takes="diagonal")
+    @form(op, takes="diagonal", kernel="Trilu")
     def trilu(build: Builder, node: Node) -> str:
         return build.op("Trilu", *node.inputs, np.asarray(node.attributes["diagonal"], np.int64), upper=upper)
 
@@ -254,7 +254,7 @@ def axes_from_front(node: Node) -> tuple[int, ...] | None:
     return tuple(a % len(shape) for a in axes)
 
 
-@form(reduction.mean, takes="axis keepdims")
+@form(reduction.mean, takes="axis keepdims", kernel="ReduceMean")
 def mean(build: Builder, node: Node) -> str:
     result, shape, axis = (
         reduction_node(build, "ReduceMean", node.inputs[0], node),
@@ -282,7 +282,7 @@ def all_(build: Builder, node: Node) -> str:
     return build.op("Not", build.op("Cast", reduction_node(build, "ReduceSum", failed, node), to=onnx_code("bool")))
 
 
-@form(reduction.cumsum, takes="axis")
+@form(reduction.cumsum, takes="axis", kernel="CumSum")
 def cumsum(build: Builder, node: Node) -> str:
     x, dtype = _only(node), node.types[0].dtype
     counted = x if x.type.dtype == dtype else build.op("Cast", x, to=onnx_code(dtype))

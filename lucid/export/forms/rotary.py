@@ -8,17 +8,20 @@ from lucid.export.form import form, refuse
 from lucid.graph import Node
 from lucid.ops import expand, rotary_embedding
 from lucid.ops.tensor import Tensor
-from lucid.types import float16, float32
 
 
-@form(rotary_embedding, takes="positions heads interleaved", name="ai.onnx RotaryEmbedding", opset=23)
+@form(
+    rotary_embedding,
+    takes="positions heads interleaved",
+    name="ai.onnx RotaryEmbedding",
+    opset=23,
+    kernel="RotaryEmbedding",
+)
 def rotary(build: Builder, node: Node) -> str:
     x, cos, sin, positions = node.inputs
     assert x is not None
     assert cos is not None
     assert sin is not None
-    if x.type.dtype not in (float32, float16):
-        refuse(f"onnxruntime has no {x.type.dtype} kernel for RotaryEmbedding")
     heads, half = node.attributes["heads"], cos.type.shape[-1]
     width = x.type.shape[-1] if heads is None else x.type.shape[-1] // heads
     part = None if same(2 * half, width) else 2 * half

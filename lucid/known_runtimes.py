@@ -1,0 +1,168 @@
+"""The runtimes that models are exported for, a record each: what it lacks, and what it computes wrongly until when.
+
+Forms ask the record of their target, never for a name, so a runtime that comes to be known is one record more. What
+concerns onnxruntime's CPU provider is measured by tools/check_onnxruntime_versions.py (docs/onnxruntime-versions.md has
+the tables) and OpenVINO by tests/test_portable.py; what concerns CUDA was read in the release's source and has not run
+on a device (docs/gpu.md names the places).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lucid.runtime_record import Fault, Known, Missing, Release, Runtime
+
+# The newest opset and IR version that each release of onnxruntime loads, measured with one Identity node; a release
+# that is missing here is as the one before it.
+RELEASES: Mapping[Release, tuple[int, int]] = MappingProxyType(
+    {
+        (1, 15): (18, 9),
+        (1, 16): (19, 9),
+        (1, 17): (20, 9),
+        (1, 18): (21, 10),
+        (1, 21): (22, 10),
+        (1, 23): (23, 11),
+        (1, 24): (25, 13),
+        (1, 25): (26, 13),
+    }
+)
+OLDEST: Release = (1, 20)  # that models are exported for
+OLDEST_RELEASE = "lucid.onnxruntime"  # where an exported file says for which release and newer ones it is
+
+# What forms ask about --------------------------------------------------------------------------------------------
+
+PASSES_OVER_NAN = Fault("largest and smallest numbers where there is NaN")
+INTEGERS_AS_FLOAT64 = Fault("sums, products and powers of integers")
+HALF_TRANSPOSED = Fault("a half-precision product after a transpose of the first axis")
+FLOAT64_TRANSPOSED = Fault("a float64 product after a transpose")
+FLOAT64_COS = Fault("Cos of float64")
+FLOAT64_QUICK_GELU = Fault("a float64 product with a sigmoid")
+GROUP_NORMALIZATION = Fault("GroupNormalization")
+ATTENTION_OF_HALVES = Fault("Attention in half precision")
+ATTENTION_OF_GROUPS = Fault("Attention of grouped heads", "Attention")
+ATTENTION_UNSEEN = Fault("Attention of a query that may see no key", "Attention")
+ATTENTION_SINGLE = Fault("causal Attention of a single query", "Attention")
+ATTENTION_CROSS = Fault("causal Attention of another number of keys")
+ATTENTION_SOFTCAP = Fault("Attention with softcap")
+ATTENTION_WEIGHTS = Fault("Attention that returns weights")
+ATTENTION_OPEN_WEIGHTS = Fault("Attention that returns weights of an open number of keys")
+FILLED_MASKS = Fault("blocks of queries with filled masks")
+FUSED_SOFTMAX = Fault("a softmax between two products, over an open number of keys")
+PRODUCT_OF_NOTHING = Fault("a product over no keys")
+
+# onnxruntime -----------------------------------------------------------------------------------------------------
+
+# Of every provider, as far as tried.
+_EVERYWHERE = (
+    Missing("ArgMax Where", "bool"),
+    Missing("MatMul Pow Trilu", "int8 uint8"),
+    Missing("Neg", "uint8"),
+    Missing("Where", "int8", until=(1, 31)),
+    Missing("Trilu", "int32", until=(1, 29)),
+    Missing("Max Min", "int8 uint8", until=(1, 24)),
+    Missing("Relu", "bool uint8 int64"),
+    Missing("Softplus RotaryEmbedding MultiHeadAttention", "float64 bfloat16"),
+    Missing("Attention", "float64", "falls back to a form that gives NaN on fully masked rows"),
+)
+_INTEGERS = {INTEGERS_AS_FLOAT64: Known("computes it as float64, which loses the digits of integers beyond 2^53")}
+_SLOW_GROUPS = {
+    GROUP_NORMALIZATION: Known("has no kernel, and what it puts in its place is 1.6 to 4 times slower than the body")
+}
+
+_CPU_LACKS = (
+    *_EVERYWHERE,
+    Missing(
+        "*",
+        "bfloat16",
+        but="Cast Concat Gather GatherElements GatherND LayerNormalization Reshape Slice Split Squeeze Transpose "
+        "Unsqueeze",
+    ),
+    # It casts these to float32 by itself; said here so that the guards against NaN are computed in it, too.
+    Missing("ArgMax MaxPool ReduceMax ReduceMin Sign", "float16"),
+    Missing("AveragePool Conv Erf", "float64"),
+    Missing("CumSum", "float32", "adds up in float32, where eager code does in float64"),
+    Missing("LogSoftmax", "float64", "passes over NaN"),
+    Missing("Gelu FusedMatMul", "float16 float64"),
+    Missing("Attention", "float16", "rounds scores to float16"),
+)
+_CPU_FAULTS = {
+    **_INTEGERS,
+    PASSES_OVER_NAN: Known("passes over NaN"),
+    HALF_TRANSPOSED: Known("crashes as it loads one (1.23 to 1.31)"),
+    FLOAT64_TRANSPOSED: Known("fuses a Transpose and a float64 MatMul into an op that it has no kernel for", (1, 26)),
+    FLOAT64_COS: Known("has no float64 kernel for Cos", (1, 29)),
+    FLOAT64_QUICK_GELU: Known("fuses a float64 Sigmoid and Mul into an op that it has no kernel for", (1, 31)),
+}
+_CPU_ATTENTION = {
+    ATTENTION_OF_HALVES: Known("rounds scores to float16, and has no bfloat16 kernel"),
+    ATTENTION_OF_GROUPS: Known("reads the wrong keys where heads are grouped", (1, 23, 1)),
+    ATTENTION_UNSEEN: Known("gives NaN or the mean of the values to a query that sees no key", (1, 28)),
+    ATTENTION_SINGLE: Known("lets a single query see every key, causal or not", (1, 28)),
+    ATTENTION_OPEN_WEIGHTS: Known(
+        "takes the returned weights for empty where the number of keys is open, and may put them where something "
+        "smaller was"
+    ),
+    FILLED_MASKS: Known("has not been measured with blocks of queries", (1, 28)),
+}
+_CUDA_LACKS = (
+    *_EVERYWHERE,
+    Missing("GroupQueryAttention", "float32 float64"),
+    Missing("Attention", "*", "would run on the CPU, with copies both ways", (1, 25)),
+)
+_CUDA_FAULTS = {
+    **_INTEGERS,
+    **_SLOW_GROUPS,
+    ATTENTION_UNSEEN: Known("gives the mean of the values to a query that sees no key", (1, 28)),
+    ATTENTION_SOFTCAP: Known("refuses softcap, or applies it in another order", (1, 28)),
+    ATTENTION_OF_GROUPS: Known("has no kernel for grouped heads in every element type and size", (1, 28)),
+    ATTENTION_CROSS: Known("does not align causal queries alike in all its kernels", (1, 28)),
+    ATTENTION_WEIGHTS: Known("has no kernel for Attention that returns weights"),
+}
+_OPENVINO_FAULTS = {
+    FUSED_SOFTMAX: Known("fuses them, and is wrong after a first call with a single key"),
+    PRODUCT_OF_NOTHING: Known("gives whatever the memory held"),
+}
+
+# The records -----------------------------------------------------------------------------------------------------
+
+RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
+    {
+        runtime.name: runtime
+        for runtime in (
+            Runtime(
+                "any",
+                "standard ops only",
+                engine="onnxruntime's CPU provider",
+                asked_for=("com.microsoft",),
+                lacks=_CPU_LACKS,
+                faults={**_CPU_FAULTS, **_CPU_ATTENTION, **_SLOW_GROUPS},
+            ),
+            Runtime(
+                "cpu",
+                "tuned for onnxruntime's CPU provider",
+                engine="onnxruntime's CPU provider",
+                domains=("com.microsoft",),
+                lacks=_CPU_LACKS,
+                faults={**_CPU_FAULTS, **_CPU_ATTENTION, **_SLOW_GROUPS},
+            ),
+            Runtime(
+                "cuda",
+                "tuned for onnxruntime's CUDA provider",
+                engine="onnxruntime's CUDA provider",
+                provider="CUDAExecutionProvider",
+                domains=("com.microsoft",),
+                lacks=_CUDA_LACKS,
+                faults=_CUDA_FAULTS,
+            ),
+            Runtime(
+                "portable",
+                "primitive ops of opset 18, for runtimes without Attention",
+                opset=18,
+                engine="onnxruntime's CPU provider",
+                lacks=(*_CPU_LACKS, Missing("Attention", "*", said="the target is for runtimes without this op")),
+                faults={**_CPU_FAULTS, **_OPENVINO_FAULTS},
+            ),
+        )
+    }
+)
