@@ -173,6 +173,20 @@ def test_the_oldest_onnxruntime_that_is_right_about_every_op_in_it(tmp_path):
     assert loader.reason == "opset 23, IR 11, which 1.23 loads; older ones compute Attention wrongly in some cases"
 
 
+def test_an_exported_file_says_what_it_is_for(tmp_path):
+    model = nn.MultiHeadAttention(16, 4)
+    exported = lucid.export.to_onnx(
+        model, target=lucid.export.Target("cpu", onnxruntime="1.30"), path=tmp_path / "m.onnx"
+    )
+    assert {entry.key: entry.value for entry in exported.metadata_props} == {
+        "lucid.onnxruntime": "1.30",
+        "lucid.target": "cpu",
+    }
+    loader = inspect_model(tmp_path / "m.onnx").loaders[0]
+    assert loader.name == "onnxruntime 1.30 or newer"
+    assert loader.reason.endswith("which 1.23 loads; exported for this release and newer ones")
+
+
 def test_an_opset_that_no_onnxruntime_loads(tmp_path):
     path = save(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])], {"x": [4]}, {}, opsets={"": 28})
     assert inspect_model(path).loaders[0].loads is False

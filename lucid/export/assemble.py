@@ -14,6 +14,7 @@ from lucid.dims import Size
 from lucid.export.builder import Block, Builder, Emitted
 from lucid.export.codes import onnx_code
 from lucid.export.pieces import in_order
+from lucid.known_runtimes import OLDEST_RELEASE
 from lucid.types import Array, TensorType, as_dtype
 
 PRODUCER = "lucid"
@@ -44,6 +45,8 @@ def assemble(build: Builder, outputs: Sequence[tuple[str, TensorType]], version:
     model = onnx.ModelProto(
         ir_version=build.target.ir_version, producer_name=PRODUCER, producer_version=version, graph=graph
     )
+    model.metadata_props.add(key=OLDEST_RELEASE, value=build.target.onnxruntime)
+    model.metadata_props.add(key="lucid.target", value=build.target.provider)
     model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in domains.items())
     return Assembled(model, build.initializers)
 
