@@ -50,14 +50,17 @@ ATTENTION_OPEN_WEIGHTS = Fault("Attention that returns weights of an open number
 FILLED_MASKS = Fault("blocks of queries with filled masks")
 FUSED_SOFTMAX = Fault("a softmax between two products, over an open number of keys")
 PRODUCT_OF_NOTHING = Fault("a product over no keys")
+COARSE_SINE = Fault("sine and cosine")
 
 # onnxruntime -----------------------------------------------------------------------------------------------------
 
+# Types that ONNX does not give these ops.
+_NOT_IN_ONNX = (Missing("MatMul Pow", "int8 uint8"), Missing("Neg", "uint8"), Missing("ArgMax", "bool"))
 # Of every provider, as far as tried.
 _EVERYWHERE = (
-    Missing("ArgMax Where", "bool"),
-    Missing("MatMul Pow Trilu", "int8 uint8"),
-    Missing("Neg", "uint8"),
+    *_NOT_IN_ONNX,
+    Missing("Where", "bool"),
+    Missing("Trilu", "int8 uint8"),
     Missing("Where", "int8", until=(1, 31)),
     Missing("Trilu", "int32", until=(1, 29)),
     Missing("Max Min", "int8 uint8", until=(1, 24)),
@@ -162,6 +165,32 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 engine="onnxruntime's CPU provider",
                 lacks=(*_CPU_LACKS, Missing("Attention", "*", said="the target is for runtimes without this op")),
                 faults={**_CPU_FAULTS, **_OPENVINO_FAULTS},
+            ),
+            # Runs on OpenVINO 2026.4 in tests/test_portable.py. It computes int64 as int32 and float64 as float32, and
+            # passes over NaN (docs/portable.md).
+            Runtime(
+                "openvino",
+                "tuned for OpenVINO 2026.4 and newer",
+                engine="OpenVINO",
+                provider="OpenVINOExecutionProvider",
+                lacks=(
+                    *_NOT_IN_ONNX,
+                    Missing(
+                        "Attention", "*", said="OpenVINO's Attention is wrong after a first call with a single key"
+                    ),
+                ),
+                faults={**_OPENVINO_FAULTS, INTEGERS_AS_FLOAT64: Known("computes them in 32 bits")},
+            ),
+            # From the kernels that onnxruntime's source registers, and Chromium's software adapter (docs/portable.md):
+            # what it lacks, the CPU computes, with copies.
+            Runtime(
+                "webgpu",
+                "tuned for onnxruntime's WebGPU provider",
+                engine="onnxruntime's WebGPU provider",
+                opset=20,
+                provider="WebGpuExecutionProvider",
+                lacks=(*_CPU_LACKS, Missing("Attention RMSNormalization RotaryEmbedding", "*")),
+                faults={**_CPU_FAULTS, **_SLOW_GROUPS, COARSE_SINE: Known("computes them to 2e-4")},
             ),
         )
     }

@@ -113,12 +113,13 @@ def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyP
     """Every form that the op can take on a CPU: each that some target accepts, and the plain spelling or the
     body."""
     served = False
+    targets = [Target(provider, opset) for provider in (*ON_CPU, "webgpu")]
     for form in FORMS.get(s.op.name, ()):
         with monkeypatch.context() as patch:
             patch.setitem(FORMS, s.op.name, (form,))
-            for provider in (name for name in ON_CPU if name in form.targets):
+            for target in (target for target in targets if form.serves(target)):
                 try:
-                    assembled, lowering = export_graph(graph, Target(provider, opset))
+                    assembled, lowering = export_graph(graph, target)
                 except ExportError:  # refused, and there is no body
                     continue
                 if form.name not in {name for decision in lowering.decisions for name, _ in decision.refused}:

@@ -1,4 +1,4 @@
-"""Target "portable": the whole contract in three runtimes that share no code, from ops that all runtimes have.
+"""Targets "portable", "openvino" and "webgpu": the whole contract in runtimes that share no code, from ops they have.
 
 OpenVINO is a test extra (the `openvino` wheel); without it its part is skipped. docs/portable.md has the table of ops.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -19,6 +19,7 @@ from onnx.reference import ReferenceEvaluator
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.export import to_onnx
+from lucid.known_runtimes import RUNTIMES
 from lucid.runtime import Session
 from models.bert import Bert
 from models.clip import CLIP
@@ -63,6 +64,13 @@ PORTABLE = frozenset(
     """.split()
 )
 
+# And what the others may have beside these.
+NEWER = {
+    "portable": frozenset(),
+    "openvino": frozenset({"Gelu", "RMSNormalization", "RotaryEmbedding"}),
+    "webgpu": frozenset({"Gelu"}),
+}
+
 
 def in_onnxruntime(model: onnx.ModelProto) -> Run:
     return Session(model, threads=1).run
@@ -88,22 +96,34 @@ def in_openvino(model: onnx.ModelProto) -> Run:
     return run
 
 
-RUNTIMES = [
-    pytest.param(in_onnxruntime, id="onnxruntime"),
-    pytest.param(in_reference, id="reference"),
-    pytest.param(
-        in_openvino,
-        id="openvino",
-        marks=pytest.mark.skipif(find_spec("openvino") is None, reason="the openvino package is not installed"),
-    ),
+class Place(NamedTuple):
+    """A runtime, and the target of the models that it gets here."""
+
+    target: str
+    start: Callable[[onnx.ModelProto], Run]
+
+    def __call__(self, model: Any, *inputs: Any, **options: Any) -> Run:
+        return self.start(export(model, *inputs, target=self.target, **options))
+
+
+without_openvino = pytest.mark.skipif(find_spec("openvino") is None, reason="the openvino package is not installed")
+PLACES = [
+    pytest.param(Place("portable", in_onnxruntime), id="onnxruntime"),
+    pytest.param(Place("portable", in_reference), id="reference"),
+    pytest.param(Place("portable", in_openvino), id="openvino", marks=without_openvino),
+    pytest.param(Place("openvino", in_openvino), id="tuned for openvino", marks=without_openvino),
+    # What WebGPU computes is tried on the CPU: that the graph is right, not the device.
+    pytest.param(Place("webgpu", in_onnxruntime), id="tuned for webgpu"),
 ]
-everywhere = pytest.mark.parametrize("start", RUNTIMES)
+everywhere = pytest.mark.parametrize("place", PLACES)
 
 
-def export(model: Any, *inputs: Any, **options: Any) -> onnx.ModelProto:
-    exported = to_onnx(model, *inputs, target="portable", **options)
-    assert [(entry.domain, entry.version) for entry in exported.opset_import] == [("", 18)]
-    assert ops_of(exported) <= PORTABLE, ops_of(exported) - PORTABLE
+def export(model: Any, *inputs: Any, target: str = "portable", **options: Any) -> onnx.ModelProto:
+    exported = to_onnx(model, *inputs, target=target, **options)
+    opset = RUNTIMES[target].opset
+    assert [(entry.domain, entry.version) for entry in exported.opset_import] == [("", opset)]
+    lacking = ops_of(exported) - PORTABLE - NEWER[target]
+    assert not lacking, lacking
     return exported
 
 
@@ -118,8 +138,8 @@ def ops_of(model: onnx.ModelProto) -> set[str]:
 @everywhere
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_contract(case: Case, packed: bool, start: Callable[[onnx.ModelProto], Run]) -> None:
-    run = start(export(function_of(case, packed), kwargs=specs_of(case, packed)))
+def test_contract(case: Case, packed: bool, place: Place) -> None:
+    run = place(function_of(case, packed), kwargs=specs_of(case, packed))
     for n, l, s in sizes():
         arrays = arrays_of(case, n, l, s)
         want, _ = expected(case.name, n, l, s)
@@ -129,8 +149,8 @@ def test_contract(case: Case, packed: bool, start: Callable[[onnx.ModelProto], R
 
 @everywhere
 @pytest.mark.parametrize("case", WEIGHTS, ids=str)
-def test_weights(case: Case, start: Callable[[onnx.ModelProto], Run]) -> None:
-    run = start(export(function_of(case, True, need_weights=True), kwargs=specs_of(case, True)))
+def test_weights(case: Case, place: Place) -> None:
+    run = place(function_of(case, True, need_weights=True), kwargs=specs_of(case, True))
     for n, l, s in sizes():
         want, weights = expected(case.name, n, l, s)
         got = run(packed_arrays(arrays_of(case, n, l, s)))
@@ -141,7 +161,7 @@ def test_weights(case: Case, start: Callable[[onnx.ModelProto], Run]) -> None:
 @everywhere
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_cache(causal: bool, masked: bool, start: Callable[[onnx.ModelProto], Run]) -> None:
+def test_cache(causal: bool, masked: bool, place: Place) -> None:
     def step(query: Any, key: Any, value: Any, past_key: Any, past_value: Any, mask: Any = None) -> Any:
         return ops.attention(query, key, value, mask, None, past_key, past_value, is_causal=causal)
 
@@ -149,7 +169,7 @@ def test_cache(causal: bool, masked: bool, start: Callable[[onnx.ModelProto], Ru
     specs |= {name: lucid.spec("N", H, "P", D) for name in ("past_key", "past_value")}
     if masked:
         specs["mask"] = lucid.spec("N", 1, "L", "P + L", dtype=lucid.bool_)
-    run = start(export(step, kwargs=specs, output_names=["output", "present_key", "present_value"]))
+    run = place(step, kwargs=specs, output_names=["output", "present_key", "present_value"])
     for n, l, past in product(BATCHES, (1, 3, 17), (0, 1, 6)):
         rng = np.random.default_rng([n, l, past])
         arrays = {name: rng.standard_normal((n, H, l, D)).astype(np.float32) for name in ("query", "key", "value")}
@@ -166,8 +186,8 @@ def test_cache(causal: bool, masked: bool, start: Callable[[onnx.ModelProto], Ru
 
 @everywhere
 @pytest.mark.parametrize("case", [c for c in CASES if c.name != "wide values"], ids=str)
-def test_empty_sizes(case: Case, start: Callable[[onnx.ModelProto], Run]) -> None:
-    run = start(export(function_of(case, True), kwargs=specs_of(case, True)))
+def test_empty_sizes(case: Case, place: Place) -> None:
+    run = place(function_of(case, True), kwargs=specs_of(case, True))
     for n, l, s in [(0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)]:
         shapes = [(n, l, H * D), (n, s, case.kv_heads * D), (n, s, case.kv_heads * D)]
         arrays = dict(zip(("query", "key", "value"), (np.ones(shape, np.float32) for shape in shapes), strict=True))
@@ -176,14 +196,14 @@ def test_empty_sizes(case: Case, start: Callable[[onnx.ModelProto], Run]) -> Non
 
 
 @everywhere
-def test_fully_masked_rows_are_exactly_zero(start: Callable[[onnx.ModelProto], Run]) -> None:
+def test_fully_masked_rows_are_exactly_zero(place: Place) -> None:
     specs = [lucid.spec("N", H, "L", D)] * 3
     mask = np.ones((1, 1, 5, 5), bool)
     mask[..., 3, :] = False
     arrays = {name: np.ones((2, H, 5, D), np.float32) for name in ("query", "key", "value")}
     for given in (mask, np.where(mask, 0, -np.inf).astype(np.float32)):
         spec = lucid.spec(1, 1, "L", "L", dtype=given.dtype.name)
-        found = start(export(ops.attention, *specs, spec))(arrays | {"mask": given})["output"]
+        found = place(ops.attention, *specs, spec)(arrays | {"mask": given})["output"]
         assert not found[:, :, 3].any()
         np.testing.assert_allclose(found[:, :, :3], 1, rtol=1e-6)
 
@@ -191,13 +211,11 @@ def test_fully_masked_rows_are_exactly_zero(start: Callable[[onnx.ModelProto], R
 @everywhere
 @pytest.mark.parametrize("kv_heads", [H, 2])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_a_first_call_with_a_single_key_spoils_none_of_the_later_ones(
-    dtype: str, kv_heads: int, start: Callable[[onnx.ModelProto], Run]
-) -> None:
+def test_a_first_call_with_a_single_key_spoils_none_of_the_later_ones(dtype: str, kv_heads: int, place: Place) -> None:
     """OpenVINO 2025.0 to 2026.4 computes MatMul, Softmax, MatMul wrongly after such a call."""
     case = Case("plain", kv_heads=kv_heads)
     specs = {name: lucid.spec(*spec.shape, dtype=dtype) for name, spec in specs_of(case, False).items()}
-    run = start(export(function_of(case, False), kwargs=specs))
+    run = place(function_of(case, False), kwargs=specs)
     for keys in (1, 2, 16, 64):
         arrays = {name: array.astype(dtype) for name, array in arrays_of(case, 2, 5, keys).items()}
         want, _ = reference(**{name: array.astype(np.float64) for name, array in arrays.items()})
@@ -205,11 +223,11 @@ def test_a_first_call_with_a_single_key_spoils_none_of_the_later_ones(
 
 
 @everywhere
-def test_nor_does_it_in_attention_that_is_written_out(start: Callable[[onnx.ModelProto], Run]) -> None:
+def test_nor_does_it_in_attention_that_is_written_out(place: Place) -> None:
     def written(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return ops.softmax(query @ key.mT) @ value
 
-    run = start(export(written, lucid.spec("N", "L", 8), *[lucid.spec("N", "S", 8)] * 2))
+    run = place(written, lucid.spec("N", "L", 8), *[lucid.spec("N", "S", 8)] * 2)
     for keys in (1, 2, 16, 64):
         shapes = {"query": (2, 5, 8), "key": (2, keys, 8), "value": (2, keys, 8)}
         arrays = {name: np.random.default_rng(keys).standard_normal(s, "f4") for name, s in shapes.items()}
@@ -234,37 +252,59 @@ def folders() -> Iterator[Any]:
         yield pytest.param(model, folder, id=family)
 
 
+@pytest.mark.parametrize("target", NEWER)
 @pytest.mark.parametrize(("model", "folder"), list(folders()))
-def test_whole_models_are_made_of_portable_ops(model: Any, folder: Path) -> None:
-    export(model.from_pretrained(folder))
+def test_whole_models_are_made_of_ops_that_the_runtime_has(model: Any, folder: Path, target: str) -> None:
+    export(model.from_pretrained(folder), target=target)
 
 
 @everywhere
-def test_bert_computes_what_transformers_does(start: Callable[[onnx.ModelProto], Run]) -> None:
+def test_bert_computes_what_transformers_does(place: Place) -> None:
     model = Bert.from_pretrained(goldens.folder("bert/base"))
     runs: dict[tuple[str, ...], Run] = {}
     for case in goldens.cases("bert/base"):
         names = tuple(case.inputs)
         if names not in runs:
-            runs[names] = start(export(model, *[lucid.spec("N", "L", dtype=lucid.int64)] * len(names)))
+            runs[names] = place(model, *[lucid.spec("N", "L", dtype=lucid.int64)] * len(names))
         case.close("last_hidden_state", runs[names](case.inputs)["output"], rtol=5e-5)
 
 
 @everywhere
-def test_gpt2_computes_what_transformers_does(start: Callable[[onnx.ModelProto], Run]) -> None:
-    run = start(export(GPT2.from_pretrained(goldens.folder("gpt2/base"))))
+def test_gpt2_computes_what_transformers_does(place: Place) -> None:
+    run = place(GPT2.from_pretrained(goldens.folder("gpt2/base")))
     for case in goldens.cases("gpt2/base"):
         case.close("logits", run(goldens.with_mask(case.inputs))["output"], rtol=5e-5)
 
 
 @everywhere
-def test_a_transformer_block(start: Callable[[onnx.ModelProto], Run]) -> None:
+def test_a_transformer_block(place: Place) -> None:
     block = nn.TransformerEncoderLayer(32, 4, 64).eval()
     mask = lucid.spec("N", "L", dtype=lucid.bool_)
-    run = start(export(block, ("N", "L", 32), kwargs={"src_key_padding_mask": mask}))
+    run = place(block, ("N", "L", 32), kwargs={"src_key_padding_mask": mask})
     for n, length in ((1, 1), (2, 5), (3, 33)):
         x, ignored = lucid.randn(n, length, 32), np.zeros((n, length), bool)
         ignored[:, length // 2 + 1 :] = True
         want = block(x, src_key_padding_mask=lucid.tensor(ignored)).numpy()
         found = run({"src": x.numpy(), "src_key_padding_mask": ignored})["output"]
         np.testing.assert_allclose(found, want, rtol=1e-4, atol=5e-6)
+
+
+# What is computed in another way --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [ops.sin, ops.cos], ids=["sin", "cos"])
+def test_sine_and_cosine_of_positions_are_exact_where_shaders_would_be_coarse(function: Any) -> None:
+    exported = to_onnx(function, ("N",), target="webgpu")
+    assert not ops_of(exported) & {"Sin", "Cos"}
+    x = np.random.default_rng(0).uniform(-10_000, 10_000, 10_000).astype(np.float32)
+    want = getattr(np, function.name)(x.astype(np.float64))
+    np.testing.assert_allclose(Session(exported)(x), want, rtol=0, atol=1.2e-7)
+    odd = np.array([0, -0.0, np.inf, np.nan], np.float32)
+    np.testing.assert_array_equal(np.isnan(Session(exported)(odd)), [False, False, True, True])
+
+
+def test_openvino_takes_native_nodes_where_it_has_them() -> None:
+    llama = Llama.from_pretrained(goldens.folder("llama/llama2"))
+    native, portable = (export(llama, target=target) for target in ("openvino", "portable"))
+    assert len(native.graph.node) <= 0.6 * len(portable.graph.node)
+    assert {"RMSNormalization", "RotaryEmbedding"} <= ops_of(native)

@@ -12,7 +12,7 @@ import lucid
 from lucid import nn, ops
 from lucid.export import ExportError, Target, explain, to_onnx
 from lucid.export.target import PROVIDERS, Provider
-from lucid.known_runtimes import OLDEST, RELEASES
+from lucid.known_runtimes import OLDEST, RELEASES, RUNTIMES
 from lucid.runtime_record import shown
 from tests.test_attention import CASES, function_of, specs_of
 
@@ -211,7 +211,7 @@ def test_every_target_explains_the_readme_example(provider: Provider) -> None:
     mha = nn.MultiHeadAttention(embed_dim=512, num_heads=8)
     text = str(explain(mha, ("N", "L", 512), target=provider))
     assert text.startswith(
-        f"target {provider}, opset {18 if provider == 'portable' else 23}, onnxruntime >= 1.28\nattention  "
+        f"target {provider}, opset {RUNTIMES[provider].opset}, onnxruntime >= 1.28\nattention  "
     )
     assert max(map(len, text.split("\n"))) <= 120
 

@@ -47,7 +47,7 @@ What there is, which ONNX form it takes at which opset and for which target, and
 from the code by `tools/make_coverage.py`; a test keeps it current.
 
 Targets: `any` (standard ops, opset 23 by default), `cpu` and `cuda` (tuned for onnxruntime's provider), `portable`
-(opset 18, for runtimes without Attention). Figures are bounds of the largest difference in float32, measured when the
+(opset 18, for runtimes without Attention), `openvino` and `webgpu` ([other runtimes](portable.md)). Figures are bounds of the largest difference in float32, measured when the
 page was made and rounded up.
 """
 

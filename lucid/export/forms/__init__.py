@@ -13,6 +13,7 @@ from lucid.export.forms import (
     neural,
     plain,
     rotary,
+    trigonometry,
 )
 
 # Best first. A form is for some targets, and refuses what it would not compute exactly; after the last comes the body.
@@ -48,7 +49,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     integers.halves_multiplied,
     integers.pow_,
     integers.repeated_squares,
-    # the rest has one form each
+    # the rest
     attention_portable.softmax_apart,
     neural.dropout,
     neural.relu,
@@ -56,6 +57,8 @@ _BEST_FIRST: tuple[Form, ...] = (
     neural.log_softmax,
     neural.gelu,
     rotary.rotary,
+    trigonometry.sin,
+    trigonometry.cos,
     *plain.FORMS,
 )
 
