@@ -1,4 +1,4 @@
-"""The ONNX graph under construction: nodes, initializers, names and run-time sizes."""
+"""The ONNX graph under construction: nodes, initializers and names."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid.dims import Dim, Shape, Size, as_written, same
 from lucid.export.target import ExportError, Target
 from lucid.graph import Constant, Graph, Value, unused_name
 from lucid.ops.tensor import Tensor
-from lucid.quotients import Quotient
 from lucid.types import Array, TensorType
 
 Operand: TypeAlias = str | Value | Tensor | Array | None
@@ -223,71 +221,6 @@ class Builder:
             inputs = (renamed.get(source, source),)
             self.nodes.append(Emitted("Identity", "", inputs, (name,), {}, node_name, ""))
         return [(name, value.type) for value, name in zip(values, names, strict=True)]
-
-    # Sizes ------------------------------------------------------------------------------------------------------------
-
-    def sizes(self, sizes: Sequence[Size]) -> str:
-        """A vector of sizes: a constant where all are known, else computed when the model runs."""
-        if all(isinstance(size, int) for size in sizes):
-            return self.name_of(np.asarray(sizes, np.int64))
-        parts: list[str] = []
-        known: list[int] = []
-        for size in sizes:
-            if isinstance(size, int):
-                known.append(size)
-                continue
-            parts += [self.name_of(np.asarray(known, np.int64))] if known else []
-            known = []
-            parts.append(self.size(size))
-        parts += [self.name_of(np.asarray(known, np.int64))] if known else []
-        return parts[0] if len(parts) == 1 else self.op("Concat", *parts, axis=0)
-
-    def size(self, size: Size) -> str:
-        """One size as a vector of one number."""
-        if isinstance(size, int):
-            return self.name_of(np.asarray([size], np.int64))
-        with self.inside(f"size {size}"):
-            total: str | None = None
-            for monomial, coefficient in size.terms.items():
-                factors = [self._atom(atom) for atom in monomial]
-                if coefficient != 1 or not factors:
-                    factors.append(self.name_of(np.asarray([coefficient], np.int64)))
-                term = factors[0]
-                for factor in factors[1:]:
-                    term = self.op("Mul", term, factor)
-                total = term if total is None else self.op("Add", total, term)
-            assert total is not None, "a Dim has at least one term"
-            return total
-
-    def _atom(self, atom: str | Quotient) -> str:
-        if isinstance(atom, Quotient):
-            left, right = self.size(as_written(atom.left)), self.size(as_written(atom.right))
-            rest = self.op("Mod", left, right)
-            # ONNX Div truncates; without the remainder the division is exact, so it rounds down as Python does.
-            return rest if atom.operator == "%" else self.op("Div", self.op("Sub", left, rest), right)
-        for value in self.graph.inputs:
-            for axis, size in enumerate(value.type.shape):
-                if isinstance(size, Dim) and str(size) == atom:
-                    return self.op("Shape", value, start=axis, end=axis + 1)
-        raise ExportError(f"size {atom} is no axis of any input, so the exported model could not compute it")
-
-    def reshape(self, operand: Operand, given: Shape, wanted: Shape) -> str:
-        """Reshape from sizes to sizes: 0 copies an axis, or one -1 is inferred; sizes are computed only beyond that.
-
-        Not both: where a copied axis is empty, there is nothing to infer the other from. Where sizes are computed, a 0
-        among them is a size.
-        """
-        entries: list[Size] = []
-        for axis, size in enumerate(wanted):
-            copied = not isinstance(size, int) and axis < len(given) and same(size, given[axis])
-            entries.append(0 if copied else size)
-        unknown = [axis for axis, size in enumerate(wanted) if not isinstance(size, int)]
-        if not any(isinstance(size, int) and size == 0 for size in wanted):
-            if len(unknown) == 1 and isinstance(entries[unknown[0]], Dim):
-                entries[unknown[0]] = -1
-            if all(isinstance(size, int) for size in entries):
-                return self.op("Reshape", operand, self.sizes(entries))
-        return self.op("Reshape", operand, self.sizes(wanted), allowzero=1)
 
 
 def _no_engine(values: Sequence[Value]) -> None:

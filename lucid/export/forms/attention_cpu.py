@@ -21,6 +21,7 @@ from lucid.dims import Size, same
 from lucid.export.attention_call import Call, emit_node, refuse_scale
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import Taken, form, refuse, refuse_wrong
+from lucid.export.run_time_sizes import sizes_vector
 from lucid.graph import Input, Node
 from lucid.known_runtimes import FILLED_MASKS
 from lucid.ops import attention, concat, cumsum, exp, logical_and, logical_not, minimum, reshape, unsqueeze, where
@@ -179,7 +180,7 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
 def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
     """The first positions of keys or values. Gather copies with all threads, Slice with one and in thrice the time."""
     positions = build.name_of(arange_between(start=0, stop=x.shape[-2]))
-    wanted = build.op("Slice", positions, np.array([0]), build.sizes([count]), np.array([0]))
+    wanted = build.op("Slice", positions, np.array([0]), sizes_vector(build, [count]), np.array([0]))
     found = build.op("Gather", x, wanted, axis=x.ndim - 2)
     return _computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
 

@@ -12,6 +12,7 @@ import numpy as np
 from lucid.dims import Dim, product
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse, refuse_wrong
+from lucid.export.run_time_sizes import reshaped
 from lucid.graph import Node, Value
 from lucid.known_runtimes import GROUP_NORMALIZATION
 from lucid.ops import batch_norm, group_norm
@@ -65,9 +66,9 @@ def instance_normalization(build: Builder, node: Node) -> str:
     given = (shape[0], 1, *shape[1:]) if apart else shape
     inner = (shape[1] // groups, *shape[2:]) if apart else (width,)
     split = build.op("Unsqueeze", x, np.asarray([1])) if apart else x
-    rows = build.reshape(split, given, (shape[0], groups, *inner))
+    rows = reshaped(build, split, given, (shape[0], groups, *inner))
     y = build.op("InstanceNormalization", rows, one, zero, epsilon=float(node.attributes["eps"]))
-    y = build.reshape(y, (shape[0], groups, *inner), given)
+    y = reshaped(build, y, (shape[0], groups, *inner), given)
     y = build.op("Squeeze", y, np.asarray([1])) if apart else y
     for op_type, vector in (("Mul", weight), ("Add", bias)):
         if vector is not None:

@@ -10,6 +10,7 @@ from lucid.dims import Dim, Size, product, same
 from lucid.export.builder import Builder, Operand
 from lucid.export.codes import onnx_code
 from lucid.export.form import Form, form
+from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
 from lucid.graph import Constant, Node, Result, Value
 from lucid.known_runtimes import FLOAT64_COS, FLOAT64_QUICK_GELU, FLOAT64_TRANSPOSED, HALF_TRANSPOSED
 from lucid.ops import creation, elementwise, indexing, reduction, shaping
@@ -64,7 +65,11 @@ def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
     if not isinstance(value, Constant) or value.type.dtype != float64 or value.type.shape or not other.shape:
         return value
     width = other.shape[-1]
-    return np.full(width, value.array) if isinstance(width, int) else build.op("Expand", value, build.sizes([width]))
+    return (
+        np.full(width, value.array)
+        if isinstance(width, int)
+        else build.op("Expand", value, sizes_vector(build, [width]))
+    )
 
 
 def _apart(build: Builder, value: Operand) -> Operand:
@@ -107,7 +112,7 @@ def fmod(build: Builder, node: Node) -> str:
 @form(shaping.reshape_to, takes="shape", kernel="Reshape")
 def reshape(build: Builder, node: Node) -> str:
     x = _only(node)
-    return build.reshape(x, x.type.shape, node.attributes["shape"])
+    return reshaped(build, x, x.type.shape, node.attributes["shape"])
 
 
 @form(shaping.squeeze_axes, takes="axes", kernel="Squeeze")
@@ -140,18 +145,22 @@ def expand(build: Builder, node: Node) -> str:
     new = len(shape) - x.type.rank
     # Expand broadcasts both ways: an axis that stays as it is needs no size, only a 1.
     kept = [axis >= new and same(size, x.type.shape[axis - new]) for axis, size in enumerate(shape)]
-    return build.op("Expand", x, build.sizes([1 if keep else size for keep, size in zip(kept, shape, strict=True)]))
+    return build.op(
+        "Expand", x, sizes_vector(build, [1 if keep else size for keep, size in zip(kept, shape, strict=True)])
+    )
 
 
 @form(shaping.tile, takes="repeats", kernel="Tile")
 def tile(build: Builder, node: Node) -> str:
-    return build.op("Tile", *node.inputs, build.sizes(node.attributes["repeats"]))
+    return build.op("Tile", *node.inputs, sizes_vector(build, node.attributes["repeats"]))
 
 
 @form(shaping.pad, takes="before after value", kernel="Pad")
 def pad(build: Builder, node: Node) -> str:
     value = np.asarray(node.attributes["value"], node.types[0].dtype.numpy)
-    return build.op("Pad", *node.inputs, build.sizes((*node.attributes["before"], *node.attributes["after"])), value)
+    return build.op(
+        "Pad", *node.inputs, sizes_vector(build, (*node.attributes["before"], *node.attributes["after"])), value
+    )
 
 
 @form(shaping.concat_parts, takes="axis", kernel="Concat")
@@ -162,7 +171,9 @@ def concat(build: Builder, node: Node) -> str:
 @form(shaping.split_sizes, takes="sizes axis", kernel="Split")
 def split(build: Builder, node: Node) -> tuple[str, ...]:
     sizes = node.attributes["sizes"]
-    return build.ops("Split", *node.inputs, build.sizes(sizes), outputs=len(sizes), axis=node.attributes["axis"])
+    return build.ops(
+        "Split", *node.inputs, sizes_vector(build, sizes), outputs=len(sizes), axis=node.attributes["axis"]
+    )
 
 
 # Pieces -----------------------------------------------------------------------------------------------------------
@@ -174,7 +185,7 @@ def slice_axes(build: Builder, node: Node) -> str:
     starts = [_bound(cut.start, x.type.shape[cut.axis], cut, stop=False) for cut in cuts]
     stops = [_bound(cut.stop, x.type.shape[cut.axis], cut, stop=True) for cut in cuts]
     axes, steps = _vector(*(cut.axis for cut in cuts)), _vector(*(cut.step for cut in cuts))
-    return build.op("Slice", x, build.sizes(starts), build.sizes(stops), axes, steps)
+    return build.op("Slice", x, sizes_vector(build, starts), sizes_vector(build, stops), axes, steps)
 
 
 def _bound(position: Size, size: Size, cut: Cut, *, stop: bool) -> Size:
@@ -193,7 +204,7 @@ def _bound(position: Size, size: Size, cut: Cut, *, stop: bool) -> Size:
 def _scalar(build: Builder, size: Size) -> str:
     if isinstance(size, int):
         return build.name_of(np.asarray(size, np.int64))
-    return build.op("Squeeze", build.size(size), _vector(0))
+    return build.op("Squeeze", size_vector(build, size), _vector(0))
 
 
 @form(creation.size_value, takes="size")
@@ -203,7 +214,7 @@ def size_value(build: Builder, node: Node) -> str:
 
 @form(creation.full_of, takes="shape value dtype")
 def full(build: Builder, node: Node) -> str:
-    shape, dtype = build.sizes(node.attributes["shape"]), node.attributes["dtype"]
+    shape, dtype = sizes_vector(build, node.attributes["shape"]), node.attributes["dtype"]
     if dtype == bfloat16:  # which the op takes since opset 20, and onnxruntime has no kernel for
         value = np.asarray([node.attributes["value"]], np.float32)
         return build.op("Cast", build.op("ConstantOfShape", shape, value=value), to=onnx_code(dtype))
@@ -265,7 +276,7 @@ def mean(build: Builder, node: Node) -> str:
     if not isinstance(count, Dim):
         return result
     # The mean of no elements is NaN, and onnxruntime's 0.
-    some = build.op("Cast", build.size(count), to=onnx_code("bool"))
+    some = build.op("Cast", size_vector(build, count), to=onnx_code("bool"))
     some = some if node.types[0].shape else build.op("Squeeze", some, _vector(0))
     return build.op("Where", some, result, np.asarray(np.nan, node.types[0].dtype.numpy))
 

@@ -1,0 +1,79 @@
+"""Sizes that are known when the model runs: vectors of them, each computed once from the shapes of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lucid.dims import Dim, Shape, Size, as_written, same
+from lucid.export.builder import Builder, Operand
+from lucid.export.target import ExportError
+from lucid.quotients import Quotient
+
+
+def sizes_vector(build: Builder, sizes: Sequence[Size]) -> str:
+    """A vector of sizes: a constant where all are known, else computed when the model runs."""
+    if all(isinstance(size, int) for size in sizes):
+        return build.name_of(np.asarray(sizes, np.int64))
+    parts: list[str] = []
+    known: list[int] = []
+    for size in sizes:
+        if isinstance(size, int):
+            known.append(size)
+            continue
+        parts += [build.name_of(np.asarray(known, np.int64))] if known else []
+        known = []
+        parts.append(size_vector(build, size))
+    parts += [build.name_of(np.asarray(known, np.int64))] if known else []
+    return parts[0] if len(parts) == 1 else build.op("Concat", *parts, axis=0)
+
+
+def size_vector(build: Builder, size: Size) -> str:
+    """One size as a vector of one number."""
+    if isinstance(size, int):
+        return build.name_of(np.asarray([size], np.int64))
+    with build.inside(f"size {size}"):
+        total: str | None = None
+        for monomial, coefficient in size.terms.items():
+            factors = [_atom(build, atom) for atom in monomial]
+            if coefficient != 1 or not factors:
+                factors.append(build.name_of(np.asarray([coefficient], np.int64)))
+            term = factors[0]
+            for factor in factors[1:]:
+                term = build.op("Mul", term, factor)
+            total = term if total is None else build.op("Add", total, term)
+        assert total is not None, "a Dim has at least one term"
+        return total
+
+
+def _atom(build: Builder, atom: str | Quotient) -> str:
+    if isinstance(atom, Quotient):
+        left, right = size_vector(build, as_written(atom.left)), size_vector(build, as_written(atom.right))
+        rest = build.op("Mod", left, right)
+        # ONNX Div truncates; without the remainder the division is exact, so it rounds down as Python does.
+        return rest if atom.operator == "%" else build.op("Div", build.op("Sub", left, rest), right)
+    for value in build.graph.inputs:
+        for axis, size in enumerate(value.type.shape):
+            if isinstance(size, Dim) and str(size) == atom:
+                return build.op("Shape", value, start=axis, end=axis + 1)
+    raise ExportError(f"size {atom} is no axis of any input, so the exported model could not compute it")
+
+
+def reshaped(build: Builder, operand: Operand, given: Shape, wanted: Shape) -> str:
+    """Reshape from sizes to sizes: 0 copies an axis, or one -1 is inferred; sizes are computed only beyond that.
+
+    Not both: where a copied axis is empty, there is nothing to infer the other from. Where sizes are computed, a 0
+    among them is a size.
+    """
+    entries: list[Size] = []
+    for axis, size in enumerate(wanted):
+        copied = not isinstance(size, int) and axis < len(given) and same(size, given[axis])
+        entries.append(0 if copied else size)
+    unknown = [axis for axis, size in enumerate(wanted) if not isinstance(size, int)]
+    if not any(isinstance(size, int) and size == 0 for size in wanted):
+        if len(unknown) == 1 and isinstance(entries[unknown[0]], Dim):
+            entries[unknown[0]] = -1
+        if all(isinstance(size, int) for size in entries):
+            return build.op("Reshape", operand, sizes_vector(build, entries))
+    return build.op("Reshape", operand, sizes_vector(build, wanted), allowzero=1)
