@@ -14,7 +14,7 @@ from lucid import html, random
 from lucid.comparison import Comparison as Comparison
 from lucid.comparison import compare as compare
 from lucid.dims import evaluate
-from lucid.export.api import export_graph, to_onnx
+from lucid.export.exporter import export_graph, to_onnx
 from lucid.export.target import Target
 from lucid.export.writer import in_memory
 from lucid.graph import Graph, Result, Scope, bind, scope

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import lucid
 from lucid import Tensor, ops
 from lucid.export import ExportError, Target, explain
-from lucid.export.api import export_graph
+from lucid.export.exporter import export_graph
 from lucid.export.writer import in_memory
 from lucid.runtime import Session
 from lucid.types import DTYPES, Array, bfloat16, bool_, float16, float32, int8, int32, int64, uint8

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lucid.export import ExportError, Target
-from lucid.export.api import export_graph
+from lucid.export.exporter import export_graph
 from lucid.export.writer import in_memory
 from lucid.runtime import Session
 from lucid.types import DTYPES, Array, DType, int32, int64

@@ -12,7 +12,7 @@ import lucid
 from lucid import nn
 from lucid.dims import names_of
 from lucid.export import Target
-from lucid.export.api import export_graph
+from lucid.export.exporter import export_graph
 from lucid.export.writer import in_memory
 from lucid.runtime import Session
 from tests.samples import SAMPLES, Sample

@@ -10,7 +10,7 @@ import pytest
 
 import lucid
 from lucid.export import ExportError, Target
-from lucid.export.api import export_graph
+from lucid.export.exporter import export_graph
 from lucid.export.forms import FORMS
 from lucid.export.target import OPSETS
 from lucid.export.writer import in_memory
@@ -155,7 +155,7 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
 
 
 def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No form refuses everything, but for those that look at the node before it (test_portable, test_native_rows), one
+    """No form refuses everything, but for those that look at the node before it (test_portable, test_native_forms), one
     that only CUDA takes, one for half precision (test_attention_half), and dropout's, which says why there is none."""
     taken = {
         (s.op.name, form)

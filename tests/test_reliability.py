@@ -21,7 +21,7 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.export import ExportError, api, to_onnx, writer
+from lucid.export import ExportError, to_onnx, writer
 from lucid.runtime import Session
 
 ROOT = Path(__file__).parent.parent
@@ -282,10 +282,10 @@ import re, sys
 from pathlib import Path
 import numpy as np
 import lucid
-from lucid.export import api, to_onnx, writer
+from lucid.export import to_onnx, writer
 
 limit, megabytes, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-api.LIMIT = writer.LIMIT = limit or writer.LIMIT
+writer.LIMIT = limit or writer.LIMIT
 weights = [np.full((1024, 4096), i + 1, np.float32).T for i in range(megabytes // 16)]
 for i, weight in enumerate(weights):  # not contiguous, and no row like another
     weight += np.arange(1024, dtype=np.float32) * 1e-3
@@ -323,8 +323,7 @@ def test_a_model_over_the_limit_is_streamed(tmp_path: Path) -> None:
 def test_what_no_message_can_hold_is_refused_with_the_line_to_write(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for module in (api, writer):
-        monkeypatch.setattr(module, "LIMIT", 1 << 20)
+    monkeypatch.setattr(writer, "LIMIT", 1 << 19)
     with pytest.raises(ExportError, match=r'to_onnx\(model, \.\.\., path="model.onnx"\)'):
         to_onnx(linears(0, 2, 512), ("N", 512))
     with pytest.raises(ExportError, match='leave external_data="auto"'):

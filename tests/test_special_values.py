@@ -11,7 +11,7 @@ import pytest
 import lucid
 from lucid import Tensor, ops
 from lucid.export import Target, explain
-from lucid.export.api import export_graph
+from lucid.export.exporter import export_graph
 from lucid.export.writer import in_memory
 from lucid.runtime import Session
 from lucid.types import Array, bfloat16, float16, float32, float64

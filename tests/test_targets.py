@@ -210,9 +210,7 @@ def test_the_com_microsoft_op_is_not_taken_unasked_where_any_runtime_is_meant() 
 def test_every_target_explains_the_readme_example(provider: Provider) -> None:
     mha = nn.MultiHeadAttention(embed_dim=512, num_heads=8)
     text = str(explain(mha, ("N", "L", 512), target=provider))
-    assert text.startswith(
-        f"target {provider}, opset {RUNTIMES[provider].opset}, onnxruntime >= 1.28\nattention  "
-    )
+    assert text.startswith(f"target {provider}, opset {RUNTIMES[provider].opset}, onnxruntime >= 1.28\nattention  ")
     assert max(map(len, text.split("\n"))) <= 120
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import lucid
 from lucid import nn
 from lucid.export import WeightWarning, to_onnx, writer
+from lucid.export.array_bytes import byte_blocks, fingerprint, in_order
 from lucid.export.check import warn_of_weights
-from lucid.export.pieces import fingerprint, in_order, pieces
 from lucid.types import bfloat16, float16, float32
 
 Array = np.ndarray[Any, Any]
@@ -34,16 +34,16 @@ def views(draw: st.DrawFn) -> Array:
 
 @given(views())
 def test_the_bytes_are_those_of_the_array_in_order(array: Array) -> None:
-    assert b"".join(pieces(array)) == array.tobytes() == in_order(array).tobytes()
+    assert b"".join(byte_blocks(array)) == array.tobytes() == in_order(array).tobytes()
 
 
 def test_a_copy_is_made_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lucid.export.pieces._CHUNK", 4096)
+    monkeypatch.setattr("lucid.export.array_bytes._CHUNK", 4096)
     for array in (np.ones((100, 1000), np.float32).T, np.ones((4, 50, 40), np.float32).transpose(0, 2, 1)):
-        sizes = [len(piece) for piece in pieces(array)]
+        sizes = [len(piece) for piece in byte_blocks(array)]
         assert max(sizes) <= 4096
         assert sum(sizes) == array.nbytes
-    (whole,) = pieces(np.ones((100, 1000), np.float32))  # nothing to copy, nothing to cut
+    (whole,) = byte_blocks(np.ones((100, 1000), np.float32))  # nothing to copy, nothing to cut
     assert len(whole) == 400_000
 
 

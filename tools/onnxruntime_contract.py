@@ -17,7 +17,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 import lucid
 from lucid import ops
 from lucid.export import ExportError, Target, to_onnx
-from lucid.export.api import export_graph
+from lucid.export.exporter import export_graph
 from lucid.export.target import newest_opset
 from lucid.export.writer import in_memory
 from tests.reference import attention as reference

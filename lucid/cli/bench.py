@@ -13,7 +13,7 @@ from lucid.cli import show
 from lucid.cli.errors import OK, CommandError
 from lucid.cli.values import check_known
 from lucid.cli.values import sizes as read_sizes
-from lucid.export.api import to_onnx
+from lucid.export.exporter import to_onnx
 from lucid.inspection import inspect_model
 from lucid.inspection.measure import measure, repeat
 from lucid.inspection.read import read

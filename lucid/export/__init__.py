@@ -1,10 +1,10 @@
 """Export to ONNX. The only part of Lucid that builds ONNX models."""
 
-from lucid.export.api import explain as explain
-from lucid.export.api import to_onnx as to_onnx
 from lucid.export.builder import Builder as Builder
 from lucid.export.check import WeightWarning as WeightWarning
 from lucid.export.explain import Explanation as Explanation
+from lucid.export.exporter import explain as explain
+from lucid.export.exporter import to_onnx as to_onnx
 from lucid.export.form import refuse as refuse
 from lucid.export.registry import lowers as lowers
 from lucid.export.target import ExportError as ExportError

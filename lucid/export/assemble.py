@@ -11,9 +11,9 @@ import onnx
 from onnx import helper
 
 from lucid.dims import Size
+from lucid.export.array_bytes import in_order
 from lucid.export.builder import Block, Builder, Emitted
-from lucid.export.codes import onnx_code
-from lucid.export.pieces import in_order
+from lucid.export.element_codes import onnx_code
 from lucid.known_runtimes import OLDEST_RELEASE
 from lucid.types import Array, TensorType, as_dtype
 

@@ -16,6 +16,7 @@ from lucid.graph import Constant, Graph, Value, unused_name
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType
 
+SMALL = 1024  # bytes of a constant that is compared by its contents, and kept in the model beside which weights lie
 Operand: TypeAlias = str | Value | Tensor | Array | None
 Operands: TypeAlias = Operand | list[Operand] | tuple[Operand, ...]
 
@@ -231,11 +232,11 @@ def _key(array: Array, label: str | None) -> Any:
     """What makes two constants one initializer."""
     if label is not None:
         # Two views of one weight may share a label (a cube's .T and .mT): what they show tells them apart.
-        if array.nbytes <= 1024:
+        if array.nbytes <= SMALL:
             return (label, array.dtype, array.shape, array.tobytes())
         shown = array.__array_interface__
         return (label, array.dtype, array.shape, array.strides, shown["data"][0])
-    return (array.dtype, array.shape, array.tobytes()) if array.nbytes <= 1024 else id(array)
+    return (array.dtype, array.shape, array.tobytes()) if array.nbytes <= SMALL else id(array)
 
 
 def _renamed(emitted: Emitted, names: Mapping[str, str]) -> Emitted:

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 
 from lucid.export.assemble import Assembled, tensor
-from lucid.export.codes import onnx_code
+from lucid.export.builder import SMALL
+from lucid.export.element_codes import onnx_code
 from lucid.types import Array, as_dtype
 
-_SMALL = 1024  # bytes
 _AT_ONCE = 1 << 16  # numbers that fit the caches
 _SAMPLED = 1 << 14  # numbers of a weight that are looked at for denormal ones
 _HEAVY = 0.01  # the share of them that slows a matrix product down by an order of magnitude
@@ -31,7 +31,7 @@ def check_model(model: Assembled) -> None:
     checked = onnx.ModelProto()
     checked.CopyFrom(model.skeleton)
     for name, array in model.initializers.items():
-        if array.nbytes <= _SMALL:
+        if array.nbytes <= SMALL:
             checked.graph.initializer.append(tensor(name, array))
         else:
             code = onnx_code(as_dtype(array.dtype))

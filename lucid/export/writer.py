@@ -12,19 +12,24 @@ from typing import BinaryIO
 
 import onnx
 
+from lucid.export.array_bytes import byte_blocks, fingerprint, in_order
 from lucid.export.assemble import Assembled, tensor_header
-from lucid.export.pieces import fingerprint, in_order, pieces
+from lucid.export.builder import SMALL
 from lucid.export.target import ExportError
 from lucid.file_locks import exclusively
 from lucid.files import draft, is_stream, write_atomically
 from lucid.files import write as write_stream
 from lucid.types import Array
 
-LIMIT = 2**31 - 1  # the largest protobuf message
+LIMIT = 2**31 - 1 - 2**20  # the largest protobuf message, without what the headers of tensors may take
 HELD = 1 << 26  # bytes of weights up to which a model that went to a file comes back with them
 ALIGNMENT = 64
 _LARGE = 1 << 20
-_SMALL = 1024  # bytes; shapes, axes and scalars stay in the model, where checkers want to see them
+
+
+def fits_one_file(model: Assembled) -> bool:
+    """Whether one protobuf message can hold the model with its weights."""
+    return bool(model.weight_bytes + model.skeleton.ByteSize() <= LIMIT)
 
 
 def in_memory(model: Assembled) -> onnx.ModelProto:
@@ -33,7 +38,7 @@ def in_memory(model: Assembled) -> onnx.ModelProto:
     Raises:
         ExportError: when it would exceed protobuf's limit of 2 GiB.
     """
-    if model.weight_bytes + model.skeleton.ByteSize() > LIMIT - 2**20:
+    if not fits_one_file(model):
         raise ExportError(
             f"the model has {model.weight_bytes / 2**30:.1f} GiB of weights, more than a model in memory may hold "
             '(2 GiB): write it to a file with lucid.export.to_onnx(model, ..., path="model.onnx")'
@@ -81,7 +86,7 @@ def _write_external(model: Assembled, path: Path) -> onnx.ModelProto:
     From the moment the side file has its name until the old ones are gone no other export to this path does the same:
     each would remove the other's. The weights themselves are written before, many at a time.
     """
-    large = {name: array for name, array in model.initializers.items() if array.nbytes > _SMALL}
+    large = {name: array for name, array in model.initializers.items() if array.nbytes > SMALL}
     side = path.with_name(f"{path.name}.{fingerprint(large)}.data")
     with draft(side) as weights:
         offsets = _write_aligned(large, weights.file)
@@ -121,7 +126,7 @@ def _with_initializers(model: Assembled, offsets: Mapping[str, int], location: s
     for name, array in model.initializers.items():
         made = complete.graph.initializer.add()  # filled in place: a message that is appended is copied
         made.CopyFrom(tensor_header(name, array))
-        if name not in offsets or array.nbytes <= _SMALL:
+        if name not in offsets or array.nbytes <= SMALL:
             made.raw_data = in_order(array).tobytes()
             continue
         made.data_location = onnx.TensorProto.EXTERNAL
@@ -168,7 +173,7 @@ def _stream(model: Assembled, file: BinaryIO) -> dict[str, int]:
 
 def _put(array: Array, file: BinaryIO, offset: int) -> None:
     """Write the bytes of an array, which begin at this place of the file."""
-    for piece in pieces(array):
+    for piece in byte_blocks(array):
         file.write(piece)
     if sys.platform == "linux" and array.nbytes >= _LARGE:
         # The disk begins to write at once, instead of when fsync waits for it: a third of an export's time.

@@ -16,7 +16,7 @@ import lucid
 from lucid import Tensor
 from lucid.dims import evaluate
 from lucid.export import ExportError, Target
-from lucid.export.api import export_graph
+from lucid.export.exporter import export_graph
 from lucid.export.lowering import Decision
 from lucid.export.writer import in_memory
 from lucid.graph import Graph

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lucid.export.builder import Builder
-from lucid.export.codes import onnx_code
+from lucid.export.element_codes import onnx_code
 from lucid.export.form import Form, Taken, form, refuse, refuse_wrong
 from lucid.export.forms.plain import axes_from_front, over_axes, reduction_node
 from lucid.graph import Node, Value

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lucid.export.builder import Builder
-from lucid.export.codes import onnx_code
+from lucid.export.element_codes import onnx_code
 from lucid.export.form import form, refuse, refuse_wrong
 from lucid.export.forms.plain import reduction_node
 from lucid.export.target import ExportError

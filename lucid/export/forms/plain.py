@@ -8,7 +8,7 @@ import numpy as np
 
 from lucid.dims import Dim, Size, product, same
 from lucid.export.builder import Builder, Operand
-from lucid.export.codes import onnx_code
+from lucid.export.element_codes import onnx_code
 from lucid.export.form import Form, form
 from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
 from lucid.graph import Constant, Node, Result, Value

@@ -27,14 +27,14 @@ def in_order(array: Array) -> Array:
     return made
 
 
-def pieces(array: Array) -> Iterator[memoryview]:
+def byte_blocks(array: Array) -> Iterator[memoryview]:
     """The bytes of an array in C order, in pieces; only a view that is not contiguous is copied, a piece at a time."""
     if array.flags.c_contiguous:
         yield array.reshape(-1).view(np.uint8).data
         return
     if array.ndim > 2 and array[0].nbytes >= _CHUNK:
         for part in array:
-            yield from pieces(part)
+            yield from byte_blocks(part)
         return
     rows = max(1, _CHUNK // max(1, array[0].nbytes))
     for start in range(0, array.shape[0], rows):
@@ -59,6 +59,6 @@ def fingerprint(arrays: Mapping[str, Array]) -> str:
 def _digest(array: Array) -> bytes:
     """Of the numbers as they lie in memory: to tell an array from others there is no need to turn it around."""
     digest = hashlib.sha256(str(array.strides).encode())
-    for piece in pieces(array.T if array.flags.f_contiguous else array):
+    for piece in byte_blocks(array.T if array.flags.f_contiguous else array):
         digest.update(piece)
     return digest.digest()

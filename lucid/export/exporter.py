@@ -15,7 +15,7 @@ from lucid.export.check import check_model, warn_of_weights
 from lucid.export.explain import Explanation
 from lucid.export.lowering import Lowering
 from lucid.export.target import ExportError, Target
-from lucid.export.writer import LIMIT, in_memory, write
+from lucid.export.writer import fits_one_file, in_memory, write
 from lucid.graph import Graph, unused_name
 from lucid.tracing import Model, trace
 from lucid.version import __version__
@@ -71,7 +71,7 @@ def to_onnx(
         if external_data is True:
             raise ExportError("external_data=True puts weights beside the model's file: give its path=")
         return in_memory(assembled)
-    large = assembled.weight_bytes + assembled.skeleton.ByteSize() > LIMIT - 2**20
+    large = not fits_one_file(assembled)
     if large and external_data is False:
         raise ExportError(
             f"{assembled.weight_bytes / 2**30:.1f} GiB of weights exceed what one ONNX file can hold (2 GiB): "
