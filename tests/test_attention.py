@@ -7,7 +7,7 @@ and runs at sizes that the trace never saw, against the float64 reference.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from itertools import product
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 import lucid
 from lucid import nn, ops
 from lucid.export import ExportError
+from lucid.ops.attention_call import AttentionCall, AttentionOptions
 from tests.reference import attention as reference
 from tests.reference import pack
 
@@ -291,6 +292,37 @@ def test_empty_sizes(case: Case, n: int, l: int, s: int) -> None:
     np.testing.assert_array_equal(function(**{k: lucid.tensor(a) for k, a in packed.items()}).numpy(), want)
     exported = lucid.export.to_onnx(function, kwargs=specs_of(case, True), attention="expanded")
     np.testing.assert_array_equal(lucid.runtime.Session(exported, threads=1).run(packed)["output"], want)
+
+
+def test_a_call_names_the_operands_and_options_of_the_op() -> None:
+    """Order and defaults too: what the op learns, every path that reads its calls learns here."""
+    named = {f.name: f.default for f in fields(AttentionCall) if f.name != "options"}
+    assert tuple(named) == ops.attention.arguments
+    assert tuple(name for name, default in named.items() if default is None) == ops.attention.optional
+    assert asdict(AttentionOptions()) == ops.attention.defaults
+
+
+@pytest.mark.parametrize(("width", "value_width"), [(0, 3), (3, 0), (0, 0)])
+@pytest.mark.parametrize("length", [8, 200], ids=["body", "tiles"])
+@pytest.mark.parametrize("past", [0, 5])
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+def test_heads_of_no_width(packed: bool, past: int, length: int, width: int, value_width: int) -> None:
+    """Scores of no numbers are 0: a query takes the mean of the values that it sees."""
+    rng = np.random.default_rng(4)
+    query, key = np.zeros((2, H, length, width), np.float32), np.zeros((2, 2, past + length, width), np.float32)
+    value = rng.standard_normal((2, 2, past + length, value_width)).astype(np.float32)
+    new = query, key[:, :, past:], value[:, :, past:]
+    earlier = [lucid.tensor(x[:, :, :past]) for x in (key, value)] if past else [None, None]
+    heads = {"heads": H, "kv_heads": 2} if packed else {}
+    results = ops.attention(
+        *(lucid.tensor(pack(x) if packed else x) for x in new), None, None, *earlier, is_causal=True, **heads
+    )
+    output, *present = results if past else (results,)
+    seen = np.arange(past + 1, past + length + 1)[:, None]
+    mean = np.repeat(value, H // 2, 1).cumsum(2, dtype=np.float64)[:, :, past:] / seen
+    np.testing.assert_allclose(output.numpy(), pack(mean) if packed else mean, rtol=0, atol=TOLERANCE)
+    for found, whole in zip(present, (key, value), strict=False):
+        np.testing.assert_array_equal(found.numpy(), whole)
 
 
 def test_standard_form_refuses_sizes_known_to_be_empty() -> None:

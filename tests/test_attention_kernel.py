@@ -13,10 +13,16 @@ from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from lucid import Tensor, ops, threads
-from lucid.ops import attention_kernel
-from lucid.ops.attention_kernel import attention, worthwhile
+from lucid.ops import attention_kernel, attention_tiles
+from lucid.ops.attention_call import AttentionOptions
+from lucid.ops.attention_tiles import worthwhile
 
 PLAIN: dict[str, Any] = {"scale": 0.125, "is_causal": False, "offset": 0, "window": None, "softcap": 0.0}
+
+
+def attention(query: Any, key: Any, value: Any, mask: Any, *, offset: int, **options: Any) -> Any:
+    """The kernel, called with options by name; `offset` is the position of the first query."""
+    return attention_kernel.attention(query, key, value, mask, AttentionOptions(**options), offset)
 
 
 def reference(
@@ -68,7 +74,7 @@ def inputs(
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """So small that a dozen keys make several jobs and blocks, all in threads."""
     for name, size in (("ROWS", 5), ("KEYS", 6), ("EDGE", 3), ("TILE", 48), ("SMALL", 0)):
-        monkeypatch.setattr(attention_kernel, name, size)
+        monkeypatch.setattr(attention_tiles, name, size)
 
 
 @st.composite

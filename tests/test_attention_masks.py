@@ -13,7 +13,7 @@ import pytest
 
 import lucid
 import lucid.nn.functional as F
-from lucid.ops import attention, attention_kernel
+from lucid.ops import attention, attention_tiles
 from tests.reference import attention as reference
 
 H, D = 2, 8
@@ -281,7 +281,7 @@ def test_multi_head_attention_joins_masks_of_any_type(padding: Any, attend: Any,
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """So small that the kernel leaves out blocks of keys."""
     for name, size in (("ROWS", 16), ("KEYS", 32), ("EDGE", 16), ("TILE", 1024)):
-        monkeypatch.setattr(attention_kernel, name, size)
+        monkeypatch.setattr(attention_tiles, name, size)
 
 
 @pytest.mark.parametrize("path", PATHS)

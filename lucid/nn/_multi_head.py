@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lucid import ops
 from lucid.dims import Size, same
-from lucid.ops.attention import causal_mask
+from lucid.ops.attention_masks import causal_mask, with_visible
 from lucid.ops.op import check_tensors
 from lucid.ops.tensor import Tensor
 from lucid.types import same_shape, show_shape
@@ -124,9 +124,9 @@ def multi_head_attention_forward(
     key_mask = _key_mask(key_padding_mask, batch, keys)
     if extra:
         if is_causal:
-            mask, is_causal = causal_mask(queries, keys, 0, True, None), False
-        mask = None if mask is None else _pad_visible(mask, keys, extra)
-        key_mask = None if key_mask is None else _pad_visible(key_mask, keys, extra)
+            mask, is_causal = causal_mask(queries, keys), False
+        mask = None if mask is None else with_visible(mask, keys, extra)
+        key_mask = None if key_mask is None else with_visible(key_mask, keys, extra)
 
     result = ops.attention(
         q,
@@ -265,10 +265,3 @@ def _check_kind(name: str, mask: Tensor) -> None:
             f"{_NAME}: {name} is {mask.type}, expected booleans (true = not allowed) or floats (added); "
             f"a 0/1 mask of what to keep becomes one with {name} == 0"
         )
-
-
-def _pad_visible(mask: Tensor, keys: Size, extra: int) -> Tensor:
-    """A mask over `keys` keys with `extra` more that are always visible."""
-    mask = ops.expand(mask, (*mask.shape[:-1], keys))
-    visible = ops.full((*mask.shape[:-1], extra), mask.dtype.kind == "bool", mask.dtype)
-    return ops.concat([mask, visible], -1)

@@ -17,7 +17,7 @@ from lucid.nn.attention import MultiHeadAttention
 from lucid.nn.containers import ModuleList
 from lucid.nn.layers import Dropout, LayerNorm, Linear, check_positive
 from lucid.nn.module import Module
-from lucid.ops.attention import causal_mask
+from lucid.ops.attention_masks import causal_mask
 from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, spec
 
@@ -275,7 +275,7 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(size: Size) -> Tensor:
         """(size, size) booleans, true where a key lies ahead of the query: what `is_causal` hides, as a mask."""
-        return ~causal_mask(size, size, 0, True, None)
+        return ~causal_mask(size, size)
 
 
 def _copies(where: str, layer: M, count: int) -> ModuleList:

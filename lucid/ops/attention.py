@@ -11,28 +11,48 @@ from typing import Any
 import numpy as np
 
 from lucid.dims import Size, product, same
-from lucid.ops.attention_eager import tiled
-from lucid.ops.attention_masks import excluded, joined, scores_type
-from lucid.ops.creation import arange_between
-from lucid.ops.elementwise import logical_and, tanh, where
+from lucid.ops import attention_kernel
+from lucid.ops.attention_call import AttentionCall, AttentionOptions
+from lucid.ops.attention_masks import check_masks, excluded, joined, position_mask
+from lucid.ops.attention_tiles import worthwhile
+from lucid.ops.elementwise import tanh, where
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
 from lucid.ops.neural import dropout, softmax
 from lucid.ops.op import composite_with
-from lucid.ops.shaping import concat, permute, reshape, unsqueeze
+from lucid.ops.shaping import concat, permute, reshape
 from lucid.ops.tensor import Tensor
-from lucid.types import Array, bool_, broadcast, same_shape, show_shape
+from lucid.types import Array, bool_, same_shape, show_shape
 
 
 def _kernel(*arrays: Array | None, **attributes: Any) -> tuple[Array, ...]:
-    query, key, value = arrays[:3]
-    assert query is not None and key is not None and value is not None
-    found = tiled(query, key, value, *arrays[3:], **attributes)
-    if found is not None:
-        return found
-    return tuple(
-        t.numpy() for t in attention.expand([x if x is None else Tensor.from_array(x) for x in arrays], attributes)
-    )
+    """Tile by tile; by the body for little work, and where all weights are held anyway."""
+    call = AttentionCall.given([None if x is None else Tensor.from_array(x) for x in arrays], attributes)
+    options = call.options
+    query, key, value = (x.numpy() for x in (call.query, call.key, call.value))
+    if options.cuts is not None:
+        query, key, value = map(_cut, (query, key, value), options.cuts)
+    if options.holds_weights or not worthwhile(query, key):
+        return tuple(t.numpy() for t in _body(call))
+    present: tuple[Array, ...] = ()
+    past = 0
+    if call.past_key is not None and call.past_value is not None:
+        past_key, past_value = call.past_key.numpy(), call.past_value.numpy()
+        key, value = present = np.concatenate([past_key, key], 2), np.concatenate([past_value, value], 2)
+        past = past_key.shape[2]
+    mask = joined(call, None)
+    query, key, value = (x.astype(call.scores_type.numpy, copy=False) for x in (query, key, value))
+    output = attention_kernel.attention(query, key, value, None if mask is None else mask.numpy(), options, past)
+    output = output.astype(call.dtype.numpy, copy=False)
+    if options.cuts is not None:
+        output = output.transpose(0, 2, 1, 3)
+        output = output.reshape(*output.shape[:2], math.prod(output.shape[2:]))
+    return output, *present
+
+
+def _cut(x: Array, heads: int) -> Array:
+    """`_split_heads` of an array, without what ops cost: a view."""
+    return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
 @composite_with(kernel=_kernel)
@@ -81,61 +101,55 @@ def attention(
     Raises:
         ValueError, TypeError: for sizes, masks or types that do not fit; the message says which.
     """
-    _check_options(heads, kv_heads, scale, window, softcap)
-    if heads is not None:
-        query = _split_heads("query", query, heads)
-        key = _split_heads("key", key, kv_heads or heads)
-        value = _split_heads("value", value, kv_heads or heads)
-    _check(query, key, value, past_key, past_value)
-    results: list[Tensor] = []
-    past: Size = 0
-    if past_key is not None and past_value is not None:
-        past = past_key.shape[2]
-        key, value = concat([past_key, key], 2), concat([past_value, value], 2)
-        results += [key, value]
-    output, weights = _attend(query, key, value, mask, key_mask, past, scale, is_causal, window, softcap, dropout_p)
-    if heads is not None:
+    options = AttentionOptions(
+        heads=heads,
+        kv_heads=kv_heads,
+        scale=scale,
+        is_causal=is_causal,
+        window=window,
+        softcap=softcap,
+        dropout_p=dropout_p,
+        need_weights=need_weights,
+    )
+    results = _body(AttentionCall(query, key, value, mask, key_mask, past_key, past_value, options=options))
+    return results if len(results) > 1 else results[0]
+
+
+def _body(call: AttentionCall) -> tuple[Tensor, ...]:
+    """What a call returns, in terms of other ops."""
+    query, key, value, options = call.query, call.key, call.value, call.options
+    if options.cuts is not None:
+        query, key, value = map(_split_heads, ("query", "key", "value"), (query, key, value), options.cuts)
+    _check(query, key, value, call.past_key, call.past_value)
+    present: tuple[Tensor, ...] = ()
+    if call.past_key is not None and call.past_value is not None:
+        key, value = present = concat([call.past_key, key], 2), concat([call.past_value, value], 2)
+    output, weights = _attend(query, key, value, call)
+    if options.cuts is not None:
         output = permute(output, (0, 2, 1, 3))
         output = reshape(output, (*output.shape[:2], product(output.shape[2:])))
-    results = [output, *results, *([weights] if need_weights else [])]
-    return tuple(results) if len(results) > 1 else output
+    return output, *present, *([weights] if options.need_weights else [])
 
 
-def _attend(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    key_mask: Tensor | None,
-    past: Size,
-    scale: float | None,
-    is_causal: bool,
-    window: int | None,
-    softcap: float,
-    dropout_p: float,
-) -> tuple[Tensor, Tensor]:
-    """Output and weights of heads that are split already."""
-    dtype = query.dtype
+def _attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> tuple[Tensor, Tensor]:
+    """Output and weights of a call whose heads are split and whose keys and values include those of the past."""
+    dtype, options = call.dtype, call.options
     # Half precision: scores and sums in float32, rounded once at the end.
-    query, key, value = (x.astype(scores_type(dtype)) for x in (query, key, value))
+    query, key, value = (x.astype(call.scores_type) for x in (query, key, value))
     key, value = _repeat_heads(key, query.shape[1]), _repeat_heads(value, query.shape[1])
-    scores = matmul(query * default_scale(query, scale), key.mT)
-    if softcap:
-        scores = tanh(scores * (1 / softcap)) * softcap
-    for given in (mask, None if key_mask is None else unsqueeze(key_mask, (1, 2))):
-        if given is not None:
-            _check_mask(given, scores)
-    position: Tensor | None = None
-    if is_causal or window is not None:
-        position = causal_mask(scores.shape[-2], scores.shape[-1], past, is_causal, window)
+    scores = matmul(query * options.scale_of(query.shape[-1]), key.mT)
+    if options.softcap:
+        scores = tanh(scores * (1 / options.softcap)) * options.softcap
+    check_masks(call, scores.shape)
+    position = position_mask(call, is_causal=options.is_causal)
     # Where a row may see no key, hidden scores get the lowest number, not -inf: it then has weights, not NaN, and they
     # are zeroed.
-    joint = joined(mask, key_mask, position, scores.dtype)
+    joint = joined(call, position)
     if joint is None:
         weights = softmax(scores)
     elif joint is position:  # without a window it leaves every row a key
-        weights = softmax(where(joint, scores, -math.inf if window is None else scores.dtype.lowest))
-        if window is not None:
+        weights = softmax(where(joint, scores, -math.inf if options.window is None else scores.dtype.lowest))
+        if options.window is not None:
             weights = where(joint, weights, 0.0)
     elif joint.dtype == bool_:
         # Added, not chosen: NaN in a hidden key stays NaN, as in onnxruntime's kernel and in torch's. The zero has
@@ -146,29 +160,9 @@ def _attend(
         hidden = excluded(joint)
         bias = where(hidden, scores.dtype.lowest, joint.astype(scores.dtype))
         weights = where(hidden, 0.0, softmax(scores + bias))
-    if dropout_p:
-        weights = dropout(weights, p=dropout_p)
+    if options.dropout_p:
+        weights = dropout(weights, p=options.dropout_p)
     return matmul(weights, value).astype(dtype), weights.astype(dtype)
-
-
-def causal_mask(queries: Size, keys: Size, past: Size, is_causal: bool, window: int | None) -> Tensor:
-    """(L, S) booleans: which keys a query sees by position alone."""
-    row = unsqueeze(arange_between(start=past, stop=past + queries), 1)
-    column = arange_between(start=0, stop=keys)
-    seen = []
-    if is_causal:
-        seen.append(column <= row)
-    if window is not None:
-        seen.append(column > row - window)
-    return seen[0] if len(seen) == 1 else logical_and(seen[0], seen[1])
-
-
-def default_scale(query: Tensor, scale: float | None) -> float:
-    """The factor of the scores: as given, or 1 / sqrt(d)."""
-    if scale is not None:
-        return scale
-    width = query.shape[-1]
-    return 1 / math.sqrt(width) if not same(width, 0) else 1.0
 
 
 def _split_heads(name: str, x: Tensor, heads: int) -> Tensor:
@@ -220,33 +214,3 @@ def _check(query: Tensor, key: Tensor, value: Tensor, past_key: Tensor | None, p
                     f"attention: past_{name} {show_shape(past.shape)} does not fit the new {show_shape(now.shape)}: "
                     "only the length may differ"
                 )
-
-
-def _check_options(
-    heads: int | None, kv_heads: int | None, scale: float | None, window: int | None, softcap: float
-) -> None:
-    for name, number in (("heads", heads), ("kv_heads", kv_heads), ("window", window)):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            why = ": a query sees at least itself" if name == "window" else ""
-            raise ValueError(f"attention: {name} is {number!r}, expected a whole number of 1 or more{why}")
-    if scale is not None and not math.isfinite(scale):
-        raise ValueError(f"attention: scale is {scale}, expected a finite number")
-    if not 0 <= softcap < math.inf:
-        raise ValueError(f"attention: softcap is {softcap}, expected a number of 0 or more (0: none)")
-
-
-def _check_mask(mask: Tensor, scores: Tensor) -> None:
-    if mask.dtype.kind == "int":
-        raise TypeError(
-            f"attention: the mask is {mask.type}, expected booleans or floats; a mask of 0 and 1 becomes "
-            "boolean with mask.astype(lucid.bool_) or mask != 0"
-        )
-    try:
-        fits = same_shape(broadcast("attention", mask.shape, scores.shape), scores.shape)
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"attention: the mask has shape {show_shape(mask.shape)}, which does not broadcast to the scores "
-            f"(N, H, L, S) = {show_shape(scores.shape)}"
-        )

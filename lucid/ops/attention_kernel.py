@@ -1,9 +1,9 @@
 """Attention in NumPy, tile by tile: a tile's scores fit into the cache, and L x S of them are never in memory.
 
-A *job* is a few heads times some query rows; worker threads take jobs (`lucid.threads`). A job walks in blocks over
-the keys that its rows can see, and keeps for each row the sum of the weights and the weighted sum of the values (Rabe
-& Staats 2021, "Self-attention does not need O(n^2) memory"; the running maximum is that of Milakov & Gimelshein 2018,
-"Online normalizer calculation for softmax"). The division comes last.
+Worker threads (`lucid.threads`) take the jobs that `attention_tiles` plans. A job walks in blocks over the keys that
+its rows can see, and keeps for each row the sum of the weights and the weighted sum of the values (Rabe & Staats 2021,
+"Self-attention does not need O(n^2) memory"; the running maximum is that of Milakov & Gimelshein 2018, "Online
+normalizer calculation for softmax"). The division comes last.
 
 Beside the tiles, three things make it fast. While the scores are *calm*, none below -60, no maximum is subtracted, and
 two passes over the tile fall away; where one is not, or the weights of a query add up to more or less than a number can
@@ -16,66 +16,36 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 from numpy.lib.introspect import opt_func_info
 
+from lucid.ops import attention_tiles
+from lucid.ops.attention_call import AttentionOptions
+from lucid.ops.attention_tiles import Job, Sight
 from lucid.threads import buffer, get_num_threads, share
+from lucid.types import Array
 
-ROWS = 512  # query rows of a job
-KEYS = 512  # keys of a block that all its rows see
-EDGE = 256  # keys of a block of which some rows see a part: computed in full, so kept small
-TILE = 1 << 18  # scores of a tile over all its heads: 1 MB of float32, what a core's cache holds
-SMALL = 1 << 19  # scores below which threads cost more than they bring
-TINY = 1 << 15  # scores below which any bookkeeping does
 CALM = -60.0  # scores above this need no maximum subtracted
 LEAST = 2.0**-20  # where the weights of a query add up to less then, values may be too small to be weighted by them
-
-Array = npt.NDArray[Any]
 
 _loops = str(opt_func_info(func_name="^exp2$", signature="float32").get("exp2")).split("available")[0]
 _fast = sys.platform == "linux" and ("AVX512" in _loops or "V4" in _loops)
 _power, _UNIT = (np.exp2, math.log2(math.e)) if _fast else (np.exp, 1.0)
 
 
-class _Job(NamedTuple):
-    """A part of the output: slices over (N, H_kv, group) and the query rows [start, stop)."""
-
-    heads: tuple[slice, slice, slice]
-    start: int
-    stop: int
-
-
-def worthwhile(query: Array, key: Array) -> bool:
-    """Whether `attention` beats a product, a softmax and a product one after the other: the smallest work is left."""
-    return bool(math.prod(query.shape[:3]) * key.shape[2] >= TINY)
-
-
 def attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None,
-    *,
-    scale: float,
-    is_causal: bool,
-    offset: int,
-    window: int | None,
-    softcap: float,
+    query: Array, key: Array, value: Array, mask: Array | None, options: AttentionOptions, past: int = 0
 ) -> Array:
     """Attention of `query` (N, H, L, d) over `key` (N, H_kv, S, d) and `value` (N, H_kv, S, d_v), as (N, H, L, d_v).
 
     Arrays are float32 or float64, of one dtype, in any memory layout; in the result the heads of a position lie side
-    by side, so that `.transpose(0, 2, 1, 3).reshape(N, L, -1)` is a view. `mask` broadcasts to (N, H, L, S): boolean
-    (True = attend) or floating, added (what is not above its dtype's lowest number forbids). Query i stands at position
-    i + offset; it sees keys up to its position if `is_causal`, and with a window none that lie that many or more before
-    it. Scores are multiplied by `scale`, then, if `softcap` is positive, capped to softcap * tanh(scores / softcap). A
+    by side, so that `.transpose(0, 2, 1, 3).reshape(N, L, -1)` is a view. The keys include those of the `past`, so
+    query i stands at position i + past. `mask` broadcasts to (N, H, L, S): boolean (True = attend) or floating, added
+    (what is not above its dtype's lowest number forbids). Of the options scale, causality, window and softcap count. A
     query that sees no key gives 0.
     """
     n, heads, length, width = query.shape
@@ -88,22 +58,20 @@ def attention(
         mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
         split = (1, 1) if mask.shape[1] == 1 else (kv_heads, group)
         mask = mask.reshape(mask.shape[0], *split, *mask.shape[2:])
-    call = _Attention(
+    tiled = _Attention(
         query.reshape(n, kv_heads, group, length, width),
         _for_blas(key).swapaxes(-1, -2)[:, :, None],
         _for_blas(value)[:, :, None],
         mask,
         result.reshape(n, length, kv_heads, group, value.shape[-1]).transpose(0, 2, 3, 1, 4),
-        scale,
-        is_causal,
-        offset,
-        window,
-        softcap,
+        options.scale_of(width),
+        options.softcap,
+        Sight(keys, past, options.is_causal, options.window),
     )
-    if n * heads * length * keys < SMALL:
-        call.work([_Job((slice(None),) * 3, 0, length)])
+    if attention_tiles.is_small((n, kv_heads, group), length, keys):
+        tiled.work([Job((slice(None),) * 3, 0, length)])
     else:
-        share(_jobs((n, kv_heads, group), length, keys, get_num_threads()), call.work)
+        share(attention_tiles.jobs((n, kv_heads, group), length, keys, get_num_threads()), tiled.work)
     return result.transpose(0, 2, 1, 3)
 
 
@@ -117,13 +85,11 @@ class _Attention:
     mask: Array | None  # broadcasts to (N, H_kv, group, L, S)
     output: Array  # (N, H_kv, group, L, d_v)
     scale: float
-    is_causal: bool
-    offset: int
-    window: int | None
     softcap: float
+    sight: Sight
     calm: bool = True  # as far as the scores are known
 
-    def work(self, jobs: Iterable[_Job]) -> None:
+    def work(self, jobs: Iterable[Job]) -> None:
         """Do jobs until none is left."""
         with np.errstate(all="ignore"):
             for job in jobs:
@@ -133,7 +99,7 @@ class _Attention:
                 if not self._run(job, calm=False) and self._adds_up_to_too_much(job):
                     self._run(job, calm=False, share=0.5 ** self.value.shape[-2].bit_length())
 
-    def _run(self, job: _Job, calm: bool, share: float = 1.0) -> bool:
+    def _run(self, job: Job, calm: bool, share: float = 1.0) -> bool:
         """Compute one job; False if its scores are not calm enough for that, or a sum has left the range of numbers.
 
         Of the values only a `share`, a power of two, goes into the sums.
@@ -148,7 +114,7 @@ class _Attention:
         total = np.zeros((*query.shape[:-1], 1), dtype)
         largest = np.full_like(total, -np.inf)  # of each row's scores so far
         blank = True  # nothing is in the output yet
-        for start, stop, top, bottom in self._blocks(job):
+        for start, stop, top, bottom in self.sight.blocks(job, math.prod(query.shape[:3])):
             visible, bias = self._mask_of(job, start, stop, top, bottom)
             if visible is not None and not visible.any() and self._finite(job, start, stop):
                 continue
@@ -160,7 +126,7 @@ class _Attention:
                 scores *= self.softcap * unit
             if bias is not None:
                 scores += bias.astype(dtype) * dtype.type(unit)
-            limits = self._limits(scores, job.start + top + self.offset, start, stop)
+            limits = self.sight.limits(scores, job.start + top, start, stop)
             if calm:
                 if not scores.min() >= CALM * unit:
                     return False
@@ -201,57 +167,33 @@ class _Attention:
             np.copyto(output, 0, where=~seen if calm else ~seen & ~self._sighted(job))
         return numbers
 
-    def _sighted(self, job: _Job) -> Array:
+    def _sighted(self, job: Job) -> Array:
         """Which of a job's rows see a key."""
         heads = self.query[job.heads].shape[:3]
         sighted = np.zeros((*heads, job.stop - job.start, 1), bool)
-        for start, stop, top, bottom in self._blocks(job):
+        for start, stop, top, bottom in self.sight.blocks(job, math.prod(heads)):
             visible, _ = self._mask_of(job, start, stop, top, bottom)
             tile = np.ones((*heads, bottom - top, stop - start), self.query.dtype)
             if visible is not None:
                 tile *= visible
-            for part, seen in self._limits(tile, job.start + top + self.offset, start, stop):
+            for part, seen in self.sight.limits(tile, job.start + top, start, stop):
                 part *= seen
             sighted[..., top:bottom, :] |= tile.any(-1, keepdims=True)
         return sighted
 
-    def _vanish(self, job: _Job, least: float) -> bool:
+    def _vanish(self, job: Job, least: float) -> bool:
         """Whether values are so small that weighted by weights of the sum `least` they lose digits to denormals."""
         size = np.abs(self.value[job.heads[:2]])
         smallest = size.min(initial=np.inf, where=size > 0)
         return bool(smallest * least < size.shape[-2] * np.finfo(size.dtype).tiny)
 
-    def _adds_up_to_too_much(self, job: _Job) -> bool:
+    def _adds_up_to_too_much(self, job: Job) -> bool:
         """Whether the values are so large that sums of them, weighted by up to 1 each, can overflow."""
         value = self.value[job.heads[:2]]
         largest = np.abs(value).max(initial=0, where=np.isfinite(value))
         return bool(largest > np.finfo(value.dtype).max / value.shape[-2])
 
-    def _blocks(self, job: _Job) -> Iterator[tuple[int, int, int, int]]:
-        """Blocks of keys [start, stop), each with the job's rows [top, bottom) that see any of them.
-
-        Large where all rows see all keys, small at the edges.
-        """
-        first, last = job.start + self.offset, job.stop - 1 + self.offset
-        start, stop = 0, self.key.shape[-1]
-        inner_start, inner_stop = start, stop
-        if self.is_causal:
-            inner_stop, stop = min(stop, first), min(stop, last + 1)
-        if self.window is not None:
-            start, inner_start = max(0, first - self.window + 1), max(0, last - self.window + 1)
-        if inner_stop - inner_start < EDGE:
-            inner_start = inner_stop = start
-        keys = max(KEYS, TILE // (math.prod(self.query[job.heads].shape[:3]) * (job.stop - job.start)))
-        for begin, end, size in ((start, inner_start, EDGE), (inner_start, inner_stop, keys), (inner_stop, stop, EDGE)):
-            for a, b in _split(begin, end, size):
-                top = max(0, a - first) if self.is_causal else 0
-                bottom = job.stop - job.start
-                if self.window is not None:
-                    bottom = min(bottom, b - 1 + self.window - first)
-                if top < bottom:
-                    yield a, b, top, bottom
-
-    def _mask_of(self, job: _Job, start: int, stop: int, top: int, bottom: int) -> tuple[Array | None, Array | None]:
+    def _mask_of(self, job: Job, start: int, stop: int, top: int, bottom: int) -> tuple[Array | None, Array | None]:
         """The mask over a tile: where keys are visible (None: everywhere), and what is added (None: nothing)."""
         if self.mask is None:
             return None, None
@@ -265,44 +207,10 @@ class _Attention:
         hidden = mask <= lowest  # NaN is not: it reaches the output
         return ~hidden, np.where(hidden, 0, mask)
 
-    def _finite(self, job: _Job, start: int, stop: int) -> bool:
+    def _finite(self, job: Job, start: int, stop: int) -> bool:
         """Whether keys and values in [start, stop) are numbers, so that masked ones leave no trace."""
         key, value = self.key[job.heads[:2]][..., start:stop], self.value[job.heads[:2]][..., start:stop, :]
         return bool(np.isfinite(key).all() and np.isfinite(value).all())
-
-    def _limits(self, scores: Array, position: int, start: int, stop: int) -> Iterator[tuple[Array, Array]]:
-        """The parts of a tile that causality and the window cut through, each with 1 where a key is seen and 0 else.
-
-        `position` is that of the first row; the keys are [start, stop).
-        """
-        end = position + scores.shape[-2]
-        if self.is_causal and position < stop - 1:
-            part = scores[..., : stop - 1 - position, :]
-            yield part, _triangle(*part.shape[-2:], position - start, scores.dtype)
-        if self.window is not None and end - self.window > start:  # turned by 180 degrees it is the same triangle
-            part = scores[..., max(0, start + self.window - position) :, :][..., ::-1, ::-1]
-            yield part, _triangle(*part.shape[-2:], stop - 1 - (end - self.window), scores.dtype)
-
-
-def _jobs(heads: tuple[int, int, int], length: int, keys: int, threads: int) -> list[_Job]:
-    """Cut the work into jobs of about a tile each, a multiple of the threads as far as sizes allow; longest first."""
-    block = max(1, min(keys, KEYS))
-    work = math.prod(heads) * length * block
-    tile = work // (threads * -(-work // (threads * TILE)))
-    rows = max(1, min(ROWS, length, tile // block))
-    room = tile // (rows * block)  # heads that fit into a tile beside these rows: of one group first, then of more
-    cuts: list[list[slice]] = []
-    for count in reversed(heads):
-        cuts.append([slice(a, b) for a, b in _split(0, count, max(1, min(count, room)))])
-        room //= max(1, count)
-    spans = _split(0, length, rows)[::-1]
-    return [_Job((i, j, k), start, stop) for start, stop in spans for i in cuts[2] for j in cuts[1] for k in cuts[0]]
-
-
-def _split(start: int, stop: int, size: int) -> list[tuple[int, int]]:
-    """[start, stop) in the fewest parts of at most `size`, all but the first of that size."""
-    starts = [start, *range(stop - (stop - start - 1) // size * size, stop, size)] if start < stop else []
-    return list(zip(starts, [*starts[1:], stop], strict=False))
 
 
 def _to_weights(scores: Array, largest: Array) -> Array:
@@ -327,15 +235,3 @@ def _for_blas(array: Array) -> Array:
     rows, columns = array.strides[-2:]
     readable = columns == array.itemsize and rows % array.itemsize == 0 and rows >= array.shape[-1] * array.itemsize
     return array if readable else np.ascontiguousarray(array)
-
-
-@lru_cache(maxsize=8)
-def lowest(dtype: np.dtype[Any]) -> float:
-    """The lowest finite number of a floating type."""
-    return float(ml_dtypes.finfo(dtype).min)  # type: ignore[no-untyped-call]
-
-
-@lru_cache(maxsize=16)
-def _triangle(rows: int, columns: int, last: int, dtype: np.dtype[Any]) -> Array:
-    """1 in row i up to column `last + i`, 0 after it."""
-    return np.tri(rows, columns, last, dtype=dtype)

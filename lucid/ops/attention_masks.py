@@ -10,15 +10,13 @@ from functools import reduce
 
 import numpy as np
 
+from lucid.dims import Shape, Size
+from lucid.ops.attention_call import AttentionCall
+from lucid.ops.creation import arange_between, full
 from lucid.ops.elementwise import logical_and, logical_or, where
-from lucid.ops.shaping import unsqueeze
+from lucid.ops.shaping import concat, expand, unsqueeze
 from lucid.ops.tensor import Tensor
-from lucid.types import DType, float32
-
-
-def scores_type(dtype: DType) -> DType:
-    """The element type in which scores are computed: half precision in float32."""
-    return float32 if dtype.itemsize == 2 else dtype
+from lucid.types import DType, broadcast, same_shape, show_shape
 
 
 def excluded(mask: Tensor) -> Tensor:
@@ -26,14 +24,36 @@ def excluded(mask: Tensor) -> Tensor:
     return mask <= mask.dtype.lowest
 
 
-def joined(mask: Tensor | None, key_mask: Tensor | None, position: Tensor | None, dtype: DType) -> Tensor | None:
-    """All masks as one for scores in `dtype`: boolean where all are, else floating, of no wider type than that.
+def causal_mask(
+    queries: Size, keys: Size, past: Size = 0, *, is_causal: bool = True, window: int | None = None
+) -> Tensor:
+    """(L, S) booleans: which keys a query sees by position alone; the first query stands at position `past`."""
+    row = unsqueeze(arange_between(start=past, stop=past + queries), 1)
+    column = arange_between(start=0, stop=keys)
+    seen = []
+    if is_causal:
+        seen.append(column <= row)
+    if window is not None:
+        seen.append(column > row - window)
+    return reduce(logical_and, seen)
+
+
+def position_mask(call: AttentionCall, *, is_causal: bool) -> Tensor | None:
+    """The window of a call and, if `is_causal`, that no query sees a later key: (L, P + S) booleans, or None."""
+    window = call.options.window
+    if not is_causal and window is None:
+        return None
+    return causal_mask(call.queries, call.keys, call.past, is_causal=is_causal, window=window)
+
+
+def joined(call: AttentionCall, position: Tensor | None) -> Tensor | None:
+    """All masks of a call as one for its scores: boolean where all are, else floating, of no wider type than they.
 
     A key that any of them excludes is excluded, whatever the others hold. Floating ones are added in the type of the
-    scores; what is not above its lowest number then excludes, too. `position` is what causality and windows let be
-    seen.
+    scores; what is not above its lowest number then excludes, too. `position` is what positions let be seen.
     """
-    given = [m for m in (mask, None if key_mask is None else unsqueeze(key_mask, (1, 2)), position) if m is not None]
+    dtype = call.scores_type
+    given = [m for m in (*_by_scores(call), position) if m is not None]
     seen = [m for m in given if m.dtype.kind == "bool"]
     floating = [m for m in given if m.dtype.kind == "float"]
     visible = reduce(logical_and, seen) if seen else None
@@ -50,6 +70,43 @@ def joined(mask: Tensor | None, key_mask: Tensor | None, position: Tensor | None
 def in_type(mask: Tensor, dtype: DType) -> Tensor:
     """A floating mask in another type, where it excludes what it excluded in its own, and nothing else."""
     return mask if mask.dtype == dtype else where(excluded(mask), -np.inf, _cast(mask, dtype))
+
+
+def with_visible(mask: Tensor, keys: Size, extra: int) -> Tensor:
+    """A mask over `keys` keys, broadcasting or not, with `extra` more behind them that every query sees."""
+    mask = expand(mask, (*mask.shape[:-1], keys))
+    visible = full((*mask.shape[:-1], extra), mask.dtype.kind == "bool", mask.dtype)
+    return concat([mask, visible], -1)
+
+
+def check_masks(call: AttentionCall, scores: Shape) -> None:
+    """Raise what is wrong with the masks of a call whose scores have this shape.
+
+    Raises:
+        TypeError: for integers.
+        ValueError: for one that does not broadcast to the scores.
+    """
+    for mask in _by_scores(call):
+        if mask.dtype.kind == "int":
+            raise TypeError(
+                f"attention: the mask is {mask.type}, expected booleans or floats; a mask of 0 and 1 becomes "
+                "boolean with mask.astype(lucid.bool_) or mask != 0"
+            )
+        try:
+            fits = same_shape(broadcast("attention", mask.shape, scores), scores)
+        except ValueError:
+            fits = False
+        if not fits:
+            raise ValueError(
+                f"attention: the mask has shape {show_shape(mask.shape)}, which does not broadcast to the scores "
+                f"(N, H, L, S) = {show_shape(scores)}"
+            )
+
+
+def _by_scores(call: AttentionCall) -> list[Tensor]:
+    """The masks that a call is given, as they broadcast to its scores."""
+    key_mask = None if call.key_mask is None else unsqueeze(call.key_mask, (1, 2))
+    return [mask for mask in (call.mask, key_mask) if mask is not None]
 
 
 def _fits(mask: Tensor, dtype: DType) -> bool:

@@ -20,6 +20,7 @@ from lucid.export.forms import attention_cpu, plain
 from lucid.export.lowering import Lowering
 from lucid.graph import Node, Value
 from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
+from lucid.ops.attention_call import AttentionOptions
 from lucid.ops.op import Op
 from lucid.types import Array, float32
 from tests.fuzz.checks import Coverage
@@ -105,28 +106,30 @@ def tiles(name: str, wrong: Callable[..., Any]) -> None:
     FAULTS.append(Fault(name, lambda patch: patch.setattr(attention_kernel, "attention", _before(right, wrong))))
 
 
-def _overflows(right: Any, query: Array, key: Array, value: Array, mask: Any, **a: Any) -> Array:
-    result: Array = right(query, key, value, mask, **a)
+def _overflows(
+    right: Any, query: Array, key: Array, value: Array, mask: Any, options: AttentionOptions, past: int
+) -> Array:
+    result: Array = right(query, key, value, mask, options, past)
     with np.errstate(all="ignore"):
         keys = np.repeat(key, query.shape[1] // key.shape[1], 1)
-        scores = (query * query.dtype.type(a["scale"])) @ keys.swapaxes(-1, -2)
+        scores = (query * query.dtype.type(options.scale_of(query.shape[-1]))) @ keys.swapaxes(-1, -2)
         total = np.exp(scores).sum(-1, keepdims=True)
         return np.where(np.isinf(total) & np.isfinite(scores).all(-1, keepdims=True), 0, result).astype(query.dtype)
 
 
 tiles("the sum of weights overflows, and only the output is looked at", _overflows)
-tiles("causality forgets the keys of the cache", lambda right, *x, **a: right(*x, **a | {"offset": 0}))
+tiles("causality forgets the keys of the cache", lambda right, *x: right(*x[:-1], 0))
 tiles(
     "causality counts from the last key",
-    lambda right, q, k, *x, **a: right(q, k, *x, **a | {"offset": k.shape[2] - q.shape[2]}),
+    lambda right, q, k, *x: right(q, k, *x[:-1], k.shape[2] - q.shape[2]),
 )
 tiles(
     "the cap of scores covers their mask",
-    lambda right, q, k, v, mask, **a: right(q, k, v, _capped(mask, a["softcap"]), **a),
+    lambda right, q, k, v, mask, options, past: right(q, k, v, _capped(mask, options.softcap), options, past),
 )
 tiles(
     "float64 goes through float32",
-    lambda right, q, k, v, *x, **a: right(*(t.astype(np.float32) for t in (q, k, v)), *x, **a).astype(q.dtype),
+    lambda right, q, k, v, *x: right(*(t.astype(np.float32) for t in (q, k, v)), *x).astype(q.dtype),
 )
 
 

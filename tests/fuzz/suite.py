@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from lucid.export import Target
-from lucid.ops import attention_kernel
+from lucid.ops import attention_tiles
 from lucid.types import DType
 from tests.fuzz.checks import Coverage, Run, exported, runs_of_program, runs_of_sample, verify
 from tests.fuzz.choices import Choices
@@ -91,14 +91,14 @@ def draw_sizes(choices: Choices) -> dict[str, int]:
 def tiles(small: bool) -> Iterator[None]:
     """Attention on arrays in tiles so small that a few keys take several; otherwise as it is, which for small sizes is
     the body."""
-    before = {name: getattr(attention_kernel, name) for name in _SMALL}
+    before = {name: getattr(attention_tiles, name) for name in _SMALL}
     try:
         for name, value in _SMALL.items() if small else ():
-            setattr(attention_kernel, name, value)
+            setattr(attention_tiles, name, value)
         yield
     finally:
         for name, value in before.items():
-            setattr(attention_kernel, name, value)
+            setattr(attention_tiles, name, value)
 
 
 _SMALL = {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64, "TINY": 0}

@@ -46,11 +46,11 @@ def contrib(build: Builder, node: Node) -> str:
     call = Call.of(node)
     refuse_common(call)
     refuse_scale(call)
-    if call.heads is None:
+    if call.options.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
     if call.grouped:
         refuse("it has no grouped heads")
-    if call.is_causal and not same(call.queries, call.new_keys):
+    if call.options.is_causal and not same(call.queries, call.new_keys):
         refuse("its causal mask is wrong where queries and keys may differ in number")
     return build.op(
         "MultiHeadAttention",
@@ -58,9 +58,9 @@ def contrib(build: Builder, node: Node) -> str:
         call.key,
         call.value,
         domain="com.microsoft",
-        num_heads=call.heads,
-        scale=call.scale,
-        unidirectional=int(call.is_causal) or None,
+        num_heads=call.options.heads,
+        scale=call.options.scale,
+        unidirectional=int(call.options.is_causal) or None,
     )
 
 
@@ -69,17 +69,17 @@ def write_node(build: Builder, node: Node) -> tuple[str, ...]:
     call = Call.of(node)
     refuse_common(call)
     refuse_scale(call)
-    if call.need_weights:
+    if call.options.need_weights:
         refuse_wrong(build, ATTENTION_WEIGHTS)
-    if call.need_weights and not isinstance(call.past + call.new_keys, int):
+    if call.options.need_weights and not isinstance(call.keys, int):
         refuse_wrong(build, ATTENTION_OPEN_WEIGHTS)
     if call.masked:
         refuse_wrong(build, ATTENTION_UNSEEN)
-    if call.softcap:
+    if call.options.softcap:
         refuse_wrong(build, ATTENTION_SOFTCAP)
-    if call.is_causal and call.past_key is None and call.may_be_short:
+    if call.options.is_causal and call.past_key is None and call.may_be_short:
         refuse_wrong(build, ATTENTION_SINGLE)
-    if call.is_causal and not same(call.queries, call.new_keys):
+    if call.options.is_causal and not same(call.queries, call.new_keys):
         refuse_wrong(build, ATTENTION_CROSS)
     if call.grouped:
         refuse_wrong(build, ATTENTION_OF_GROUPS)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -24,8 +25,8 @@ from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.graph import Input, Node
 from lucid.known_runtimes import FILLED_MASKS
-from lucid.ops import attention, concat, cumsum, exp, logical_and, logical_not, minimum, reshape, unsqueeze, where
-from lucid.ops.attention import causal_mask, default_scale
+from lucid.ops import attention, concat, cumsum, exp, logical_not, minimum, reshape, unsqueeze, where
+from lucid.ops.attention_masks import causal_mask, joined, position_mask
 from lucid.ops.creation import arange_between, size_value
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
@@ -55,7 +56,7 @@ def query_blocks(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     _refuse_what_blocks_do_not_cover(call)
     refuse_wrong(build, FILLED_MASKS)
-    if not call.is_causal:
+    if not call.options.is_causal:
         if call.mask is None and call.key_mask is None:
             refuse("nothing is masked, so there is nothing to leave out")
         return Taken(filled(build, call, 1), _share(1, 1))
@@ -100,14 +101,14 @@ def _share(length: int, blocks: int) -> str:
 def three_products(build: Builder, node: Node) -> Taken:
     """FusedMatMul, Softmax, MatMul: what the node does, without its copies. Long inputs go in rows that fit caches."""
     call = Call.of(node)
-    if call.heads is not None:
+    if call.options.heads is not None:
         refuse("the packed layout is read faster by the Attention node")
-    if not same(call.query.type.shape[1], call.key.type.shape[1]):
+    if call.grouped:
         refuse("grouped heads would need copies of the keys")
-    scale = default_scale(Tensor.from_value(call.query), call.scale)
+    scale = call.options.scale_of(call.width)
     length = call.queries
     rows = -(-length // LONG) if isinstance(length, int) and length >= 4 * LONG else 1
-    queries: list[Operand] = [call.query] if rows == 1 else [*Tensor.from_value(call.query).split(LONG, 2)]
+    queries: list[Operand] = [call.query] if rows == 1 else [*call.query.split(LONG, 2)]
     parts = []
     for query in queries:
         scores = build.op("FusedMatMul", query, call.key, domain="com.microsoft", alpha=scale, transB=1)
@@ -121,7 +122,7 @@ def _refuse_what_blocks_do_not_cover(call: Call) -> None:
     if call.dtype != float32:
         refuse(f"the bound on hidden weights is worked out for float32, not {call.dtype}")
     refuse_scale(call)
-    if call.is_causal and not same(call.queries, call.new_keys):
+    if call.options.is_causal and not same(call.queries, call.new_keys):
         refuse("queries and keys may differ in number")
     for mask in (call.mask, call.key_mask):
         if mask is not None and mask.dtype.kind == "float":
@@ -132,23 +133,24 @@ def _refuse_what_blocks_do_not_cover(call: Call) -> None:
 
 def filled(build: Builder, call: Call, blocks: int) -> Tensor:
     """Attention in blocks of queries, with hidden keys filled. (N, H, L, d) or packed (N, L, H*d)."""
-    query, key, value = (Tensor.from_value(v) for v in (call.query, call.key, call.value))
+    query, key, value, options = call.query, call.key, call.value, call.options
     length, keys = call.queries, call.new_keys
     fill = fill_value(build, call)
     rows = _row_sizes(length, blocks)
     hidden_keys = None if call.key_mask is None else unsqueeze(_filled(call.key_mask, fill), (1, 2))
-    mask = None if call.mask is None else _with_axes(call.mask)
-    hidden = None if mask is None else _filled(mask, fill)
+    if call.mask is not None:
+        call = replace(call, mask=_with_axes(call.mask))
+    hidden = None if call.mask is None else _filled(call.mask, fill)
     triangle: Tensor | None = None
-    if call.is_causal:
+    if options.is_causal:
         # The corner of hidden keys, for the largest block; others take their lower right part of it.
-        corner = _filled(causal_mask(rows[-1], rows[-1], 0, True, None), fill)
+        corner = _filled(causal_mask(rows[-1], rows[-1]), fill)
         triangle = pad(corner, before=(0, keys - rows[-1]), after=(0, 0))
     parts: list[Tensor] = []
     start: Size = 0
     for count, part in zip(rows, query.split(rows, -2) if blocks > 1 else [query], strict=True):
         stop = start + count
-        end = stop if call.is_causal else keys
+        end = stop if options.is_causal else keys
         masks: list[Tensor] = []
         if triangle is not None:
             masks.append(triangle[triangle.shape[0] - count :, keys - end :])
@@ -166,15 +168,15 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
                 key if all_keys else _first(build, key, end),
                 value if all_keys else _first(build, value, end),
                 joint,
-                heads=call.heads,
-                kv_heads=call.kv_heads,
-                scale=call.scale,
+                heads=options.heads,
+                kv_heads=options.key_heads,
+                scale=options.scale,
             )
         )
         start = stop
     output = parts[0] if blocks == 1 else concat(parts, -2)
-    alive = _alive(call, mask)
-    return output if alive is None else output * (alive if call.heads is None else alive[:, 0])
+    alive = _alive(call)
+    return output if alive is None else output * (alive if options.heads is None else alive[:, 0])
 
 
 def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
@@ -190,16 +192,16 @@ def fill_value(build: Builder, call: Call) -> Tensor:
 
     Where something overflows or a value is NaN the comparison is false, and the lowest number is exact.
     """
-    query, key, value = (Tensor.from_value(v) for v in (call.query, call.key, call.value))
-    if call.heads is not None and call.kv_heads is not None:
+    query, key, value, options = call.query, call.key, call.value, call.options
+    if options.cuts is not None:
         query, key, value = (
             reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))
-            for x, heads in ((query, call.heads), (key, call.kv_heads), (value, call.kv_heads))
+            for x, heads in zip((query, key, value), options.cuts, strict=True)
         )
     of_query, of_key = (_reduced(build, x, "ReduceL2", "ReduceMax") for x in (query, key))
-    if call.scale is not None:  # by default it makes scores smaller, and what underflows is nothing to them
+    if options.scale is not None:  # by default it makes scores smaller, and what underflows is nothing to them
         of_query, of_key = of_query + LOST, of_key + LOST
-    twice = min(max(2 * default_scale(query, call.scale), float(np.finfo(np.float32).tiny)), float32.largest)
+    twice = min(max(2 * options.scale_of(call.width), float(np.finfo(np.float32).tiny)), float32.largest)
     # Of these a CPU is quickest with: the sum of all sizes, and each row's largest number, negative at the worst.
     total, smallest = _reduced(build, value, "ReduceL1"), _reduced(build, value, "ReduceMax", "ReduceMin")
     leaked, allowed = exp(of_query * of_key * twice) * total, smallest * (LEAK * math.exp(-FILL))
@@ -245,22 +247,19 @@ def _sizes(length: int, blocks: int) -> list[int]:
     return [*([rest] if rest > 0 else []), *[size] * (blocks - 1)]
 
 
-def _alive(call: Call, mask: Tensor | None) -> Tensor | None:
+def _alive(call: Call) -> Tensor | None:
     """1 for queries that see a key and 0 for others, (N, 1, L or 1, 1); None where all do. NaN and infinity pass it."""
-    if mask is None and call.key_mask is None:
+    if call.mask is None and call.key_mask is None:
         return None
-    if mask is None and call.key_mask is not None:
+    if call.mask is None and call.key_mask is not None:
         kept = call.key_mask
-        seen = cumsum(kept.astype(int64), axis=1) > 0 if call.is_causal else kept.any(1, keepdims=True)
+        seen = cumsum(kept.astype(int64), axis=1) > 0 if call.options.is_causal else kept.any(1, keepdims=True)
         return unsqueeze(seen, (1, 3)).astype(float32)
-    assert mask is not None
-    if call.key_mask is not None:
-        mask = logical_and(mask, unsqueeze(call.key_mask, (1, 2)))
-    if call.is_causal:
-        mask = logical_and(mask, causal_mask(call.queries, call.new_keys, 0, True, None))
-    while mask.ndim < 4:
-        mask = unsqueeze(mask, 0)
-    return mask.any(-1, keepdims=True).astype(float32)
+    joint = joined(call, position_mask(call, is_causal=call.options.is_causal))
+    assert joint is not None
+    while joint.ndim < 4:
+        joint = unsqueeze(joint, 0)
+    return joint.any(-1, keepdims=True).astype(float32)
 
 
 def _choose(

@@ -46,10 +46,10 @@ def group_query(build: Builder, node: Node) -> Taken:
     """Causal attention with grouped heads, where Attention does not serve: releases without its CUDA kernel."""
     call = Call.of(node)
     refuse_common(call)
-    if not call.is_causal or not same(call.queries, call.new_keys):
+    if not call.options.is_causal or not same(call.queries, call.new_keys):
         refuse("it serves causal attention of as many keys as queries")
     refuse_scale(call)
-    if call.heads is None:
+    if call.options.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
     if not same(call.width, call.value_width) or not same(call.width % 8, 0):
         refuse("heads must be a multiple of 8 wide, and the values' as wide")
@@ -66,18 +66,18 @@ def group_query(build: Builder, node: Node) -> Taken:
         length,
         domain="com.microsoft",
         outputs=3,  # older releases want the caches named, used or not
-        num_heads=call.heads,
-        kv_num_heads=call.kv_heads,
-        scale=call.scale,
+        num_heads=call.options.heads,
+        kv_num_heads=call.options.key_heads,
+        scale=call.options.scale,
     )
     return Taken(outputs[0], "flash kernel, on devices of compute capability 8.0 and newer")
 
 
 def _kernel(call: Call) -> str:
     """Which of onnxruntime's kernels the node can hope for, as far as sizes are known."""
-    unmasked = call.mask is None and call.key_mask is None and call.window is None
-    keys = call.past + call.new_keys
-    if call.softcap:
+    unmasked = call.mask is None and call.key_mask is None and call.options.window is None
+    keys = call.keys
+    if call.options.softcap:
         return "one node; softcap leaves the choice of kernel to the release"
     if unmasked and call.dtype in HALF and same(call.width, call.value_width) and _at_most(call.width, 256):
         return "flash kernel, on devices of compute capability 8.0 and newer: no mask, causality is an attribute"

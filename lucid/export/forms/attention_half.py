@@ -16,26 +16,20 @@ from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import float32
 
+WIDENED = ("query", "key", "value", "past_key", "past_value")  # masks exclude by the numbers of their own type
+
 
 @form(attention, takes="*", name="float32 between casts", mends=ATTENTION_OF_HALVES)
 def in_float32(build: Builder, node: Node) -> Taken:
     dtype = node.types[0].dtype
     if dtype.itemsize != 2:
         refuse(f"it serves half precision, not {dtype}")
-    query, key, value, mask, key_mask, past_key, past_value = (
-        None if given is None else Tensor.from_value(given) for given in node.inputs
-    )
-    assert query is not None and key is not None and value is not None
     assert isinstance(node.op, Op)
-    results = node.op(
-        query.astype(float32),
-        key.astype(float32),
-        value.astype(float32),
-        mask,
-        key_mask,
-        None if past_key is None else past_key.astype(float32),
-        None if past_value is None else past_value.astype(float32),
-        **node.attributes,
-    )
+    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
+    wide = [
+        x.astype(float32) if x is not None and name in WIDENED else x
+        for name, x in zip(node.op.arguments, given, strict=True)
+    ]
+    results = node.op(*wide, **node.attributes)
     narrow = [x.astype(dtype) for x in (results if isinstance(results, tuple) else (results,))]
     return Taken(narrow, build.target.wrong(ATTENTION_OF_HALVES), attention)

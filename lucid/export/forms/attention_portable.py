@@ -43,12 +43,11 @@ def softmax_apart(build: Builder, node: Node) -> str:
 @form(attention, takes="*", name="expanded, zeros without keys", kind="expanded", mends=PRODUCT_OF_NOTHING)
 def zeros_without_keys(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
-    keys = call.past + call.new_keys
-    if same(call.queries, keys) or (isinstance(keys, int) and keys > 0):
+    if same(call.queries, call.keys) or (isinstance(call.keys, int) and call.keys > 0):
         refuse("where there are queries there are keys")
     given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
     assert isinstance(node.op, Op)
     results = node.op.expand(given, node.attributes)
     # The zero has an axis: OpenVINO does not compile where it is one constant with the scalar zero of hidden weights.
-    output = where(size_value(size=keys) > 0, results[0], np.zeros(1, call.dtype.numpy))
+    output = where(size_value(size=call.keys) > 0, results[0], np.zeros(1, call.dtype.numpy))
     return Taken([output, *results[1:]], "OpenVINO gives no zeros where there are no keys")

@@ -1,0 +1,117 @@
+"""The plan of attention on arrays: what work pays, how it is cut into jobs, and which keys the rows of a job see.
+
+A *job* is a few heads times some query rows. It walks in blocks over the keys that its rows can see by position: large
+blocks where all rows see all keys, small ones where causality or a window cuts through, for these are computed in full.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lucid.types import Array
+
+ROWS = 512  # query rows of a job
+KEYS = 512  # keys of a block that all its rows see
+EDGE = 256  # keys of a block of which some rows see a part: computed in full, so kept small
+TILE = 1 << 18  # scores of a tile over all its heads: 1 MB of float32, what a core's cache holds
+SMALL = 1 << 19  # scores below which threads cost more than they bring
+TINY = 1 << 15  # scores below which any bookkeeping does
+
+
+class Job(NamedTuple):
+    """A part of the output: slices over (N, H_kv, group) and the query rows [start, stop)."""
+
+    heads: tuple[slice, slice, slice]
+    start: int
+    stop: int
+
+
+def worthwhile(query: Array, key: Array) -> bool:
+    """Whether tiles beat a product, a softmax and a product one after the other: the smallest work is left to these."""
+    return bool(math.prod(query.shape[:3]) * key.shape[2] >= TINY)
+
+
+def is_small(heads: tuple[int, int, int], length: int, keys: int) -> bool:
+    """Whether one thread does the work in less time than several need to share it."""
+    return math.prod(heads) * length * keys < SMALL
+
+
+def jobs(heads: tuple[int, int, int], length: int, keys: int, threads: int) -> list[Job]:
+    """Cut the work into jobs of about a tile each, a multiple of the threads as far as sizes allow; longest first."""
+    block = max(1, min(keys, KEYS))
+    work = math.prod(heads) * length * block
+    tile = work // (threads * -(-work // (threads * TILE)))
+    rows = max(1, min(ROWS, length, tile // block))
+    room = tile // (rows * block)  # heads that fit into a tile beside these rows: of one group first, then of more
+    cuts: list[list[slice]] = []
+    for count in reversed(heads):
+        cuts.append([slice(a, b) for a, b in _split(0, count, max(1, min(count, room)))])
+        room //= max(1, count)
+    spans = _split(0, length, rows)[::-1]
+    return [Job((i, j, k), start, stop) for start, stop in spans for i in cuts[2] for j in cuts[1] for k in cuts[0]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Which keys a query sees by position. Query i stands at position i + past."""
+
+    keys: int
+    past: int
+    is_causal: bool
+    window: int | None
+
+    def blocks(self, job: Job, heads: int) -> Iterator[tuple[int, int, int, int]]:
+        """Blocks of keys [start, stop), each with the job's rows [top, bottom) that see any of them.
+
+        Large where all rows see all keys, small at the edges.
+        """
+        first, last = job.start + self.past, job.stop - 1 + self.past
+        start, stop = 0, self.keys
+        inner_start, inner_stop = start, stop
+        if self.is_causal:
+            inner_stop, stop = min(stop, first), min(stop, last + 1)
+        if self.window is not None:
+            start, inner_start = max(0, first - self.window + 1), max(0, last - self.window + 1)
+        if inner_stop - inner_start < EDGE:
+            inner_start = inner_stop = start
+        keys = max(KEYS, TILE // (heads * (job.stop - job.start)))
+        for begin, end, size in ((start, inner_start, EDGE), (inner_start, inner_stop, keys), (inner_stop, stop, EDGE)):
+            for a, b in _split(begin, end, size):
+                top = max(0, a - first) if self.is_causal else 0
+                bottom = job.stop - job.start
+                if self.window is not None:
+                    bottom = min(bottom, b - 1 + self.window - first)
+                if top < bottom:
+                    yield a, b, top, bottom
+
+    def limits(self, scores: Array, row: int, start: int, stop: int) -> Iterator[tuple[Array, Array]]:
+        """The parts of a tile that causality and the window cut through, each with 1 where a key is seen and 0 else.
+
+        The tile's queries begin with `row`; its keys are [start, stop).
+        """
+        position = row + self.past
+        end = position + scores.shape[-2]
+        if self.is_causal and position < stop - 1:
+            part = scores[..., : stop - 1 - position, :]
+            yield part, _triangle(*part.shape[-2:], position - start, scores.dtype)
+        if self.window is not None and end - self.window > start:  # turned by 180 degrees it is the same triangle
+            part = scores[..., max(0, start + self.window - position) :, :][..., ::-1, ::-1]
+            yield part, _triangle(*part.shape[-2:], stop - 1 - (end - self.window), scores.dtype)
+
+
+def _split(start: int, stop: int, size: int) -> list[tuple[int, int]]:
+    """[start, stop) in the fewest parts of at most `size`, all but the first of that size."""
+    starts = [start, *range(stop - (stop - start - 1) // size * size, stop, size)] if start < stop else []
+    return list(zip(starts, [*starts[1:], stop], strict=False))
+
+
+@lru_cache(maxsize=16)
+def _triangle(rows: int, columns: int, last: int, dtype: np.dtype[Any]) -> Array:
+    """1 in row i up to column `last + i`, 0 after it."""
+    return np.tri(rows, columns, last, dtype=dtype)
