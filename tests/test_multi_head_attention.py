@@ -349,6 +349,20 @@ def test_bad_options_of_scaled_dot_product_attention(message: str, options: dict
         nn.ScaledDotProductAttention(**options)
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ("multi_head_attention: is_causal and attn_mask exclude each other", {"is_causal": True}),
+        ("multi_head_attention: dropout_p is 2, expected a probability from 0 to 1", {"dropout_p": 2}),
+    ],
+)
+def test_bad_options_of_multi_head_attention_forward(message: str, options: dict[str, Any], training: bool) -> None:
+    x, w, mask = lucid.randn(5, 2, E), lucid.randn(3 * E, E), lucid.zeros(5, 5, dtype=bool)
+    with pytest.raises(ValueError, match=message):
+        F.multi_head_attention_forward(x, x, x, E, H, w, attn_mask=mask, training=training, **options)
+
+
 def test_grouped_heads_need_to_be_asked_for() -> None:
     q, k = lucid.randn(2, 4, 5, 8), lucid.randn(2, 2, 5, 8)
     with pytest.raises(ValueError, match="enable_gqa=True"):

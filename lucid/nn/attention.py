@@ -10,7 +10,10 @@ import numpy as np
 
 from lucid.nn import functional as F
 from lucid.nn import init
-from lucid.nn.layers import Linear, check_positive, check_probability, new_parameter
+from lucid.nn._checks import check_causal, check_positive, check_probability
+from lucid.nn._multi_head import attend
+from lucid.nn._projections import Projections
+from lucid.nn.layers import Linear, new_parameter
 from lucid.nn.module import Module, StateError
 from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, show_shape, spec
@@ -34,10 +37,7 @@ class ScaledDotProductAttention(Module):
         scale: complex | None = None,
     ) -> None:
         check_probability("ScaledDotProductAttention", "dropout_p", dropout_p)
-        if is_causal and attn_mask is not None:
-            raise ValueError(
-                "ScaledDotProductAttention: is_causal and attn_mask exclude each other; put the triangle into the mask"
-            )
+        check_causal("ScaledDotProductAttention", is_causal, attn_mask)
         self._attn_mask = attn_mask
         self.dropout_p, self.is_causal = dropout_p, is_causal
         self.scale = F.real_scale("ScaledDotProductAttention", scale)
@@ -146,34 +146,37 @@ class MultiHeadAttention(Module):
         """
         key = query if key is None else key
         value = key if value is None else value
-        output, weights = F.multi_head_attention_forward(
+        output, weights = attend(
+            self._projections(),
             query,
             key,
             value,
-            self.embed_dim,
-            self.num_heads,
-            self.in_proj_weight,
-            self.in_proj_bias,
-            self.bias_k,
-            self.bias_v,
-            self.add_zero_attn,
-            self.dropout,
-            self.out_proj.weight,
-            self.out_proj.bias,
-            training=self.training,
             key_padding_mask=key_padding_mask,
-            need_weights=need_weights,
             attn_mask=attn_mask,
-            use_separate_proj_weight=self.in_proj_weight is None,
-            q_proj_weight=self.q_proj_weight,
-            k_proj_weight=self.k_proj_weight,
-            v_proj_weight=self.v_proj_weight,
-            average_attn_weights=average_attn_weights,
             is_causal=is_causal,
+            dropout_p=self.dropout,
+            training=self.training,
+            need_weights=need_weights,
+            average_attn_weights=average_attn_weights,
             batch_first=self.batch_first,
-            num_kv_heads=self.num_kv_heads,
         )
         return (output, weights) if need_weights else output
+
+    def _projections(self) -> Projections:
+        separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        return Projections(
+            embed_dim=self.embed_dim,
+            heads=self.num_heads,
+            kv_heads=self.num_kv_heads,
+            in_weight=self.in_proj_weight,
+            in_weights=separate if self.in_proj_weight is None else None,
+            in_bias=self.in_proj_bias,
+            out_weight=self.out_proj.weight,
+            out_bias=self.out_proj.bias,
+            bias_k=self.bias_k,
+            bias_v=self.bias_v,
+            add_zero_attn=self.add_zero_attn,
+        )
 
     def input_specs(self) -> Mapping[str, TensorType]:
         shapes = {"query": ("N", "L", self.embed_dim), "key": ("N", "S", self.kdim), "value": ("N", "S", self.vdim)}

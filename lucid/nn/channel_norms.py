@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from lucid import ops
-from lucid.nn.layers import check_positive, check_probability, new_parameter
+from lucid.nn._checks import check_positive, check_probability
+from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, as_dtype, float32, show_shape, spec

@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from lucid import ops
 from lucid.nn import init
-from lucid.nn.layers import check_positive, new_parameter
+from lucid.nn._checks import check_positive
+from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, show_shape, spec

@@ -9,6 +9,7 @@ import numpy as np
 
 from lucid import ops
 from lucid.dims import Size
+from lucid.nn._checks import check_causal, check_probability
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
 from lucid.ops.op import check_tensors
 from lucid.ops.tensor import Tensor
@@ -56,8 +57,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Zero each element with probability p and divide the others by 1 - p; x itself when not training."""
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout: p is {p}, expected a probability from 0 to 1")
+    check_probability("dropout", "p", p)
     return ops.dropout(x, p=p) if training and p else x
 
 
@@ -114,10 +114,8 @@ def scaled_dot_product_attention(
         ValueError, TypeError: for sizes, masks or options that do not fit.
     """
     name = "scaled_dot_product_attention"
-    if is_causal and attn_mask is not None:
-        raise ValueError(f"{name}: is_causal and attn_mask exclude each other; put the triangle into the mask")
-    if not 0 <= dropout_p <= 1:
-        raise ValueError(f"{name}: dropout_p is {dropout_p}, expected a probability from 0 to 1")
+    check_causal(name, is_causal, attn_mask)
+    check_probability(name, "dropout_p", dropout_p)
     check_tensors(name, query=query, key=key, value=value)
     if not 2 <= query.ndim <= 4 or not query.ndim == key.ndim == value.ndim:
         raise ValueError(

@@ -5,27 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from lucid.nn import functional as F
 from lucid.nn import init
+from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.init import new_parameter as new_parameter
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, int64, spec
-
-
-def check_positive(where: str, **sizes: int) -> None:
-    """Raise ValueError for a size that is not a whole number of 1 or more."""
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise ValueError(f"{where}: {name} is {size!r}, expected a whole number of 1 or more")
-
-
-def check_probability(where: str, name: str, p: float) -> None:
-    """Raise ValueError for a number outside [0, 1]."""
-    if not 0 <= p <= 1:
-        raise ValueError(f"{where}: {name} is {p!r}, expected a probability from 0 to 1")
 
 
 class Linear(Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lucid import ops
+from lucid.nn._checks import check_positive
 from lucid.nn.convolution import Ints, Spatial, per_axis
-from lucid.nn.layers import check_positive
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32
 

@@ -10,7 +10,8 @@ import numpy as np
 from lucid import ops
 from lucid.dims import Size
 from lucid.nn import init
-from lucid.nn.layers import check_positive, new_parameter
+from lucid.nn._checks import check_positive
+from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
 from lucid.nn.rope_scaling import RopeScaling, inverse_frequencies
 from lucid.ops.tensor import Tensor

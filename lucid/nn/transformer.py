@@ -13,9 +13,10 @@ from typing import TypeAlias, TypeVar
 from lucid.dims import Size
 from lucid.nn import functional as F
 from lucid.nn import init
+from lucid.nn._checks import check_positive
 from lucid.nn.attention import MultiHeadAttention
 from lucid.nn.containers import ModuleList
-from lucid.nn.layers import Dropout, LayerNorm, Linear, check_positive
+from lucid.nn.layers import Dropout, LayerNorm, Linear
 from lucid.nn.module import Module
 from lucid.ops.attention_masks import causal_mask
 from lucid.ops.tensor import Tensor

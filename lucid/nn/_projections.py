@@ -1,0 +1,128 @@
+"""The parameters of multi-head attention as one record, and what they do to its inputs and output."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lucid import ops
+from lucid.dims import Size, same
+from lucid.ops.tensor import Tensor
+from lucid.types import show_shape
+
+NAME = "multi_head_attention"  # what errors call it
+
+
+@dataclass(frozen=True, eq=False)
+class Projections:
+    """The parameters of multi-head attention; with E_kv = E / heads * kv_heads, which is E where heads are not grouped.
+
+    Args:
+        embed_dim, heads, kv_heads: E, H and H_kv.
+        in_weight: (E + 2 E_kv, E): query, key and value projections one under the other.
+        in_weights: (E, E), (E_kv, kdim), (E_kv, vdim): the three of them, in the place of `in_weight`.
+        in_bias: (E + 2 E_kv), for either.
+        out_weight, out_bias: (E, E), (E); without a weight the heads' outputs stay as they are.
+        bias_k, bias_v: (1, 1, E_kv): one more key and value, behind those of the sequence.
+        add_zero_attn: one more key and value of zeros behind these.
+
+    Raises:
+        ValueError: for heads that do not divide, and one of `bias_k` and `bias_v` without the other.
+    """
+
+    embed_dim: int
+    heads: int
+    kv_heads: int
+    in_weight: Tensor | None
+    in_weights: tuple[Tensor | None, Tensor | None, Tensor | None] | None
+    in_bias: Tensor | None
+    out_weight: Tensor | None
+    out_bias: Tensor | None
+    bias_k: Tensor | None
+    bias_v: Tensor | None
+    add_zero_attn: bool
+
+    def __post_init__(self) -> None:
+        if self.heads < 1 or self.embed_dim % self.heads:
+            raise ValueError(f"{NAME}: embed_dim {self.embed_dim} is not divisible by num_heads {self.heads}")
+        if self.kv_heads < 1 or self.heads % self.kv_heads:
+            raise ValueError(f"{NAME}: num_heads {self.heads} is not divisible by num_kv_heads {self.kv_heads}")
+        if (self.bias_k is None) != (self.bias_v is None):
+            raise ValueError(f"{NAME}: bias_k and bias_v come together, got one of them")
+
+    @property
+    def width(self) -> int:
+        """E / H, the width of a head."""
+        return self.embed_dim // self.heads
+
+    def project(
+        self, query: Tensor, key: Tensor, value: Tensor, static_k: Tensor | None, static_v: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(N, L, E), (N, S, kdim), (N, S, vdim) to (N, L, E), (N, S, E_kv), (N, S, E_kv).
+
+        `static_k` and `static_v` (N*H, S, E/H) take the place of the projected key and value.
+        """
+        if self.bias_k is not None and (static_k is not None or static_v is not None):
+            raise ValueError(f"{NAME}: static_k and static_v cannot be combined with bias_k and bias_v")
+        weights, biases = self._in_weights(), self._in_biases()
+        return (
+            ops.linear(query, weights[0], biases[0]),
+            ops.linear(key, weights[1], biases[1]) if static_k is None else self._packed("static_k", static_k, key),
+            ops.linear(value, weights[2], biases[2]) if static_v is None else self._packed("static_v", static_v, value),
+        )
+
+    def with_extra_rows(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, int]:
+        """Projected keys and values with `bias_k`, `bias_v` and zeros behind them, and how many rows these are."""
+        rows = []
+        if self.bias_k is not None and self.bias_v is not None:
+            rows.append((self.bias_k, self.bias_v))
+        if self.add_zero_attn:
+            zero_k, zero_v = (ops.full((1, 1, x.shape[2]), 0.0, x.dtype) for x in (key, value))
+            rows.append((zero_k, zero_v))
+        for row_k, row_v in rows:
+            key, value = _append(key, row_k), _append(value, row_v)
+        return key, value, len(rows)
+
+    def project_output(self, x: Tensor) -> Tensor:
+        """(N, L, E) to (N, L, E)."""
+        return x if self.out_weight is None else ops.linear(x, self.out_weight, self.out_bias)
+
+    def _in_weights(self) -> tuple[Tensor, ...]:
+        if self.in_weights is not None:
+            return _all_given("q_proj_weight, k_proj_weight and v_proj_weight", *self.in_weights)
+        return self._thirds("in_proj_weight", *_all_given("in_proj_weight", self.in_weight))
+
+    def _in_biases(self) -> tuple[Tensor | None, ...]:
+        return (None, None, None) if self.in_bias is None else self._thirds("in_proj_bias", self.in_bias)
+
+    def _thirds(self, name: str, packed: Tensor) -> tuple[Tensor, ...]:
+        """The query, key and value parts of a packed weight or bias."""
+        kv_dim = self.width * self.kv_heads
+        bounds = (0, self.embed_dim, self.embed_dim + kv_dim, self.embed_dim + 2 * kv_dim)
+        if not same(packed.shape[0], bounds[-1]):
+            raise ValueError(f"{NAME}: {name} has shape {show_shape(packed.shape)}, expected {bounds[-1]} rows")
+        return tuple(
+            packed[start:stop].part_of(packed, f"[{part}]")
+            for part, start, stop in zip("qkv", bounds, bounds[1:], strict=False)
+        )
+
+    def _packed(self, name: str, x: Tensor, projected: Tensor) -> Tensor:
+        """(N*H, S, d) to (N, S, H*d)."""
+        batch: Size = projected.shape[0]
+        if x.ndim != 3 or not same(x.shape[0], batch * self.kv_heads) or not same(x.shape[2], self.width):
+            raise ValueError(
+                f"{NAME}: {name} has shape {show_shape(x.shape)}, expected (N*H, S, E/H) with "
+                f"N*H = {batch * self.kv_heads} and E/H = {self.width}"
+            )
+        split = ops.permute(ops.reshape(x, (batch, self.kv_heads, x.shape[1], self.width)), (0, 2, 1, 3))
+        return ops.reshape(split, (batch, x.shape[1], self.kv_heads * self.width))
+
+
+def _append(x: Tensor, row: Tensor) -> Tensor:
+    """(N, S, E) and (1, 1, E) to (N, S+1, E)."""
+    return ops.concat([x, ops.expand(row, (x.shape[0], 1, x.shape[2])).astype(x.dtype)], 1)
+
+
+def _all_given(names: str, *tensors: Tensor | None) -> tuple[Tensor, ...]:
+    if any(t is None for t in tensors):
+        raise ValueError(f"{NAME}: expected {names}, got None")
+    return tuple(t for t in tensors if t is not None)
