@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from lucid.export.forms import FORMS
-from lucid.ops import OPS
+from lucid.ops import OPS, REGISTERED
 from tests.console import in_process
 
 ROOT = Path(__file__).parents[1]
@@ -53,7 +53,7 @@ def no_new_ops():
     ops, forms = set(OPS), set(FORMS)
     yield
     for name in set(OPS) - ops:
-        del OPS[name]
+        del OPS[name], REGISTERED[name]
     for name in set(FORMS) - forms:
         del FORMS[name]
 

@@ -87,10 +87,10 @@ def test_several_results_of_a_node_and_nameless_constants() -> None:
     assert str(graph) == text(
         """
         graph(x: float32[N, 4]) -> float32[N, 1], float32[N, 3], float32[N, 2], float32[4*N]
-          split_sizes, split_sizes_2 = split_sizes(x, sizes=(1, 3), axis=1)  float32[N, 1], float32[N, 3]
-          matmul = matmul(x, <float32[4, 2]>)                                float32[N, 2]
-          reshape_to = reshape_to(x, shape=(4*N,))                           float32[4*N]
-          return split_sizes, split_sizes_2, matmul, reshape_to
+          split, split_2 = split(x, sizes=(1, 3), axis=1)  float32[N, 1], float32[N, 3]
+          matmul = matmul(x, <float32[4, 2]>)              float32[N, 2]
+          reshape = reshape(x, shape=(4*N,))               float32[4*N]
+          return split, split_2, matmul, reshape
         """
     )
 

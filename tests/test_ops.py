@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import lucid
+from lucid import ops
 from lucid.export import ExportError, Target
 from lucid.export.exporter import export_graph
 from lucid.export.forms import FORMS
 from lucid.export.target import OPSETS
 from lucid.export.writer import in_memory
-from lucid.ops.op import Op
-from lucid.ops.tensor import OPS, Tensor
+from lucid.ops.op import REGISTERED
+from lucid.ops.tensor import Tensor
 from lucid.runtime import Session
 from lucid.testing import compare
 from lucid.types import Array, DType, TensorType
@@ -62,7 +63,7 @@ def widened(array: Array | None) -> Array | None:
 
 
 def test_every_op_has_a_sample() -> None:
-    assert {name for name, op in OPS.items() if isinstance(op, Op)} == {s.op.name for s in SAMPLES}
+    assert set(REGISTERED) == {s.op.name for s in SAMPLES}
     assert len(set(IDS)) == len(IDS)
 
 
@@ -171,3 +172,19 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("softmax", "apart from the products"),
         ("layer_norm", "ai.onnx LayerNormalization, apart from a sum"),
     }
+
+
+def test_older_names_are_the_ops_themselves() -> None:
+    for name in ("abs", "all", "any", "max", "min", "pow", "round", "sum"):
+        assert getattr(ops, name) is getattr(ops, f"{name}_")
+    assert ops.arange_between is ops.REGISTERED["arange"]
+
+
+def test_a_function_in_front_of_an_op_has_its_name() -> None:
+    """So that graphs, explanations and weights speak of `reshape`, as people write it."""
+    x = lucid.randn(2, 3)
+    for front in (ops.reshape, ops.squeeze, ops.unsqueeze, ops.permute, ops.expand, ops.concat, ops.split, ops.take):
+        assert front.__name__ in ops.REGISTERED
+        assert ops.OPS[front.__name__] is front
+    graph = lucid.trace(lambda x: x.reshape(-1)[1:], x)
+    assert [node.op.name for node in graph.nodes()] == ["reshape", "slice"]

@@ -51,7 +51,7 @@ ELEMENTWISE: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array
     "sign": (lambda x: ops.sign(x), np.sign),
     "abs": (lambda x: abs(x), np.abs),
     "floor": (lambda x: ops.floor(x), np.floor),
-    "round": (lambda x: ops.round_(x), np.round),
+    "round": (lambda x: ops.round(x), np.round),
     "exp": (lambda x: ops.exp(x), np.exp),
     "tanh": (lambda x: ops.tanh(x), np.tanh),
     "sigmoid": (lambda x: ops.sigmoid(x), lambda v: 1 / (1 + np.exp(-v))),

@@ -51,7 +51,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "erf": ops.erf,
     "floor": ops.floor,
     "ceil": ops.ceil,
-    "round": ops.round_,
+    "round": ops.round,
     "sign": ops.sign,
     "isnan": ops.isnan,
     "sigmoid": ops.sigmoid,

@@ -26,7 +26,7 @@ from lucid.export import Target, to_onnx  # noqa: E402
 from lucid.export.builder import Builder  # noqa: E402
 from lucid.export.lowering import Lowering  # noqa: E402
 from lucid.export.target import OPSETS, PROVIDERS  # noqa: E402
-from lucid.ops.op import Op  # noqa: E402
+from lucid.ops.op import REGISTERED  # noqa: E402
 from lucid.ops.tensor import OPS  # noqa: E402
 from lucid.testing import assert_parity  # noqa: E402
 from models.delightful_tts import ConformerBlock  # noqa: E402
@@ -224,7 +224,7 @@ def _by_opset(graph: lucid.Graph, op: str, target: str) -> str:
 
 def _ops() -> str:
     rows = []
-    for name, op in sorted((name, op) for name, op in OPS.items() if isinstance(op, Op)):
+    for name, op in sorted(REGISTERED.items()):
         kind = "primitive" if op.body is None else "composite"
         samples = [sample for sample in SAMPLES if sample.op is op and sample.exported]
         if not samples:
@@ -238,7 +238,7 @@ def _ops() -> str:
 
 
 def _functions() -> str:
-    names = sorted(name for name, op in OPS.items() if not isinstance(op, Op))
+    names = sorted(OPS.keys() - REGISTERED.keys())
     return f"Functions of ops, which have no form of their own: {', '.join(f'`{name}`' for name in names)}.\n"
 
 

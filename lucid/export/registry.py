@@ -9,8 +9,7 @@ from lucid.export.form import Emit, Form, named
 from lucid.export.form import form as form_of
 from lucid.export.forms import FORMS
 from lucid.export.target import Target
-from lucid.ops.op import Op
-from lucid.ops.tensor import OPS
+from lucid.ops.op import REGISTERED, Op
 
 
 def lowers(
@@ -46,8 +45,7 @@ def forms_of(op: Op[..., Any], target: Target) -> tuple[Form, ...]:
 
 def kinds_of(op: str) -> tuple[str, ...]:
     """The kinds of form that an op has, on any target; none for a name that no op has."""
-    known = OPS.get(op)
-    assert known is None or isinstance(known, Op)
+    known = REGISTERED.get(op)
     kinds = [form.kind for form in FORMS.get(op, ())]
     kinds += ["standard"] * (known is not None and known.onnx is not None)
     kinds += ["expanded"] * (known is None or known.body is not None) * bool(known or kinds)

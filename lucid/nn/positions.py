@@ -221,9 +221,7 @@ class RelativePositionBias(Module):
 
 def _relative(queries: Size, keys: Size, past: Size) -> Tensor:
     """(L, S) integers: the position of the key less that of the query."""
-    return ops.arange_between(start=0, stop=keys) - ops.unsqueeze(
-        ops.arange_between(start=past, stop=past + queries), 1
-    )
+    return ops.arange_op(start=0, stop=keys) - ops.unsqueeze(ops.arange_op(start=past, stop=past + queries), 1)
 
 
 def _bucket_table(one_way: int, reach: int, bidirectional: bool) -> Array:

@@ -86,7 +86,7 @@ class DynamicNTKScaling(RopeScaling):
         length = ops.maximum(positions.max() + 1, self.max_position_embeddings).astype(float32)
         growth = length * (self.factor / self.max_position_embeddings) - (self.factor - 1)
         exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
-        return frequencies * ops.pow_(growth, -exponents * np.float32(dim / (dim - 2)))
+        return frequencies * ops.pow(growth, -exponents * np.float32(dim / (dim - 2)))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The ops, by family. `OPS` holds all of them by name."""
+"""The ops, by family. `OPS` holds all of them by name, and the functions in front of some.
+
+`sum_`, `max_` and so on are older names of `sum`, `max`; `arange_between` is one of `arange_op`.
+"""
 
 from lucid.ops.attention import attention as attention
 from lucid.ops.channel_norms import batch_norm as batch_norm
@@ -7,7 +10,8 @@ from lucid.ops.convolution import adaptive_average_pool as adaptive_average_pool
 from lucid.ops.convolution import average_pool as average_pool
 from lucid.ops.convolution import conv as conv
 from lucid.ops.convolution import max_pool as max_pool
-from lucid.ops.creation import arange_between as arange_between
+from lucid.ops.creation import arange as arange
+from lucid.ops.creation import arange_op as arange_op
 from lucid.ops.creation import full as full
 from lucid.ops.creation import one_hot as one_hot
 from lucid.ops.creation import tril as tril
@@ -57,6 +61,7 @@ from lucid.ops.neural import rms_norm as rms_norm
 from lucid.ops.neural import silu as silu
 from lucid.ops.neural import softmax as softmax
 from lucid.ops.neural import softplus as softplus
+from lucid.ops.op import REGISTERED as REGISTERED
 from lucid.ops.op import Op as Op
 from lucid.ops.op import composite as composite
 from lucid.ops.reduction import all_ as all_
@@ -84,3 +89,7 @@ from lucid.ops.shaping import stack as stack
 from lucid.ops.shaping import transpose as transpose
 from lucid.ops.shaping import unsqueeze as unsqueeze
 from lucid.ops.tensor import OPS as OPS
+
+abs, pow, round = abs_, pow_, round_
+all, any, max, min, sum = all_, any_, max_, min_, sum_
+arange_between = arange_op

@@ -12,7 +12,7 @@ import numpy as np
 
 from lucid.dims import Shape, Size
 from lucid.ops.attention_call import AttentionCall
-from lucid.ops.creation import arange_between, full
+from lucid.ops.creation import arange_op, full
 from lucid.ops.elementwise import logical_and, logical_or, where
 from lucid.ops.shaping import concat, expand, unsqueeze
 from lucid.ops.tensor import Tensor
@@ -28,8 +28,8 @@ def causal_mask(
     queries: Size, keys: Size, past: Size = 0, *, is_causal: bool = True, window: int | None = None
 ) -> Tensor:
     """(L, S) booleans: which keys a query sees by position alone; the first query stands at position `past`."""
-    row = unsqueeze(arange_between(start=past, stop=past + queries), 1)
-    column = arange_between(start=0, stop=keys)
+    row = unsqueeze(arange_op(start=past, stop=past + queries), 1)
+    column = arange_op(start=0, stop=keys)
     seen = []
     if is_causal:
         seen.append(column <= row)

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from lucid.dims import Size, same
-from lucid.ops.creation import arange_between, size_value
+from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import minimum, where
-from lucid.ops.indexing import take_axis
+from lucid.ops.indexing import take_op
 from lucid.ops.op import composite, primitive
 from lucid.ops.reduction import mean, sum_
 from lucid.ops.shaping import permute, reshape, unsqueeze
@@ -210,13 +210,13 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
 
 def _mean_of_cells(x: Tensor, axis: int, cells: int) -> Tensor:
     """Every cell takes its own elements and no others: a product with 0 would spread infinity as NaN."""
-    size, cell = x.shape[axis], arange_between(start=0, stop=cells)
-    total = size_value(size=size)
+    size, cell = x.shape[axis], arange_op(start=0, stop=cells)
+    total = size_op(size=size)
     start, stop = cell * total // cells, ((cell + 1) * total + (cells - 1)) // cells
-    element = unsqueeze(start, 1) + arange_between(start=0, stop=-(-size // cells) + 1)  # no cell is wider
+    element = unsqueeze(start, 1) + arange_op(start=0, stop=-(-size // cells) + 1)  # no cell is wider
     following = tuple(range(2, 1 + x.ndim - axis))
     inside = unsqueeze(element < unsqueeze(stop, 1), following)
     width = unsqueeze(stop - start, tuple(axis - 1 for axis in following))
     wide = x.astype(float32) if x.dtype.itemsize == 2 else x
-    kept = where(inside, take_axis(wide, minimum(element, total - 1), axis=axis), 0)
+    kept = where(inside, take_op(wide, minimum(element, total - 1), axis=axis), 0)
     return (sum_(kept, axis=(axis + 1,)) / width.astype(wide.dtype)).astype(x.dtype)

@@ -24,7 +24,7 @@ def _full_kernel(*, shape: tuple[int, ...], value: Scalar, dtype: DType) -> Arra
 
 
 @primitive(kernel=_full_kernel, rule=_full_rule)
-def full_of(*, shape: Shape, value: Scalar, dtype: DType) -> Tensor:  # type: ignore[empty-body]
+def full_op(*, shape: Shape, value: Scalar, dtype: DType) -> Tensor:  # type: ignore[empty-body]
     """One number everywhere."""
 
 
@@ -37,7 +37,7 @@ def _arange_kernel(*, start: int, stop: int) -> Array:
 
 
 @primitive(kernel=_arange_kernel, rule=_arange_rule)
-def arange_between(*, start: Size, stop: Size) -> Tensor:  # type: ignore[empty-body]
+def arange_op(*, start: Size, stop: Size) -> Tensor:  # type: ignore[empty-body]
     """The int64 numbers from start up to, not including, stop."""
 
 
@@ -50,7 +50,7 @@ def _size_kernel(*, size: int) -> Array:
 
 
 @primitive(kernel=_size_kernel, rule=_size_rule)
-def size_value(*, size: Size) -> Tensor:  # type: ignore[empty-body]
+def size_op(*, size: Size) -> Tensor:  # type: ignore[empty-body]
     """A size as an int64 number, for arithmetic with tensors."""
 
 
@@ -87,7 +87,7 @@ def one_hot(x: Tensor, classes: int, dtype: DTypeLike = float32) -> Tensor:
     """1 at the index that x holds along a new last axis, 0 elsewhere."""
     if classes < 1:
         raise ValueError(f"one_hot: {classes} classes, expected 1 or more")
-    hit = x.unsqueeze(-1) == arange_between(start=0, stop=classes)
+    hit = x.unsqueeze(-1) == arange_op(start=0, stop=classes)
     return where(hit, 1.0, 0.0).astype(dtype)
 
 
@@ -115,7 +115,7 @@ def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32
     """
     wanted = as_dtype(dtype)
     convert(np.asarray(value), wanted, "full")
-    return full_of(shape=_shape((shape,)), value=value, dtype=wanted)
+    return full_op(shape=_shape((shape,)), value=value, dtype=wanted)
 
 
 @function
@@ -147,9 +147,9 @@ def arange(start: Size, stop: Size | None = None, step: int = 1, dtype: DTypeLik
     if isinstance(step, bool) or not isinstance(step, int) or step == 0:
         raise ValueError(f"arange: step is {step!r}, expected a whole number other than 0")
     if step == 1:
-        return arange_between(start=start, stop=stop).astype(dtype)
+        return arange_op(start=start, stop=stop).astype(dtype)
     count = -(-(stop - start) // step)
-    return (arange_between(start=0, stop=count) * step + start).astype(dtype)
+    return (arange_op(start=0, stop=count) * step + start).astype(dtype)
 
 
 @function

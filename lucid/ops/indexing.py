@@ -42,7 +42,7 @@ def _slice_kernel(x: Array, *, cuts: tuple[Cut, ...]) -> Array:
 
 
 @primitive(kernel=_slice_kernel, rule=_slice_rule)
-def slice_axes(x: Tensor, *, cuts: tuple[Cut, ...]) -> Tensor:  # type: ignore[empty-body]
+def slice_op(x: Tensor, *, cuts: tuple[Cut, ...]) -> Tensor:  # type: ignore[empty-body]
     """Slices of some axes."""
 
 
@@ -56,7 +56,7 @@ def _take_kernel(x: Array, indices: Array, *, axis: int) -> Array:
 
 
 @primitive(kernel=_take_kernel, rule=_take_rule, onnx="Gather")
-def take_axis(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:  # type: ignore[empty-body]
+def take_op(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:  # type: ignore[empty-body]
     """Elements of an axis by their index; negative ones count from the end."""
 
 
@@ -68,7 +68,7 @@ def take(x: Tensor, indices: TensorLike, axis: int = 0) -> Tensor:
         IndexError: eagerly, for an index out of range.
         TypeError: for indices that are no integers.
     """
-    return take_axis(x, _as_indices(indices), axis=normalize_axis("take", axis, x.ndim))
+    return take_op(x, _as_indices(indices), axis=normalize_axis("take", axis, x.ndim))
 
 
 def _as_indices(indices: TensorLike) -> Tensor:
@@ -87,7 +87,7 @@ def _take_along_kernel(x: Array, indices: Array, *, axis: int) -> Array:
 
 
 @primitive(kernel=_take_along_kernel, rule=_take_along_rule, onnx="GatherElements")
-def take_along_axis(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
+def take_along_op(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
     """Elements by their index along an axis, for each position of `indices`; the other axes have the same sizes."""
 
 
@@ -111,7 +111,7 @@ def take_along(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:
     others = [(*t.shape[:axis], 1, *t.shape[axis + 1 :]) for t in (x, picks)]
     shape = broadcast("take_along", *others)
     x, picks = (expand(t, (*shape[:axis], t.shape[axis], *shape[axis + 1 :])) for t in (x, picks))
-    return take_along_axis(x, picks, axis=axis)
+    return take_along_op(x, picks, axis=axis)
 
 
 def _gather_nd_rule(x: TensorType, indices: TensorType) -> TensorType:
@@ -166,7 +166,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
                 dropped.append(axis)
         kept += not isinstance(item, (int, Dim))
         axis += item is not None
-    result = slice_axes(x, cuts=tuple(cuts)) if cuts else x
+    result = slice_op(x, cuts=tuple(cuts)) if cuts else x
     result = squeeze(result, dropped) if dropped else result
     result = unsqueeze(result, added) if added else result
     return _gather(result, tensors, front=_are_apart(items)) if tensors else result

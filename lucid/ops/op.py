@@ -26,6 +26,8 @@ R = TypeVar("R")
 Kernel = Callable[..., Any]
 Rule = Callable[..., Any]
 
+REGISTERED: dict[str, Op[..., Any]] = {}  # every op by its name
+
 
 class Op(Generic[P, R]):
     """An operation on tensors. Tensors are positional arguments (None for an absent one), attributes are keywords.
@@ -66,8 +68,9 @@ class Op(Generic[P, R]):
         self._needed = [name for name in self.attributes if name not in self.defaults]
         self._kernel, self._rule, self._promoted = kernel, rule, promoted
         functools.update_wrapper(self, call)
-        if OPS.setdefault(name, self) is not self:
+        if REGISTERED.setdefault(name, self) is not self:
             raise ValueError(f"op {name}: there is one of this name already")
+        OPS.setdefault(name, self)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
@@ -167,9 +170,9 @@ class Op(Generic[P, R]):
 
 
 def _registered(module: str, name: str) -> Any:
-    if name not in OPS:
+    if name not in REGISTERED:
         import_module(module)
-    return OPS[name]
+    return REGISTERED[name]
 
 
 def composite(body: Callable[P, R]) -> Op[P, R]:
@@ -185,12 +188,17 @@ def composite_with(*, kernel: Kernel | None = None, folded: bool = True) -> Call
 def primitive(
     *, kernel: Kernel, rule: Rule, onnx: str | None = None, promoted: slice | None = None
 ) -> Callable[[Callable[P, R]], Op[P, R]]:
-    """An op defined by a NumPy kernel and a type rule; the decorated function gives its signature and its words."""
-    return lambda call: Op(call, name=call.__name__, kernel=kernel, rule=rule, onnx=onnx, promoted=promoted)
+    """An op defined by a NumPy kernel and a type rule; the decorated function gives its signature and its words.
+
+    It gives the name too: `reshape_op` is the op "reshape", with the function `reshape` in front of it that takes -1.
+    """
+    return lambda call: Op(
+        call, name=call.__name__.removesuffix("_op"), kernel=kernel, rule=rule, onnx=onnx, promoted=promoted
+    )
 
 
 def function(call: Callable[P, R]) -> Callable[P, R]:
-    """Make a plain function, written in ops, reachable as a method of Tensor."""
+    """Make a plain function, written in ops, what the tensor's method of this name calls, in front of an op or not."""
     OPS[call.__name__] = call
     return call
 
@@ -239,7 +247,7 @@ def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
             return Tensor(value, float32)
         return Tensor(value, own if partner.kind == "bool" else partner)
     if isinstance(value, Dim):
-        count: Tensor = OPS["size_value"](size=value)
+        count: Tensor = REGISTERED["size"](size=value)
         return count if partner is None else count.astype(partner)
     raise TypeError(f"{where}: expected a tensor, an array or a number, got {type(value).__name__}")
 

@@ -39,7 +39,7 @@ def _reshape_kernel(x: Array, *, shape: tuple[int, ...]) -> Array:
 
 
 @primitive(kernel=_reshape_kernel, rule=_reshape_rule)
-def reshape_to(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
+def reshape_op(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
     """The same elements in a shape of as many."""
 
 
@@ -64,7 +64,7 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
         raise ValueError(
             f"reshape: {show_shape(x.shape)} has {total} elements, {show_shape(shape)} does not hold as many"
         )
-    return x if same_shape(shape, x.shape) else reshape_to(x, shape=tuple(shape))
+    return x if same_shape(shape, x.shape) else reshape_op(x, shape=tuple(shape))
 
 
 @function
@@ -90,7 +90,7 @@ def _squeeze_kernel(x: Array, *, axes: tuple[int, ...]) -> Array:
 
 
 @primitive(kernel=_squeeze_kernel, rule=_squeeze_rule)
-def squeeze_axes(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
+def squeeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
     """Drop the given axes, all of size 1."""
 
 
@@ -101,7 +101,7 @@ def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
         axes = [i for i, size in enumerate(x.shape) if same(size, 1)]
     else:
         axes = [normalize_axis("squeeze", a, x.ndim) for a in ((axis,) if isinstance(axis, int) else axis)]
-    return squeeze_axes(x, axes=tuple(axes)) if axes else x
+    return squeeze_op(x, axes=tuple(axes)) if axes else x
 
 
 def _unsqueeze_rule(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
@@ -114,7 +114,7 @@ def _unsqueeze_kernel(x: Array, *, axes: tuple[int, ...]) -> Array:
 
 
 @primitive(kernel=_unsqueeze_kernel, rule=_unsqueeze_rule)
-def unsqueeze_axes(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
+def unsqueeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
     """Insert axes of size 1, counted in the result."""
 
 
@@ -122,7 +122,7 @@ def unsqueeze_axes(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: igno
 def unsqueeze(x: Tensor, axis: Axes) -> Tensor:
     """Insert axes of size 1, counted in the result."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis or ())
-    return unsqueeze_axes(x, axes=tuple(sorted(normalize_axis("unsqueeze", a, x.ndim + len(axes)) for a in axes)))
+    return unsqueeze_op(x, axes=tuple(sorted(normalize_axis("unsqueeze", a, x.ndim + len(axes)) for a in axes)))
 
 
 # order and copies -------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def _permute_kernel(x: Array, *, axes: tuple[int, ...]) -> Array:
 
 
 @primitive(kernel=_permute_kernel, rule=_permute_rule)
-def permute_axes(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
+def permute_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
     """Axis i of the result is axis axes[i] of x."""
 
 
@@ -153,7 +153,7 @@ def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
         raise ValueError(
             f"permute: axes {tuple(axes)} are no permutation of the {x.ndim} axes of {show_shape(x.shape)}"
         )
-    return x if order == tuple(range(x.ndim)) else permute_axes(x, axes=order)
+    return x if order == tuple(range(x.ndim)) else permute_op(x, axes=order)
 
 
 @function
@@ -176,7 +176,7 @@ def _expand_kernel(x: Array, *, shape: tuple[int, ...]) -> Array:
 
 
 @primitive(kernel=_expand_kernel, rule=_expand_rule)
-def expand_to(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
+def expand_op(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
     """Repeat axes of size 1 up to the given shape."""
 
 
@@ -188,7 +188,7 @@ def expand(x: Tensor, shape: Sequence[Size]) -> Tensor:
     wanted = tuple(x.shape[i - offset] if same(size, -1) and i >= offset else size for i, size in enumerate(shape))
     if any(isinstance(size, int) and size < 0 for size in wanted):
         raise ValueError(f"expand: {show_shape(shape)}: a new axis needs a size of 0 or more")
-    return x if same_shape(wanted, x.shape) else expand_to(x, shape=wanted)
+    return x if same_shape(wanted, x.shape) else expand_op(x, shape=wanted)
 
 
 def _tile_rule(x: TensorType, *, repeats: tuple[int, ...]) -> TensorType:
@@ -259,7 +259,7 @@ def _concat_kernel(*parts: Array, axis: int) -> Array:
 
 
 @primitive(kernel=_concat_kernel, rule=_concat_rule, promoted=slice(None))
-def concat_parts(*parts: TensorLike, axis: int) -> Tensor:  # type: ignore[empty-body]
+def concat_op(*parts: TensorLike, axis: int) -> Tensor:  # type: ignore[empty-body]
     """Join tensors along an axis counted from the front."""
 
 
@@ -273,9 +273,7 @@ def concat(parts: Sequence[TensorLike], axis: int = 0) -> Tensor:
     if not parts:
         raise ValueError("concat: got no tensors, expected at least one")
     tensors = [as_tensor("concat", part) for part in parts]
-    return (
-        concat_parts(*tensors, axis=normalize_axis("concat", axis, tensors[0].ndim)) if len(parts) > 1 else tensors[0]
-    )
+    return concat_op(*tensors, axis=normalize_axis("concat", axis, tensors[0].ndim)) if len(parts) > 1 else tensors[0]
 
 
 @function
@@ -293,7 +291,7 @@ def _split_kernel(x: Array, *, sizes: tuple[int, ...], axis: int) -> tuple[Array
 
 
 @primitive(kernel=_split_kernel, rule=_split_rule)
-def split_sizes(x: Tensor, *, sizes: Shape, axis: int) -> tuple[Tensor, ...]:  # type: ignore[empty-body]
+def split_op(x: Tensor, *, sizes: Shape, axis: int) -> tuple[Tensor, ...]:  # type: ignore[empty-body]
     """Cut an axis into pieces of the given sizes."""
 
 
@@ -320,7 +318,7 @@ def split(x: Tensor, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tenso
         raise ValueError(f"split: sizes {show_shape(sizes)} add up to {sum(sizes, start=0)}, expected {total}")
     if len(sizes) == 1:
         return (x,)
-    return split_sizes(x, sizes=tuple(sizes), axis=axis)
+    return split_op(x, sizes=tuple(sizes), axis=axis)
 
 
 @function

@@ -24,7 +24,7 @@ def finite(inputs: Sequence[Value | None]) -> list[Tensor | None]:
     """The inputs of an attention with 0 for what is no number in keys and values."""
     given = [None if v is None else Tensor.from_value(v) for v in inputs]
     return [
-        ops.where(ops.abs_(t) <= t.dtype.largest, t, 0.0) if t is not None and i in _KEYS_AND_VALUES else t
+        ops.where(ops.abs(t) <= t.dtype.largest, t, 0.0) if t is not None and i in _KEYS_AND_VALUES else t
         for i, t in enumerate(given)
     ]
 

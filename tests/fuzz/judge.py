@@ -31,10 +31,10 @@ MARGIN = 10.0  # times the distance between the runs
 
 # What changes no number, or gives booleans and integers: nothing is rounded.
 EXACT = frozenset(
-    """abs all any arange_between argmax ceil concat_parts equal expand_to floor full_of gather_nd greater greater_equal
+    """abs all any arange argmax ceil concat equal expand floor full gather_nd greater greater_equal
     isnan less less_equal logical_and logical_not logical_or logical_xor max max_pool maximum min minimum neg not_equal
-    pad permute_axes reshape_to round sign size_value slice_axes split_sizes squeeze_axes take_along take_axis tile tril
-    triu unsqueeze_axes where""".split()
+    pad permute reshape round sign size slice split squeeze take_along take tile tril
+    triu unsqueeze where""".split()
 )
 # What adds up many numbers: each may be rounded before it is added, half precision after that in float32.
 SUMS = frozenset("average_pool conv cumsum matmul mean prod sum".split())

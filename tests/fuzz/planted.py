@@ -255,7 +255,7 @@ body("softplus overflows", neural.softplus, lambda x: ops.log(1 + ops.exp(x)))
 body(
     "log_softmax overflows",
     neural.log_softmax,
-    lambda x, *, axis: x - ops.log(ops.sum_(ops.exp(x), axis=(axis,), keepdims=True)),
+    lambda x, *, axis: x - ops.log(ops.sum(ops.exp(x), axis=(axis,), keepdims=True)),
 )
 exported(
     "gelu is always approximated",
@@ -289,7 +289,7 @@ exported("softmax is over the last axis", neural.softmax, axis=-1)
 # Shapes ------------------------------------------------------------------------------------------------------------
 
 exported("padding is zero", shaping.pad, value=0.0)
-exported("parts are joined the other way round", shaping.concat_parts, lambda parts, _: _reversed(parts))
+exported("parts are joined the other way round", shaping.concat_op, lambda parts, _: _reversed(parts))
 
 
 def _reversed(parts: list[Tensor | None]) -> list[Tensor | None]:
@@ -312,7 +312,7 @@ def _repeated(_: Any, x: Array, *, repeats: tuple[int, ...]) -> Array:
 kernel("tile repeats each element", shaping.tile, _repeated)
 kernel(
     "take_along reads the first row of indices for all",
-    indexing.take_along_axis,
+    indexing.take_along_op,
     lambda right, x, i, *, axis: right(x, np.broadcast_to(i[:1], i.shape) if axis else i, axis=axis),
 )
 

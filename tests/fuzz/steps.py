@@ -50,10 +50,10 @@ def fits_with(value: Value) -> Callable[[Value], bool]:
 # Elementwise ------------------------------------------------------------------------------------------------------
 
 SMOOTH: dict[str, Callable[[Tensor], Tensor]] = {
-    "exp(-|x|)": lambda x: ops.exp(-ops.abs_(x)),
-    "log(|x| + 1)": lambda x: ops.log(ops.abs_(x) + 1),
-    "sqrt(|x| + 0.5)": lambda x: ops.sqrt(ops.abs_(x) + 0.5),
-    "reciprocal(|x| + 1)": lambda x: ops.reciprocal(ops.abs_(x) + 1),
+    "exp(-|x|)": lambda x: ops.exp(-ops.abs(x)),
+    "log(|x| + 1)": lambda x: ops.log(ops.abs(x) + 1),
+    "sqrt(|x| + 0.5)": lambda x: ops.sqrt(ops.abs(x) + 0.5),
+    "reciprocal(|x| + 1)": lambda x: ops.reciprocal(ops.abs(x) + 1),
     "sin": ops.sin,
     "cos": ops.cos,
     "tanh": ops.tanh,
@@ -67,15 +67,15 @@ SMOOTH: dict[str, Callable[[Tensor], Tensor]] = {
     "x * 0.5 - 2": lambda x: x * 0.5 - 2,
     "x / 3": lambda x: x / 3,
     "clip": lambda x: ops.clip(x, -1.0, 0.5),
-    "|x| ** 1.5": lambda x: (ops.abs_(x) + 0.25) ** 1.5,
+    "|x| ** 1.5": lambda x: (ops.abs(x) + 0.25) ** 1.5,
 }
 STEPPED: dict[str, Callable[[Tensor], Tensor]] = {
     "floor": ops.floor,
     "ceil": ops.ceil,
-    "round": ops.round_,
+    "round": ops.round,
     "sign": ops.sign,
     "neg": ops.neg,
-    "abs": ops.abs_,
+    "abs": ops.abs,
     "isnan": ops.isnan,
 }
 
@@ -105,7 +105,7 @@ def stepped(draft: Drafting) -> Step | None:
 def on_integers(draft: Drafting) -> Step | None:
     x = draft.pick(lambda v: v.type.dtype.kind == "int")
     table: dict[str, Callable[[Tensor], Tensor]] = {
-        "neg": ops.neg, "abs": ops.abs_, "sign": ops.sign, "x // 3": lambda v: v // 3, "x % 3": lambda v: v % 3,
+        "neg": ops.neg, "abs": ops.abs, "sign": ops.sign, "x // 3": lambda v: v // 3, "x % 3": lambda v: v % 3,
         "x * 2 + 1": lambda v: v * 2 + 1, "x / 4": lambda v: v / 4,
     }  # fmt: skip
     name = draft.choose(list(table))
@@ -125,7 +125,7 @@ def binary(draft: Drafting) -> Step | None:
         "add": ops.add,
         "sub": ops.sub,
         "mul": lambda a, b: ops.mul(ops.tanh(a) if a.dtype.kind == "float" else a, b),
-        "div": lambda a, b: a / (ops.abs_(b) + 1),
+        "div": lambda a, b: a / (ops.abs(b) + 1),
         "maximum": ops.maximum,
         "minimum": ops.minimum,
     }

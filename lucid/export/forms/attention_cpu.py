@@ -27,7 +27,7 @@ from lucid.graph import Input, Node
 from lucid.known_runtimes import FILLED_MASKS
 from lucid.ops import attention, concat, cumsum, exp, logical_not, minimum, reshape, unsqueeze, where
 from lucid.ops.attention_masks import causal_mask, joined, position_mask
-from lucid.ops.creation import arange_between, size_value
+from lucid.ops.creation import arange_op, size_op
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32, int64
@@ -181,7 +181,7 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
 
 def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
     """The first positions of keys or values. Gather copies with all threads, Slice with one and in thrice the time."""
-    positions = build.name_of(arange_between(start=0, stop=x.shape[-2]))
+    positions = build.name_of(arange_op(start=0, stop=x.shape[-2]))
     wanted = build.op("Slice", positions, np.array([0]), sizes_vector(build, [count]), np.array([0]))
     found = build.op("Gather", x, wanted, axis=x.ndim - 2)
     return _computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
@@ -273,7 +273,7 @@ def _choose(
     if not by_length:
         return otherwise()
     (limit, first), *rest = by_length
-    condition = build.name_of(size_value(size=length) <= limit)
+    condition = build.name_of(size_op(size=length) <= limit)
     then = build.block(lambda: [(build.name_of(first()), output)])
     orelse = build.block(lambda: [(build.name_of(_choose(build, length, rest, otherwise, output)), output)])
     return build.op("If", condition, then_branch=then, else_branch=orelse)

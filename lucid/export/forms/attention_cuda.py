@@ -15,7 +15,7 @@ from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention import write_node
 from lucid.graph import Node
 from lucid.ops import attention, expand
-from lucid.ops.creation import size_value
+from lucid.ops.creation import size_op
 from lucid.types import bfloat16, float16, int32
 
 HALF = (float16, bfloat16)
@@ -53,7 +53,7 @@ def group_query(build: Builder, node: Node) -> Taken:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
     if not same(call.width, call.value_width) or not same(call.width % 8, 0):
         refuse("heads must be a multiple of 8 wide, and the values' as wide")
-    length = size_value(size=call.queries).astype(int32)
+    length = size_op(size=call.queries).astype(int32)
     last = expand(length - 1, (call.batch,))
     outputs = build.ops(
         "GroupQueryAttention",

@@ -20,7 +20,7 @@ from lucid.export.form import Taken, form, refuse
 from lucid.graph import Node, Result
 from lucid.known_runtimes import FUSED_SOFTMAX, PRODUCT_OF_NOTHING
 from lucid.ops import attention, matmul, softmax, where
-from lucid.ops.creation import size_value
+from lucid.ops.creation import size_op
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import float64
@@ -49,5 +49,5 @@ def zeros_without_keys(build: Builder, node: Node) -> Taken:
     assert isinstance(node.op, Op)
     results = node.op.expand(given, node.attributes)
     # The zero has an axis: OpenVINO does not compile where it is one constant with the scalar zero of hidden weights.
-    output = where(size_value(size=call.keys) > 0, results[0], np.zeros(1, call.dtype.numpy))
+    output = where(size_op(size=call.keys) > 0, results[0], np.zeros(1, call.dtype.numpy))
     return Taken([output, *results[1:]], "OpenVINO gives no zeros where there are no keys")

@@ -21,7 +21,7 @@ from lucid.export.target import ExportError
 from lucid.graph import Node, Result, Value
 from lucid.known_runtimes import INTEGERS_AS_FLOAT64
 from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where
-from lucid.ops.creation import full_of
+from lucid.ops.creation import full_op
 from lucid.ops.tensor import Tensor
 from lucid.types import bool_, int8, int32, int64, uint8
 
@@ -51,14 +51,14 @@ def _sum(x: Tensor, axis: int) -> Tensor:
     # Nothing is broadcast: onnxruntime's MatMul refuses that where the batch is empty.
     size, last = x.shape[axis], x.ndim - 1
     if axis == last:
-        return squeeze(matmul(x, full_of(shape=(size, 1), value=1, dtype=int64)), -1) if last else _dot(x)
+        return squeeze(matmul(x, full_op(shape=(size, 1), value=1, dtype=int64)), -1) if last else _dot(x)
     before, after = range(axis), range(axis + 1, last)
     rows = permute(x, [*before, *after, axis, last]) if len(after) else x
-    return squeeze(matmul(full_of(shape=(*rows.shape[:-2], 1, size), value=1, dtype=int64), rows), -2)
+    return squeeze(matmul(full_op(shape=(*rows.shape[:-2], 1, size), value=1, dtype=int64), rows), -2)
 
 
 def _dot(x: Tensor) -> Tensor:
-    return matmul(x, full_of(shape=x.shape, value=1, dtype=int64))
+    return matmul(x, full_op(shape=x.shape, value=1, dtype=int64))
 
 
 @form(reduction.prod, takes="axis keepdims", name="ai.onnx ReduceProd", kernel="ReduceProd")
@@ -81,7 +81,7 @@ def halves_multiplied(build: Builder, node: Node) -> Tensor:
 def _product(x: Tensor, axis: int) -> Tensor:
     size = int(x.shape[axis])
     if not size:
-        return full_of(shape=(*x.shape[:axis], *x.shape[axis + 1 :]), value=1, dtype=int64)
+        return full_op(shape=(*x.shape[:axis], *x.shape[axis + 1 :]), value=1, dtype=int64)
     while size > 1:
         one, other, *rest = x.split([size // 2, size // 2, *[1] * (size % 2)], axis)
         x, size = concat([one * other, *rest], axis), (size + 1) // 2

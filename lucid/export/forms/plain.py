@@ -109,23 +109,23 @@ def fmod(build: Builder, node: Node) -> str:
 # Shape ------------------------------------------------------------------------------------------------------------
 
 
-@form(shaping.reshape_to, takes="shape", kernel="Reshape")
+@form(shaping.reshape_op, takes="shape", kernel="Reshape")
 def reshape(build: Builder, node: Node) -> str:
     x = _only(node)
     return reshaped(build, x, x.type.shape, node.attributes["shape"])
 
 
-@form(shaping.squeeze_axes, takes="axes", kernel="Squeeze")
+@form(shaping.squeeze_op, takes="axes", kernel="Squeeze")
 def squeeze(build: Builder, node: Node) -> str:
     return build.op("Squeeze", *node.inputs, _vector(*node.attributes["axes"]))
 
 
-@form(shaping.unsqueeze_axes, takes="axes", kernel="Unsqueeze")
+@form(shaping.unsqueeze_op, takes="axes", kernel="Unsqueeze")
 def unsqueeze(build: Builder, node: Node) -> str:
     return build.op("Unsqueeze", *node.inputs, _vector(*node.attributes["axes"]))
 
 
-@form(shaping.permute_axes, takes="axes", kernel="Transpose")
+@form(shaping.permute_op, takes="axes", kernel="Transpose")
 def permute(build: Builder, node: Node) -> str:
     axes, x = node.attributes["axes"], _only(node)
     turned = build.op("Transpose", x, perm=axes)
@@ -139,7 +139,7 @@ def permute(build: Builder, node: Node) -> str:
     return turned
 
 
-@form(shaping.expand_to, takes="shape", kernel="Expand")
+@form(shaping.expand_op, takes="shape", kernel="Expand")
 def expand(build: Builder, node: Node) -> str:
     x, shape = _only(node), node.attributes["shape"]
     new = len(shape) - x.type.rank
@@ -163,12 +163,12 @@ def pad(build: Builder, node: Node) -> str:
     )
 
 
-@form(shaping.concat_parts, takes="axis", kernel="Concat")
+@form(shaping.concat_op, takes="axis", kernel="Concat")
 def concat(build: Builder, node: Node) -> str:
     return build.op("Concat", *node.inputs, axis=node.attributes["axis"])
 
 
-@form(shaping.split_sizes, takes="sizes axis", kernel="Split")
+@form(shaping.split_op, takes="sizes axis", kernel="Split")
 def split(build: Builder, node: Node) -> tuple[str, ...]:
     sizes = node.attributes["sizes"]
     return build.ops(
@@ -179,8 +179,8 @@ def split(build: Builder, node: Node) -> tuple[str, ...]:
 # Pieces -----------------------------------------------------------------------------------------------------------
 
 
-@form(indexing.slice_axes, takes="cuts", kernel="Slice")
-def slice_axes(build: Builder, node: Node) -> str:
+@form(indexing.slice_op, takes="cuts", kernel="Slice")
+def slice_op(build: Builder, node: Node) -> str:
     x, cuts = _only(node), node.attributes["cuts"]
     starts = [_bound(cut.start, x.type.shape[cut.axis], cut, stop=False) for cut in cuts]
     stops = [_bound(cut.stop, x.type.shape[cut.axis], cut, stop=True) for cut in cuts]
@@ -207,12 +207,12 @@ def _scalar(build: Builder, size: Size) -> str:
     return build.op("Squeeze", size_vector(build, size), _vector(0))
 
 
-@form(creation.size_value, takes="size")
-def size_value(build: Builder, node: Node) -> str:
+@form(creation.size_op, takes="size")
+def size_op(build: Builder, node: Node) -> str:
     return _scalar(build, node.attributes["size"])
 
 
-@form(creation.full_of, takes="shape value dtype")
+@form(creation.full_op, takes="shape value dtype")
 def full(build: Builder, node: Node) -> str:
     shape, dtype = sizes_vector(build, node.attributes["shape"]), node.attributes["dtype"]
     if dtype == bfloat16:  # which the op takes since opset 20, and onnxruntime has no kernel for
@@ -221,7 +221,7 @@ def full(build: Builder, node: Node) -> str:
     return build.op("ConstantOfShape", shape, value=np.asarray([node.attributes["value"]], dtype.numpy))
 
 
-@form(creation.arange_between, takes="start stop")
+@form(creation.arange_op, takes="start stop")
 def arange(build: Builder, node: Node) -> str:
     start, stop = _scalar(build, node.attributes["start"]), _scalar(build, node.attributes["stop"])
     return build.op("Range", start, stop, np.asarray(1, np.int64))
@@ -304,6 +304,6 @@ def cumsum(build: Builder, node: Node) -> str:
 FORMS = (
     *(cast, cos, mul, true_div, not_equal, int_floor_div, fmod),
     *(reshape, squeeze, unsqueeze, permute, expand, tile, pad, concat, split),
-    *(slice_axes, size_value, full, arange, tril, triu),
+    *(slice_op, size_op, full, arange, tril, triu),
     *(mean, any_, all_, cumsum),
 )
