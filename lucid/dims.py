@@ -174,6 +174,13 @@ def evaluate(size: Size, sizes: Mapping[str, int]) -> int:
     return size if isinstance(size, int) else _evaluate(size.terms, sizes)
 
 
+def bind(value: Any, sizes: Mapping[str, int]) -> Any:
+    """The value of a size, or of nested tuples with sizes in them; anything else as it is."""
+    if isinstance(value, tuple):
+        return tuple(bind(item, sizes) for item in value)
+    return evaluate(value, sizes) if isinstance(value, Dim) else value
+
+
 def _evaluate(terms: Terms, sizes: Mapping[str, int]) -> int:
     total = 0
     for product, coefficient in terms.items():

@@ -13,17 +13,19 @@ import onnx
 from lucid import html, random
 from lucid.comparison import Comparison as Comparison
 from lucid.comparison import compare as compare
-from lucid.dims import evaluate
+from lucid.dims import bind, evaluate
+from lucid.evaluation import evaluating
 from lucid.export.exporter import export_graph, to_onnx
 from lucid.export.target import Target
 from lucid.export.writer import in_memory
-from lucid.graph import Graph, Result, Scope, bind, scope
+from lucid.graph import Graph
 from lucid.ops.tensor import Tensor
 from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
 from lucid.text import visible
 from lucid.tracing import Model, arguments_of, trace
 from lucid.types import Array, DType, TensorType, bind_sizes
+from lucid.values import Result
 
 _VALUES = (2, 3, 5, 7, 11, 13)
 # Run only when asked for: the one calls a service, the other builds an engine for minutes.
@@ -281,11 +283,8 @@ def _eager(
         return Tensor.from_array(arrays[-1])
 
     call, named = arguments_of(model, inputs, kwargs, fill)
-    token = scope.set(Scope("", {}))  # evaluation mode, as in the export, without touching the model
-    try:
+    with evaluating():  # as in the export
         result = model(*call, **named)
-    finally:
-        scope.reset(token)
     flat: list[Array] = []
     _flatten(result, flat)
     return flat

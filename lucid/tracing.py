@@ -10,12 +10,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lucid.dims import Dim, names_of
-from lucid.graph import Graph, Input, Names, Scope, Value, scope
+from lucid.evaluation import evaluating
+from lucid.graph import Graph
+from lucid.names import Names
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
+from lucid.scope import Scope, entered
 from lucid.structure import like
 from lucid.threads import single_threaded_blas
 from lucid.types import Array, TensorType, as_dtype, spec
+from lucid.values import Input, Value
 
 Model: TypeAlias = Module | Callable[..., Any]
 Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
@@ -50,12 +54,9 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     _check_sizes(graph_inputs)
     names = Names(model.state_dict() if isinstance(model, Module) else {})
     paths = {id(module): path for path, module in model.named_modules()} if isinstance(model, Module) else {}
-    token = scope.set(Scope("", paths, names))
-    try:
-        with single_threaded_blas():  # a product of constants rounds differently with every number of threads
-            result = model(*call, **named)
-    finally:
-        scope.reset(token)
+    # One BLAS thread: a product of constants rounds differently with every number of them.
+    with evaluating(), entered(Scope("", paths, names)), single_threaded_blas():
+        result = model(*call, **named)
     outputs: dict[str, Value] = {}
     _collect(result, outputs, "output")
     if not outputs:

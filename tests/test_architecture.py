@@ -14,6 +14,8 @@ FILES = sorted((ROOT / "lucid").rglob("*.py"))
 FLOORS = [
     [
         "lucid.version",
+        "lucid.context",
+        "lucid.evaluation",
         "lucid.files",
         "lucid.file_locks",
         "lucid.html",
@@ -26,8 +28,9 @@ FLOORS = [
     ["lucid.known_runtimes"],
     ["lucid.polynomials", "lucid.quotients", "lucid.dims"],
     ["lucid.types"],
-    ["lucid.values", "lucid.structure"],
-    ["lucid.flat"],
+    ["lucid.values", "lucid.structure", "lucid.names"],
+    ["lucid.scope", "lucid.order", "lucid.flat"],
+    ["lucid.printing", "lucid.running", "lucid.verifying"],
     ["lucid.graph"],
     ["lucid.ops.numpy_protocols"],
     ["lucid.ops.tensor"],

@@ -22,6 +22,8 @@ from lucid import Tensor, nn
 from lucid.dims import SymbolicSizeError
 from lucid.export import ExportError, Target, WeightWarning, explain, to_onnx
 from lucid.nn import functional as F
+from lucid.ops.op import composite
+from lucid.ops.tensor import OPS
 from lucid.runtime import Session
 
 Array = np.ndarray[Any, Any]
@@ -191,6 +193,17 @@ def test_a_training_model_is_exported_for_evaluation() -> None:
     model = Block().train()
     assert "Dropout" not in ops(to_onnx(model))
     assert model.training
+
+
+def test_a_training_model_inside_an_op_is_exported_for_evaluation(request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(lambda: OPS.pop("dropping", None))
+    model = nn.Dropout(0.5).train()
+
+    @composite
+    def dropping(x: Tensor) -> Tensor:
+        return model(x) + 1
+
+    assert ops(to_onnx(dropping, ("N", 3))) == ["Add"]
 
 
 @pytest.mark.parametrize(("dtype", "code"), [("float16", "FLOAT16"), ("bfloat16", "BFLOAT16"), ("float64", "DOUBLE")])

@@ -17,8 +17,10 @@ from lucid.export.forms import FORMS
 from lucid.export.lowering import Decision
 from lucid.export.registry import forms_of
 from lucid.export.target import PROVIDERS
-from lucid.graph import Graph, Input, Node, new_node
+from lucid.graph import Graph
 from lucid.ops import Op
+from lucid.scope import new_node
+from lucid.values import Input, Node
 from tests.samples import SAMPLES, Sample
 
 EXPORTED = [s for s in {s.op.name: s for s in reversed(SAMPLES)}.values() if s.exported]

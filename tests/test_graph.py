@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import Tensor, nn, ops
-from lucid.graph import Graph, Input, Node, Result
+from lucid import Tensor, dims, graph, names, nn, ops, order, printing, scope, values
+from lucid.graph import Graph
+from lucid.values import Input, Node, Result
 
 Array = np.ndarray[Any, Any]
 
@@ -35,6 +36,21 @@ class Block(nn.Module):
 
 def traced_block() -> Graph:
     return lucid.trace(Block(), ("N", "L", 8), lucid.spec("N", "L", dtype=lucid.bool_))
+
+
+def test_names_that_were_in_lucid_graph_are_still_found_there() -> None:
+    homes = {
+        values: "Attributes Constant Input Node Operation Part Result Value",
+        names: "Names unused_name",
+        scope: "Scope scope is_tracing new_node",
+        order: "in_order",
+        dims: "bind",
+        printing: "show_attribute",
+    }
+    for home, moved in homes.items():
+        for name in moved.split():
+            assert getattr(graph, name) is getattr(home, name)
+    assert graph.show(traced_block()) == str(traced_block())
 
 
 # Printing -------------------------------------------------------------------------------------------------------------

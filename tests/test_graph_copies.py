@@ -21,7 +21,8 @@ import lucid
 from lucid import nn
 from lucid.export import to_onnx
 from lucid.flat import FlatArray, _pack, _unpacked
-from lucid.graph import Constant, Graph, Input, Node
+from lucid.graph import Graph
+from lucid.values import Constant, Input, Node
 from tests.test_reliability import ROOT
 
 Copy = Callable[[Any], Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
+from lucid.evaluation import evaluating, is_evaluating
 from lucid.nn import init
 from lucid.nn.module import StateError
+from lucid.scope import is_tracing
 
 Array = np.ndarray[Any, Any]
 
@@ -114,6 +117,21 @@ def test_train_and_eval_reach_every_module() -> None:
     model.train()
     model.blocks[1][1].eval()  # type: ignore[index]
     assert model.training
+
+
+def test_evaluating_holds_for_a_block_and_a_thread_and_changes_nothing_in_a_module() -> None:
+    dropout, x = nn.Dropout(0.5).train(), lucid.ones(100)
+    seen: list[bool] = []
+    with pytest.raises(RuntimeError, match="no"), evaluating():
+        with evaluating():
+            assert not dropout.training
+        assert not dropout.training and dropout(x) is x and not is_tracing()
+        other = threading.Thread(target=lambda: seen.append(dropout.training))
+        other.start()
+        other.join()
+        raise RuntimeError("no")
+    assert seen == [True]
+    assert dropout.training and not is_evaluating()
 
 
 def test_modules_start_in_evaluation_mode_so_that_eager_results_are_those_of_the_export() -> None:

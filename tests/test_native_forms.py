@@ -18,9 +18,9 @@ from lucid.export import explain, refuse, to_onnx
 from lucid.export.builder import Builder
 from lucid.export.form import form
 from lucid.export.forms import FORMS
-from lucid.graph import Node
 from lucid.nn import functional as F
 from lucid.runtime import Session
+from lucid.values import Node
 
 
 def ops(model: Any, *inputs: Any, **options: Any) -> list[str]:

@@ -12,8 +12,8 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import ExportError, to_onnx
-from lucid.graph import is_tracing
 from lucid.runtime import Session
+from lucid.scope import is_tracing
 from lucid.testing import assert_parity
 from lucid.types import DTYPES
 

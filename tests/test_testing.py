@@ -14,10 +14,11 @@ from lucid.export import to_onnx
 from lucid.export.builder import Builder
 from lucid.export.form import form
 from lucid.export.forms import FORMS
-from lucid.graph import Node
 from lucid.nn import functional as F
+from lucid.ops.op import composite_with
 from lucid.runtime import ProviderError
 from lucid.testing import ParityError, assert_parity, bisect, compare
+from lucid.values import Node
 
 
 class Block(nn.Module):
@@ -90,6 +91,18 @@ def test_a_model_in_training_mode_is_compared_in_evaluation_mode() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.9)).train()
     assert_parity(model, ("N", 3))
     assert model.training
+
+
+def test_the_eager_run_is_no_trace(request: pytest.FixtureRequest) -> None:
+    """It was one, for the sake of evaluation mode: an op that tracing does not fold had no value there."""
+    request.addfinalizer(lambda: ops.OPS.pop("unfolded", None))
+
+    @composite_with(folded=False)
+    def unfolded(packed: Tensor) -> Tensor:
+        return packed.astype("float32") * 0.5
+
+    weight = lucid.tensor([[-4, 3]], dtype="int8")
+    assert_parity(lambda x: x + unfolded(weight), ("N", 2))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])

@@ -11,7 +11,9 @@ import pytest
 import lucid
 from lucid import Tensor, TracedValueError, nn
 from lucid.dims import SymbolicSizeError
-from lucid.graph import Graph, is_tracing
+from lucid.evaluation import is_evaluating
+from lucid.graph import Graph
+from lucid.scope import is_tracing
 
 
 def inputs(graph: Graph) -> dict[str, str]:
@@ -228,7 +230,7 @@ def test_a_forward_that_raises_leaves_nothing_behind() -> None:
     model = Broken().train()
     with pytest.raises(RuntimeError, match="no"):
         lucid.trace(model, ("N",))
-    assert not is_tracing()
+    assert not is_tracing() and not is_evaluating()
     assert model.training
     assert model.inner(lucid.ones(2)).tolist() == [0, 0]  # dropout is active again
     lucid.trace(lambda x: x + 1, ("N",)).verify()

@@ -9,12 +9,12 @@ import numpy as np
 from lucid.dims import same
 from lucid.export.builder import Builder
 from lucid.export.form import refuse
-from lucid.graph import Node
 from lucid.ops import expand, unsqueeze
 from lucid.ops.attention_call import AttentionCall
 from lucid.ops.attention_masks import in_type, joined, position_mask
 from lucid.ops.tensor import Tensor
 from lucid.types import float32
+from lucid.values import Node
 
 
 class Call(AttentionCall):

@@ -12,9 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lucid.export.target import ExportError, Target
-from lucid.graph import Constant, Graph, Value, unused_name
+from lucid.graph import Graph
+from lucid.names import unused_name
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType
+from lucid.values import Constant, Value
 
 SMALL = 1024  # bytes of a constant that is compared by its contents, and kept in the model beside which weights lie
 Operand: TypeAlias = str | Value | Tensor | Array | None

@@ -16,7 +16,8 @@ from lucid.export.explain import Explanation
 from lucid.export.lowering import Lowering
 from lucid.export.target import ExportError, Target
 from lucid.export.writer import fits_one_file, in_memory, write
-from lucid.graph import Graph, unused_name
+from lucid.graph import Graph
+from lucid.names import unused_name
 from lucid.tracing import Model, trace
 from lucid.version import __version__
 

@@ -15,9 +15,10 @@ import onnx
 from lucid.dims import Dim
 from lucid.export.builder import Builder, Operands
 from lucid.export.target import Target
-from lucid.graph import Node, show_attribute
 from lucid.ops.op import Op
+from lucid.printing import show_attribute
 from lucid.runtime_record import Fault
+from lucid.values import Node
 
 
 @dataclass(frozen=True)

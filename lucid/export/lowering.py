@@ -6,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lucid.evaluation import evaluating
 from lucid.export.builder import Builder
 from lucid.export.form import Form, Refused, Taken, insisted_on
 from lucid.export.registry import forms_of, kinds_of
 from lucid.export.target import ExportError
 from lucid.export.widening import widened, wider_type
-from lucid.graph import Constant, Input, Node, Scope, Value, in_order, scope
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
+from lucid.order import in_order
+from lucid.scope import Scope, entered
 from lucid.types import DType
+from lucid.values import Constant, Input, Node, Value
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,8 @@ class Lowering:
             told.append(Decision(node.op.name, node.scope, taken, emitted, tuple(refused), note))
 
     def _lower_widened(self, node: Node, narrow: DType, wide: DType) -> None:
-        token = scope.set(Scope(node.scope, {}))
-        try:
+        with entered(Scope(node.scope, {})):
             values = widened(node, narrow, wide)
-        finally:
-            scope.reset(token)
         self.lower(values)
         for result, value in zip(node.results, values, strict=True):
             self.build.bind(result, self.build.name_of(value))
@@ -124,12 +124,9 @@ class Lowering:
 
     def _inline(self, node: Node, op: Op[..., Any], path: str) -> list[str]:
         """Emit a composite's body. Constants are computed on the way: what depends on them alone is folded."""
-        token = scope.set(Scope(path, {}, self.build.graph.names))
-        try:
-            inputs = node.inputs if op.folded else [None if v is None else self._unknown(v) for v in node.inputs]
+        inputs = node.inputs if op.folded else [None if v is None else self._unknown(v) for v in node.inputs]
+        with evaluating(), entered(Scope(path, {}, self.build.graph.names)):
             tensors = op.expand([None if v is None else Tensor.from_value(v) for v in inputs], node.attributes)
-        finally:
-            scope.reset(token)
         return self.build.names_of(tensors)
 
     def _unknown(self, value: Value) -> Value:

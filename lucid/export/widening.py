@@ -10,9 +10,10 @@ What no wider type computes is refused here, before onnxruntime does as it loads
 from __future__ import annotations
 
 from lucid.export.target import ExportError, Target
-from lucid.graph import Node, Value, new_node
 from lucid.ops.elementwise import cast
+from lucid.scope import new_node
 from lucid.types import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
+from lucid.values import Node, Value
 
 # By element type, what computes the same. Those that come first are looked at first.
 _WIDER: dict[DType, tuple[DType, ...]] = {

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 import numpy as np
 
 from lucid import random
+from lucid.context import holding
 from lucid.nn.module import Parameter
 from lucid.types import DTypeLike, as_dtype, float32, show_shape
 
@@ -51,11 +52,8 @@ def skip(at_most: int | None = None) -> Iterator[None]:
     Raises:
         ValueError: inside, for one more than that.
     """
-    token = _skipped.set(_Skipping(at_most))
-    try:
+    with holding(_skipped, _Skipping(at_most)):
         yield
-    finally:
-        _skipped.reset(token)
 
 
 def new_parameter(*shape: int, dtype: DTypeLike | None = None, value: float = 0.0) -> Parameter:

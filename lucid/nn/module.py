@@ -8,8 +8,9 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 
 from lucid import html
-from lucid.graph import is_tracing, scope
+from lucid.evaluation import is_evaluating
 from lucid.ops.tensor import Tensor
+from lucid.scope import entered, scope
 from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, show_shape
 
 
@@ -48,11 +49,8 @@ class Module:
         here = scope.get()
         if here is None:
             return self.forward(*args, **kwargs)
-        token = scope.set(here._replace(path=here.names.get(id(self), here.path)))
-        try:
+        with entered(here._replace(path=here.names.get(id(self), here.path))):
             return self.forward(*args, **kwargs)
-        finally:
-            scope.reset(token)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         """The inputs to trace with where none are given, by argument name; empty where a module has no natural ones."""
@@ -63,7 +61,7 @@ class Module:
     @property
     def training(self) -> bool:
         """Whether dropout is active: after `train()`, and never while a model is traced."""
-        return self._training and not is_tracing()
+        return self._training and not is_evaluating()
 
     def train(self, mode: bool = True) -> Self:
         """Set training mode for this module and all inside it."""

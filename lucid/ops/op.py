@@ -15,10 +15,12 @@ from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from lucid.context import holding
 from lucid.dims import Dim, identity
-from lucid.graph import Attributes, Input, Part, new_node, scope
 from lucid.ops.tensor import OPS, Tensor
+from lucid.scope import is_tracing, new_node, scope
 from lucid.types import Array, TensorType, as_dtype, dtype_of_scalar, float32, promote
+from lucid.values import Attributes, Input, Part
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,7 +92,7 @@ class Op(Generic[P, R]):
     def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
         """Run the kernel where every argument is known, else make a node."""
         traced = any(t is not None and t.is_traced for t in tensors) or _has_dim(attributes)
-        traced = traced or (not self.folded and scope.get() is not None)
+        traced = traced or (not self.folded and is_tracing())
         if traced or _types_only.get():
             node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
             results = tuple(map(Tensor.from_value, node.results))
@@ -293,8 +295,5 @@ def _types_of_body(call: _Application) -> tuple[TensorType, ...]:
         None if t is None else Tensor.from_value(Input(name, t))
         for name, t in zip(call.op.arguments, call.inputs, strict=False)
     ]
-    token = _types_only.set(True)
-    try:
+    with holding(_types_only, True):
         return tuple(t.type for t in call.op.expand(placeholders, dict(call.attributes)))
-    finally:
-        _types_only.reset(token)

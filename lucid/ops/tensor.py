@@ -14,8 +14,8 @@ import numpy as np
 
 import lucid.ops.numpy_protocols as numpy_protocols
 from lucid.dims import Dim, Shape, Size
-from lucid.graph import Constant, Part, Value
 from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, show_shape
+from lucid.values import Constant, Part, Value
 
 OPS: dict[str, Callable[..., Any]] = {}
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from lucid.graph import Graph, Node, new_node
+from lucid.graph import Graph
+from lucid.scope import new_node
 from lucid.types import Array
+from lucid.values import Node
 
 _BUDGET = 3_000_000  # bytes of all maps together; longer inputs are shown up to where they fit
 

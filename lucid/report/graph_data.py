@@ -8,11 +8,13 @@ from typing import Any, TypeAlias
 
 import onnx
 
-from lucid.graph import Constant, Graph, Input, Node, Result, Value, show_attribute
+from lucid.graph import Graph
 from lucid.inspection.read import read
 from lucid.inspection.shapes import real_inputs, type_text
 from lucid.inspection.tree import place_of
+from lucid.printing import show_attribute
 from lucid.types import show_shape
+from lucid.values import Constant, Input, Node, Result, Value
 
 Data: TypeAlias = dict[str, Any]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lucid import Tensor, ops
-from lucid.graph import Attributes, Node, Result, Value
 from lucid.types import Array, DType, TensorType
+from lucid.values import Attributes, Node, Result, Value
 
 _KEYS_AND_VALUES = (1, 2, 5, 6)  # among the inputs of an attention
 _MASKS = (3, 4)

@@ -21,9 +21,12 @@ import ml_dtypes
 import numpy as np
 
 from lucid import Tensor
-from lucid.graph import Constant, Graph, Node, Result, Value, bind, in_order
+from lucid.dims import bind
+from lucid.graph import Graph
 from lucid.ops.op import Op
+from lucid.order import in_order
 from lucid.types import Array, DType, bind_sizes, float32
+from lucid.values import Constant, Node, Result, Value
 from tests.fuzz.either import Either, either, finite
 
 RUNS = 5  # the exact one, and two pairs of twins

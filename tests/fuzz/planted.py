@@ -18,11 +18,11 @@ import pytest
 from lucid import Tensor, ops
 from lucid.export.forms import attention_cpu, plain
 from lucid.export.lowering import Lowering
-from lucid.graph import Node, Value
 from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
 from lucid.ops.attention_call import AttentionOptions
 from lucid.ops.op import Op
 from lucid.types import Array, float32
+from lucid.values import Node, Value
 from tests.fuzz.checks import Coverage
 from tests.fuzz.choices import Choices
 from tests.fuzz.suite import model

@@ -8,14 +8,13 @@ differently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lucid import Tensor, nn
 from lucid.dims import Size, dim
-from lucid.graph import Input, Scope, scope
+from lucid.evaluation import evaluating
 from lucid.types import (
     DType,
     TensorType,
@@ -29,6 +28,7 @@ from lucid.types import (
     int64,
     uint8,
 )
+from lucid.values import Input
 from tests.fuzz.choices import Choices
 from tests.fuzz.values import Recipe, recipe
 
@@ -146,21 +146,11 @@ def among(makers: list[Maker]) -> Callable[[Maker], Maker]:
     return put
 
 
-@contextmanager
-def drafting() -> Iterator[None]:
-    """As under `lucid.trace`: modules in evaluation mode."""
-    token = scope.set(Scope("", {}))
-    try:
-        yield
-    finally:
-        scope.reset(token)
-
-
 def program(choices: Choices, makers: Sequence[Maker], steps: int = 6) -> Program:
     """A program of two to `steps` steps made by the given makers."""
     draft = Drafting(choices)
     dtype = draft.choose(FLOATS)
-    with drafting():
+    with evaluating():  # as under lucid.trace
         draft.input(dtype, first_shape(draft))
         if draft.number(0, 4):
             draft.input(draft.choose([dtype, *INTEGERS, bool_]), shape(draft))

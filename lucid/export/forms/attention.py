@@ -10,7 +10,6 @@ from lucid.dims import same
 from lucid.export.attention_call import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse, refuse_wrong
-from lucid.graph import Node
 from lucid.known_runtimes import (
     ATTENTION_CROSS,
     ATTENTION_OF_GROUPS,
@@ -21,6 +20,7 @@ from lucid.known_runtimes import (
     ATTENTION_WEIGHTS,
 )
 from lucid.ops import attention
+from lucid.values import Node
 
 
 @form(

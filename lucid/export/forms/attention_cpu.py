@@ -23,7 +23,6 @@ from lucid.export.attention_call import Call, emit_node, refuse_scale
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.graph import Input, Node
 from lucid.known_runtimes import FILLED_MASKS
 from lucid.ops import attention, concat, cumsum, exp, logical_not, minimum, reshape, unsqueeze, where
 from lucid.ops.attention_masks import causal_mask, joined, position_mask
@@ -31,6 +30,7 @@ from lucid.ops.creation import arange_op, size_op
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32, int64
+from lucid.values import Input, Node
 
 # Hidden keys get the score FILL on top of their own, or the lowest number, which is exact and slow. No score exceeds
 # b = |q| |k| scale in size (Cauchy-Schwarz), so with FILL a hidden key weighs at most exp(2 b + FILL) of the largest

@@ -13,10 +13,10 @@ from lucid.export.attention_call import Call, refuse_common, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention import write_node
-from lucid.graph import Node
 from lucid.ops import attention, expand
 from lucid.ops.creation import size_op
 from lucid.types import bfloat16, float16, int32
+from lucid.values import Node
 
 HALF = (float16, bfloat16)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
-from lucid.graph import Node
 from lucid.known_runtimes import ATTENTION_OF_HALVES
 from lucid.ops import attention
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import float32
+from lucid.values import Node
 
 WIDENED = ("query", "key", "value", "past_key", "past_value")  # masks exclude by the numbers of their own type
 

@@ -17,13 +17,13 @@ from lucid.dims import same
 from lucid.export.attention_call import Call
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
-from lucid.graph import Node, Result
 from lucid.known_runtimes import FUSED_SOFTMAX, PRODUCT_OF_NOTHING
 from lucid.ops import attention, matmul, softmax, where
 from lucid.ops.creation import size_op
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import float64
+from lucid.values import Node, Result
 
 
 @form(softmax, takes="axis", name="apart from the products", mends=FUSED_SOFTMAX)

@@ -13,12 +13,12 @@ from lucid.dims import Dim, product
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse, refuse_wrong
 from lucid.export.run_time_sizes import reshaped
-from lucid.graph import Node, Value
 from lucid.known_runtimes import GROUP_NORMALIZATION
 from lucid.ops import batch_norm, group_norm
 from lucid.ops.channel_norms import per_channel
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, float32, float64
+from lucid.values import Node, Value
 
 
 @form(batch_norm, takes="weight bias eps", name="ai.onnx BatchNormalization", kernel="BatchNormalization")

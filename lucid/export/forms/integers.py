@@ -18,12 +18,12 @@ from lucid.export.element_codes import onnx_code
 from lucid.export.form import form, refuse, refuse_wrong
 from lucid.export.forms.plain import reduction_node
 from lucid.export.target import ExportError
-from lucid.graph import Node, Result, Value
 from lucid.known_runtimes import INTEGERS_AS_FLOAT64
 from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where
 from lucid.ops.creation import full_op
 from lucid.ops.tensor import Tensor
 from lucid.types import bool_, int8, int32, int64, uint8
+from lucid.values import Node, Result, Value
 
 _EXACT = 2**53  # float64 holds every whole number up to here
 _LARGEST = {bool_: 1, int8: 2**7, uint8: 2**8, int32: 2**31, int64: 2**63}

@@ -9,9 +9,9 @@ import numpy as np
 
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import form, refuse
-from lucid.graph import Node, Result
 from lucid.ops import elementwise, neural
 from lucid.types import DType, float64
+from lucid.values import Node, Result
 
 
 @form(neural.dropout, takes="p")

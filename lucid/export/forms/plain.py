@@ -11,12 +11,12 @@ from lucid.export.builder import Builder, Operand
 from lucid.export.element_codes import onnx_code
 from lucid.export.form import Form, form
 from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
-from lucid.graph import Constant, Node, Result, Value
 from lucid.known_runtimes import FLOAT64_COS, FLOAT64_QUICK_GELU, FLOAT64_TRANSPOSED, HALF_TRANSPOSED
 from lucid.ops import creation, elementwise, indexing, reduction, shaping
 from lucid.ops.indexing import Cut
 from lucid.ops.op import Op
 from lucid.types import TensorType, bfloat16, float64
+from lucid.values import Constant, Node, Result, Value
 
 _FAR = 2**63 - 1
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from lucid.dims import same
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse
-from lucid.graph import Node
 from lucid.ops import expand, rotary_embedding
 from lucid.ops.tensor import Tensor
+from lucid.values import Node
 
 
 @form(

@@ -1,0 +1,66 @@
+"""A graph as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lucid.names import unused_name
+from lucid.order import in_order
+from lucid.values import Constant, Input, Node, Value
+
+_WIDEST = 100  # columns before the types, however long one line is
+
+
+def listing(inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable[[Constant], str | None]) -> str:
+    """One line a node: name, op, arguments, type; a comment opens each module. `name_of` gives the names of
+    parameters."""
+    names: dict[int, str] = {id(value): value.name for value in inputs}
+    taken = dict.fromkeys(names.values(), 1)
+
+    def name(value: Value | None) -> str:
+        if value is None:
+            return "None"
+        if isinstance(value, Constant):
+            return name_of(value) or _show_array(value)
+        return names[id(value)]
+
+    lines: list[tuple[str, str]] = []
+    previous = ""
+    for node in in_order(outputs):
+        for result in node.results:
+            names[id(result)] = unused_name(node.op.name, taken)
+        if node.scope != previous:
+            lines.append((f"  # {node.scope or 'top level'}", ""))
+            previous = node.scope
+        left = ", ".join(names[id(result)] for result in node.results)
+        arguments = [*map(name, _given(node)), *_unusual_attributes(node)]
+        lines.append((f"  {left} = {node.op.name}({', '.join(arguments)})", ", ".join(map(str, node.types))))
+    width = min(max((len(left) for left, _ in lines), default=0), _WIDEST)
+    head = ", ".join(f"{value.name}: {value.type}" for value in inputs)
+    tail = ", ".join(str(value.type) for value in outputs)
+    body = [f"{left:<{width}}  {right}".rstrip() for left, right in lines]
+    return "\n".join([f"graph({head}) -> {tail}", *body, f"  return {', '.join(map(name, outputs))}"])
+
+
+def _given(node: Node) -> Sequence[Value | None]:
+    """The inputs without absent ones at the end."""
+    given = [index for index, value in enumerate(node.inputs) if value is not None]
+    return node.inputs[: given[-1] + 1] if given else ()
+
+
+def _unusual_attributes(node: Node) -> list[str]:
+    shown = {key: show_attribute(value) for key, value in node.attributes.items()}
+    usual = {key: show_attribute(value) for key, value in node.op.defaults.items()}
+    return [f"{key}={text}" for key, text in shown.items() if usual.get(key) != text]
+
+
+def show_attribute(value: Any) -> str:
+    """An attribute as the printed graph writes it."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(show_attribute, value))}{',' if len(value) == 1 else ''})"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _show_array(constant: Constant) -> str:
+    return str(constant.array) if constant.array.ndim == 0 else f"<{constant.type}>"

@@ -1,0 +1,46 @@
+"""Where tracing stands, and the nodes that are made there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from lucid.context import holding
+from lucid.names import Names
+from lucid.types import Array
+from lucid.values import Attributes, Node, Operation, Value
+
+
+class Scope(NamedTuple):
+    """Where tracing stands: the path of the running module, the path of each module by identity, and the names of the
+    parameters."""
+
+    path: str
+    names: Mapping[int, str]
+    parameters: Names | None = None
+
+    def knows(self, array: Array) -> bool:
+        """Whether an array is a parameter of the model."""
+        return self.parameters is not None and self.parameters.get(array) is not None
+
+
+scope: ContextVar[Scope | None] = ContextVar("lucid_scope", default=None)
+
+
+def entered(inside: Scope) -> AbstractContextManager[None]:
+    """Tracing stands here inside, in this thread; nodes made meanwhile are of this scope."""
+    return holding(scope, inside)
+
+
+def is_tracing() -> bool:
+    """Whether what runs in this thread is being traced."""
+    return scope.get() is not None
+
+
+def new_node(op: Operation, inputs: Sequence[Value | None], attributes: Attributes) -> Node:
+    """A node in the module that is being traced."""
+    types = op.infer([value.type if value is not None else None for value in inputs], attributes)
+    here = scope.get()
+    return Node(op, tuple(inputs), attributes, types, here.path if here else "")
