@@ -77,7 +77,9 @@ class SelfAttention(nn.Module):
         self.heads = o.heads
 
     def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
-        return ops.attention(self.query(x), self.key(x), self.value(x), None, key_mask, heads=self.heads)
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        y: Tensor = ops.attention(q, k, v, None, key_mask, heads=self.heads)
+        return y
 
 
 class Output(nn.Module):

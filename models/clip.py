@@ -56,8 +56,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
         q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
-        y: Tensor = self.out_proj(ops.attention(q, k, v, None, key_mask, heads=self.heads, is_causal=is_causal))
-        return y
+        return self.out_proj(ops.attention(q, k, v, None, key_mask, heads=self.heads, is_causal=is_causal))
 
 
 class MLP(nn.Module):
@@ -68,8 +67,7 @@ class MLP(nn.Module):
         self.activation = ACTIVATIONS[tower.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.fc2(self.activation(self.fc1(x)))
-        return y
+        return self.fc2(self.activation(self.fc1(x)))
 
 
 class Layer(nn.Module):
@@ -81,8 +79,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
         x = x + self.self_attn(self.layer_norm1(x), key_mask, is_causal)
-        y: Tensor = x + self.mlp(self.layer_norm2(x))
-        return y
+        return x + self.mlp(self.layer_norm2(x))
 
 
 class Encoder(nn.Module):
@@ -106,8 +103,7 @@ class TextEmbeddings(nn.Module):
         self.position_embedding = nn.LearnedPositions(positions, width)
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        x: Tensor = self.token_embedding(input_ids) + self.position_embedding(input_ids.shape[1])
-        return x
+        return self.token_embedding(input_ids) + self.position_embedding(input_ids.shape[1])
 
 
 class TextModel(nn.Module):
@@ -123,14 +119,12 @@ class TextModel(nn.Module):
         # The first published configs say 2, which never occurs; there the end of a text is its highest id.
         end = (input_ids if self.end == 2 else (input_ids == self.end).astype(lucid.int64)).argmax(1)
         x = self.hidden_states(input_ids, attention_mask)[-1]
-        y: Tensor = self.final_layer_norm(x[lucid.arange(x.shape[0]), end])
-        return y
+        return self.final_layer_norm(x[lucid.arange(x.shape[0]), end])
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> list[Tensor]:
         """What enters the first layer, and what each layer returns."""
         key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
-        states: list[Tensor] = self.encoder(self.embeddings(input_ids), key_mask, is_causal=True)
-        return states
+        return self.encoder(self.embeddings(input_ids), key_mask, is_causal=True)
 
 
 class ImageEmbeddings(nn.Module):
@@ -158,8 +152,7 @@ class ImageModel(nn.Module):
         self.channels, self.image_size = channels, image_size
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        y: Tensor = self.post_layernorm(self.hidden_states(pixel_values)[-1][:, 0])
-        return y
+        return self.post_layernorm(self.hidden_states(pixel_values)[-1][:, 0])
 
     def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
         """What enters the first layer, and what each layer returns."""
@@ -167,8 +160,7 @@ class ImageModel(nn.Module):
         if pixel_values.ndim != 4 or pixel_values.shape[1:] != expected:
             shape = ", ".join(map(str, pixel_values.shape))
             raise ValueError(f"CLIP: pixel_values has shape [{shape}], expected (N, {', '.join(map(str, expected))})")
-        states: list[Tensor] = self.encoder(self.pre_layrnorm(self.embeddings(pixel_values)))
-        return states
+        return self.encoder(self.pre_layrnorm(self.embeddings(pixel_values)))
 
 
 class CLIP(nn.Module):

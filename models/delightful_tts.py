@@ -46,13 +46,8 @@ class MultiHeadAttention(nn.Module):
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         _check_input("MultiHeadAttention", "query", query, self.query_dim)
         _check_input("MultiHeadAttention", "key", key, self.key_dim)
-        y: Tensor = ops.attention(
-            self.W_query(query),
-            self.W_key(key),
-            self.W_value(key),
-            heads=self.num_heads,
-            scale=1 / math.sqrt(self.key_dim),
-        )
+        q, k, v = self.W_query(query), self.W_key(key), self.W_value(key)
+        y: Tensor = ops.attention(q, k, v, heads=self.num_heads, scale=1 / math.sqrt(self.key_dim))
         return y
 
     def input_specs(self) -> Mapping[str, TensorType]:
@@ -74,8 +69,7 @@ class StyleTokens(nn.Module):
 
     def forward(self, reference: Tensor) -> Tensor:
         keys = self.tokens.tanh().expand(reference.shape[0], -1, -1)
-        y: Tensor = self.attention(reference.unsqueeze(1), keys)
-        return y.squeeze(1)
+        return self.attention(reference.unsqueeze(1), keys).squeeze(1)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return {"reference": lucid.spec("N", self.attention.query_dim, dtype=self.tokens.dtype)}
@@ -105,14 +99,13 @@ class RelativeAttention(nn.Module):
         q, k, v = self.query(x), self.key(x), self.value(x)
         bias = self.distance_scores(q + self.position_bias) / math.sqrt(self.dim // self.num_heads)
         key_mask = None if key_padding_mask is None else ~key_padding_mask
-        y: Tensor = self.output(ops.attention(q + self.content_bias, k, v, bias, key_mask, heads=self.num_heads))
-        return y
+        return self.output(ops.attention(q + self.content_bias, k, v, bias, key_mask, heads=self.num_heads))
 
     def distance_scores(self, q: Tensor) -> Tensor:
         """(N, L, dim) queries to (N, H, L, L): the product of each with the vector of each distance."""
         n, length, dim = q.shape
         heads, width = self.num_heads, dim // self.num_heads
-        vectors: Tensor = self.position(sinusoids(length, self.dim).astype(q.dtype))
+        vectors = self.position(sinusoids(length, self.dim).astype(q.dtype))
         turned = q.reshape(n, length, heads, width).transpose(1, 2)
         scores = turned @ vectors.reshape(1, 2 * length - 1, heads, width).permute(0, 2, 3, 1)  # (N, H, L, 2L - 1)
         # Row i is to begin at distance i, which stands L - 1 - i columns in: each row one column earlier than the one
@@ -142,8 +135,7 @@ class ConvolutionalFeedForward(nn.Module):
         self.narrow = nn.Conv1d(hidden_dim, dim, 1)
 
     def forward(self, x: Tensor, padding: Tensor | None) -> Tensor:
-        y: Tensor = self.narrow(F.relu(self.widen(_silent(self.norm(x).mT, padding))))
-        return y.mT
+        return self.narrow(F.relu(self.widen(_silent(self.norm(x).mT, padding)))).mT
 
 
 class ConvolutionModule(nn.Module):
@@ -157,8 +149,8 @@ class ConvolutionModule(nn.Module):
 
     def forward(self, x: Tensor, padding: Tensor | None) -> Tensor:
         gated: Tensor = self.gate(self.norm(x).mT)
-        y: Tensor = self.rest(self.depthwise(_silent(gated, padding)))
-        return y.mT
+        rest: Tensor = self.rest(self.depthwise(_silent(gated, padding)))
+        return rest.mT
 
 
 class ConformerBlock(nn.Module):
@@ -199,8 +191,7 @@ class ConformerBlock(nn.Module):
         x = x + 0.5 * self.feed_forward1(x, key_padding_mask)
         x = x + self.convolution(x, key_padding_mask)
         x = x + self.attention(self.attention_norm(x), key_padding_mask)
-        y: Tensor = self.norm(x + 0.5 * self.feed_forward2(x, key_padding_mask))
-        return y
+        return self.norm(x + 0.5 * self.feed_forward2(x, key_padding_mask))
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.attention.input_specs()

@@ -45,8 +45,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
         q, k, v = self.c_attn(x).chunk(3, axis=-1)
-        y: Tensor = self.c_proj(ops.attention(q, k, v, None, keep, heads=self.heads, scale=self.scale, is_causal=True))
-        return y
+        return self.c_proj(ops.attention(q, k, v, None, keep, heads=self.heads, scale=self.scale, is_causal=True))
 
 
 class MLP(nn.Module):
@@ -58,8 +57,7 @@ class MLP(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.c_proj(self.activation(self.c_fc(x)))
-        return y
+        return self.c_proj(self.activation(self.c_fc(x)))
 
 
 class Block(nn.Module):
@@ -81,8 +79,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, keep: Tensor | None) -> Tensor:
         x = x + self.attn(self.ln_1(x), keep)
-        x = x + self.mlp(self.ln_2(x))
-        return x
+        return x + self.mlp(self.ln_2(x))
 
 
 class Transformer(nn.Module):
@@ -99,8 +96,7 @@ class Transformer(nn.Module):
         keep = None if attention_mask is None else attention_mask.astype(lucid.bool_)
         for block in self.h:
             x = block(x, keep)
-        normalised: Tensor = self.ln_f(x)
-        return normalised
+        return self.ln_f(x)
 
 
 class GPT2(nn.Module):

@@ -162,8 +162,7 @@ class Attention(nn.Module):
         y = ops.attention(
             q, k, v, None, key_mask, heads=self.heads, kv_heads=self.kv_heads, is_causal=True, window=self.window
         )
-        out: Tensor = self.o_proj(y)
-        return out
+        return self.o_proj(y)
 
 
 def _by_head(norm: nn.RMSNorm | None, x: Tensor, heads: int) -> Tensor:
@@ -171,8 +170,7 @@ def _by_head(norm: nn.RMSNorm | None, x: Tensor, heads: int) -> Tensor:
     if norm is None:
         return x
     n, length, width = x.shape
-    normalised: Tensor = norm(x.reshape(n, length, heads, width // heads))
-    return normalised.reshape(n, length, width)
+    return norm(x.reshape(n, length, heads, width // heads)).reshape(n, length, width)
 
 
 class Layer(nn.Module):
@@ -186,8 +184,7 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), angles, key_mask)
-        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
-        return out
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Decoder(nn.Module):
@@ -232,8 +229,7 @@ class Llama(nn.Module):
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
         """What enters the first layer, and what each layer returns, (N, L, hidden_size) each."""
-        states: list[Tensor] = self.model(input_ids, attention_mask)
-        return states
+        return self.model(input_ids, attention_mask)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         ids = lucid.spec("N", "L", dtype=lucid.int64)

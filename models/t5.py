@@ -95,8 +95,7 @@ class Attention(nn.Module):
         self, x: Tensor, memory: Tensor, bias: Tensor | None, keep: Tensor | None, causal: bool = False
     ) -> Tensor:
         q, k, v = self.q(x), self.k(memory), self.v(memory)
-        y: Tensor = self.o(ops.attention(q, k, v, bias, keep, heads=self.heads, scale=1.0, is_causal=causal))
-        return y
+        return self.o(ops.attention(q, k, v, bias, keep, heads=self.heads, scale=1.0, is_causal=causal))
 
 
 class SelfAttention(nn.Module):
@@ -108,8 +107,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, bias: Tensor, keep: Tensor | None, causal: bool) -> Tensor:
         normed = self.layer_norm(x)
-        x = x + self.SelfAttention(normed, normed, bias, keep, causal)
-        return x
+        return x + self.SelfAttention(normed, normed, bias, keep, causal)
 
 
 class CrossAttention(nn.Module):
@@ -120,8 +118,7 @@ class CrossAttention(nn.Module):
         self.layer_norm = nn.RMSNorm(config.width, config.eps)
 
     def forward(self, x: Tensor, memory: Tensor, keep: Tensor | None) -> Tensor:
-        x = x + self.EncDecAttention(self.layer_norm(x), memory, None, keep)
-        return x
+        return x + self.EncDecAttention(self.layer_norm(x), memory, None, keep)
 
 
 class FeedForward(nn.Module):
@@ -140,8 +137,7 @@ class FeedForward(nn.Module):
         inner = self.activation(first(normed))
         for linear in gated:
             inner = inner * linear(normed)
-        x = x + last(inner)
-        return x
+        return x + last(inner)
 
 
 class Stack(nn.Module):
@@ -168,8 +164,7 @@ class Stack(nn.Module):
             for layer in attend_memory:
                 x = layer(x, memory, memory_keep)
             x = feed_forward(x)
-        x = self.final_layer_norm(x)
-        return x
+        return self.final_layer_norm(x)
 
 
 class T5(nn.Module):

@@ -51,8 +51,7 @@ class Transformer(nn.Module):
 
     def encode(self, source_ids: Tensor, padding: Tensor | None = None) -> Tensor:
         """(N, S) token ids to vectors (N, S, width); `padding` (N, S) is true where there is nothing to read."""
-        memory: Tensor = self.encoder(self._embed(source_ids), src_key_padding_mask=padding)
-        return memory
+        return self.encoder(self._embed(source_ids), src_key_padding_mask=padding)
 
     def decode(self, target_ids: Tensor, memory: Tensor, padding: Tensor | None = None) -> Tensor:
         """(N, T) token ids and the encoder's answer to the logits of the token after each, (N, T, vocabulary).
@@ -64,8 +63,7 @@ class Transformer(nn.Module):
 
     def _embed(self, ids: Tensor) -> Tensor:
         scaled = self.embedding(ids) * math.sqrt(self.embedding.weight.numpy().shape[1])
-        x: Tensor = self.dropout(self.positions(scaled))
-        return x
+        return self.dropout(self.positions(scaled))
 
     def forward(self, source_ids: Tensor, target_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """The logits of the token that follows each target token.

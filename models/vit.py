@@ -148,8 +148,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         query, key, value = (linear(x) for linear in self.attention.values())
-        y: Tensor = self.output["dense"](ops.attention(query, key, value, heads=self.heads))
-        return y
+        return self.output["dense"](ops.attention(query, key, value, heads=self.heads))
 
 
 class Layer(nn.Module):
@@ -166,8 +165,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.layernorm_before(x))
         inner = self.activation(self.intermediate["dense"](self.layernorm_after(x)))
-        x = x + self.output["dense"](inner)
-        return x
+        return x + self.output["dense"](inner)
 
 
 class LayerScale(nn.Module):
@@ -197,8 +195,7 @@ class Dinov2Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.layer_scale1(self.attention(self.norm1(x)))
         first, last = self.mlp.values()
-        x = x + self.layer_scale2(last(self.activation(first(self.norm2(x)))))
-        return x
+        return x + self.layer_scale2(last(self.activation(first(self.norm2(x)))))
 
 
 def _swiglu(x: Tensor) -> Tensor:
@@ -223,8 +220,7 @@ class ViT(nn.Module):
         x = self.embeddings(pixel_values)
         for layer in self.encoder["layer"]:
             x = layer(x)
-        normed: Tensor = self.layernorm(x)
-        return normed
+        return self.layernorm(x)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         size = ("H", "W") if self.config.family == "dinov2" else self.config.image_size
@@ -262,14 +258,12 @@ class ViTForImageClassification(nn.Module):
     def forward(self, pixel_values: Tensor) -> Tensor:
         x = self.vit(pixel_values)
         if self.cls_classifier is not None and self.distillation_classifier is not None:
-            logits: Tensor = (self.cls_classifier(x[:, 0]) + self.distillation_classifier(x[:, 1])) / 2
-            return logits
+            return (self.cls_classifier(x[:, 0]) + self.distillation_classifier(x[:, 1])) / 2
         read = x[:, 0]
         if self.vit.config.family == "dinov2":
             read = ops.concat([read, x[:, 1:].mean(1)], -1)
         assert self.classifier is not None
-        logits = self.classifier(read)
-        return logits
+        return self.classifier(read)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.vit.input_specs()

@@ -57,8 +57,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, source: Tensor, is_causal: bool = False) -> Tensor:
         q, k, v = self.q_proj(x), self.k_proj(source), self.v_proj(source)
-        y: Tensor = self.out_proj(ops.attention(q, k, v, heads=self.heads, is_causal=is_causal))
-        return y
+        return self.out_proj(ops.attention(q, k, v, heads=self.heads, is_causal=is_causal))
 
 
 class EncoderLayer(nn.Module):
@@ -76,8 +75,7 @@ class EncoderLayer(nn.Module):
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """The linear layers."""
-        y: Tensor = x + self.fc2(self.activation(self.fc1(self.final_layer_norm(x))))
-        return y
+        return x + self.fc2(self.activation(self.fc1(self.final_layer_norm(x))))
 
 
 class DecoderLayer(EncoderLayer):
@@ -107,8 +105,7 @@ class Encoder(nn.Module):
         self.layer_norm = nn.LayerNorm(stack.width)
 
     def forward(self, input_features: Tensor) -> Tensor:
-        y: Tensor = self.layer_norm(self.hidden_states(input_features)[-1])
-        return y
+        return self.layer_norm(self.hidden_states(input_features)[-1])
 
     def hidden_states(self, input_features: Tensor) -> list[Tensor]:
         """What enters the first layer, and what each layer returns."""
@@ -135,8 +132,7 @@ class Decoder(nn.Module):
         self.layer_norm = nn.LayerNorm(stack.width)
 
     def forward(self, input_ids: Tensor, speech: Tensor) -> Tensor:
-        y: Tensor = self.layer_norm(self.hidden_states(input_ids, speech)[-1])
-        return y
+        return self.layer_norm(self.hidden_states(input_ids, speech)[-1])
 
     def hidden_states(self, input_ids: Tensor, speech: Tensor) -> list[Tensor]:
         """What enters the first layer, and what each layer returns."""
@@ -153,8 +149,7 @@ class EncoderDecoder(nn.Module):
         self.encoder, self.decoder = encoder, decoder
 
     def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> Tensor:
-        y: Tensor = self.decoder(decoder_input_ids, self.encoder(input_features))
-        return y
+        return self.decoder(decoder_input_ids, self.encoder(input_features))
 
 
 class Whisper(nn.Module):

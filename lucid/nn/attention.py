@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -136,7 +136,7 @@ class MultiHeadAttention(Module):
         attn_mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend from query to key and value; see `F.multi_head_attention_forward` for shapes and masks.
 
         Without a key this is self-attention; without a value the key serves as value.
@@ -160,7 +160,51 @@ class MultiHeadAttention(Module):
             average_attn_weights=average_attn_weights,
             batch_first=self.batch_first,
         )
-        return (output, weights) if need_weights else output
+        return output if weights is None else (output, weights)
+
+    # What comes back depends on need_weights, which a ParamSpec cannot say.
+    @overload
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: Literal[False] = False,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        *,
+        need_weights: Literal[True],
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor]: ...
+
+    @overload
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = False,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)
 
     def _projections(self) -> Projections:
         separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)

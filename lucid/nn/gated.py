@@ -55,8 +55,7 @@ class GatedMLP(Module):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
-        return y
+        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return {"x": spec("N", "L", self.gate_proj.in_features, dtype=self.gate_proj.weight.dtype)}

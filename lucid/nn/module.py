@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self, TypeAlias
+from typing import Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,17 @@ from lucid.evaluation import is_evaluating
 from lucid.ops.tensor import Tensor
 from lucid.scope import entered, scope
 from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, show_shape
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class Forward(Protocol[P, R]):
+    """What has a forward: through it, type checkers know a module's call by its own class's forward."""
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Compute the outputs."""
+        raise NotImplementedError
 
 
 class Parameter(Tensor):
@@ -45,7 +56,8 @@ class Module:
         """Compute the outputs; subclasses write this."""
         raise NotImplementedError(f"{type(self).__name__} has no forward(): define it with the module's computation")
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run `forward`; typed as the forward of each class is."""
         here = scope.get()
         if here is None:
             return self.forward(*args, **kwargs)

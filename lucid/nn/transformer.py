@@ -60,15 +60,14 @@ class _Layer(Module):
         self.dropout = Dropout(dropout)
         self.activation, self.norm_first = _activation(type(self).__name__, activation), norm_first
 
-    def _add(self, x: Tensor, norm: Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    def _add(self, x: Tensor, norm: LayerNorm, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """A residual connection around a sub-layer, with the norm before the sub-layer or behind the sum."""
         if self.norm_first:
             return x + self.dropout(sublayer(norm(x)))
         return norm(x + self.dropout(sublayer(x)))
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
-        return y
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
 class TransformerEncoderLayer(_Layer):
@@ -93,10 +92,7 @@ class TransformerEncoderLayer(_Layer):
         """(N, S, E) to (N, S, E); the masks are those of `MultiHeadAttention`."""
 
         def attend(x: Tensor) -> Tensor:
-            y: Tensor = self.self_attn(
-                x, key_padding_mask=src_key_padding_mask, attn_mask=src_mask, is_causal=is_causal
-            )
-            return y
+            return self.self_attn(x, key_padding_mask=src_key_padding_mask, attn_mask=src_mask, is_causal=is_causal)
 
         return self._add(self._add(src, self.norm1, attend), self.norm2, self._feed_forward)
 
@@ -142,15 +138,11 @@ class TransformerDecoderLayer(_Layer):
         """(N, L, E) with the memory (N, S, E) to (N, L, E)."""
 
         def attend(x: Tensor) -> Tensor:
-            y: Tensor = self.self_attn(
-                x, key_padding_mask=tgt_key_padding_mask, attn_mask=tgt_mask, is_causal=tgt_is_causal
-            )
-            return y
+            return self.self_attn(x, key_padding_mask=tgt_key_padding_mask, attn_mask=tgt_mask, is_causal=tgt_is_causal)
 
         def attend_memory(x: Tensor) -> Tensor:
             attention, keys = self.multihead_attn, memory_key_padding_mask
-            y: Tensor = attention(x, memory, key_padding_mask=keys, attn_mask=memory_mask, is_causal=memory_is_causal)
-            return y
+            return attention(x, memory, key_padding_mask=keys, attn_mask=memory_mask, is_causal=memory_is_causal)
 
         x = self._add(tgt, self.norm1, attend)
         x = self._add(x, self.norm2, attend_memory)
@@ -266,7 +258,7 @@ class Transformer(Module):
         """src (N, S, E) and tgt (N, L, E) to (N, L, E)."""
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
-        output: Tensor = self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
+        output: Tensor = self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)  # may be a custom one
         return output
 
     def input_specs(self) -> Mapping[str, TensorType]:

@@ -1,0 +1,54 @@
+"""What type checkers know of modules: a call is typed as its class's own forward is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+CALLS = """
+
+from collections.abc import Callable
+from typing import assert_type
+
+
+class Pair(nn.Module):
+    def forward(self, x: lucid.Tensor, scale: float = 1.0) -> tuple[lucid.Tensor, lucid.Tensor]:
+        return x, x * scale
+
+
+x, either = lucid.randn(2, 3, 64), bool(block.training)
+attention = nn.MultiHeadAttention(64, 4)
+assert_type(block(x), lucid.Tensor)
+assert_type(nn.Linear(64, 8)(x), lucid.Tensor)
+assert_type(Pair()(x, scale=2.0), tuple[lucid.Tensor, lucid.Tensor])
+assert_type(attention(x, is_causal=True), lucid.Tensor)
+assert_type(attention(x, x, x, need_weights=True), tuple[lucid.Tensor, lucid.Tensor])
+assert_type(attention(x, need_weights=either), lucid.Tensor | tuple[lucid.Tensor, lucid.Tensor])
+activation: Callable[[lucid.Tensor], lucid.Tensor] = nn.GELU()
+
+attention(1, 2, nonsense=4)  # refused: call-overload
+block(x, nonsense=4)  # refused: call-arg
+block()  # refused: call-arg
+block("x")  # refused: arg-type
+Pair()(x, "much")  # refused: arg-type
+activation = Pair()  # refused: assignment
+"""
+
+
+def test_a_call_is_typed_as_forward_is(tmp_path: Path) -> None:
+    """README's Block, and below it lines that a strict checker must accept or refuse, each for the reason beside it."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = next(text for text in re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S) if "class Block" in text)
+    source = page + CALLS
+    (tmp_path / "block.py").write_text(source, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(tmp_path / "block.py")]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    found = re.findall(r"block\.py:(\d+): error: .*\[([\w-]+)\]$", printed, re.M)
+    marks = ((number, re.search(r"# refused: ([\w-]+)", line)) for number, line in enumerate(source.splitlines(), 1))
+    assert {(int(number), code) for number, code in found} == {(number, mark[1]) for number, mark in marks if mark}, (
+        printed
+    )
