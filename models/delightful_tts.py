@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
 from lucid.nn import functional as F
+from models._demonstration import SideBySide
 
 
 class MultiHeadAttention(nn.Module):
@@ -134,8 +135,8 @@ class ConvolutionalFeedForward(nn.Module):
         self.widen = nn.Conv1d(dim, hidden_dim, kernel_size, padding=kernel_size // 2)
         self.narrow = nn.Conv1d(hidden_dim, dim, 1)
 
-    def forward(self, x: Tensor, padding: Tensor | None) -> Tensor:
-        return self.narrow(F.relu(self.widen(_silent(self.norm(x).mT, padding)))).mT
+    def forward(self, x: Tensor, key_padding_mask: Tensor | None) -> Tensor:
+        return self.narrow(F.relu(self.widen(_silent(self.norm(x).mT, key_padding_mask)))).mT
 
 
 class ConvolutionModule(nn.Module):
@@ -147,9 +148,9 @@ class ConvolutionModule(nn.Module):
         self.depthwise = nn.Conv1d(dim, dim, kernel_size, padding=kernel_size // 2, groups=dim)
         self.rest = nn.Sequential(nn.BatchNorm1d(dim), nn.ReLU(), nn.Conv1d(dim, dim, 1))
 
-    def forward(self, x: Tensor, padding: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, key_padding_mask: Tensor | None) -> Tensor:
         gated: Tensor = self.gate(self.norm(x).mT)
-        rest: Tensor = self.rest(self.depthwise(_silent(gated, padding)))
+        rest: Tensor = self.rest(self.depthwise(_silent(gated, key_padding_mask)))
         return rest.mT
 
 
@@ -197,9 +198,9 @@ class ConformerBlock(nn.Module):
         return self.attention.input_specs()
 
 
-def _silent(x: Tensor, padding: Tensor | None) -> Tensor:
+def _silent(x: Tensor, key_padding_mask: Tensor | None) -> Tensor:
     """(N, dim, L) with zeros in the padding, as convolutions see them beyond the ends."""
-    return x if padding is None else x.masked_fill(padding.unsqueeze(1), 0.0)
+    return x if key_padding_mask is None else x.masked_fill(key_padding_mask.unsqueeze(1), 0.0)
 
 
 def _check_sizes(where: str, **sizes: int) -> None:
@@ -216,12 +217,10 @@ def _check_input(where: str, name: str, x: Tensor, width: int) -> None:
 def main() -> None:
     """Run a random block, exported once, on sentences of three lengths, and compare it with eager."""
     lucid.manual_seed(0)
-    block = ConformerBlock(dim=64, num_heads=4).eval()
-    session = lucid.runtime.Session(lucid.export.to_onnx(block))
+    both = SideBySide(ConformerBlock(dim=64, num_heads=4))
     for length in (1, 20, 173):
-        x = lucid.randn(2, length, 64)
-        difference = abs(session(x) - block(x)).max().item()
-        print(f"length {length}: largest difference between exported and eager {difference:.1e}")
+        both(lucid.randn(2, length, 64))
+        print(f"length {length}: largest difference between exported and eager {both.differences[-1]:.1e}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 ::
 
-    transformer = Transformer(vocabulary=32000)
-    logits = transformer(source_ids, target_ids)                      # (N, S), (N, T) to (N, T, vocabulary)
+    transformer = Transformer(vocab_size=32000)
+    logits = transformer(source_ids, target_ids)                      # (N, S), (N, T) to (N, T, vocab_size)
     lucid.export.to_onnx(transformer, path="transformer.onnx")        # any batch, any lengths
 
 Numbers in brackets are the paper's sections. There is no published checkpoint of it in safetensors; its layers are
@@ -15,50 +15,54 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import numpy as np
-
 import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.nn import functional as F
+from models._demonstration import SideBySide, ones_like, written
 
 
 class Transformer(nn.Module):
     """Encoder, decoder, and one table of vectors for both inputs and the output layer [3.4].
 
     Args:
-        vocabulary: tokens of both languages together.
-        width, heads, inner, layers: d_model, h, d_ff and N of the paper's base model [table 3].
+        vocab_size: tokens of both languages together.
+        hidden_size, num_heads, intermediate_size, num_layers: d_model, h, d_ff and N of the paper's base model
+            [table 3].
         dropout: while training; of sub-layer outputs and of the sums of vectors and positions [5.4].
-        max_length: the longest text.
+        max_positions: the longest text.
     """
 
     def __init__(
         self,
-        vocabulary: int,
-        width: int = 512,
-        heads: int = 8,
-        inner: int = 2048,
-        layers: int = 6,
+        vocab_size: int,
+        hidden_size: int = 512,
+        num_heads: int = 8,
+        intermediate_size: int = 2048,
+        num_layers: int = 6,
         dropout: float = 0.1,
-        max_length: int = 5000,
+        max_positions: int = 5000,
     ) -> None:
-        self.embedding = nn.Embedding(vocabulary, width)
-        nn.init.normal_(self.embedding.weight, std=width**-0.5)
-        self.positions = nn.SinusoidalPositionalEncoding(width, max_length)  # [3.5]
+        sizes = (hidden_size, num_heads, intermediate_size, dropout)
+        self.embedding = nn.Embedding(vocab_size, hidden_size)
+        nn.init.normal_(self.embedding.weight, std=hidden_size**-0.5)
+        self.positions = nn.SinusoidalPositionalEncoding(hidden_size, max_positions)  # [3.5]
         self.dropout = nn.Dropout(dropout)
-        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(width, heads, inner, dropout), layers)  # [3.1]
-        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(width, heads, inner, dropout), layers)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(*sizes), num_layers)  # [3.1]
+        self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(*sizes), num_layers)
 
-    def encode(self, source_ids: Tensor, padding: Tensor | None = None) -> Tensor:
-        """(N, S) token ids to vectors (N, S, width); `padding` (N, S) is true where there is nothing to read."""
-        return self.encoder(self._embed(source_ids), src_key_padding_mask=padding)
+    def encode(self, source_ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        """(N, S) token ids to vectors (N, S, hidden_size).
 
-    def decode(self, target_ids: Tensor, memory: Tensor, padding: Tensor | None = None) -> Tensor:
-        """(N, T) token ids and the encoder's answer to the logits of the token after each, (N, T, vocabulary).
+        `key_padding_mask` (N, S) is true where there is nothing to read.
+        """
+        return self.encoder(self._embed(source_ids), src_key_padding_mask=key_padding_mask)
+
+    def decode(self, target_ids: Tensor, memory: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
+        """(N, T) token ids and the encoder's answer to the logits of the token after each, (N, T, vocab_size).
 
         No token sees a later one [3.2.3].
         """
-        x = self.decoder(self._embed(target_ids), memory, tgt_is_causal=True, memory_key_padding_mask=padding)
+        x = self.decoder(self._embed(target_ids), memory, tgt_is_causal=True, memory_key_padding_mask=key_padding_mask)
         return F.linear(x, self.embedding.weight)
 
     def _embed(self, ids: Tensor) -> Tensor:
@@ -73,8 +77,8 @@ class Transformer(nn.Module):
             target_ids: (N, T) int64, what has been written so far, beginning with a start token.
             attention_mask: (N, S) int64, 1 = keep, 0 = padding of the source.
         """
-        padding = None if attention_mask is None else attention_mask == 0
-        return self.decode(target_ids, self.encode(source_ids, padding), padding)
+        key_padding_mask = None if attention_mask is None else attention_mask == 0
+        return self.decode(target_ids, self.encode(source_ids, key_padding_mask), key_padding_mask)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         source, target = (lucid.spec("N", length, dtype=lucid.int64) for length in "ST")
@@ -84,18 +88,11 @@ class Transformer(nn.Module):
 def main() -> None:
     """Write eight tokens with a small random model, eagerly and exported: ``python -m models.transformer``."""
     lucid.manual_seed(0)
-    model = Transformer(vocabulary=100, width=64, heads=4, inner=128, layers=2).eval()
+    both = SideBySide(Transformer(100, hidden_size=64, num_heads=4, intermediate_size=128, num_layers=2))
     source = lucid.tensor([[7, 8, 9, 10]])
-    memory, written = model.encode(source), [1]
-    for _ in range(8):
-        written.append(int(model.decode(lucid.tensor([written]), memory)[0, -1].argmax().item()))
-    print(f"{source.tolist()[0]} becomes {written[1:]}")
-
-    exported = lucid.export.to_onnx(model)
-    session = lucid.runtime.Session(exported)
-    target, mask = lucid.tensor([written]), lucid.ones(1, 4, dtype=lucid.int64)
-    difference = np.abs(np.asarray(session(source, target, mask)) - model(source, target, mask).numpy()).max()
-    print(f"{len(exported.graph.node)} ONNX nodes; in onnxruntime the logits differ by {difference:.1e} at most")
+    _, *answer = written(lambda target: both(source, target, ones_like(source)), lucid.tensor([[1]]))
+    print(f"{source.tolist()[0]} becomes {answer}")
+    print(f"{both.nodes} ONNX nodes; {both.verdict('logits')}")
 
 
 if __name__ == "__main__":

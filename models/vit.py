@@ -3,7 +3,7 @@
 ::
 
     vit = ViT.from_pretrained("folder with config.json and model.safetensors")
-    hidden = vit(pixels)                                              # (N, 3, H, W) to (N, tokens, width)
+    hidden = vit(pixels)                                              # (N, 3, H, W) to (N, tokens, hidden_size)
     lucid.export.to_onnx(vit, path="vit.onnx")                        # any batch; DINOv2: any size of images
 
 An image is cut into patches, each becomes a token, a class token goes in front (and DeiT's distillation token behind
@@ -12,17 +12,15 @@ it). Modules carry the names of the published checkpoints, and so do the weights
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Self
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
 from lucid.nn import functional as F
-from models._pretrained import ACTIVATIONS, MAX_NUMBER, Config, building, load_into
+from models._demonstration import SideBySide, checkpoint_folder
+from models._pretrained import ACTIVATIONS, MAX_NUMBER, Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)
@@ -30,62 +28,128 @@ class ViTConfig:
     """The sizes of a model and which of the three families it is of; by default ViT-B/16."""
 
     family: str = "vit"
-    width: int = 768
-    inner: int = 3072
-    layers: int = 12
-    heads: int = 12
+    hidden_size: int = 768
+    intermediate_size: int = 3072
+    num_layers: int = 12
+    num_heads: int = 12
     image_size: tuple[int, int] = (224, 224)
     patch_size: int = 16
-    channels: int = 3
+    num_channels: int = 3
     activation: str = "gelu"
     eps: float = 1e-12
     qkv_bias: bool = True
     swiglu: bool = False
+    num_labels: int = 0  # of a classifier
+    teacher: bool = False  # a classifier that reads the distillation token as well
 
     @classmethod
-    def read(cls, folder: str | os.PathLike[str]) -> Self:
-        """From config.json, option by option; an option that is not supported is an error that names it."""
-        config = Config.read(folder, "vit", "deit", "dinov2")
-        width, image_size = config.size("hidden_size"), _sides(config)
-        swiglu = config.get("use_swiglu_ffn", bool, False)
-        if config.model_type == "dinov2":
-            inner = int(width * config.real("mlp_ratio", 4.0, low=1e-3, high=1e3))
+    def read(cls, options: Config) -> Self:
+        """From config.json."""
+        width, image_size = options.size("hidden_size"), _sides(options)
+        swiglu = options.get("use_swiglu_ffn", bool, False)
+        if options.model_type == "dinov2":
+            inner = int(width * options.real("mlp_ratio", 4.0, low=1e-3, high=1e3))
             inner = (inner * 2 // 3 + 7) // 8 * 8 if swiglu else inner
         else:
-            inner = config.size("intermediate_size")
-        config.choose("hidden_act", ACTIVATIONS)
-        made = cls(
-            family=config.model_type,
-            width=width,
-            inner=inner,
-            layers=config.layers("num_hidden_layers"),
-            heads=config.heads("num_attention_heads", width),
+            inner = options.size("intermediate_size")
+        return cls(
+            family=options.model_type,
+            hidden_size=width,
+            intermediate_size=inner,
+            num_layers=options.layers("num_hidden_layers"),
+            num_heads=options.heads("num_attention_heads", width),
             image_size=image_size,
-            patch_size=config.whole("patch_size", high=min(image_size), why=", the size of an image"),
-            channels=config.size("num_channels", 3),
-            activation=config.get("hidden_act", str),
-            eps=config.real("layer_norm_eps"),
-            qkv_bias=config.get("qkv_bias", bool, True),
+            patch_size=options.whole("patch_size", high=min(image_size), why=", the size of an image"),
+            num_channels=options.size("num_channels", 3),
+            activation=options.activation("hidden_act"),
+            eps=options.real("layer_norm_eps"),
+            qkv_bias=options.get("qkv_bias", bool, True),
             swiglu=swiglu,
         )
+
+    @classmethod
+    def read_classifier(cls, options: Config) -> Self:
+        """Of a classifier: its weights say how many labels it knows, and whether it had a teacher."""
+        teacher = "cls_classifier.weight" in options.weights
+        head = options.weights.get("cls_classifier.weight" if teacher else "classifier.weight")
+        if head is None:
+            raise KeyError(f"{options.where}: no classifier.weight beside it; use ViT, which reads an encoder")
+        if head.ndim != 2:
+            raise KeyError(f"{options.where}: classifier.weight has shape {list(head.shape)}, expected [labels, width]")
+        return replace(cls.read(options), num_labels=head.shape[0], teacher=teacher)
+
+
+class ViT(Pretrained[ViTConfig]):
+    """The encoder: (N, num_channels, H, W) to the tokens behind the last norm, the class token first,
+    (N, tokens, hidden_size)."""
+
+    checkpoint = Checkpoint(
+        model_types=("vit", "deit", "dinov2"),
+        read=ViTConfig.read,
         # The pooler, masked training, and serving as the backbone of another model are not what is computed here.
-        config.done(ignore=["pooler_.*|encoder_stride|use_mask_token|layerscale_value", _BACKBONE])
-        return made
+        ignored_options=[
+            "pooler_.*|encoder_stride|use_mask_token|layerscale_value",
+            "apply_layernorm|reshape_hidden_states|out_features|out_indices|stage_names",
+        ],
+        renames=[(r"^(vit|deit|dinov2)\.", "")],
+        ignored_keys=[r"^(cls_|distillation_)?classifier\.", r"^pooler\.", r"embeddings\.mask_token$"],
+    )
+
+    def __init__(self, config: ViTConfig | None = None) -> None:
+        super().__init__(config := config or ViTConfig())
+        layer = Dinov2Layer if config.family == "dinov2" else Layer
+        self.embeddings = Embeddings(config)
+        self.encoder = {"layer": [layer(config) for _ in range(config.num_layers)]}
+        self.layernorm = nn.LayerNorm(config.hidden_size, config.eps)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        size, given = self.config.image_size, pixel_values.shape[2:]
+        if self.config.family != "dinov2" and given != size:
+            raise ValueError(f"ViT: pixel_values have height and width {given}, the model was trained on {size}")
+        x = self.embeddings(pixel_values)
+        for layer in self.encoder["layer"]:
+            x = layer(x)
+        return self.layernorm(x)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        size = ("H", "W") if self.config.family == "dinov2" else self.config.image_size
+        return {"pixel_values": lucid.spec("N", self.config.num_channels, *size, dtype=self.embeddings.cls_token.dtype)}
 
 
-def _sides(config: Config) -> tuple[int, int]:
-    """Height and width of an image: one number for both, or a list of two."""
-    given = config.options.get("image_size")
-    if not isinstance(given, list):
-        side = config.whole("image_size")
-        return side, side
-    sides = config.get("image_size", list)
-    if len(sides) != 2 or any(type(side) is not int or not 0 < side <= MAX_NUMBER for side in sides):
-        raise config.wrong("image_size", f"expected a whole number from 1 to {MAX_NUMBER}, or a list of two")
-    return sides[0], sides[1]
+class ViTForImageClassification(Pretrained[ViTConfig]):
+    """The encoder and a linear layer on the class token: (N, num_channels, H, W) to the logits (N, num_labels).
 
+    DINOv2's reads the class token and the mean of the patches. A DeiT with a teacher has a second layer, which reads
+    the distillation token, and the answer is the mean of both.
+    """
 
-_BACKBONE = "apply_layernorm|reshape_hidden_states|out_features|out_indices|stage_names"
+    checkpoint = replace(
+        ViT.checkpoint,
+        read=ViTConfig.read_classifier,
+        renames=[(r"^(deit|dinov2)\.", "vit.")],
+        ignored_keys=[r"embeddings\.mask_token$"],
+    )
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__(config)
+        self.vit = ViT(config)
+        width = config.hidden_size * (2 if config.family == "dinov2" else 1)
+        self.classifier = None if config.teacher else nn.Linear(width, config.num_labels)
+        self.cls_classifier = nn.Linear(width, config.num_labels) if config.teacher else None
+        self.distillation_classifier = nn.Linear(width, config.num_labels) if config.teacher else None
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        x = self.vit(pixel_values)
+        if self.cls_classifier is not None and self.distillation_classifier is not None:
+            return (self.cls_classifier(x[:, 0]) + self.distillation_classifier(x[:, 1])) / 2
+        read = x[:, 0]
+        if self.config.family == "dinov2":
+            read = ops.concat([read, x[:, 1:].mean(1)], -1)
+        assert self.classifier is not None
+        return self.classifier(read)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.vit.input_specs()
 
 
 class Embeddings(nn.Module):
@@ -95,14 +159,14 @@ class Embeddings(nn.Module):
         self.config = config
         patch, (height, width) = config.patch_size, config.image_size
         self.grid = (height // patch, width // patch)
-        self.cls_token = nn.init.normal_(nn.init.new_parameter(1, 1, config.width))
+        self.cls_token = nn.init.normal_(nn.init.new_parameter(1, 1, config.hidden_size))
         self.distillation_token = (
-            nn.init.normal_(nn.init.new_parameter(1, 1, config.width)) if config.family == "deit" else None
+            nn.init.normal_(nn.init.new_parameter(1, 1, config.hidden_size)) if config.family == "deit" else None
         )
         self.extra = 1 if self.distillation_token is None else 2
         tokens = self.grid[0] * self.grid[1] + self.extra
-        self.position_embeddings = nn.init.normal_(nn.init.new_parameter(1, tokens, config.width))
-        self.patch_embeddings = {"projection": nn.Conv2d(config.channels, config.width, patch, stride=patch)}
+        self.position_embeddings = nn.init.normal_(nn.init.new_parameter(1, tokens, config.hidden_size))
+        self.patch_embeddings = {"projection": nn.Conv2d(config.num_channels, config.hidden_size, patch, stride=patch)}
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         patches = self.patch_embeddings["projection"](pixel_values)  # (N, width, h, w)
@@ -116,7 +180,7 @@ class Embeddings(nn.Module):
         """The stored positions; of DINOv2 those of the patches are stretched to the image's own grid."""
         if self.config.family != "dinov2":
             return self.position_embeddings
-        width, (rows, columns), table = self.config.width, self.grid, self.position_embeddings
+        width, (rows, columns), table = self.config.hidden_size, self.grid, self.position_embeddings
         stored = table[:, self.extra :].reshape(rows, columns * width).part_of(table, "[patches]")
         down, across = (stretch(*sizes).astype(table.dtype) for sizes in ((rows, height), (columns, length)))
         stretched = (down @ stored).reshape(height, columns, width)
@@ -137,29 +201,15 @@ def stretch(stored: int, wanted: int | Dim) -> Tensor:
     return ops.where(same_point, weights, 0.0).sum(1)
 
 
-class Attention(nn.Module):
-    """Self-attention of all tokens."""
-
-    def __init__(self, config: ViTConfig) -> None:
-        self.heads = config.heads
-        parts = ("query", "key", "value")
-        self.attention = {part: nn.Linear(config.width, config.width, config.qkv_bias) for part in parts}
-        self.output = {"dense": nn.Linear(config.width, config.width)}
-
-    def forward(self, x: Tensor) -> Tensor:
-        query, key, value = (linear(x) for linear in self.attention.values())
-        return self.output["dense"](ops.attention(query, key, value, heads=self.heads))
-
-
 class Layer(nn.Module):
     """A layer of ViT and DeiT: attention and network, each behind a norm and added to what came in."""
 
     def __init__(self, config: ViTConfig) -> None:
         self.attention = Attention(config)
-        self.intermediate = {"dense": nn.Linear(config.width, config.inner)}
-        self.output = {"dense": nn.Linear(config.inner, config.width)}
-        self.layernorm_before = nn.LayerNorm(config.width, config.eps)
-        self.layernorm_after = nn.LayerNorm(config.width, config.eps)
+        self.intermediate = {"dense": nn.Linear(config.hidden_size, config.intermediate_size)}
+        self.output = {"dense": nn.Linear(config.intermediate_size, config.hidden_size)}
+        self.layernorm_before = nn.LayerNorm(config.hidden_size, config.eps)
+        self.layernorm_after = nn.LayerNorm(config.hidden_size, config.eps)
         self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -182,7 +232,7 @@ class Dinov2Layer(nn.Module):
     """A layer of DINOv2: what attention and network add is scaled, and the network may be gated (SwiGLU)."""
 
     def __init__(self, config: ViTConfig) -> None:
-        width, inner = config.width, config.inner
+        width, inner = config.hidden_size, config.intermediate_size
         self.norm1, self.norm2 = nn.LayerNorm(width, config.eps), nn.LayerNorm(width, config.eps)
         self.attention = Attention(config)
         self.layer_scale1, self.layer_scale2 = LayerScale(width), LayerScale(width)
@@ -203,98 +253,41 @@ def _swiglu(x: Tensor) -> Tensor:
     return F.silu(gate) * value
 
 
-class ViT(nn.Module):
-    """The encoder: (N, channels, H, W) to the tokens (N, tokens, width) behind the last norm, the class token first."""
+class Attention(nn.Module):
+    """Self-attention of all tokens."""
 
-    def __init__(self, config: ViTConfig | None = None) -> None:
-        self.config = config = config or ViTConfig()
-        layer = Dinov2Layer if config.family == "dinov2" else Layer
-        self.embeddings = Embeddings(config)
-        self.encoder = {"layer": [layer(config) for _ in range(config.layers)]}
-        self.layernorm = nn.LayerNorm(config.width, config.eps)
+    def __init__(self, config: ViTConfig) -> None:
+        self.num_heads = config.num_heads
+        parts = ("query", "key", "value")
+        self.attention = {part: nn.Linear(config.hidden_size, config.hidden_size, config.qkv_bias) for part in parts}
+        self.output = {"dense": nn.Linear(config.hidden_size, config.hidden_size)}
 
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        size, given = self.config.image_size, pixel_values.shape[2:]
-        if self.config.family != "dinov2" and given != size:
-            raise ValueError(f"ViT: pixel_values have height and width {given}, the model was trained on {size}")
-        x = self.embeddings(pixel_values)
-        for layer in self.encoder["layer"]:
-            x = layer(x)
-        return self.layernorm(x)
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        size = ("H", "W") if self.config.family == "dinov2" else self.config.image_size
-        return {"pixel_values": lucid.spec("N", self.config.channels, *size, dtype=self.embeddings.cls_token.dtype)}
-
-    @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read Hugging Face's config.json and model.safetensors, of an encoder or of a classifier without its head.
-
-        Raises:
-            ConfigError: for an option that is not supported; KeyError: for weights that do not fit, all at once.
-        """
-        config, arrays = ViTConfig.read(folder), lucid.load(folder)
-        with building(folder, arrays):
-            model = cls(config)
-        renames, heads = [(r"^(vit|deit|dinov2)\.", "")], [r"^(cls_|distillation_)?classifier\.", r"^pooler\."]
-        load_into(model, arrays, renames, ignore=[*heads, r"embeddings\.mask_token$"])
-        return model.eval()
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (linear(x) for linear in self.attention.values())
+        return self.output["dense"](ops.attention(query, key, value, heads=self.num_heads))
 
 
-class ViTForImageClassification(nn.Module):
-    """The encoder and a linear layer on the class token: (N, channels, H, W) to the logits (N, labels).
-
-    DINOv2's reads the class token and the mean of the patches. A DeiT with a teacher has a second layer, which reads
-    the distillation token, and the answer is the mean of both.
-    """
-
-    def __init__(self, config: ViTConfig, labels: int, teacher: bool = False) -> None:
-        self.vit = ViT(config)
-        width = config.width * (2 if config.family == "dinov2" else 1)
-        self.classifier = None if teacher else nn.Linear(width, labels)
-        self.cls_classifier = nn.Linear(width, labels) if teacher else None
-        self.distillation_classifier = nn.Linear(width, labels) if teacher else None
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        x = self.vit(pixel_values)
-        if self.cls_classifier is not None and self.distillation_classifier is not None:
-            return (self.cls_classifier(x[:, 0]) + self.distillation_classifier(x[:, 1])) / 2
-        read = x[:, 0]
-        if self.vit.config.family == "dinov2":
-            read = ops.concat([read, x[:, 1:].mean(1)], -1)
-        assert self.classifier is not None
-        return self.classifier(read)
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.vit.input_specs()
-
-    @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read Hugging Face's config.json and model.safetensors of a classifier; see `ViT.from_pretrained`."""
-        arrays = lucid.load(folder)
-        teacher = "cls_classifier.weight" in arrays
-        head = arrays.get("cls_classifier.weight" if teacher else "classifier.weight")
-        if head is None:
-            raise KeyError(f"{folder}: there is no classifier.weight; use ViT, which reads an encoder")
-        if head.ndim != 2:
-            raise KeyError(f"{folder}: classifier.weight has shape {list(head.shape)}, expected [labels, width]")
-        config = ViTConfig.read(folder)
-        with building(folder, arrays):
-            model = cls(config, head.shape[0], teacher)
-        load_into(model, arrays, renames=[(r"^(deit|dinov2)\.", "vit.")], ignore=[r"embeddings\.mask_token$"])
-        return model.eval()
+def _sides(options: Config) -> tuple[int, int]:
+    """Height and width of an image: one number for both, or a list of two."""
+    given = options.options.get("image_size")
+    if not isinstance(given, list):
+        side = options.whole("image_size")
+        return side, side
+    sides = options.get("image_size", list)
+    if len(sides) != 2 or any(type(side) is not int or not 0 < side <= MAX_NUMBER for side in sides):
+        raise options.wrong("image_size", f"expected a whole number from 1 to {MAX_NUMBER}, or a list of two")
+    return sides[0], sides[1]
 
 
 def main() -> None:
     """Look at noise, exported and eagerly, and find the nearest class: ``python -m models.vit FOLDER``."""
-    tiny = Path(__file__).parents[1] / "tests" / "goldens" / "vit" / "classifier"
-    vit = ViTForImageClassification.from_pretrained(sys.argv[1] if len(sys.argv) > 1 else tiny)
+    vit = ViTForImageClassification.from_pretrained(checkpoint_folder("vit/classifier"))
+    both = SideBySide(vit)
     lucid.manual_seed(0)
-    pixels = lucid.randn(2, vit.vit.config.channels, *vit.vit.config.image_size)
-    logits = lucid.runtime.Session(lucid.export.to_onnx(vit))(pixels)
-    difference = abs(logits - vit(pixels)).max().item()
-    print(f"{pixels.shape} images are of the classes {logits.argmax().tolist()} of {logits.shape[1]}")
-    print(f"largest difference between exported and eager logits {difference:.1e}")
+    pixels = lucid.randn(2, vit.config.num_channels, *vit.config.image_size)
+    logits = both(pixels)
+    print(f"{pixels.shape} images are of the classes {logits.argmax().tolist()} of {vit.config.num_labels}")
+    print(both.verdict("logits"))
 
 
 if __name__ == "__main__":

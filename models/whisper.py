@@ -6,103 +6,136 @@ cache: each call reads the whole text so far.
 ::
 
     whisper = Whisper.from_pretrained("folder with config.json and model.safetensors")
-    logits = whisper(input_features, decoder_input_ids)               # (N, mels, frames), (N, L) to (N, L, vocabulary)
+    logits = whisper(input_features, decoder_input_ids)               # (N, mels, frames), (N, L) to (N, L, vocab_size)
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.nn import functional as F
-from models._pretrained import ACTIVATIONS, Config, building, load_into
+from models._demonstration import SideBySide, checkpoint_folder, written
+from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)
-class Stack:
+class WhisperStackConfig:
     """The sizes of the encoder's or the decoder's layers."""
 
-    width: int
-    inner: int
-    layers: int
-    heads: int
-    activation: Callable[[Tensor], Tensor]
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    intermediate_size: int
+    activation: str = "gelu"
 
     @classmethod
-    def read(cls, config: Config, side: str) -> Self:
+    def read(cls, options: Config, side: str) -> Self:
         """From the options that begin with "encoder" or "decoder"."""
-        width = config.size("d_model")
+        width = options.size("d_model")
         return cls(
-            width,
-            config.size(f"{side}_ffn_dim"),
-            config.layers(f"{side}_layers"),
-            config.heads(f"{side}_attention_heads", width),
-            config.choose("activation_function", ACTIVATIONS, "gelu"),
+            hidden_size=width,
+            num_layers=options.layers(f"{side}_layers"),
+            num_heads=options.heads(f"{side}_attention_heads", width),
+            intermediate_size=options.size(f"{side}_ffn_dim"),
+            activation=options.activation("activation_function", "gelu"),
         )
 
 
-class Attention(nn.Module):
-    """Attention to another sequence, or to the same; keys have no bias, which would shift all scores alike."""
-
-    def __init__(self, stack: Stack) -> None:
-        self.heads = stack.heads
-        self.q_proj, self.v_proj, self.out_proj = (nn.Linear(stack.width, stack.width) for _ in range(3))
-        self.k_proj = nn.Linear(stack.width, stack.width, bias=False)
-
-    def forward(self, x: Tensor, source: Tensor, is_causal: bool = False) -> Tensor:
-        q, k, v = self.q_proj(x), self.k_proj(source), self.v_proj(source)
-        return self.out_proj(ops.attention(q, k, v, heads=self.heads, is_causal=is_causal))
+Stack = WhisperStackConfig  # its name before configs were called after their models
 
 
-class EncoderLayer(nn.Module):
-    """Attention, then two linear layers, each behind its norm and beside the stream."""
+@dataclass(frozen=True)
+class WhisperConfig:
+    """Both stacks, and what goes in and out."""
 
-    def __init__(self, stack: Stack) -> None:
-        self.self_attn, self.self_attn_layer_norm = Attention(stack), nn.LayerNorm(stack.width)
-        self.fc1, self.fc2 = nn.Linear(stack.width, stack.inner), nn.Linear(stack.inner, stack.width)
-        self.final_layer_norm = nn.LayerNorm(stack.width)
-        self.activation = stack.activation
+    encoder: WhisperStackConfig
+    decoder: WhisperStackConfig
+    vocab_size: int
+    num_mel_bins: int
+    max_source_positions: int
+    max_target_positions: int
+    tied: bool = True  # the output layer is the table of token vectors
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.self_attn_layer_norm(x)
-        return self.feed_forward(x + self.self_attn(y, y))
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From config.json."""
+        options.only("is_encoder_decoder", True)
+        return cls(
+            encoder=WhisperStackConfig.read(options, "encoder"),
+            decoder=WhisperStackConfig.read(options, "decoder"),
+            vocab_size=options.size("vocab_size"),
+            num_mel_bins=options.size("num_mel_bins"),
+            max_source_positions=options.size("max_source_positions"),
+            max_target_positions=options.size("max_target_positions"),
+            tied=options.get("tie_word_embeddings", bool, True),
+        )
 
-    def feed_forward(self, x: Tensor) -> Tensor:
-        """The linear layers."""
-        return x + self.fc2(self.activation(self.fc1(self.final_layer_norm(x))))
+
+class Whisper(Pretrained[WhisperConfig]):
+    """Speech and the text so far to the logits of the token that follows each."""
+
+    checkpoint = Checkpoint(
+        model_types=("whisper",),
+        read=WhisperConfig.read,
+        ignored_options=[
+            "scale_embedding",  # no version of the model reads it
+            "num_hidden_layers",  # repeats encoder_layers
+            "apply_spec_augment|mask_(time|feature)_.*",  # training
+            "classifier_proj_size|use_weighted_layer_sum",  # of a classifier
+            "median_filter_width|alignment_heads|forced_decoder_ids",  # of generation and time stamps
+        ],
+        renames=[(r"^(?!model\.|proj_out\.)", "model.")],
+        tied_keys={"proj_out.weight": "model.decoder.embed_tokens.weight"},
+    )
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__(config)
+        self.model = EncoderDecoder(config)
+        self.proj_out = None if config.tied else nn.Linear(config.decoder.hidden_size, config.vocab_size, bias=False)
+
+    def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> Tensor:
+        """Logits (N, L, vocab_size).
+
+        Args:
+            input_features: (N, mels, frames), 30 seconds of sound, padded with silence.
+            decoder_input_ids: (N, L) int64.
+        """
+        x = self.model(input_features, decoder_input_ids)
+        return F.linear(x, self.model.decoder.embed_tokens.weight) if self.proj_out is None else self.proj_out(x)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        encoder = self.model.encoder
+        return {
+            "input_features": lucid.spec("N", encoder.mels, encoder.frames, dtype=encoder.conv1.weight.dtype),
+            "decoder_input_ids": lucid.spec("N", "L", dtype=lucid.int64),
+        }
 
 
-class DecoderLayer(EncoderLayer):
-    """The same with a causal attention, and with one to the encoder in the middle."""
+class EncoderDecoder(nn.Module):
+    """Both halves, without the output layer."""
 
-    def __init__(self, stack: Stack) -> None:
-        super().__init__(stack)
-        self.encoder_attn, self.encoder_attn_layer_norm = Attention(stack), nn.LayerNorm(stack.width)
+    def __init__(self, config: WhisperConfig) -> None:
+        self.encoder, self.decoder = Encoder(config), Decoder(config)
 
-    def forward(self, x: Tensor, speech: Tensor | None = None) -> Tensor:
-        assert speech is not None
-        y = self.self_attn_layer_norm(x)
-        x = x + self.self_attn(y, y, is_causal=True)
-        x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), speech)
-        return self.feed_forward(x)
+    def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> Tensor:
+        return self.decoder(decoder_input_ids, self.encoder(input_features))
 
 
 class Encoder(nn.Module):
-    """Log-mel features (N, mels, 2 * positions) to (N, positions, width)."""
+    """Log-mel features (N, mels, 2 * positions) to (N, positions, hidden_size)."""
 
-    def __init__(self, stack: Stack, mels: int, positions: int) -> None:
+    def __init__(self, config: WhisperConfig) -> None:
+        stack, mels, positions = config.encoder, config.num_mel_bins, config.max_source_positions
         self.mels, self.frames = mels, 2 * positions
-        self.conv1 = nn.Conv1d(mels, stack.width, 3, padding=1)
-        self.conv2 = nn.Conv1d(stack.width, stack.width, 3, stride=2, padding=1)
-        self.embed_positions = nn.Embedding(positions, stack.width)
-        self.layers = [EncoderLayer(stack) for _ in range(stack.layers)]
-        self.layer_norm = nn.LayerNorm(stack.width)
+        self.conv1 = nn.Conv1d(mels, stack.hidden_size, 3, padding=1)
+        self.conv2 = nn.Conv1d(stack.hidden_size, stack.hidden_size, 3, stride=2, padding=1)
+        self.embed_positions = nn.Embedding(positions, stack.hidden_size)
+        self.layers = [EncoderLayer(stack) for _ in range(stack.num_layers)]
+        self.layer_norm = nn.LayerNorm(stack.hidden_size)
 
     def forward(self, input_features: Tensor) -> Tensor:
         return self.layer_norm(self.hidden_states(input_features)[-1])
@@ -123,13 +156,14 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Token ids (N, L) and what the encoder made of the speech to (N, L, width)."""
+    """Token ids (N, L) and what the encoder made of the speech to (N, L, hidden_size)."""
 
-    def __init__(self, stack: Stack, vocabulary: int, positions: int) -> None:
-        self.embed_tokens = nn.Embedding(vocabulary, stack.width)
-        self.embed_positions = nn.LearnedPositions(positions, stack.width)
-        self.layers = [DecoderLayer(stack) for _ in range(stack.layers)]
-        self.layer_norm = nn.LayerNorm(stack.width)
+    def __init__(self, config: WhisperConfig) -> None:
+        stack = config.decoder
+        self.embed_tokens = nn.Embedding(config.vocab_size, stack.hidden_size)
+        self.embed_positions = nn.LearnedPositions(config.max_target_positions, stack.hidden_size)
+        self.layers = [DecoderLayer(stack) for _ in range(stack.num_layers)]
+        self.layer_norm = nn.LayerNorm(stack.hidden_size)
 
     def forward(self, input_ids: Tensor, speech: Tensor) -> Tensor:
         return self.layer_norm(self.hidden_states(input_ids, speech)[-1])
@@ -142,88 +176,63 @@ class Decoder(nn.Module):
         return states
 
 
-class EncoderDecoder(nn.Module):
-    """Both halves, without the output layer."""
+class EncoderLayer(nn.Module):
+    """Attention, then two linear layers, each behind its norm and beside the stream."""
 
-    def __init__(self, encoder: Encoder, decoder: Decoder) -> None:
-        self.encoder, self.decoder = encoder, decoder
+    def __init__(self, stack: WhisperStackConfig) -> None:
+        self.self_attn, self.self_attn_layer_norm = Attention(stack), nn.LayerNorm(stack.hidden_size)
+        self.fc1, self.fc2 = (
+            nn.Linear(stack.hidden_size, stack.intermediate_size),
+            nn.Linear(stack.intermediate_size, stack.hidden_size),
+        )
+        self.final_layer_norm = nn.LayerNorm(stack.hidden_size)
+        self.activation = ACTIVATIONS[stack.activation]
 
-    def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> Tensor:
-        return self.decoder(decoder_input_ids, self.encoder(input_features))
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.self_attn_layer_norm(x)
+        return self.feed_forward(x + self.self_attn(y, y))
 
-
-class Whisper(nn.Module):
-    """Speech and the text so far to the logits of the token that follows each."""
-
-    def __init__(self, encoder: Encoder, decoder: Decoder, tied: bool = True) -> None:
-        self.model = EncoderDecoder(encoder, decoder)
-        vocabulary, width = decoder.embed_tokens.weight.numpy().shape
-        self.proj_out = None if tied else nn.Linear(width, vocabulary, bias=False)
-
-    def forward(self, input_features: Tensor, decoder_input_ids: Tensor) -> Tensor:
-        """Logits (N, L, vocabulary).
-
-        Args:
-            input_features: (N, mels, frames), 30 seconds of sound, padded with silence.
-            decoder_input_ids: (N, L) int64.
-        """
-        x = self.model(input_features, decoder_input_ids)
-        return F.linear(x, self.model.decoder.embed_tokens.weight) if self.proj_out is None else self.proj_out(x)
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        encoder = self.model.encoder
-        return {
-            "input_features": lucid.spec("N", encoder.mels, encoder.frames, dtype=encoder.conv1.weight.dtype),
-            "decoder_input_ids": lucid.spec("N", "L", dtype=lucid.int64),
-        }
-
-    @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
-        """A checkpoint: config.json and model.safetensors, whole or sharded.
-
-        Raises:
-            ConfigError: for another architecture or an option that is not supported.
-            KeyError: listing all weights that are missing, unexpected or of another shape.
-        """
-        config = Config.read(folder, "whisper")
-        config.only("is_encoder_decoder", True)
-        arrays = lucid.load(folder)
-        with building(folder, arrays):
-            encoder = Encoder(
-                Stack.read(config, "encoder"), config.size("num_mel_bins"), config.size("max_source_positions")
-            )
-            decoder = Decoder(
-                Stack.read(config, "decoder"), config.size("vocab_size"), config.size("max_target_positions")
-            )
-            whisper = cls(encoder, decoder, config.get("tie_word_embeddings", bool, True))
-        config.done(ignore=IGNORED_OPTIONS)
-        tied = {"proj_out.weight": "model.decoder.embed_tokens.weight"} if whisper.proj_out is None else None
-        load_into(whisper, arrays, renames=[(r"^(?!model\.|proj_out\.)", "model.")], tied=tied)
-        return whisper
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """The linear layers."""
+        return x + self.fc2(self.activation(self.fc1(self.final_layer_norm(x))))
 
 
-IGNORED_OPTIONS = [
-    "scale_embedding",  # no version of the model reads it
-    "num_hidden_layers",  # repeats encoder_layers
-    "apply_spec_augment|mask_(time|feature)_.*",  # training
-    "classifier_proj_size|use_weighted_layer_sum",  # of a classifier
-    "median_filter_width|alignment_heads|forced_decoder_ids",  # of generation and time stamps
-]
+class DecoderLayer(EncoderLayer):
+    """The same with a causal attention, and with one to the encoder in the middle."""
+
+    def __init__(self, stack: WhisperStackConfig) -> None:
+        super().__init__(stack)
+        self.encoder_attn, self.encoder_attn_layer_norm = Attention(stack), nn.LayerNorm(stack.hidden_size)
+
+    def forward(self, x: Tensor, speech: Tensor | None = None) -> Tensor:
+        assert speech is not None
+        y = self.self_attn_layer_norm(x)
+        x = x + self.self_attn(y, y, is_causal=True)
+        x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), speech)
+        return self.feed_forward(x)
+
+
+class Attention(nn.Module):
+    """Attention to another sequence, or to the same; keys have no bias, which would shift all scores alike."""
+
+    def __init__(self, stack: WhisperStackConfig) -> None:
+        self.num_heads = stack.num_heads
+        self.q_proj, self.v_proj, self.out_proj = (nn.Linear(stack.hidden_size, stack.hidden_size) for _ in range(3))
+        self.k_proj = nn.Linear(stack.hidden_size, stack.hidden_size, bias=False)
+
+    def forward(self, x: Tensor, source: Tensor, is_causal: bool = False) -> Tensor:
+        q, k, v = self.q_proj(x), self.k_proj(source), self.v_proj(source)
+        return self.out_proj(ops.attention(q, k, v, heads=self.num_heads, is_causal=is_causal))
 
 
 def main() -> None:
     """Write a few tokens greedily with the exported model, and compare it with eager."""
-    tiny = Path(__file__).parents[1] / "tests" / "goldens" / "whisper" / "base"
-    whisper = Whisper.from_pretrained(sys.argv[1] if len(sys.argv) > 1 else tiny)
-    session = lucid.runtime.Session(lucid.export.to_onnx(whisper))
+    whisper = Whisper.from_pretrained(checkpoint_folder("whisper/base"))
+    both, encoder = SideBySide(whisper), whisper.model.encoder
     lucid.manual_seed(0)
-    features = lucid.randn(1, whisper.model.encoder.mels, whisper.model.encoder.frames)
-    ids, difference = lucid.tensor([[1]]), 0.0
-    for _ in range(8):
-        logits = session(features, ids)
-        difference = max(difference, abs(logits - whisper(features, ids)).max().item())
-        ids = ops.concat([ids, logits[:, -1:].argmax()], 1)
-    print(f"token ids {ids.tolist()[0]}, largest difference between exported and eager logits {difference:.1e}")
+    features = lucid.randn(1, encoder.mels, encoder.frames)
+    ids = written(lambda ids: both(features, ids), lucid.tensor([[1]]))
+    print(f"token ids {ids}, {both.verdict('logits')}")
 
 
 if __name__ == "__main__":

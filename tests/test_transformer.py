@@ -87,7 +87,7 @@ def test_wrong_arguments_are_named() -> None:
 
 @pytest.fixture
 def model() -> Transformer:
-    return Transformer(vocabulary=30, width=16, heads=4, inner=32, layers=2, max_length=40).eval()
+    return Transformer(30, hidden_size=16, num_heads=4, intermediate_size=32, num_layers=2, max_positions=40).eval()
 
 
 def test_no_token_sees_a_later_one(model: Transformer) -> None:

@@ -72,7 +72,7 @@ class Module:
 
     @property
     def training(self) -> bool:
-        """Whether dropout is active: after `train()`, and never while a model is traced."""
+        """Whether dropout is active: after `train()`, and never while a model is traced or compared with its export."""
         return self._training and not is_evaluating()
 
     def train(self, mode: bool = True) -> Self:

@@ -201,7 +201,7 @@ def test_roberta_counts_positions_from_behind_the_padding_id() -> None:
     """So its table serves fewer tokens than it has rows; one more is an index outside it."""
     (entry, *_) = [entry for entry in ZOO if entry.name == "RoBERTa"]
     model: Any = entry.load()
-    rows, padding = model.options.positions, model.options.padding_id
+    rows, padding = model.config.max_positions, model.config.pad_token_id
     model(lucid.full((1, rows - padding - 1), 5, dtype=lucid.int64))
     with pytest.raises(IndexError, match="embedding: indices lie in"):
         model(lucid.full((1, rows - padding), 5, dtype=lucid.int64))

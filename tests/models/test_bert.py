@@ -156,4 +156,4 @@ def test_a_checkpoint_that_asks_for_something_else_is_an_error(
 def test_too_many_tokens_are_an_error() -> None:
     bert = model(GOLDENS / "bert" / "base")
     with pytest.raises(ValueError, match=r"\d+ tokens, but the checkpoint has \d+ positions; truncate the input"):
-        bert(lucid.zeros(1, bert.options.positions + 1, dtype=lucid.int64))
+        bert(lucid.zeros(1, bert.config.max_positions + 1, dtype=lucid.int64))

@@ -14,9 +14,8 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.export import to_onnx
-from models import bert
-from models.bert import Bert
-from models.gpt2 import GPT2
+from models.bert import RENAMES, Bert, BertConfig
+from models.gpt2 import GPT2, GPT2Config
 from models.llama import Llama, LlamaConfig
 from models.t5 import T5, T5Config
 from models.vit import ViT, ViTConfig
@@ -26,19 +25,21 @@ from tests.models.zoo import ZOO, Entry
 # What arithmetic with sizes, and bringing masks and positions into shape, is made of.
 PLUMBING = {"Shape", "Gather", "Slice", "Concat", "Unsqueeze", "Squeeze", "Expand", "Cast", "Range", "ConstantOfShape"}
 
-BERT_BASE = Bert(bert.Options(vocabulary=50, width=48, heads=12, layers=12, inner=96, positions=512))
-LLAMA = Llama(LlamaConfig(50, 64, 128, heads=32, kv_heads=8, head_dim=2, windows=(None,) * 32))
-MISTRAL = Llama(LlamaConfig(50, 64, 128, heads=32, kv_heads=8, head_dim=2, windows=(4096,) * 32))
+BERT_BASE = Bert(BertConfig(50, hidden_size=48, num_layers=12, num_heads=12, intermediate_size=96, max_positions=512))
+LLAMA = Llama(LlamaConfig(50, 64, 128, num_heads=32, num_kv_heads=8, head_dim=2, windows=(None,) * 32))
+MISTRAL = Llama(LlamaConfig(50, 64, 128, num_heads=32, num_kv_heads=8, head_dim=2, windows=(4096,) * 32))
 DEEP = [
     # model, where its layers are, how many, nodes a layer, nodes outside the layers
     pytest.param(BERT_BASE, r"encoder\.layer\.(\d+)[./]", 12, 18, 12, id="BERT-base"),
     pytest.param(LLAMA, r"model\.layers\.(\d+)[./]", 32, 20, 25, id="Llama 3 8B"),
     pytest.param(MISTRAL, r"model\.layers\.(\d+)[./]", 32, 20, 30, id="Mistral 7B"),
-    pytest.param(GPT2(50, 1024, 48), r"transformer\.h\.(\d+)[./]", 12, 18, 12, id="GPT-2 small"),
+    pytest.param(GPT2(GPT2Config(50, hidden_size=48)), r"transformer\.h\.(\d+)[./]", 12, 18, 12, id="GPT-2 small"),
     pytest.param(
         T5(T5Config(50, 48, 4, 96, 6, 6, 8)), r"encoder\.block\.(\d+)[./]", 6, 14, 150, id="T5 small, encoder"
     ),
-    pytest.param(ViT(ViTConfig(width=48, inner=96)), r"encoder\.layer\.(\d+)[./]", 12, 18, 12, id="ViT-B/16"),
+    pytest.param(
+        ViT(ViTConfig(hidden_size=48, intermediate_size=96)), r"encoder\.layer\.(\d+)[./]", 12, 18, 12, id="ViT-B/16"
+    ),
 ]
 
 
@@ -96,7 +97,7 @@ UNUSED = r"pooler\.|^cls\.|^lm_head|^vocab_|classifier|mask_token|position_ids|^
 
 def checkpoint_names(entry: Entry) -> set[str]:
     """The keys of the files, with the names of the family's oldest files brought to today's."""
-    renames = {"models/bert.py": bert.RENAMES}.get(entry.file, [])
+    renames = {"models/bert.py": RENAMES}.get(entry.file, [])
     names = set()
     for name in lucid.load(goldens.folder(entry.variant)):
         for pattern, replacement in renames:

@@ -1,16 +1,22 @@
-"""models/_pretrained.py: configs are read option by option, weights key by key."""
+"""models/_config.py and _pretrained.py: configs are read option by option, weights key by key, by one way for all."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pytest
 
 import lucid
 from lucid import nn
-from models._pretrained import Config, ConfigError, load_into
+from models import bert, clip, whisper
+from models._pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
+from models.llama import Llama
+from tests.models.zoo import ZOO
 
 
 def config(**options: object) -> Config:
@@ -95,3 +101,94 @@ def test_nothing_is_loaded_where_keys_do_not_fit() -> None:
         load_into(layer, {**arrays(a_weight=(3, 2)), **arrays(weight=(3, 2))}, [(r"^a\.", "")])
     np.testing.assert_array_equal(layer.weight, before)
     assert isinstance(layer.weight, lucid.Tensor)
+
+
+def test_an_activation_is_known_by_its_name() -> None:
+    assert config(act="gelu_new").activation("act") == "gelu_new"
+    assert config().activation("act", "relu") == "relu"
+    with pytest.raises(ConfigError, match="option act is 'mish', supported: gelu, gelu_new"):
+        config(act="mish").activation("act")
+
+
+# One way of reading for all models ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TwoConfig:
+    width: int
+    tied: bool
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        return cls(options.size("dim"), options.get("tied", bool))
+
+
+class Two(Pretrained[TwoConfig]):
+    checkpoint = Checkpoint(
+        model_types=("two",),
+        read=TwoConfig.read,
+        ignored_options=["colou?r"],
+        renames=[("^old_", "")],
+        ignored_keys=["^triangle$"],
+        tied_keys={"last.weight": "first.weight"},
+    )
+
+    def __init__(self, config: TwoConfig) -> None:
+        super().__init__(config)
+        self.first = nn.Linear(config.width, config.width, bias=False)
+        self.last = None if config.tied else nn.Linear(config.width, config.width, bias=False)
+
+
+def folder(path: Path, weights: dict[str, float], **options: object) -> Path:
+    (path / "config.json").write_text(json.dumps({"model_type": "two", "dim": 2, "color": 1} | options))
+    lucid.save(path / "model.safetensors", {key: np.full((2, 2), value, "f") for key, value in weights.items()})
+    return path
+
+
+def test_a_model_says_as_data_how_it_is_read(tmp_path: Path) -> None:
+    two = Two.from_pretrained(folder(tmp_path, {"old_first.weight": 1, "triangle": 2}, tied=True))
+    assert two.config == TwoConfig(2, tied=True)
+    assert {key: value.numpy().max() for key, value in two.state_dict().items()} == {"first.weight": 1}
+
+
+def test_a_key_is_tied_where_the_model_has_no_weight_of_its_own_there(tmp_path: Path) -> None:
+    weights = {"first.weight": 1.0, "last.weight": 2.0}
+    untied = Two.from_pretrained(folder(tmp_path, weights, tied=False))
+    assert {key: value.numpy().max() for key, value in untied.state_dict().items()} == weights
+    with pytest.raises(ValueError, match=r"last\.weight differs from first\.weight, expected one weight"):
+        Two.from_pretrained(folder(tmp_path, weights, tied=True))
+
+
+def test_what_a_model_neither_reads_nor_ignores_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="could be wrong: colours = 1"):
+        Two.from_pretrained(folder(tmp_path, {"first.weight": 1}, tied=True, colours=1))
+    with pytest.raises(KeyError, match=r"unexpected: square"):
+        Two.from_pretrained(folder(tmp_path, {"first.weight": 1, "square": 1}, tied=True))
+
+
+READERS = list(dict.fromkeys(entry.read for entry in ZOO))
+
+
+@pytest.mark.parametrize("model", READERS, ids=lambda model: model.__name__)
+def test_every_model_is_read_the_same_way(model: type[Pretrained[object]]) -> None:
+    assert issubclass(model, Pretrained)
+    assert model is Llama or model.from_pretrained.__func__ is Pretrained.from_pretrained.__func__  # type: ignore[attr-defined]
+
+
+def test_configs_have_one_vocabulary() -> None:
+    """What is the same is called the same, as Hugging Face usually does; old names of configs remain as aliases."""
+    configs = {
+        value
+        for name in ("bert", "clip", "gpt2", "llama", "t5", "vit", "whisper")
+        for value in vars(import_module(f"models.{name}")).values()
+        if isinstance(value, type) and is_dataclass(value) and value.__module__ == f"models.{name}"
+    }
+    assert len(configs) == 11 and all(config.__name__.endswith("Config") for config in configs)
+    used = {field.name for config in configs for field in fields(config)}
+    assert used >= {"vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size", "max_positions", "eps"}
+    assert not used & {"vocabulary", "width", "layers", "heads", "inner", "positions", "kv_heads", "channels"}
+    assert (bert.Options, clip.Tower, whisper.Stack) == (
+        bert.BertConfig,
+        clip.CLIPTowerConfig,
+        whisper.WhisperStackConfig,
+    )

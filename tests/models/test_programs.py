@@ -9,6 +9,10 @@ from pathlib import Path
 
 import pytest
 
+import lucid
+from lucid import Tensor, nn
+from models._demonstration import SideBySide, written
+
 PROGRAMS = sorted(path.stem for path in (Path(__file__).parents[2] / "models").glob("[a-z]*.py"))
 
 
@@ -24,6 +28,32 @@ def test_it_runs_and_eager_and_exported_agree(
     assert differences, printed
     assert max(differences) < 2e-5
     assert 1 <= len(printed.splitlines()) <= 10
+
+
+def test_differences_are_those_between_eager_and_exported() -> None:
+    class Wobbling(nn.Module):
+        calls = 0
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            Wobbling.calls += 1
+            return x, x + Wobbling.calls
+
+        def input_specs(self) -> dict[str, lucid.TensorType]:
+            return {"x": lucid.spec("N")}
+
+    both = SideBySide(Wobbling())  # exported as it was in its first call
+    assert [result.tolist() for result in both(lucid.zeros(2))] == [[0, 0], [1, 1]]
+    both(lucid.zeros(2))
+    assert both.differences == [1.0, 2.0]
+    assert both.verdict("sums") == "largest difference between exported and eager sums 2.0e+00"
+
+
+def test_writing_goes_on_with_the_likeliest_token_until_the_end() -> None:
+    def successor(ids: Tensor) -> Tensor:
+        return (ids.unsqueeze(2) + 1 == lucid.arange(10)).astype("float32")
+
+    assert written(successor, lucid.tensor([[3]]), steps=4) == [3, 4, 5, 6, 7]
+    assert written(successor, lucid.tensor([[1, 3]]), end=5) == [1, 3, 4, 5]
 
 
 def test_every_model_is_there() -> None:

@@ -1,0 +1,61 @@
+"""What the models' programs share: a checkpoint from the command line, and every call made eagerly and exported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lucid
+from lucid import Tensor, nn, ops
+
+GOLDENS = Path(__file__).parents[1] / "tests" / "goldens"
+
+
+def checkpoint_folder(tiny: str | Path) -> Path:
+    """The checkpoint that the command line names first, or this one: a tiny one of the tests, or any path."""
+    return Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDENS / tiny
+
+
+def token_ids(*default: int) -> Tensor:
+    """(1, L): the token ids that the command line gives behind the folder, or these."""
+    return lucid.tensor([[int(word) for word in sys.argv[2:]] or list(default)])
+
+
+def ones_like(ids: Tensor) -> Tensor:
+    """The attention mask of ids without padding."""
+    return lucid.ones(*ids.shape, dtype=lucid.int64)
+
+
+class SideBySide:
+    """A model and its export. Each call runs both and gives what onnxruntime computed; the differences are kept."""
+
+    def __init__(self, model: nn.Module) -> None:
+        exported = lucid.export.to_onnx(model)
+        self.nodes = len(exported.graph.node)
+        self.differences: list[float] = []
+        self._model, self._session = model, lucid.runtime.Session(exported)
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        exported, eager = self._session(*inputs), self._model(*inputs)
+        pairs = zip(_as_tuple(exported), _as_tuple(eager), strict=True)
+        self.differences.append(max(abs(a - b).max().item() for a, b in pairs))
+        return exported
+
+    def verdict(self, what: str) -> str:
+        """How far the exported model was from the eager one at most."""
+        return f"largest difference between exported and eager {what} {max(self.differences):.1e}"
+
+
+def _as_tuple(results: Any) -> tuple[Tensor, ...]:
+    return results if isinstance(results, tuple) else (results,)
+
+
+def written(logits: Callable[[Tensor], Tensor], ids: Tensor, end: int | None = None, steps: int = 8) -> list[int]:
+    """The ids (1, L) and up to `steps` more, each the likeliest by the logits (1, L, vocab_size); none behind `end`."""
+    for _ in range(steps):
+        ids = ops.concat([ids, logits(ids)[:, -1:].argmax()], 1)
+        if ids[0, -1].item() == end:
+            break
+    return [int(number) for number in ids[0].tolist()]
