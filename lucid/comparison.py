@@ -1,22 +1,54 @@
-"""Comparing one array with another, so that no difference and no emptiness passes for agreement."""
+"""Comparing one array with another, so that no difference and no emptiness passes for agreement.
+
+Rounding is relative to what is computed with, so by default the tolerance is, too: the unit of the element type times
+the tensor's typical magnitude and the element's own. Where a difference is larger than that, the result in float64
+decides, if the caller has it: cancellation and long chains of half precision cost digits that no look at the results
+can count, but they cost the eager side as many.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from lucid.text import visible
 from lucid.types import Array
 
-# Relative and absolute tolerance by element type: some units in the last place of sums of a few hundred terms.
-_TOLERANCE = {"float64": 1e-10, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+# By element type: some units in the last place of sums of a few hundred terms.
+UNITS = {"float64": 1e-10, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
+_AS_EAGER = (
+    3.0  # how much farther from the exact result than the eager one's worst element; orders of sums differ in luck
+)
+_FEW = 32  # elements, of which even the worst may be right by luck: they get some last places of 1 on top
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """An element may be `atol + rtol * |eager|` off."""
+
+    atol: float
+    rtol: float
+    origin: str = ""  # of atol, where it is not the caller's
+
+    def __str__(self) -> str:
+        return f"{self.atol:.1e} + {self.rtol:g} * |eager|" + (f"; {self.origin}" if self.origin else "")
+
+    def allowed(self, want: Array) -> Array:
+        """What each element may be off; nothing more for one that is infinite."""
+        return self.atol + self.rtol * np.abs(np.where(np.isfinite(want), want, 0.0))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One output in one run."""
+    """One output in one run.
+
+    `where` is the element that comes closest to its tolerance, or is farthest beyond it; `error` is how far it is off,
+    and `allowed` how far it may be. `max_abs` and `max_rel` are the largest differences of any element.
+    """
 
     provider: str
     sizes: Mapping[str, int]
@@ -27,12 +59,27 @@ class Comparison:
     where: tuple[int, ...]
     passed: bool
     problem: str = ""
+    error: float = 0.0
+    allowed: float = 0.0
+    tolerance: Tolerance | None = None  # None where none applies: for integers, other types, nothing at all
+
+    @property
+    def share(self) -> float:
+        """The error as a share of what is allowed, at the worst element: more than 1 fails."""
+        return 0.0 if self.error == 0 else self.error / self.allowed if self.allowed else np.inf
 
     def __str__(self) -> str:
         sizes = " ".join(f"{name}={value}" for name, value in self.sizes.items())
-        found = self.problem or f"max abs {self.max_abs:.2e}, max rel {self.max_rel:.2e}, at {list(self.where)}"
         mark = "ok  " if self.passed else "FAIL"
-        return visible(f"{mark}  {self.provider:<22} {sizes or 'fixed sizes':<16} {self.output}: {found}")
+        return visible(f"{mark}  {self.provider:<22} {sizes or 'fixed sizes':<16} {self.output}: {self._found()}")
+
+    def _found(self) -> str:
+        if self.problem:
+            return self.problem
+        found = f"max abs {self.max_abs:.2e}, max rel {self.max_rel:.2e}"
+        if self.tolerance is None:
+            return f"{found}, at {list(self.where)}"
+        return f"{found}; at {list(self.where)} {self.error:.2e} where {self.allowed:.2e} is allowed ({self.tolerance})"
 
 
 def compare(
@@ -43,9 +90,19 @@ def compare(
     sizes: Mapping[str, int] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
+    exact: Array | None = None,
+    computed_in: np.dtype[Any] | None = None,
 ) -> Comparison:
     """Compare two arrays: equal shapes and types, every element within atol + rtol * |want|, and no NaN on either
-    side."""
+    side.
+
+    Args:
+        rtol, atol: by default the unit of the element type, and that times the typical magnitude of `want`. With one of
+            them given nothing is scaled: the other is the unit.
+        exact: what `want` would be without rounding, for the default tolerance: an element passes also where it is at
+            most three times as far from `exact` as the farthest of `want` is, beyond their own last places.
+        computed_in: the coarsest element type among the values behind `want`; by default that of `want`.
+    """
 
     def result(max_abs: float, max_rel: float, where: tuple[int, ...], passed: bool, problem: str = "") -> Comparison:
         return Comparison(provider, dict(sizes or {}), name, want.size, max_abs, max_rel, where, passed, problem)
@@ -57,19 +114,103 @@ def compare(
         return result(0.0, 0.0, (), True, "empty")
     if want.dtype.kind in "biu":  # float64 could not tell all int64 apart
         return _compare_exactly(got, want, result)
-    default = _TOLERANCE.get(str(want.dtype), 0.0)
-    rtol, atol = default if rtol is None else rtol, default if atol is None else atol
     x, y = got.astype(np.float64), want.astype(np.float64)
     if np.isnan(x).any() or np.isnan(y).any():
         sides = [side for side, array in (("exported", x), ("eager", y)) if np.isnan(array).any()]
         at = tuple(int(i) for i in np.argwhere(np.isnan(x) | np.isnan(y))[0])
         return result(np.nan, np.nan, at, False, f"NaN in the {' and the '.join(sides)} result, first at {list(at)}")
+    difference = _distance(x, y)
+    if rtol is None and atol is None:
+        judged = _by_default(x, y, want.dtype, exact, computed_in or want.dtype)
+    else:
+        unit = UNITS.get(str(want.dtype), 0.0)
+        judged = _held(difference, y, Tolerance(_or(atol, unit), _or(rtol, unit)))
     with np.errstate(invalid="ignore", divide="ignore"):
-        difference = np.where(x == y, 0.0, np.abs(x - y))  # equal infinities agree
         relative = np.where(difference == 0, 0.0, difference / np.abs(y))
-    worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(difference)), want.shape))
-    passed = bool((difference <= atol + rtol * np.where(np.isfinite(y), np.abs(y), 0.0)).all())
-    return result(float(difference.max()), float(relative.max()), worst, passed)
+    at = tuple(int(i) for i in np.unravel_index(int(np.argmax(judged.shares)), want.shape))
+    found = result(float(difference.max()), float(relative.max()), at, bool((judged.shares <= 1).all()))
+    return replace(
+        found,
+        error=float(judged.error[at]),
+        allowed=float(judged.tolerance.allowed(y[at])),
+        tolerance=judged.tolerance,
+    )
+
+
+class _Judged(NamedTuple):
+    error: Array
+    shares: Array  # of what is allowed: more than 1 is too much
+    tolerance: Tolerance
+
+
+def _held(error: Array, want: Array, tolerance: Tolerance) -> _Judged:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.where(error == 0, 0.0, error / tolerance.allowed(want))
+    return _Judged(error, np.where(np.isnan(shares), np.inf, shares), tolerance)
+
+
+def _by_default(
+    got: Array, want: Array, dtype: np.dtype[Any], exact: Array | None, computed_in: np.dtype[Any]
+) -> _Judged:
+    unit = UNITS.get(str(dtype), 0.0)
+    first = _held(_distance(got, want), want, _by_scale(want, unit, dtype))
+    if exact is None or (first.shares <= 1).all():
+        return first
+    off = _rounding(want, exact, computed_in)
+    beyond = first.shares > 1
+    if (beyond & np.isinf(off)).any():
+        return first
+    second = _held(_distance(got, exact), want, _by_exact(first.tolerance, off, want, dtype))
+    return second._replace(shares=np.where(beyond, second.shares, 0.0))
+
+
+def _or(given: float | None, default: float) -> float:
+    return default if given is None else given
+
+
+def _distance(x: Array, y: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.where(x == y, 0.0, np.abs(x - y))  # equal infinities agree
+
+
+def _by_scale(want: Array, unit: float, dtype: np.dtype[Any]) -> Tolerance:
+    """The unit at the tensor's typical magnitude, which is the median: huge elements hardly move it.
+
+    So an outlier has a tolerance of its own size, and those beside it have not. Zeros tell no magnitude: those that a
+    ReLU or a mask makes do not count, and where there is nothing else the magnitude is 1. Below the smallest normal
+    number all numbers are rounded alike.
+    """
+    counted = np.abs(want[np.isfinite(want) & (want != 0)])
+    scale = max(float(np.median(counted)), float(_limits(dtype).tiny)) if counted.size else 1.0
+    return Tolerance(unit * scale, unit, f"typical magnitude {scale:.2g}")
+
+
+def _rounding(want: Array, exact: Array, computed_in: np.dtype[Any]) -> Array:
+    """How far each element is from the exact one; infinity where that is too far for rounding.
+
+    At least half of the digits of the largest element must be right. With fewer the eager result is not rounded but
+    wrong or infinite, or jumps as `argmax` and comparisons do; then float64 says nothing about the exported one.
+    """
+    off = _distance(want, exact)
+    largest = np.max(np.abs(want), where=np.isfinite(want), initial=0.0)
+    return np.where(off <= float(_limits(computed_in).eps) ** 0.5 * largest, off, np.inf)
+
+
+def _by_exact(tolerance: Tolerance, off: Array, want: Array, dtype: np.dtype[Any]) -> Tolerance:
+    """The tolerance with the eager result's own error added: what its last places do not explain, at the worst element.
+
+    (Those of an element of -1e9 explain an error of 30, which says nothing of the elements beside it.)
+    """
+    with np.errstate(invalid="ignore"):
+        unexplained = off - float(_limits(dtype).eps) / 2 * np.abs(want)
+    worst = float(np.max(unexplained, where=np.isfinite(off), initial=0.0))
+    more = _AS_EAGER * worst + (4 * float(_limits(dtype).eps) if want.size < _FEW else 0.0)
+    origin = f"from the result in float64, of which eager is up to {worst:.1e} off"
+    return Tolerance(tolerance.atol + more, tolerance.rtol, origin)
+
+
+def _limits(dtype: np.dtype[Any]) -> Any:
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
 def _compare_exactly(got: Array, want: Array, result: Callable[..., Comparison]) -> Comparison:

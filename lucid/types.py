@@ -40,6 +40,11 @@ class DType:
         """The largest finite number of a floating-point type."""
         return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]
 
+    @cached_property
+    def epsilon(self) -> float:
+        """From 1 to the next number of a floating-point type."""
+        return float(ml_dtypes.finfo(self.numpy).eps)  # type: ignore[no-untyped-call]
+
     def __repr__(self) -> str:
         return f"lucid.{self.name if self.name != 'bool' else 'bool_'}"
 

@@ -107,6 +107,18 @@ def test_export_of_a_file_with_inputs_and_options(tmp_path, data):
     assert "ai.onnx Attention" in attention["refused"]
     assert found["parity"]["passed"]
     assert found["parity"]["max_abs"] < 4e-3
+    for run in found["parity"]["runs"]:
+        assert 0 <= run["error"] <= run["allowed"]
+        assert run["tolerance"]["rtol"] == 1e-5
+        assert run["tolerance"]["origin"].startswith("typical magnitude")
+
+
+def test_export_compares_as_it_is_told(tmp_path, data):
+    source = ("nn.Linear", "--set", "in_features=300", "--set", "out_features=40", "-i", "x:N,300")
+    exact = data("export", *source, "-o", "a.onnx", "--rtol", 0, "--atol", 0, code=1, cwd=tmp_path)["parity"]["runs"]
+    near = data("export", *source, "-o", "a.onnx", "--rtol", 0, "--atol", 1e-5, cwd=tmp_path)["parity"]["runs"]
+    for runs, atol in ((exact, 0), (near, 1e-5)):
+        assert all(run["tolerance"] == {"atol": atol, "rtol": 0, "origin": ""} for run in runs)
 
 
 def test_export_of_a_packages_function_and_of_a_plain_one(tmp_path, data):

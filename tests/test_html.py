@@ -74,6 +74,7 @@ def test_a_parity_report_and_an_explanation_are_tables(encoder):
     text = Checker(report._repr_html_()).text
     assert "eager and exported agree" in text
     assert "sizes" in text
+    assert "allowed" in text and "typical magnitude" in text
     explanation = lucid.export.explain(encoder, ("N", "L", 8), target="portable")
     text = Checker(explanation._repr_html_()).text
     assert "target portable, opset 18" in text

@@ -65,6 +65,8 @@ def export(
         typer.Option("--external-data", rich_help_panel="The export", help="Weights in a file beside the model."),
     ] = False,
     check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True,
+    rtol: o.Rtol = None,
+    atol: o.Atol = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -91,6 +93,8 @@ def export(
         attention=attention.value,
         external=external,
         check=check,
+        rtol=rtol,
+        atol=atol,
         json=json,
     )
 
@@ -137,8 +141,8 @@ def verify(
             help="Values of the symbolic sizes for one run. Repeatable: a run each.",
         ),
     ] = None,
-    rtol: Annotated[float | None, typer.Option(help="Relative tolerance; by default 1e-5 for float32.")] = None,
-    atol: Annotated[float | None, typer.Option(help="Absolute tolerance; by default 1e-5 for float32.")] = None,
+    rtol: o.Rtol = None,
+    atol: o.Atol = None,
     target: o.Target = _ANY,
     attention: o.Attention = _AUTO,
     json: o.Json = False,

@@ -40,6 +40,8 @@ def run(
     attention: str,
     external: bool,
     check: bool,
+    rtol: float | None,
+    atol: float | None,
     json: bool,
 ) -> int:
     """Export, check, show; the exit code."""
@@ -52,7 +54,7 @@ def run(
     with writing(output, _weight_bytes(model)):
         exported = to_onnx(graph, path=output, external_data=True if external else "auto", **options)
     written = exported if is_stream(output) else output
-    report = check_parity(model, named, exported=written) if check else None
+    report = check_parity(model, named, exported=written, rtol=rtol, atol=atol) if check else None
     data = _summary(model, graph, exported, taken, output)
     if json:
         show.print_json({**data, "parity": parity_json(report) if report else None})

@@ -22,7 +22,7 @@ class AttentionName(StrEnum):
     expanded = "expanded"
 
 
-_MODEL, _EXPORT = "The model", "The export"
+_MODEL, _EXPORT, _PARITY = "The model", "The export", "The comparison"
 
 Source = Annotated[
     str,
@@ -103,5 +103,18 @@ Sizes = Annotated[
     typer.Option("--size", "-s", metavar="NAME=N", help="The value of a symbolic size, such as L=128. Repeatable."),
 ]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads for one op; by default one a core.")]
+Rtol = Annotated[
+    float | None,
+    typer.Option("--rtol", min=0, rich_help_panel=_PARITY, help="Relative tolerance; by default 1e-5 for float32."),
+]
+Atol = Annotated[
+    float | None,
+    typer.Option(
+        "--atol",
+        min=0,
+        rich_help_panel=_PARITY,
+        help="Absolute tolerance; by default the relative one times the output's typical magnitude.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 
 from lucid.cli import show
+from lucid.comparison import Tolerance
 from lucid.testing import ParityError, ParityReport, assert_parity
 from lucid.tracing import Model
 
@@ -42,6 +43,9 @@ def parity_json(report: ParityReport) -> dict[str, Any]:
             "max_abs": show.number(c.max_abs),
             "max_rel": show.number(c.max_rel),
             "at": list(c.where),
+            "error": show.number(c.error),
+            "allowed": show.number(c.allowed),
+            "tolerance": _tolerance_json(c.tolerance),
             "passed": c.passed,
             "problem": c.problem,
         }
@@ -57,12 +61,20 @@ def parity_json(report: ParityReport) -> dict[str, Any]:
     }
 
 
+def _tolerance_json(tolerance: Tolerance | None) -> dict[str, Any] | None:
+    if tolerance is None:
+        return None
+    return {"atol": tolerance.atol, "rtol": tolerance.rtol, "origin": tolerance.origin}
+
+
 def print_parity(out: show.Output, report: ParityReport, brief: bool = False) -> None:
     """One line where all is well and brevity is wanted, else every comparison."""
     providers = ", ".join(dict.fromkeys(c.provider for c in report.comparisons))
     if report.passed and brief:
         runs = len({(c.provider, *c.sizes.items()) for c in report.comparisons})
         text = f"parity with NumPy in {runs} runs on {providers}: max abs {report.max_abs:.1e}"
+        if report.worst is not None:
+            text += f"; at the worst element {report.worst.error:.1e} where {report.worst.allowed:.1e} is allowed"
         out.line(show.verdict(True), text)
         return
     for line in str(report).splitlines():

@@ -1,0 +1,76 @@
+"""A graph computed in float64: what its results would be if a float32 or half-precision model did not round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lucid.graph import Graph, new_node
+from lucid.ops.elementwise import cast
+from lucid.types import Array, DType, TensorType, float64
+from lucid.values import Constant, Input, Result, Value
+
+
+class NarrowOpError(TypeError):
+    """An op of a graph does not take float64."""
+
+
+def in_float64(graph: Graph) -> Graph:
+    """The same graph with every floating-point value in float64; casts between such types do nothing there.
+
+    Constants are widened by a node, so that a run holds only those wide that it needs at the time.
+
+    Raises:
+        NarrowOpError: for an op whose types are otherwise, such as one that somebody made for float32 alone.
+    """
+    inputs = {id(value): Input(value.name, _wide(value.type)) for value in graph.inputs}
+    values: dict[int, Value] = dict(inputs)
+
+    def read(value: Value) -> Value:
+        if isinstance(value, Constant) and id(value) not in values:
+            values[id(value)] = _widened(value)
+        return values[id(value)]
+
+    for node in graph.nodes():
+        attributes = {
+            name: float64 if isinstance(value, DType) and value.kind == "float" else value
+            for name, value in node.attributes.items()
+        }
+        try:
+            computed = new_node(node.op, [None if value is None else read(value) for value in node.inputs], attributes)
+        except (TypeError, ValueError) as error:
+            raise NarrowOpError(f"{node.op.name} is not computed in float64: {error}") from None
+        # An op may give a type of its own, as the mean of integers does.
+        values.update((id(old), _widened(new)) for old, new in zip(node.results, computed.results, strict=True))
+    outputs = {name: read(value) for name, value in zip(graph.output_names, graph.outputs, strict=True)}
+    return Graph([inputs[id(value)] for value in graph.inputs], outputs)
+
+
+def run_in_float64(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    """The outputs of a graph in float64, from inputs of its own types.
+
+    Raises:
+        NarrowOpError: as `in_float64` does.
+    """
+    wide = in_float64(graph)
+    return wide.run([array.astype(value.type.dtype.numpy) for array, value in zip(arrays, wide.inputs, strict=True)])
+
+
+def coarsest(graph: Graph) -> DType | None:
+    """The floating-point type with the fewest digits among a graph's values; None where there is none."""
+    types = {value.type.dtype for value in (*graph.inputs, *graph.outputs)}
+    types |= {result.type.dtype for node in graph.nodes() for result in node.results}
+    return max((dtype for dtype in types if dtype.kind == "float"), key=lambda dtype: dtype.epsilon, default=None)
+
+
+def _wide(kind: TensorType) -> TensorType:
+    return TensorType(float64, kind.shape) if kind.dtype.kind == "float" else kind
+
+
+def _widened(value: Constant | Result) -> Constant | Result:
+    if value.type == _wide(value.type):
+        return value
+    if isinstance(value, Constant) and not value.array.ndim:
+        return Constant(value.array.astype(np.float64), _wide(value.type))
+    return new_node(cast, [value], {"dtype": float64}).results[0]
