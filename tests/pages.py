@@ -1,0 +1,86 @@
+"""Pages of the documentation as blocks of code, and what they say is printed compared with what is.
+
+A `text` block that comes right after a block that runs is what that prints. In it `...` stands for anything in a line,
+and in a line of its own for any lines; digits may differ in times (1.5 ms), in rounding errors (1.2e-07) and in
+versions (1.31.1). Everything else is as printed, but for the number of spaces. A comment behind `print(...)` that has
+`...` in it is compared as well.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+RUNS = ("python", "sh")
+_VARIES = re.compile(
+    r"(?P<lines>^\.\.\.\n)|(?P<any>\.\.\.)"
+    r"|(?P<time>\d+(?:\.\d+)?(?= ?(?:ns|µs|ms|s|min)\b))"
+    r"|(?P<error>-?\d(?:\.\d+)?e[+-]\d+)"
+    r"|(?P<version>\b\d+\.\d+\.\d+\b)"
+    r"|(?P<space> +)",
+    re.M,
+)
+_PATTERNS = {
+    "lines": r"(?:.*\n)*?",
+    "any": r".*",
+    "time": r"\d+(?:\.\d+)?",
+    "error": r"-?\d(?:\.\d+)?e[+-]\d+",
+    "version": r"\d+\.\d+\.\d+\S*",
+    "space": r" +",
+}
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    line: int
+    text: str
+    printed: str | None = None  # what the page says that it prints
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page, in order; one that runs has what follows it as its output."""
+    text = page.read_text(encoding="utf-8")
+    found: list[Block] = []
+    end = 0
+    for match in re.finditer(r"^```(\S*)[^\n]*\n(.*?)^```$", text, re.M | re.S):
+        follows = not text[end : match.start()].strip()
+        if match[1] == "text" and follows and found and found[-1].language in RUNS:
+            found[-1] = found[-1]._replace(printed=match[2])
+        found.append(Block(match[1], text[: match.start()].count("\n") + 1, match[2]))
+        end = match.end()
+    return found
+
+
+def pattern(expected: str) -> re.Pattern[str]:
+    """What a printed block matches."""
+    made, end = [], 0
+    expected = _lines(expected)
+    for match in _VARIES.finditer(expected):
+        made += [re.escape(expected[end : match.start()]), _PATTERNS[match.lastgroup or ""]]
+        end = match.end()
+    return re.compile("".join([*made, re.escape(expected[end:])]))
+
+
+def difference(expected: str, printed: str) -> str:
+    """What to say of a page whose output is not what is printed; empty where it is."""
+    if pattern(expected).fullmatch(_lines(printed)):
+        return ""
+    return f"the page says:\n{expected}\nprinted is:\n{printed}"
+
+
+def comments(block: Block) -> list[str]:
+    """What the comments behind its calls of `print` say, where they leave something out: others explain."""
+    return re.findall(r"^print\(.*\)  # (.*\.\.\..*)$", block.text, re.M)
+
+
+def missing(comment: str, printed: str) -> str:
+    """What to say of such a comment that is not printed; empty where it is."""
+    parts = [re.escape(part.strip()) for part in comment.split("...")]
+    return "" if re.search(".*".join(parts), printed, re.S) else f"the comment says: {comment}\nprinted is:\n{printed}"
+
+
+def _lines(text: str) -> str:
+    return "".join(f"{line.rstrip()}\n" for line in text.strip("\n").splitlines())
