@@ -86,6 +86,7 @@ def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Expla
             {"node": title(d), "row": d.taken, "nodes": d.nodes, "note": d.note, "refused": dict(d.refused)}
             for d in taken.attention
         ],
+        "float64": [{"node": title(p), "because": p.because, "instead": p.instead} for p in taken.promotions],
     }
 
 
@@ -106,7 +107,7 @@ def _print(out: show.Output, data: Mapping[str, Any], taken: Explanation, report
     out.line()
     rows = [(name, count) for name, count in data["nodes"].items()]
     out.table(("operator", "count>"), rows, title=f"{sum(data['nodes'].values())} nodes")
-    if data["attention"]:
+    if taken.tells:
         out.line()
         out.lines(taken, style="dim")
     out.line()

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from lucid import html
 from lucid.export.lowering import Decision
+from lucid.export.promotion import Promotion
 from lucid.export.target import Target
+
+_Told = TypeVar("_Told", Decision, Promotion)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The form that each op took where it had a choice, with the reasons against the others. Print it to read it."""
+    """The form that each op took where it had a choice, with the reasons against the others; and where the model or the
+    export computes in a wider type than it was given. Print it to read it.
+    """
 
     target: Target
     decisions: tuple[Decision, ...]
+    promotions: tuple[Promotion, ...] = ()
 
     @property
     def attention(self) -> tuple[Decision, ...]:
@@ -25,9 +32,10 @@ class Explanation:
     def __str__(self) -> str:
         shown = self._told()
         head = self._head()
-        if not shown:
+        if not self.tells:
             return f"{head}\n{_NOTHING}"
-        width = max(len(title(decision)) for decision in shown) + 2
+        titles = [*map(title, shown), *map(title, self.promotions)]
+        width = max(map(len, titles)) + 2
         lines = [head]
         for decision, count in _grouped(shown):
             nodes = f"{decision.nodes} node{'' if decision.nodes == 1 else 's'}"
@@ -36,12 +44,26 @@ class Explanation:
             if decision.note:
                 lines.append(f"{'':<{width}}because   {decision.note}")
             lines += [f"{'':<{width}}refused   {name}: {reason}" for name, reason in decision.refused]
+        for promotion, count in _grouped(self.promotions):
+            times = f"   ({count} alike)" if count > 1 else ""
+            lines.append(f"{title(promotion):<{width}}in float64, with {promotion.narrow} operands{times}")
+            lines.append(f"{'':<{width}}because   {promotion.because}")
+            lines.append(f"{'':<{width}}instead   {promotion.instead}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         rows = [_cells(decision) for decision in self._told()]
+        rows += [
+            (title(p), f"in float64, with {p.narrow} operands", "", f"{p.because}\ninstead: {p.instead}")
+            for p in self.promotions
+        ]
         table = html.table(("node", "form", "ONNX nodes", "why"), rows) if rows else html.paragraph(_NOTHING)
         return html.paragraph(self._head()) + table
+
+    @property
+    def tells(self) -> bool:
+        """Whether there is anything beyond one form an op, in the types that were given."""
+        return bool(self._told() or self.promotions)
 
     def _told(self) -> list[Decision]:
         return list(self.attention) + [d for d in self.decisions if d.op != "attention" and d.refused]
@@ -61,15 +83,18 @@ def _cells(decision: Decision) -> tuple[object, ...]:
     return title(decision), decision.taken, decision.nodes, reasons
 
 
-def title(decision: Decision) -> str:
-    """Where a decision was taken: the module's path and the op."""
-    return f"{decision.path}/{decision.op}" if decision.path else decision.op
+def title(told: Decision | Promotion) -> str:
+    """Where something was decided: the module's path and the op."""
+    return f"{told.path}/{told.op}" if told.path else told.op
 
 
-def _grouped(decisions: Sequence[Decision]) -> list[tuple[Decision, int]]:
-    """Decisions that differ in their place only are told once."""
-    groups: dict[tuple[object, ...], list[Decision]] = {}
-    for decision in decisions:
-        key = (decision.op, decision.taken, decision.refused, decision.note)
-        groups.setdefault(key, []).append(decision)
+def _grouped(all_told: Sequence[_Told]) -> list[tuple[_Told, int]]:
+    """What differs in its place only is told once."""
+    groups: dict[tuple[object, ...], list[_Told]] = {}
+    for told in all_told:
+        if isinstance(told, Decision):
+            key: tuple[object, ...] = (told.op, told.taken, told.refused, told.note)
+        else:
+            key = (told.op, told.narrow, told.because, told.instead)
+        groups.setdefault(key, []).append(told)
     return [(alike[0], len(alike)) for alike in groups.values()]

@@ -14,6 +14,7 @@ from lucid.export.builder import Builder
 from lucid.export.check import check_model, warn_of_weights
 from lucid.export.explain import Explanation
 from lucid.export.lowering import Lowering
+from lucid.export.promotion import promotions
 from lucid.export.target import ExportError, Target
 from lucid.export.writer import fits_one_file, in_memory, write
 from lucid.graph import Graph
@@ -89,10 +90,13 @@ def explain(
     opset: int | None = None,
     attention: str = "auto",
 ) -> Explanation:
-    """Which form each attention node takes when exported with the same arguments, and why the others do not serve."""
+    """Which form each op with a choice takes when exported with the same arguments, and why others do not serve; and
+    what is computed in a wider element type than it was given.
+    """
     wanted = Target.of(target, opset, attention)
-    _, lowering = export_graph(_traced(model, inputs, kwargs), wanted)
-    return Explanation(wanted, tuple(lowering.decisions))
+    graph = _traced(model, inputs, kwargs)
+    _, lowering = export_graph(graph, wanted)
+    return Explanation(wanted, tuple(lowering.decisions), tuple(promotions(graph)))
 
 
 def _traced(model: Model | Graph, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Graph:

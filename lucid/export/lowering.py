@@ -11,12 +11,11 @@ from lucid.export.builder import Builder
 from lucid.export.form import Form, Refused, Taken, insisted_on
 from lucid.export.registry import forms_of, kinds_of
 from lucid.export.target import ExportError
-from lucid.export.widening import widened, wider_type
+from lucid.export.widening import Wider, widened, wider_type
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.order import in_order
 from lucid.scope import Scope, entered
-from lucid.types import DType
 from lucid.values import Constant, Input, Node, Value
 
 
@@ -68,7 +67,7 @@ class Lowering:
         kernel = next((form.kernel for form in self._forms_of(node.op) if form.kernel), "")
         wider = wider_type(node, kernel, self.build.target, path) if node.op.body is None else None
         if wider is not None:
-            self._lower_widened(node, *wider)
+            self._lower_widened(node, wider)
             return
         before = self.build.emitted
         with self.build.inside(path, node.scope):
@@ -76,14 +75,18 @@ class Lowering:
         for result, name in zip(node.results, names, strict=True):
             self.build.bind(result, name)
         if refused or len(self._forms_of(node.op)) > 1:
-            emitted = self.build.emitted - before
-            told = self.decisions if self._inside is None else self._inside
-            told.append(Decision(node.op.name, node.scope, taken, emitted, tuple(refused), note))
+            self._tell(node, taken, before, refused, note)
 
-    def _lower_widened(self, node: Node, narrow: DType, wide: DType) -> None:
+    def _tell(self, node: Node, taken: str, before: int, refused: Sequence[tuple[str, str]], note: str = "") -> None:
+        told = self.decisions if self._inside is None else self._inside
+        told.append(Decision(node.op.name, node.scope, taken, self.build.emitted - before, tuple(refused), note))
+
+    def _lower_widened(self, node: Node, wider: Wider) -> None:
         with entered(Scope(node.scope, {})):
-            values = widened(node, narrow, wide)
+            values = widened(node, wider.narrow, wider.wide)
+        before = self.build.emitted
         self.lower(values)
+        self._tell(node, f"in {wider.wide} between casts", before, [(str(wider.narrow), wider.why)])
         for result, value in zip(node.results, values, strict=True):
             self.build.bind(result, self.build.name_of(value))
 

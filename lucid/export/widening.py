@@ -9,6 +9,8 @@ What no wider type computes is refused here, before onnxruntime does as it loads
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from lucid.export.target import ExportError, Target
 from lucid.ops.elementwise import cast
 from lucid.scope import new_node
@@ -30,7 +32,15 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
 _BFLOAT16_SINCE_22 = frozenset({"AveragePool", "Conv", "Cos", "MaxPool", "Round", "Sin"})
 
 
-def wider_type(node: Node, kernel: str, target: Target, path: str) -> tuple[DType, DType] | None:
+class Wider(NamedTuple):
+    """The element type that a kernel does not compute, the one to take instead, and why."""
+
+    narrow: DType
+    wide: DType
+    why: str
+
+
+def wider_type(node: Node, kernel: str, target: Target, path: str) -> Wider | None:
     """The element type among a primitive's inputs that its kernel does not compute on the target, and what to take.
 
     Raises:
@@ -47,7 +57,8 @@ def wider_type(node: Node, kernel: str, target: Target, path: str) -> tuple[DTyp
                     f"{path or node.op.name}: {why}, and no type is wider; "
                     "compute it in float32: .astype(lucid.float32)"
                 )
-            return narrow, next((wide for wide in wider if not _missing(kernel, wide, target)), wider[0])
+            wide = next((wide for wide in wider if not _missing(kernel, wide, target)), wider[0])
+            return Wider(narrow, wide, why)
     return None
 
 
