@@ -38,6 +38,7 @@ class Block(NamedTuple):
     line: int
     text: str
     printed: str | None = None  # what the page says that it prints
+    title: str = ""  # of a block that is (part of) a file of that name, or a program of its own
 
 
 def blocks(page: Path) -> list[Block]:
@@ -45,11 +46,11 @@ def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     found: list[Block] = []
     end = 0
-    for match in re.finditer(r"^```(\S*)[^\n]*\n(.*?)^```$", text, re.M | re.S):
+    for match in re.finditer(r"^```(\S*)(?: title=\"(.*?)\")?\n(.*?)^```$", text, re.M | re.S):
         follows = not text[end : match.start()].strip()
         if match[1] == "text" and follows and found and found[-1].language in RUNS:
-            found[-1] = found[-1]._replace(printed=match[2])
-        found.append(Block(match[1], text[: match.start()].count("\n") + 1, match[2]))
+            found[-1] = found[-1]._replace(printed=match[3])
+        found.append(Block(match[1], text[: match.start()].count("\n") + 1, match[3], title=match[2] or ""))
         end = match.end()
     return found
 

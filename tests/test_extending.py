@@ -1,0 +1,118 @@
+"""docs/extending.md is complete: what it says to write, and nothing else, works when added to a copy of the sources."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.pages import Block, blocks
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "extending.md"
+COPIED = ("lucid", "models", "tests", "docs", "tools", "pyproject.toml")
+
+
+class Section(NamedTuple):
+    """A part of the page: what to write, and what then works."""
+
+    title: str
+    written: list[Block]
+    tried: list[Block]
+    tests: list[list[str]]
+
+
+def sections() -> list[Section]:
+    text = PAGE.read_text(encoding="utf-8")
+    starts = [(text[: text.index(f"\n## {title}\n")].count("\n"), title) for title in TITLES]
+    found = []
+    for (start, title), (end, _) in zip(starts, [*starts[1:], (10**9, "")], strict=True):
+        own = [block for block in blocks(PAGE) if start < block.line < end]
+        commands = [shlex.split(line) for b in own if b.language == "sh" for line in b.text.splitlines()]
+        found.append(
+            Section(
+                title,
+                [block for block in own if block.title and block.title != "try it"],
+                [block for block in own if block.title == "try it"],
+                [command[1:] for command in commands],
+            )
+        )
+    return found
+
+
+TITLES = ("An op", "A form", "A runtime", "A model", "In the end")
+SECTIONS = sections()
+
+
+def add(block: Block, root: Path) -> None:
+    """Write a file, or the new lines of one where the block's other lines stand."""
+    path = root / block.title
+    if block.language == "python":
+        assert not path.exists(), f"{block.title} is there already"
+        path.write_text(block.text, encoding="utf-8")
+        return
+    lines = block.text.splitlines(keepends=True)
+    assert {line[0] for line in lines} <= set(" +-"), f"{block.title}: every line begins with a blank, + or -"
+    old = "".join(line[1:] for line in lines if line[0] != "+")
+    new = "".join(line[1:] for line in lines if line[0] != "-")
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1, f"{block.title} has the lines of docs/extending.md {text.count(old)} times"
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources with all that the page says to write."""
+    root = tmp_path_factory.mktemp("extended")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, root / name)
+        else:
+            shutil.copy(source, root / name)
+    for section in SECTIONS:
+        for block in section.written:
+            add(block, root)
+    return root
+
+
+def python(root: Path, *arguments: str) -> str:
+    """What Python prints with the copy in the place of the sources."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=TITLES)
+def test_what_the_page_says_to_write_is_enough(section: Section, copy: Path) -> None:
+    assert section.tests
+    for block in section.tried:
+        shown = python(copy, "-c", f"{block.text}\nprint(lucid.__file__)")
+        assert Path(shown.splitlines()[-1]).is_relative_to(copy)
+    for command in section.tests:
+        options = ("-q", "-p", "no:cacheprovider", "-n", "0") if "pytest" in command else ()
+        python(copy, *command, *options)  # pytest fails where nothing is selected, too
+
+
+def test_without_its_sample_an_op_fails_a_test(tmp_path: Path) -> None:
+    """The page's word for it."""
+    shutil.copytree(ROOT / "lucid", tmp_path / "lucid")
+    shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("goldens", "fuzz", "models"))
+    for block in SECTIONS[0].written:
+        if not block.title.startswith("tests/"):
+            add(block, tmp_path)
+    with pytest.raises(AssertionError, match="softsign"):
+        python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_ops.py", "-k", "has_a_sample")
