@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lucid.graph import Graph, new_node
+from lucid.graph import Graph
 from lucid.ops.elementwise import cast
+from lucid.scope import new_node
 from lucid.types import Array, DType, TensorType, float64
 from lucid.values import Constant, Input, Result, Value
 

@@ -16,7 +16,7 @@ from lucid.export import to_onnx
 from lucid.ops import OPS, Op
 from lucid.testing import Comparison, ParityError, assert_parity, bisect, compare
 from lucid.types import Array, TensorType, bfloat16, float16, float32, float64
-from models.gpt2 import GPT2
+from models.gpt2 import GPT2, GPT2Config
 from models.llama import Llama, LlamaConfig
 from tests.samples import SAMPLES, Sample
 from tests.test_ops import arrays_of, attributes_of, traced, widened
@@ -168,7 +168,7 @@ def llama(dtype: lucid.DType) -> Llama:
 
 
 def test_a_gpt2_with_large_logits_passes() -> None:
-    model = scaled(GPT2(vocabulary=300, positions=64, width=64, layers=4, heads=4), 20.0)
+    model = scaled(GPT2(GPT2Config(300, 64, 4, 4, max_positions=64)), 20.0)
     report = assert_parity(model, **RUN)
     assert report.max_abs > 1e-4  # which no tolerance for numbers around 1 allows
     assert report.worst is not None and report.worst.share < 1
