@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -76,6 +77,7 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
 def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A command in this process."""
     if command[:2] == ["python", "-m"]:
+        monkeypatch.delitem(sys.modules, command[2], raising=False)  # of another test; run it as a new process does
         runpy.run_module(command[2], run_name="__main__")
     else:
         assert in_process(command[1:], monkeypatch) == 0, shlex.join(command)
