@@ -205,7 +205,9 @@ def test_an_error_on_the_way_leaves_the_old_file_and_nothing_else(
         before = {name: (tmp_path / name).read_bytes() for name in names_in(tmp_path)}
         with monkeypatch.context() as patch:
             patch.setattr(
-                writer, "byte_blocks", lambda array: iter([b"\0" * 10, 1 / 0] if array.size > 1000 else [array.tobytes()])
+                writer,
+                "byte_blocks",
+                lambda array: iter([b"\0" * 10, 1 / 0] if array.size > 1000 else [array.tobytes()]),
             )
             with pytest.raises(ZeroDivisionError):
                 to_onnx(linears(1), ("N", 64), path=path, external_data=external)

@@ -64,11 +64,12 @@ class Lowering:
         # A primitive is one ONNX node, named by that; what takes several is named after the op as well.
         parts = [node.scope, node.op.name if node.op.body is not None else ""]
         path = "/".join(part for part in parts if part)
-        kernel = next((form.kernel for form in self._forms_of(node.op) if form.kernel), "")
-        wider = wider_type(node, kernel, self.build.target, path) if node.op.body is None else None
-        if wider is not None:
-            self._lower_widened(node, wider)
-            return
+        if node.op.body is None:
+            kernel = next((form.kernel for form in self._forms_of(node.op) if form.kernel), "")
+            wider = wider_type(node, kernel, self.build.target, path)
+            if wider is not None:
+                self._lower_widened(node, wider)
+                return
         before = self.build.emitted
         with self.build.inside(path, node.scope):
             names, taken, refused, note = self._choose(node, node.op, path)

@@ -48,18 +48,18 @@ def wider_type(node: Node, kernel: str, target: Target, path: str) -> Wider | No
     """
     inputs = node.inputs[1:] if node.op.name == "where" else node.inputs  # a choice does not compute with its condition
     types = {value.type.dtype for value in inputs if value is not None}
-    for narrow in _WIDER:
-        why = _missing(kernel, narrow, target) if narrow in types else ""
-        if why:
-            wider = _WIDER[narrow]
-            if not wider:
-                raise ExportError(
-                    f"{path or node.op.name}: {why}, and no type is wider; "
-                    "compute it in float32: .astype(lucid.float32)"
-                )
-            wide = next((wide for wide in wider if not _missing(kernel, wide, target)), wider[0])
-            return Wider(narrow, wide, why)
-    return None
+    missing = {dtype: why for dtype in types if (why := _missing(kernel, dtype, target))}
+    if not missing:
+        return None
+    narrow = next(dtype for dtype in _WIDER if dtype in missing)
+    wider = _WIDER[narrow]
+    if not wider:
+        raise ExportError(
+            f"{path or node.op.name}: {missing[narrow]}, and no type is wider; "
+            "compute it in float32: .astype(lucid.float32)"
+        )
+    wide = next((wide for wide in wider if not _missing(kernel, wide, target)), wider[0])
+    return Wider(narrow, wide, missing[narrow])
 
 
 def _missing(kernel: str, dtype: DType, target: Target) -> str:
