@@ -22,11 +22,12 @@ import onnx
 import lucid
 from lucid.export import ExportError, Target, to_onnx
 from lucid.graph import Graph
+from lucid.known_runtimes import RUNTIMES
 from tests.models.zoo import ZOO
 from tests.module_samples import MODULES
 from tests.samples import SAMPLES, Sample
 
-TARGETS = ("any", "cpu", "cuda", "portable")
+TARGETS = tuple(RUNTIMES)
 
 
 def cases() -> Iterator[tuple[str, Callable[[], Graph]]]:
