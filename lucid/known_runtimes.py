@@ -55,7 +55,12 @@ COARSE_SINE = Fault("sine and cosine")
 # onnxruntime -----------------------------------------------------------------------------------------------------
 
 # Types that ONNX does not give these ops.
-_NOT_IN_ONNX = (Missing("MatMul Pow", "int8 uint8"), Missing("Neg", "uint8"), Missing("ArgMax", "bool"))
+_NOT_IN_ONNX = (
+    Missing("MatMul Pow", "int8 uint8"),
+    Missing("Neg", "uint8"),
+    Missing("ArgMax", "bool"),
+    Missing("RotaryEmbedding", "float64"),
+)
 # Of every provider, as far as tried.
 _EVERYWHERE = (
     *_NOT_IN_ONNX,
