@@ -102,7 +102,7 @@ def test_export_of_a_file_with_inputs_and_options(tmp_path, data):
     assert found["inputs"] == {"x": "float16[N, L, 8]"}
     assert found["opsets"] == {"ai.onnx": 18}
     (attention,) = found["attention"]
-    assert attention["row"] == "expanded"
+    assert attention["form"] == "expanded"
     assert attention["node"] == "attention/attention"
     assert "ai.onnx Attention" in attention["refused"]
     assert found["parity"]["passed"]

@@ -317,7 +317,7 @@ def test_openvino_takes_native_nodes_where_it_has_them() -> None:
 # Every op -------------------------------------------------------------------------------------------------------------
 
 RUNS = [(s, dtype) for s in SAMPLES if s.exported for dtype in s.dtypes]
-# NumPy has no bfloat16, so OpenVINO's Python package cannot give it; and of a model that hands on its input it gives zeros.
+# NumPy has no bfloat16, so OpenVINO's Python package cannot give it; and a model that returns its input gives zeros.
 IN_FLOAT32 = [
     s
     for s, dtype in RUNS

@@ -11,6 +11,7 @@ from types import ModuleType
 
 from lucid.cli import show
 from lucid.cli.errors import FAILED, OK
+from lucid.known_runtimes import RUNTIMES
 from lucid.version import __version__
 
 _NEEDED = ("numpy", "onnx", "ml_dtypes", "threadpoolctl", "typer", "rich")
@@ -112,7 +113,7 @@ def _show(wheels: dict[str, str]) -> str:
 def _providers(runtime: ModuleType, trials: ModuleType, gpu_wheel: bool) -> Iterator[Finding]:
     for name in runtime.get_available_providers():
         reason = trials.why_not(name)
-        unused = name not in ("CPUExecutionProvider", "CUDAExecutionProvider")
+        unused = name not in {runtime.provider for runtime in RUNTIMES.values()}
         remedy = "" if not reason or unused else "the models still run with --provider cpu"
         yield Finding(name, True if not reason else None if unused else False, reason or "runs", remedy)
     if not gpu_wheel:

@@ -83,7 +83,7 @@ def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Expla
         "parameters": sum(p.numpy().size for p in model.parameters()) if isinstance(model, Module) else 0,
         "nodes": dict(operators.most_common()),
         "attention": [
-            {"node": title(d), "row": d.taken, "nodes": d.nodes, "note": d.note, "refused": dict(d.refused)}
+            {"node": title(d), "form": d.taken, "nodes": d.nodes, "note": d.note, "refused": dict(d.refused)}
             for d in taken.attention
         ],
         "float64": [{"node": title(p), "because": p.because, "instead": p.instead} for p in taken.promotions],
