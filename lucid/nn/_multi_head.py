@@ -6,7 +6,7 @@ from lucid import ops
 from lucid.dims import Size, same
 from lucid.nn._checks import check_causal, check_probability
 from lucid.nn._projections import NAME, Projections
-from lucid.ops.attention_masks import causal_mask, with_visible
+from lucid.ops.attention_masks import causal_mask, extended_mask
 from lucid.ops.op import check_tensors
 from lucid.ops.tensor import Tensor
 from lucid.types import same_shape, show_shape
@@ -138,7 +138,7 @@ def attend(
     if extra:  # every query sees them, whatever masks and causality say of the sequence
         if is_causal:
             mask, is_causal = causal_mask(queries, keys), False
-        mask, key_mask = (None if m is None else with_visible(m, keys, extra) for m in (mask, key_mask))
+        mask, key_mask = (None if m is None else extended_mask(m, keys, extra) for m in (mask, key_mask))
     result = ops.attention(
         q,
         k,

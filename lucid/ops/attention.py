@@ -13,7 +13,7 @@ import numpy as np
 from lucid.dims import Size, product, same
 from lucid.ops import attention_kernel
 from lucid.ops.attention_call import AttentionCall, AttentionOptions
-from lucid.ops.attention_masks import check_masks, excluded, joined, position_mask
+from lucid.ops.attention_masks import check_masks, combined_mask, excluded, position_mask
 from lucid.ops.attention_tiles import worthwhile
 from lucid.ops.elementwise import tanh, where
 from lucid.ops.indexing import take
@@ -26,12 +26,12 @@ from lucid.types import Array, bool_, same_shape, show_shape
 
 
 def _kernel(*arrays: Array | None, **attributes: Any) -> tuple[Array, ...]:
-    """Tile by tile; by the body for little work, and where all weights are held anyway."""
-    call = AttentionCall.given([None if x is None else Tensor.from_array(x) for x in arrays], attributes)
+    """Compute tile by tile, or by the body where there is little work or all weights are held anyway."""
+    call = AttentionCall.from_operands([None if x is None else Tensor.from_array(x) for x in arrays], attributes)
     options = call.options
     query, key, value = (x.numpy() for x in (call.query, call.key, call.value))
-    if options.cuts is not None:
-        query, key, value = map(_cut, (query, key, value), options.cuts)
+    if options.head_counts is not None:
+        query, key, value = map(_split_array, (query, key, value), options.head_counts)
     if options.holds_weights or not worthwhile(query, key):
         return tuple(t.numpy() for t in _body(call))
     present: tuple[Array, ...] = ()
@@ -40,18 +40,18 @@ def _kernel(*arrays: Array | None, **attributes: Any) -> tuple[Array, ...]:
         past_key, past_value = call.past_key.numpy(), call.past_value.numpy()
         key, value = present = np.concatenate([past_key, key], 2), np.concatenate([past_value, value], 2)
         past = past_key.shape[2]
-    mask = joined(call, None)
+    mask = combined_mask(call, None)
     query, key, value = (x.astype(call.scores_type.numpy, copy=False) for x in (query, key, value))
     output = attention_kernel.attention(query, key, value, None if mask is None else mask.numpy(), options, past)
     output = output.astype(call.dtype.numpy, copy=False)
-    if options.cuts is not None:
+    if options.head_counts is not None:
         output = output.transpose(0, 2, 1, 3)
         output = output.reshape(*output.shape[:2], math.prod(output.shape[2:]))
     return output, *present
 
 
-def _cut(x: Array, heads: int) -> Array:
-    """`_split_heads` of an array, without what ops cost: a view."""
+def _split_array(x: Array, heads: int) -> Array:
+    """`_split_heads` of an array, as a view and without the overhead of ops."""
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
@@ -77,15 +77,15 @@ def attention(
     """softmax(scale * query @ key.T + mask) @ value, head by head (Vaswani et al. 2017; ONNX Attention-23).
 
     Args:
-        query: (N, H, L, d); with `heads`, the packed form (N, L, H*d). Floating point, one element type for all three.
+        query: (N, H, L, d); with `heads`, the packed layout (N, L, H*d). Floating point, one element type for all three.
         key: (N, H_kv, S, d) or (N, S, H_kv*d). Query head h reads key head h // (H / H_kv).
         value: (N, H_kv, S, d_v) or (N, S, H_kv*d_v).
         mask: broadcasts to (N, H, L, S). Boolean: true = attend. Floating: added to the scores; an entry that is not
             above the lowest finite number of its type (``-inf`` or ``finfo.min``) excludes its key.
         key_mask: (N, S), the same for keys alone.
-        past_key, past_value: (N, H_kv, P, d), (N, H_kv, P, d_v), keys and values of earlier positions, put in front;
-            masks then cover P + S keys.
-        heads, kv_heads: the numbers of heads of the packed form; kv_heads defaults to heads.
+        past_key, past_value: (N, H_kv, P, d), (N, H_kv, P, d_v), keys and values of earlier positions, which come
+            before the new ones; masks then cover P + S keys.
+        heads, kv_heads: the numbers of heads of the packed layout; kv_heads defaults to heads.
         scale: multiplies the scores; 1 / sqrt(d) by default.
         is_causal: query i sees the keys up to i + P.
         window: query i sees no key before i + P - window + 1: itself and the window - 1 keys before it.
@@ -95,7 +95,7 @@ def attention(
 
     Returns:
         The output, (N, H, L, d_v) or packed (N, L, H*d_v); then, with a past, the present keys and values
-        (N, H_kv, P + S, d); then, if asked for, the weights (N, H, L, P + S). A query that no key is visible to gets
+        (N, H_kv, P + S, d); then, with `need_weights`, the weights (N, H, L, P + S). A query that sees no key gets
         output 0 and weights 0.
 
     Raises:
@@ -116,23 +116,23 @@ def attention(
 
 
 def _body(call: AttentionCall) -> tuple[Tensor, ...]:
-    """What a call returns, in terms of other ops."""
+    """The results of a call, in terms of other ops."""
     query, key, value, options = call.query, call.key, call.value, call.options
-    if options.cuts is not None:
-        query, key, value = map(_split_heads, ("query", "key", "value"), (query, key, value), options.cuts)
+    if options.head_counts is not None:
+        query, key, value = map(_split_heads, ("query", "key", "value"), (query, key, value), options.head_counts)
     _check(query, key, value, call.past_key, call.past_value)
     present: tuple[Tensor, ...] = ()
     if call.past_key is not None and call.past_value is not None:
         key, value = present = concat([call.past_key, key], 2), concat([call.past_value, value], 2)
     output, weights = _attend(query, key, value, call)
-    if options.cuts is not None:
+    if options.head_counts is not None:
         output = permute(output, (0, 2, 1, 3))
         output = reshape(output, (*output.shape[:2], product(output.shape[2:])))
     return output, *present, *([weights] if options.need_weights else [])
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> tuple[Tensor, Tensor]:
-    """Output and weights of a call whose heads are split and whose keys and values include those of the past."""
+    """Output and weights, for heads already split and keys and values that include the past."""
     dtype, options = call.dtype, call.options
     # Half precision: scores and sums in float32, rounded once at the end.
     query, key, value = (x.astype(call.scores_type) for x in (query, key, value))
@@ -142,18 +142,18 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> t
         scores = tanh(scores * (1 / options.softcap)) * options.softcap
     check_masks(call, scores.shape)
     position = position_mask(call, is_causal=options.is_causal)
-    # Where a row may see no key, hidden scores get the lowest number, not -inf: it then has weights, not NaN, and they
-    # are zeroed.
-    joint = joined(call, position)
+    # Where a row may see no key, hidden scores get the lowest number instead of -inf, so its weights are numbers, not
+    # NaN, and are then set to 0.
+    joint = combined_mask(call, position)
     if joint is None:
         weights = softmax(scores)
-    elif joint is position:  # without a window it leaves every row a key
+    elif joint is position:  # without a window every row sees at least one key
         weights = softmax(where(joint, scores, -math.inf if options.window is None else scores.dtype.lowest))
         if options.window is not None:
             weights = where(joint, weights, 0.0)
     elif joint.dtype == bool_:
-        # Added, not chosen: NaN in a hidden key stays NaN, as in onnxruntime's kernel and in torch's. The zero has
-        # axes: OpenVINO does not compile where it is one constant with that of hidden weights.
+        # Added, not selected: NaN in a hidden key stays NaN, as in the kernels of onnxruntime and torch. The zero has
+        # axes because OpenVINO does not compile a model in which it is the same constant as that of the hidden weights.
         bias = where(joint, np.zeros((1, 1), scores.dtype.numpy), scores.dtype.lowest)
         weights = where(joint, softmax(scores + bias), 0.0)
     else:
@@ -166,7 +166,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> t
 
 
 def _split_heads(name: str, x: Tensor, heads: int) -> Tensor:
-    """(N, L, H*d) to (N, H, L, d): each position is cut into heads, then the heads go in front of the positions."""
+    """(N, L, H*d) to (N, H, L, d)."""
     if x.ndim != 3 or not same(x.shape[-1] % heads, 0):
         raise ValueError(
             f"attention: {name} has shape {show_shape(x.shape)}, expected (N, length, {heads} heads * width); "
@@ -177,7 +177,7 @@ def _split_heads(name: str, x: Tensor, heads: int) -> Tensor:
 
 
 def _repeat_heads(x: Tensor, heads: Size) -> Tensor:
-    """Each key or value head once per query head that reads it."""
+    """Repeat each key or value head once per query head that reads it."""
     groups = heads // x.shape[1]
     if same(groups, 1):
         return x
@@ -205,7 +205,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, past_key: Tensor | None, p
             f"attention: {shapes}: the query heads ({heads}) must be a multiple of the key heads ({kv_heads})"
         )
     if (past_key is None) != (past_value is None):
-        raise ValueError("attention: past_key and past_value come together, got one of them")
+        raise ValueError("attention: got only one of past_key and past_value, expected both or neither")
     if past_key is not None and past_value is not None:
         for name, past, now in (("key", past_key, key), ("value", past_value, value)):
             axes = (0, 1, 3)

@@ -1,7 +1,7 @@
-"""What a call of attention is given: operands and options, each named once, and the sizes that follow from them.
+"""The operands and options of a call of attention, each named once, and the sizes that follow from them.
 
-The body of `ops.attention`, its NumPy kernel, its masks and the exporter's guards all read a call by these records. A
-test holds their names, order and defaults to those of the op, whose docstring says what each of them means.
+The body of `ops.attention`, its NumPy kernel, its masks and the exporter's guards all read a call through these
+classes. A test checks that their names, order and defaults are those of the op; its docstring describes each of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AttentionOptions:
     """The options of `ops.attention`.
 
     Raises:
-        ValueError: for one out of its range.
+        ValueError: for an option out of its range.
     """
 
     heads: int | None = None
@@ -45,18 +45,18 @@ class AttentionOptions:
             raise ValueError(f"attention: softcap is {self.softcap}, expected a number of 0 or more (0: none)")
 
     @classmethod
-    def of(cls, attributes: Attributes) -> Self:
-        """The attributes of an op by name. Others are no business of these: a form refuses what it has not heard of."""
+    def from_attributes(cls, attributes: Attributes) -> Self:
+        """Read the attributes of an op by name. Other attributes are ignored here: forms refuse unknown ones."""
         return cls(**{name: attributes[name] for name in _OPTIONS})
 
     @property
     def key_heads(self) -> int | None:
-        """H_kv of the packed form; None where nothing is packed."""
+        """H_kv of the packed layout; None where nothing is packed."""
         return None if self.heads is None else self.kv_heads or self.heads
 
     @property
-    def cuts(self) -> tuple[int, int, int] | None:
-        """Into how many heads packed queries, keys and values are cut; None where nothing is packed."""
+    def head_counts(self) -> tuple[int, int, int] | None:
+        """The numbers of heads in packed queries, keys and values; None where nothing is packed."""
         return None if self.heads is None or self.key_heads is None else (self.heads, self.key_heads, self.key_heads)
 
     @property
@@ -65,7 +65,7 @@ class AttentionOptions:
         return self.need_weights or self.dropout_p != 0
 
     def scale_of(self, width: Size) -> float:
-        """The factor of the scores: as given, or 1 / sqrt(d). Heads of no width have scores of 0, times anything."""
+        """The factor of the scores: as given, or 1 / sqrt(d). For heads of width 0 it is 1, as their scores are 0."""
         if self.scale is not None:
             return self.scale
         return 1.0 if same(width, 0) else 1 / math.sqrt(width)
@@ -76,7 +76,7 @@ _OPTIONS = tuple(option.name for option in fields(AttentionOptions))
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
-    """The operands and options of one call of `ops.attention`, in its order. The sizes are those of either layout."""
+    """The operands and options of one call of `ops.attention`, in its order. Sizes are read from either layout."""
 
     query: Tensor
     key: Tensor
@@ -88,11 +88,11 @@ class AttentionCall:
     options: AttentionOptions = field(default=AttentionOptions(), kw_only=True)
 
     @classmethod
-    def given(cls, operands: Sequence[Tensor | None], attributes: Attributes) -> Self:
-        """What an op is called with: operands in its order, attributes by name."""
+    def from_operands(cls, operands: Sequence[Tensor | None], attributes: Attributes) -> Self:
+        """Read what the op is called with: operands in its order, attributes by name."""
         query, key, value, *optional = operands
         assert query is not None and key is not None and value is not None
-        return cls(query, key, value, *optional, options=AttentionOptions.of(attributes))
+        return cls(query, key, value, *optional, options=AttentionOptions.from_attributes(attributes))
 
     @property
     def dtype(self) -> DType:

@@ -1,15 +1,15 @@
-"""Attention in NumPy, tile by tile: a tile's scores fit into the cache, and L x S of them are never in memory.
+"""Attention in NumPy, tile by tile: a tile's scores fit into the cache, and the L x S scores are never in memory.
 
 Worker threads (`lucid.threads`) take the jobs that `attention_tiles` plans. A job walks in blocks over the keys that
 its rows can see, and keeps for each row the sum of the weights and the weighted sum of the values (Rabe & Staats 2021,
 "Self-attention does not need O(n^2) memory"; the running maximum is that of Milakov & Gimelshein 2018, "Online
 normalizer calculation for softmax"). The division comes last.
 
-Beside the tiles, three things make it fast. While the scores are *calm*, none below -60, no maximum is subtracted, and
-two passes over the tile fall away; where one is not, or the weights of a query add up to more or less than a number can
-tell, the job is done again with it. Calm scores are in units of log 2 where NumPy has a vector loop for 2^x, twice as
-fast as that for e^x. And no weight is denormal, for arithmetic on denormals is tens of times slower: below e^-43 of the
-largest, a weight is exactly 0.
+Besides the tiles, three things make it fast. While the scores are *calm*, none below -60, no maximum is subtracted,
+which saves two passes over the tile; if a score is not calm, or the sum of a query's weights overflows or underflows,
+the job is done again with the maximum. Calm scores are in units of log 2 where NumPy has a vector loop for 2^x, twice
+as fast as the one for e^x. And no weight is denormal, because arithmetic on denormals is tens of times slower: below
+e^-43 of the largest, a weight is exactly 0.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from numpy.lib.introspect import opt_func_info
 
 from lucid.ops import attention_tiles
 from lucid.ops.attention_call import AttentionOptions
-from lucid.ops.attention_tiles import Job, Sight
+from lucid.ops.attention_tiles import Job, Visibility
 from lucid.threads import buffer, get_num_threads, share
 from lucid.types import Array
 
 CALM = -60.0  # scores above this need no maximum subtracted
-LEAST = 2.0**-20  # where the weights of a query add up to less then, values may be too small to be weighted by them
+LEAST = 2.0**-20  # if a query's weights add up to less, small weighted values may become denormal
 
 _loops = str(opt_func_info(func_name="^exp2$", signature="float32").get("exp2")).split("available")[0]
 _fast = sys.platform == "linux" and ("AVX512" in _loops or "V4" in _loops)
@@ -42,11 +42,11 @@ def attention(
 ) -> Array:
     """Attention of `query` (N, H, L, d) over `key` (N, H_kv, S, d) and `value` (N, H_kv, S, d_v), as (N, H, L, d_v).
 
-    Arrays are float32 or float64, of one dtype, in any memory layout; in the result the heads of a position lie side
-    by side, so that `.transpose(0, 2, 1, 3).reshape(N, L, -1)` is a view. The keys include those of the `past`, so
-    query i stands at position i + past. `mask` broadcasts to (N, H, L, S): boolean (True = attend) or floating, added
-    (what is not above its dtype's lowest number forbids). Of the options scale, causality, window and softcap count. A
-    query that sees no key gives 0.
+    Arrays are float32 or float64, of one dtype, in any memory layout; in the result the heads of a position are
+    contiguous, so that `.transpose(0, 2, 1, 3).reshape(N, L, -1)` is a view. The keys include those of the `past`, so
+    query i is at position i + past. `mask` broadcasts to (N, H, L, S): boolean (True = attend) or floating, added
+    (an entry not above its dtype's lowest number excludes its key). Of the options, it uses scale, is_causal, window
+    and softcap. A query that sees no key gives 0.
     """
     n, heads, length, width = query.shape
     kv_heads, keys = key.shape[1:3]
@@ -66,7 +66,7 @@ def attention(
         result.reshape(n, length, kv_heads, group, value.shape[-1]).transpose(0, 2, 3, 1, 4),
         options.scale_of(width),
         options.softcap,
-        Sight(keys, past, options.is_causal, options.window),
+        Visibility(keys, past, options.is_causal, options.window),
     )
     if attention_tiles.is_small((n, kv_heads, group), length, keys):
         tiled.work([Job((slice(None),) * 3, 0, length)])
@@ -77,7 +77,7 @@ def attention(
 
 @dataclass(slots=True)
 class _Attention:
-    """One call. Query heads are split into (H_kv, group), so that keys and values serve a group by broadcasting."""
+    """One call. Query heads are split into (H_kv, group), so that keys and values broadcast over a group."""
 
     query: Array  # (N, H_kv, group, L, d)
     key: Array  # (N, H_kv, 1, d, S)
@@ -86,23 +86,23 @@ class _Attention:
     output: Array  # (N, H_kv, group, L, d_v)
     scale: float
     softcap: float
-    sight: Sight
+    visibility: Visibility
     calm: bool = True  # as far as the scores are known
 
     def work(self, jobs: Iterable[Job]) -> None:
-        """Do jobs until none is left."""
+        """Do all jobs."""
         with np.errstate(all="ignore"):
             for job in jobs:
                 if self.calm and self._run(job, calm=True):
                     continue
                 self.calm = False
-                if not self._run(job, calm=False) and self._adds_up_to_too_much(job):
+                if not self._run(job, calm=False) and self._can_overflow(job):
                     self._run(job, calm=False, share=0.5 ** self.value.shape[-2].bit_length())
 
     def _run(self, job: Job, calm: bool, share: float = 1.0) -> bool:
-        """Compute one job; False if its scores are not calm enough for that, or a sum has left the range of numbers.
+        """Compute one job; False if its scores are not calm although `calm` is set, or a sum overflows.
 
-        Of the values only a `share`, a power of two, goes into the sums.
+        The values are multiplied by `share`, a power of two, before they are summed.
         """
         query = self.query[job.heads][..., job.start : job.stop, :]
         output = self.output[job.heads][..., job.start : job.stop, :]
@@ -114,8 +114,8 @@ class _Attention:
         total = np.zeros((*query.shape[:-1], 1), dtype)
         largest = np.full_like(total, -np.inf)  # of each row's scores so far
         blank = True  # nothing is in the output yet
-        for start, stop, top, bottom in self.sight.blocks(job, math.prod(query.shape[:3])):
-            visible, bias = self._mask_of(job, start, stop, top, bottom)
+        for start, stop, top, bottom in self.visibility.blocks(job, math.prod(query.shape[:3])):
+            visible, bias = self._tile_mask(job, start, stop, top, bottom)
             if visible is not None and not visible.any() and self._finite(job, start, stop):
                 continue
             scores = buffer("scores", (*query.shape[:3], bottom - top, stop - start), dtype)
@@ -126,7 +126,7 @@ class _Attention:
                 scores *= self.softcap * unit
             if bias is not None:
                 scores += bias.astype(dtype) * dtype.type(unit)
-            limits = self.sight.limits(scores, job.start + top, start, stop)
+            limits = self.visibility.limits(scores, job.start + top, start, stop)
             if calm:
                 if not scores.min() >= CALM * unit:
                     return False
@@ -144,7 +144,7 @@ class _Attention:
                 total[..., top:bottom, :] *= shrink
                 if not blank:
                     output[..., top:bottom, :] *= shrink
-            total[..., top:bottom, :] += scores @ np.ones((stop - start, 1), dtype)  # faster than a sum
+            total[..., top:bottom, :] += scores @ np.ones((stop - start, 1), dtype)  # faster than np.sum
             if blank:
                 blank = False
                 if bottom - top < output.shape[-2]:
@@ -156,44 +156,44 @@ class _Attention:
         if blank:
             output.fill(0)
             return True
-        numbers = math.isfinite(output.sum())  # an infinity or NaN among them stays one in their sum
+        finite = math.isfinite(output.sum())  # infinity and NaN survive in a sum
         seen = total != 0
-        if calm and not (numbers and (total < np.inf).all()):
+        if calm and not (finite and (total < np.inf).all()):
             return False
-        if calm and (least := total.min(initial=LEAST, where=seen)) < LEAST and self._vanish(job, least):
+        if calm and (least := total.min(initial=LEAST, where=seen)) < LEAST and self._underflows(job, least):
             return False
         output /= total * dtype.type(share)
-        if not seen.all():  # a query sees no key; or every score that it has is -inf, and 0 / 0 stands
-            np.copyto(output, 0, where=~seen if calm else ~seen & ~self._sighted(job))
-        return numbers
+        if not seen.all():  # a query sees no key, or all its scores are -inf and 0 / 0 is its result
+            np.copyto(output, 0, where=~seen if calm else ~seen & ~self._rows_with_keys(job))
+        return finite
 
-    def _sighted(self, job: Job) -> Array:
+    def _rows_with_keys(self, job: Job) -> Array:
         """Which of a job's rows see a key."""
         heads = self.query[job.heads].shape[:3]
-        sighted = np.zeros((*heads, job.stop - job.start, 1), bool)
-        for start, stop, top, bottom in self.sight.blocks(job, math.prod(heads)):
-            visible, _ = self._mask_of(job, start, stop, top, bottom)
+        any_seen = np.zeros((*heads, job.stop - job.start, 1), bool)
+        for start, stop, top, bottom in self.visibility.blocks(job, math.prod(heads)):
+            visible, _ = self._tile_mask(job, start, stop, top, bottom)
             tile = np.ones((*heads, bottom - top, stop - start), self.query.dtype)
             if visible is not None:
                 tile *= visible
-            for part, seen in self.sight.limits(tile, job.start + top, start, stop):
+            for part, seen in self.visibility.limits(tile, job.start + top, start, stop):
                 part *= seen
-            sighted[..., top:bottom, :] |= tile.any(-1, keepdims=True)
-        return sighted
+            any_seen[..., top:bottom, :] |= tile.any(-1, keepdims=True)
+        return any_seen
 
-    def _vanish(self, job: Job, least: float) -> bool:
-        """Whether values are so small that weighted by weights of the sum `least` they lose digits to denormals."""
+    def _underflows(self, job: Job, least: float) -> bool:
+        """Whether values are so small that, weighted by weights of sum `least`, they become denormal."""
         size = np.abs(self.value[job.heads[:2]])
         smallest = size.min(initial=np.inf, where=size > 0)
         return bool(smallest * least < size.shape[-2] * np.finfo(size.dtype).tiny)
 
-    def _adds_up_to_too_much(self, job: Job) -> bool:
+    def _can_overflow(self, job: Job) -> bool:
         """Whether the values are so large that sums of them, weighted by up to 1 each, can overflow."""
         value = self.value[job.heads[:2]]
         largest = np.abs(value).max(initial=0, where=np.isfinite(value))
         return bool(largest > np.finfo(value.dtype).max / value.shape[-2])
 
-    def _mask_of(self, job: Job, start: int, stop: int, top: int, bottom: int) -> tuple[Array | None, Array | None]:
+    def _tile_mask(self, job: Job, start: int, stop: int, top: int, bottom: int) -> tuple[Array | None, Array | None]:
         """The mask over a tile: where keys are visible (None: everywhere), and what is added (None: nothing)."""
         if self.mask is None:
             return None, None
@@ -204,21 +204,24 @@ class _Attention:
         least, lowest = mask.min(), float(ml_dtypes.finfo(mask.dtype).min)  # type: ignore[no-untyped-call]
         if least > lowest:
             return None, None if least == 0 == mask.max() else mask
-        hidden = mask <= lowest  # NaN is not: it reaches the output
+        hidden = mask <= lowest  # NaN is not hidden: it reaches the output
         return ~hidden, np.where(hidden, 0, mask)
 
     def _finite(self, job: Job, start: int, stop: int) -> bool:
-        """Whether keys and values in [start, stop) are numbers, so that masked ones leave no trace."""
+        """Whether keys and values in [start, stop) are finite, so that masked ones do not affect the output."""
         key, value = self.key[job.heads[:2]][..., start:stop], self.value[job.heads[:2]][..., start:stop, :]
         return bool(np.isfinite(key).all() and np.isfinite(value).all())
 
 
 def _to_weights(scores: Array, largest: Array) -> Array:
-    """Turn scores into weights relative to `largest`, first moved up to theirs; returns by what older ones shrink."""
+    """Raise `largest` to the scores' maximum and turn scores into weights relative to it, both in place.
+
+    Returns the factor that brings earlier weights to the new maximum.
+    """
     new = np.maximum(largest, scores.max(axis=-1, keepdims=True))
     subtracted = np.where(new == -np.inf, 0, new)
     scores -= subtracted
-    low = scores.dtype.type(math.log(np.finfo(scores.dtype).tiny) / 2)  # times a value it is no denormal either
+    low = scores.dtype.type(math.log(np.finfo(scores.dtype).tiny) / 2)  # halved: weight * value is not denormal either
     any_low = not scores.min() >= low
     if any_low:
         np.maximum(scores, low, out=scores)
@@ -231,7 +234,7 @@ def _to_weights(scores: Array, largest: Array) -> Array:
 
 
 def _for_blas(array: Array) -> Array:
-    """The array, copied only if a BLAS cannot read its rows in place (np.matmul would then go without BLAS)."""
+    """The array, copied only if BLAS cannot read its rows in place (np.matmul would then not use BLAS)."""
     rows, columns = array.strides[-2:]
     readable = columns == array.itemsize and rows % array.itemsize == 0 and rows >= array.shape[-1] * array.itemsize
     return array if readable else np.ascontiguousarray(array)

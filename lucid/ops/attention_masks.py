@@ -1,7 +1,7 @@
-"""Masks of attention: which keys they exclude, what they add, and how several become one. Every path asks here.
+"""Masks of attention: which keys they exclude, what they add, and how several become one. All paths use this module.
 
-A floating mask excludes by the numbers of its own type, so that is decided before any cast: the lowest number of
-float16 is an ordinary one in float32, and an ordinary float32 may be past the end of float16.
+Which keys a floating mask excludes depends on its own element type, so it is decided before any cast: the lowest number
+of float16 is an ordinary one in float32, and an ordinary float32 may be out of range in float16.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from lucid.types import DType, broadcast, same_shape, show_shape
 
 
 def excluded(mask: Tensor) -> Tensor:
-    """Where a floating mask excludes its key: -inf and the lowest finite number of its type. NaN excludes nothing."""
+    """Where a floating mask excludes keys: at -inf and the lowest finite number of its type. NaN excludes nothing."""
     return mask <= mask.dtype.lowest
 
 
 def causal_mask(
     queries: Size, keys: Size, past: Size = 0, *, is_causal: bool = True, window: int | None = None
 ) -> Tensor:
-    """(L, S) booleans: which keys a query sees by position alone; the first query stands at position `past`."""
+    """(L, S) booleans: which keys a query sees by position alone; the first query is at position `past`."""
     row = unsqueeze(arange_op(start=past, stop=past + queries), 1)
     column = arange_op(start=0, stop=keys)
     seen = []
@@ -39,18 +39,18 @@ def causal_mask(
 
 
 def position_mask(call: AttentionCall, *, is_causal: bool) -> Tensor | None:
-    """The window of a call and, if `is_causal`, that no query sees a later key: (L, P + S) booleans, or None."""
+    """The mask of a call's window and, if `is_causal`, of causality: (L, P + S) booleans, or None without either."""
     window = call.options.window
     if not is_causal and window is None:
         return None
     return causal_mask(call.queries, call.keys, call.past, is_causal=is_causal, window=window)
 
 
-def joined(call: AttentionCall, position: Tensor | None) -> Tensor | None:
-    """All masks of a call as one for its scores: boolean where all are, else floating, of no wider type than they.
+def combined_mask(call: AttentionCall, position: Tensor | None) -> Tensor | None:
+    """Combine all masks of a call into one: boolean if all are, else floating, of no wider type than the scores.
 
-    A key that any of them excludes is excluded, whatever the others hold. Floating ones are added in the type of the
-    scores; what is not above its lowest number then excludes, too. `position` is what positions let be seen.
+    A key that any of them excludes is excluded, whatever the others hold. Floating masks are added in the type of the
+    scores; a sum not above its lowest number excludes, too. `position` is the result of `position_mask`.
     """
     dtype = call.scores_type
     given = [m for m in (*_by_scores(call), position) if m is not None]
@@ -60,31 +60,31 @@ def joined(call: AttentionCall, position: Tensor | None) -> Tensor | None:
     if not floating:
         return visible
     if len(floating) == 1:
-        added = floating[0] if _fits(floating[0], dtype) else in_type(floating[0], dtype)
+        added = floating[0] if _fits(floating[0], dtype) else cast_mask(floating[0], dtype)
     else:
         hidden = reduce(logical_or, map(excluded, floating))
-        added = where(hidden, -np.inf, reduce(lambda x, y: x + y, (_cast(m, dtype) for m in floating)))
+        added = where(hidden, -np.inf, reduce(lambda x, y: x + y, (_cast_numbers(m, dtype) for m in floating)))
     return added if visible is None else where(visible, added, -np.inf)
 
 
-def in_type(mask: Tensor, dtype: DType) -> Tensor:
-    """A floating mask in another type, where it excludes what it excluded in its own, and nothing else."""
-    return mask if mask.dtype == dtype else where(excluded(mask), -np.inf, _cast(mask, dtype))
+def cast_mask(mask: Tensor, dtype: DType) -> Tensor:
+    """A floating mask in another type, in which it excludes the same keys."""
+    return mask if mask.dtype == dtype else where(excluded(mask), -np.inf, _cast_numbers(mask, dtype))
 
 
-def with_visible(mask: Tensor, keys: Size, extra: int) -> Tensor:
-    """A mask over `keys` keys, broadcasting or not, with `extra` more behind them that every query sees."""
+def extended_mask(mask: Tensor, keys: Size, extra: int) -> Tensor:
+    """A mask over `keys` keys, broadcasting or not, extended by `extra` keys that every query sees."""
     mask = expand(mask, (*mask.shape[:-1], keys))
     visible = full((*mask.shape[:-1], extra), mask.dtype.kind == "bool", mask.dtype)
     return concat([mask, visible], -1)
 
 
 def check_masks(call: AttentionCall, scores: Shape) -> None:
-    """Raise what is wrong with the masks of a call whose scores have this shape.
+    """Check the masks of a call whose scores have this shape.
 
     Raises:
-        TypeError: for integers.
-        ValueError: for one that does not broadcast to the scores.
+        TypeError: for an integer mask.
+        ValueError: for a mask that does not broadcast to the scores.
     """
     for mask in _by_scores(call):
         if mask.dtype.kind == "int":
@@ -104,18 +104,18 @@ def check_masks(call: AttentionCall, scores: Shape) -> None:
 
 
 def _by_scores(call: AttentionCall) -> list[Tensor]:
-    """The masks that a call is given, as they broadcast to its scores."""
+    """The masks given to a call, with the axes that broadcast to its scores."""
     key_mask = None if call.key_mask is None else unsqueeze(call.key_mask, (1, 2))
     return [mask for mask in (call.mask, key_mask) if mask is not None]
 
 
 def _fits(mask: Tensor, dtype: DType) -> bool:
-    """Whether no number of the mask lies below the lowest of the type."""
+    """Whether no number of the mask is below the lowest of the type."""
     return mask.dtype.lowest >= dtype.lowest
 
 
-def _cast(mask: Tensor, dtype: DType) -> Tensor:
-    """The numbers in another type; what lies below the lowest there becomes the one above it, which is not excluded."""
+def _cast_numbers(mask: Tensor, dtype: DType) -> Tensor:
+    """Cast the numbers; one below the new type's lowest becomes the next one above that, so it is not excluded."""
     cast = mask.astype(dtype)
     if _fits(mask, dtype):
         return cast

@@ -1,7 +1,8 @@
-"""The plan of attention on arrays: what work pays, how it is cut into jobs, and which keys the rows of a job see.
+"""The plan of attention on arrays: when tiles pay off, how the work is cut into jobs, and which keys a job's rows see.
 
 A *job* is a few heads times some query rows. It walks in blocks over the keys that its rows can see by position: large
-blocks where all rows see all keys, small ones where causality or a window cuts through, for these are computed in full.
+blocks where all rows see all keys, small ones at the edge of causality or a window, because a block is computed in full
+even if its rows see only some of its keys.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from lucid.types import Array
 
 ROWS = 512  # query rows of a job
 KEYS = 512  # keys of a block that all its rows see
-EDGE = 256  # keys of a block of which some rows see a part: computed in full, so kept small
+EDGE = 256  # keys of a block that some rows see in part: computed in full, so kept small
 TILE = 1 << 18  # scores of a tile over all its heads: 1 MB of float32, what a core's cache holds
-SMALL = 1 << 19  # scores below which threads cost more than they bring
-TINY = 1 << 15  # scores below which any bookkeeping does
+SMALL = 1 << 19  # below as many scores threads cost more than they save
+TINY = 1 << 15  # below as many scores the tiles themselves do
 
 
 class Job(NamedTuple):
@@ -33,22 +34,22 @@ class Job(NamedTuple):
 
 
 def worthwhile(query: Array, key: Array) -> bool:
-    """Whether tiles beat a product, a softmax and a product one after the other: the smallest work is left to these."""
+    """Whether tiles are faster than product, softmax and product one after the other, as they are but for tiny work."""
     return bool(math.prod(query.shape[:3]) * key.shape[2] >= TINY)
 
 
 def is_small(heads: tuple[int, int, int], length: int, keys: int) -> bool:
-    """Whether one thread does the work in less time than several need to share it."""
+    """Whether one thread is faster than several that share the work."""
     return math.prod(heads) * length * keys < SMALL
 
 
 def jobs(heads: tuple[int, int, int], length: int, keys: int, threads: int) -> list[Job]:
-    """Cut the work into jobs of about a tile each, a multiple of the threads as far as sizes allow; longest first."""
+    """Cut the work into jobs of about a tile, if possible as many as a multiple of the threads; longest first."""
     block = max(1, min(keys, KEYS))
     work = math.prod(heads) * length * block
     tile = work // (threads * -(-work // (threads * TILE)))
     rows = max(1, min(ROWS, length, tile // block))
-    room = tile // (rows * block)  # heads that fit into a tile beside these rows: of one group first, then of more
+    room = tile // (rows * block)  # heads that fit into a tile with these rows: of one group first, then of more
     cuts: list[list[slice]] = []
     for count in reversed(heads):
         cuts.append([slice(a, b) for a, b in _split(0, count, max(1, min(count, room)))])
@@ -58,8 +59,8 @@ def jobs(heads: tuple[int, int, int], length: int, keys: int, threads: int) -> l
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """Which keys a query sees by position. Query i stands at position i + past."""
+class Visibility:
+    """Which keys a query sees by position. Query i is at position i + past."""
 
     keys: int
     past: int
@@ -91,16 +92,16 @@ class Sight:
                     yield a, b, top, bottom
 
     def limits(self, scores: Array, row: int, start: int, stop: int) -> Iterator[tuple[Array, Array]]:
-        """The parts of a tile that causality and the window cut through, each with 1 where a key is seen and 0 else.
+        """The parts of a tile at the edge of causality or the window, each with an array of 1 (seen) and 0 (not).
 
-        The tile's queries begin with `row`; its keys are [start, stop).
+        The tile's queries start at `row`; its keys are [start, stop).
         """
         position = row + self.past
         end = position + scores.shape[-2]
         if self.is_causal and position < stop - 1:
             part = scores[..., : stop - 1 - position, :]
             yield part, _triangle(*part.shape[-2:], position - start, scores.dtype)
-        if self.window is not None and end - self.window > start:  # turned by 180 degrees it is the same triangle
+        if self.window is not None and end - self.window > start:  # the same triangle, rotated by 180 degrees
             part = scores[..., max(0, start + self.window - position) :, :][..., ::-1, ::-1]
             yield part, _triangle(*part.shape[-2:], stop - 1 - (end - self.window), scores.dtype)
 

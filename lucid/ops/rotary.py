@@ -26,11 +26,11 @@ def rotary_embedding(
     turned, where r / 2 is the last size of `cos`; the others stay as they are.
 
     Args:
-        x: (N, H, L, d); with `heads`, the packed form (N, L, H*d). Floating point.
+        x: (N, H, L, d); with `heads`, the packed layout (N, L, H*d). Floating point.
         cos, sin: of x's element type. With `positions` tables (P, r/2) by position; else (N, L, r/2), or (L, r/2) where
             all of the batch stand at the same positions.
         positions: (N, L) integers.
-        heads: the number of heads of the packed form.
+        heads: the number of heads of the packed layout.
         interleaved: pairs are neighbours (0, 1), (2, 3), ... as in GPT-J; by default they are halves (0, r/2),
             (1, r/2 + 1), ... as in Llama.
 

@@ -7,7 +7,7 @@ onnxruntime's kernels get wrong, and each guard below names the fact it stands o
 from __future__ import annotations
 
 from lucid.dims import same
-from lucid.export.attention_call import Call, emit_node, refuse_common, refuse_scale
+from lucid.export.attention_node import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse, refuse_wrong
 from lucid.known_runtimes import (

@@ -19,13 +19,13 @@ from itertools import accumulate
 import numpy as np
 
 from lucid.dims import Size, same
-from lucid.export.attention_call import Call, emit_node, refuse_scale
+from lucid.export.attention_node import Call, emit_node, refuse_scale
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.known_runtimes import FILLED_MASKS
 from lucid.ops import attention, concat, cumsum, exp, logical_not, minimum, reshape, unsqueeze, where
-from lucid.ops.attention_masks import causal_mask, joined, position_mask
+from lucid.ops.attention_masks import causal_mask, combined_mask, position_mask
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
@@ -193,10 +193,10 @@ def fill_value(build: Builder, call: Call) -> Tensor:
     Where something overflows or a value is NaN the comparison is false, and the lowest number is exact.
     """
     query, key, value, options = call.query, call.key, call.value, call.options
-    if options.cuts is not None:
+    if options.head_counts is not None:
         query, key, value = (
             reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))
-            for x, heads in zip((query, key, value), options.cuts, strict=True)
+            for x, heads in zip((query, key, value), options.head_counts, strict=True)
         )
     of_query, of_key = (_reduced(build, x, "ReduceL2", "ReduceMax") for x in (query, key))
     if options.scale is not None:  # by default it makes scores smaller, and what underflows is nothing to them
@@ -255,7 +255,7 @@ def _alive(call: Call) -> Tensor | None:
         kept = call.key_mask
         seen = cumsum(kept.astype(int64), axis=1) > 0 if call.options.is_causal else kept.any(1, keepdims=True)
         return unsqueeze(seen, (1, 3)).astype(float32)
-    joint = joined(call, position_mask(call, is_causal=call.options.is_causal))
+    joint = combined_mask(call, position_mask(call, is_causal=call.options.is_causal))
     assert joint is not None
     while joint.ndim < 4:
         joint = unsqueeze(joint, 0)

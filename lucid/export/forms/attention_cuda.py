@@ -9,7 +9,7 @@ to make.
 from __future__ import annotations
 
 from lucid.dims import same
-from lucid.export.attention_call import Call, refuse_common, refuse_scale
+from lucid.export.attention_node import Call, refuse_common, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention import write_node

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from lucid.dims import same
-from lucid.export.attention_call import Call
+from lucid.export.attention_node import Call
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
 from lucid.known_runtimes import FUSED_SOFTMAX, PRODUCT_OF_NOTHING

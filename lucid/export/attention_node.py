@@ -1,4 +1,4 @@
-"""An attention node in the terms that guards speak, its masks put together, and its form as one ONNX node."""
+"""An attention node as the guards read it, its masks combined into one, and its form as one ONNX node."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from lucid.export.builder import Builder
 from lucid.export.form import refuse
 from lucid.ops import expand, unsqueeze
 from lucid.ops.attention_call import AttentionCall
-from lucid.ops.attention_masks import in_type, joined, position_mask
+from lucid.ops.attention_masks import cast_mask, combined_mask, position_mask
 from lucid.ops.tensor import Tensor
 from lucid.types import float32
 from lucid.values import Node
 
 
 class Call(AttentionCall):
-    """An attention node in the terms that the guards speak."""
+    """An attention node, with the properties that the guards ask for."""
 
     @classmethod
     def of(cls, node: Node) -> Self:
         """Read a node."""
-        return cls.given([None if v is None else Tensor.from_value(v) for v in node.inputs], node.attributes)
+        return cls.from_operands([None if v is None else Tensor.from_value(v) for v in node.inputs], node.attributes)
 
     @property
     def masked(self) -> bool:
@@ -44,40 +44,40 @@ class Call(AttentionCall):
 
 
 def refuse_common(call: Call) -> None:
-    """Refuse what no attention op of onnxruntime takes."""
+    """Refuse what no attention operator of onnxruntime accepts."""
     for kind in (call.query.type, call.key.type, call.value.type):
         if any(same(size, 0) for size in kind.shape):
             refuse(f"onnxruntime's kernel refuses empty inputs, here {kind}")
 
 
 def refuse_scale(call: Call) -> None:
-    """Refuse a scale that onnxruntime's kernels do not take or take for their default: 0, also once in float32."""
+    """Refuse a scale that onnxruntime's kernels reject or read as their default: one that is 0 in float32."""
     scale = call.options.scale
     if scale is not None and not float(np.finfo(np.float32).tiny) <= scale <= float32.largest:
         refuse(f"the scale is {scale:g}, onnxruntime's kernel wants a positive one that float32 can hold")
 
 
-def joint_mask(call: Call, *, triangle: bool) -> Tensor | None:
-    """All masks of a call as one that has every query (an axis of size 1 there fails in onnxruntime) and every key.
+def joint_mask(call: Call, *, with_causal: bool) -> Tensor | None:
+    """All masks of a call as one, expanded to all queries (onnxruntime fails on an axis of size 1 there) and all keys.
 
-    Boolean where no floating mask is given. `triangle`: put the causal condition into it.
+    Boolean where no floating mask is given. `with_causal`: include the causal condition.
     """
-    joint = joined(call, position_mask(call, is_causal=triangle))
+    joint = combined_mask(call, position_mask(call, is_causal=with_causal))
     if joint is None:
         return None
     if joint.dtype.kind == "float":
-        joint = in_type(joint, call.dtype)  # as the node wants it
+        joint = cast_mask(joint, call.dtype)  # as the node requires
     while joint.ndim < 4 and (joint.ndim != 2):
         joint = unsqueeze(joint, 0)
     return expand(joint, (*joint.shape[:-2], call.queries, call.keys))
 
 
 def emit_node(build: Builder, call: Call) -> tuple[str, ...]:
-    """Emit ONNX Attention (opset 23). Whether it is exact on the target is the caller's question."""
+    """Emit ONNX Attention (opset 23). The caller checks whether it is exact on the target."""
     options, with_past = call.options, call.past_key is not None
     # With a cache and more than one new key, onnxruntime (to 1.31.1) lets a single causal query see every key.
     in_mask = options.is_causal and (options.window is not None or (with_past and call.may_be_short))
-    mask = joint_mask(call, triangle=in_mask)
+    mask = joint_mask(call, with_causal=in_mask)
     outputs = build.ops(
         "Attention",
         call.query,
