@@ -422,7 +422,7 @@ def test_dropout_drops_weights_and_keeps_their_mean() -> None:
         (TypeError, "expected booleans or floats", lambda q: ops.attention(q, q, q, lucid.ones(3, 3, dtype=int))),
         (TypeError, "one floating-point type", lambda q: ops.attention(q, q.astype("float64"), q)),
         (ValueError, "window is 0", lambda q: ops.attention(q, q, q, window=0)),
-        (ValueError, "come together", lambda q: ops.attention(q, q, q, None, None, q)),
+        (ValueError, "got only one of past_key", lambda q: ops.attention(q, q, q, None, None, q)),
         (
             ValueError,
             "only the length may differ",

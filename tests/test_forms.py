@@ -122,7 +122,7 @@ def test_dropout_has_a_form_that_says_why_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: ops.cumsum(x), "cumsum: axis=... is missing: there is no default"),
+        (lambda x: ops.cumsum(x), "cumsum: axis=... is missing and has no default"),
         (lambda x: ops.cumsum(x, axes=1), "cumsum: unknown argument axes; it takes axis"),
     ],
 )

@@ -177,8 +177,8 @@ def test_extreme_values_give_no_nan() -> None:
         (lambda: nn.RMSNorm(3)(lucid.zeros(2, 4)), ValueError, r"rms_norm: the last sizes of the input are \[4\]"),
         (lambda: nn.LayerNorm(3)(lucid.zeros(2, 3, dtype="int64")), TypeError, "layer_norm: got int64"),
         (lambda: nn.Softmax()(lucid.arange(3)), TypeError, "softmax: got int64"),
-        (lambda: nn.Embedding(3, 2)(lucid.tensor([1, 3])), IndexError, r"indices lie in 1..3, the table has 3 rows"),
-        (lambda: nn.Embedding(3, 2)(lucid.tensor([-1])), IndexError, "indices lie in -1..-1"),
+        (lambda: nn.Embedding(3, 2)(lucid.tensor([1, 3])), IndexError, "indices range from 1 to 3, expected 0 or"),
+        (lambda: nn.Embedding(3, 2)(lucid.tensor([-1])), IndexError, "from -1 to -1, .* the table has 3 rows"),
         (lambda: nn.Embedding(3, 2)(lucid.tensor([0.5])), TypeError, "expected integers"),
         (
             lambda: F.embedding(lucid.tensor([0]), lucid.zeros(1, 1, 1)),

@@ -1,6 +1,6 @@
-"""The ops, by family. `OPS` holds all of them by name, and the functions in front of some.
+"""The ops, by family. `OPS` holds all of them by name, and the convenience functions that wrap some of them.
 
-`sum_`, `max_` and so on are older names of `sum`, `max`; `arange_between` is one of `arange_op`.
+`sum_`, `max_` and so on are older names of `sum`, `max`; `arange_between` is an older name of `arange_op`.
 """
 
 from lucid.ops.attention import attention as attention

@@ -1,4 +1,4 @@
-"""The error function in NumPy, which has none.
+"""The error function, which NumPy does not have.
 
 Rational approximations of W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23
 (1969), good to about 1e-16 in three ranges of |x|.
@@ -45,7 +45,7 @@ def erf(x: Array) -> Array:
     inner = np.minimum(size, 0.5)
     small = inner * _ratio(inner * inner, *_SMALL)
     outer = np.maximum(size, 0.46875)
-    # The middle formula holds to |x| = 4; beyond, erfc is below 1.6e-8 and the formula's relative error still small.
+    # The middle formula holds up to |x| = 4; beyond, erfc is below 1.6e-8 and the relative error is still small.
     large = 1.0 - np.exp(-outer * outer) * _ratio(outer, *_MIDDLE)
     result = np.copysign(np.where(size <= 0.46875, small, large), wide)
     return np.where(np.isnan(wide), wide, result).astype(x.dtype)
@@ -62,9 +62,9 @@ def _ratio(x: Array, numerator: Sequence[float], denominator: Sequence[float]) -
     return top
 
 
-# For float32 one rational function of x^2 does for |x| <= 4, where erf rounds to 1: fitted by iteratively reweighted
-# least squares to a relative error of 2.5e-8. All coefficients are positive, so rounding stays at a few units in the
-# last place.
+# For float32 one rational function of x^2 suffices for |x| <= 4; beyond, erf rounds to 1. It is fitted by iteratively
+# reweighted least squares to a relative error of 2.5e-8. All coefficients are positive, so the rounding error stays
+# within a few units in the last place.
 _SINGLE = (
     (1.98668401e-06, 0.00028454243, 0.00388288792, 0.0531003136, 0.193536373, 1.12837914),
     (3.74179064e-05, 0.00118543531, 0.0152063549, 0.115346152, 0.504849704, 1.0),

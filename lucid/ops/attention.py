@@ -77,7 +77,7 @@ def attention(
     """softmax(scale * query @ key.T + mask) @ value, head by head (Vaswani et al. 2017; ONNX Attention-23).
 
     Args:
-        query: (N, H, L, d); with `heads`, the packed layout (N, L, H*d). Floating point, one element type for all three.
+        query: (N, H, L, d); with `heads`, the packed layout (N, L, H*d). Floating point, the same type for all three.
         key: (N, H_kv, S, d) or (N, S, H_kv*d). Query head h reads key head h // (H / H_kv).
         value: (N, H_kv, S, d_v) or (N, S, H_kv*d_v).
         mask: broadcasts to (N, H, L, S). Boolean: true = attend. Floating: added to the scores; an entry that is not

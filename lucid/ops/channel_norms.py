@@ -36,7 +36,7 @@ def batch_norm(
 def group_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, groups: int, eps: float = 1e-5
 ) -> Tensor:
-    """Normalise groups of channels of (N, C, *spatial), each element of the batch by itself (Wu & He 2018).
+    """Normalise groups of channels of (N, C, *spatial), each element of the batch separately (Wu & He 2018).
 
     Weight and bias are (C). Half precision is computed in float32.
     """

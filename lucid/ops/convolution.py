@@ -40,13 +40,13 @@ def _conv_rule(
     axes = x.rank - 2
     given = f"conv: input {show_shape(x.shape)}, weight {show_shape(weight.shape)}"
     if axes < 1 or weight.rank != x.rank:
-        raise ValueError(f"{given}: expected (N, C, *spatial) and (out, C / group, *kernel) of as many axes")
+        raise ValueError(f"{given}: expected (N, C, *spatial) and (out, C / group, *kernel) with equally many axes")
     if x.dtype.kind != "float" or weight.dtype != x.dtype or (bias is not None and bias.dtype != x.dtype):
         raise TypeError(f"conv: got {x} and {weight}, expected one floating-point type; use .astype(...)")
     if group < 1 or not same(weight.shape[1] * group, x.shape[1]) or not same(weight.shape[0] % group, 0):
         raise ValueError(
-            f"{given}: with group {group} the input needs {weight.shape[1] * group} channels, "
-            "and the weight a number of output channels that the groups divide"
+            f"{given}: with group {group}, expected an input of {weight.shape[1] * group} channels "
+            f"and a number of output channels divisible by {group}"
         )
     if bias is not None and not same_shape(bias.shape, weight.shape[:1]):
         raise ValueError(f"{given}: the bias has shape {show_shape(bias.shape)}, expected [{weight.shape[0]}]")
@@ -60,7 +60,7 @@ def _windowed(name: str, x: TensorType, kernel: Ints, strides: Ints, pads: Ints,
     if not len(kernel) == len(strides) == len(dilations) == axes or len(pads) != 2 * axes:
         raise ValueError(
             f"{name}: input {show_shape(x.shape)} has {axes} spatial axes; kernel {kernel}, strides {strides} and "
-            f"dilations {dilations} need as many numbers, pads {pads} twice as many"
+            f"dilations {dilations} need one number per axis, pads {pads} two"
         )
     if min(*kernel, *strides, *dilations) < 1 or min(pads) < 0:
         raise ValueError(
@@ -151,7 +151,7 @@ def _max_pool_kernel(x: Array, *, kernel_shape: Ints, strides: Ints, pads: Ints,
 def max_pool(  # type: ignore[empty-body]
     x: Tensor, *, kernel_shape: Ints, strides: Ints, pads: Ints, dilations: Ints
 ) -> Tensor:
-    """The maximum of each window of (N, C, *spatial); padding never wins."""
+    """The maximum of each window of (N, C, *spatial); padding counts as -inf."""
 
 
 def _average_pool_rule(
@@ -177,7 +177,7 @@ def _average_pool_kernel(x: Array, *, kernel_shape: Ints, strides: Ints, pads: I
 def average_pool(  # type: ignore[empty-body]
     x: Tensor, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_include_pad: int = 1
 ) -> Tensor:
-    """The mean of each window of (N, C, *spatial); `count_include_pad` says whether padding counts, as zeros."""
+    """The mean of each window of (N, C, *spatial); `count_include_pad`: whether padding counts, as zeros."""
 
 
 @composite
@@ -200,7 +200,7 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
         elif not same(x.shape[axis], cells):
             parts = reshape(x, (*x.shape[:axis], cells, x.shape[axis] // cells, *x.shape[axis + 1 :]))
             x = mean(parts, axis=(axis + 1,), keepdims=False)
-    # Axes whose elements are picked come first, where a pick is a long copy.
+    # Axes whose elements are gathered come first, so that each element gathered is a long contiguous copy.
     order = uneven + [axis for axis in range(x.ndim) if axis not in uneven]
     x = permute(x, order)
     for place, axis in enumerate(uneven):
@@ -209,11 +209,11 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
 
 
 def _mean_of_cells(x: Tensor, axis: int, cells: int) -> Tensor:
-    """Every cell takes its own elements and no others: a product with 0 would spread infinity as NaN."""
+    """Means over the cells of an axis. Elements outside a cell are replaced: times 0, infinity would become NaN."""
     size, cell = x.shape[axis], arange_op(start=0, stop=cells)
     total = size_op(size=size)
     start, stop = cell * total // cells, ((cell + 1) * total + (cells - 1)) // cells
-    element = unsqueeze(start, 1) + arange_op(start=0, stop=-(-size // cells) + 1)  # no cell is wider
+    element = unsqueeze(start, 1) + arange_op(start=0, stop=-(-size // cells) + 1)  # the widest cell
     following = tuple(range(2, 1 + x.ndim - axis))
     inside = unsqueeze(element < unsqueeze(stop, 1), following)
     width = unsqueeze(stop - start, tuple(axis - 1 for axis in following))

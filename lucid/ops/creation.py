@@ -1,4 +1,4 @@
-"""Making tensors: ``lucid.zeros(2, 3)``, ``lucid.randn(16, 10, 512)``, ``lucid.arange(n)``, n symbolic or not."""
+"""Creating tensors: ``lucid.zeros(2, 3)``, ``lucid.randn(16, 10, 512)``, ``lucid.arange(n)``, n symbolic or not."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
 
 @function
 def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
-    """A tensor whose elements are yet to be set; zeros, so that nothing depends on what memory held."""
+    """A tensor whose elements are yet to be set; in fact zeros, so that results are reproducible."""
     return zeros(*shape, dtype=dtype)
 
 

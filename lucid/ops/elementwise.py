@@ -1,4 +1,4 @@
-"""Elementwise ops: one line each, with the kernel, the type rule and the ONNX spelling."""
+"""Elementwise ops: one line each, with the kernel, the element types and the ONNX operator."""
 
 from __future__ import annotations
 
@@ -122,22 +122,22 @@ def _float_mod(x: Tensor, y: Tensor) -> Tensor:
     """The remainder of floats with the sign of the divisor: exact, however large the quotient is."""
     wide_x, wide_y = (v.astype(float32) if v.dtype.itemsize == 2 else v for v in (x, y))
     rest = fmod(wide_x, wide_y)
-    return where(_is_short(rest, wide_y), rest + wide_y, rest).astype(x.dtype)
+    return where(_signs_differ(rest, wide_y), rest + wide_y, rest).astype(x.dtype)
 
 
 def _float_floor_div(x: Tensor, y: Tensor) -> Tensor:
-    """The quotient of floats rounded down, as it is exactly: 1.0 // 0.1 is 9, since 0.1 stands for a little more."""
+    """The exact quotient of floats, rounded down: 1.0 // 0.1 is 9, because the float 0.1 is slightly above 1/10."""
     wide_x, wide_y = (v.astype(float32) if v.dtype.itemsize == 2 else v for v in (x, y))
     rest = fmod(wide_x, wide_y)
-    whole = true_div(wide_x - rest, wide_y)  # a whole number, but for the rounding of the division
-    whole = round_(where(_is_short(rest, wide_y), whole - 1, whole))
+    whole = true_div(wide_x - rest, wide_y)  # a whole number up to rounding
+    whole = round_(where(_signs_differ(rest, wide_y), whole - 1, whole))
     if y.is_traced or not y.numpy().all():
         whole = where(wide_y == 0, true_div(wide_x, wide_y), whole)
     return whole.astype(x.dtype)
 
 
-def _is_short(rest: Tensor, y: Tensor) -> Tensor:
-    """Whether a remainder, which has the sign of the dividend, has another one than the divisor."""
+def _signs_differ(rest: Tensor, y: Tensor) -> Tensor:
+    """Whether a remainder, which has the sign of the dividend, is not 0 and differs in sign from the divisor."""
     return logical_and(rest != 0, logical_xor(rest < 0, y < 0))
 
 
@@ -161,7 +161,7 @@ def div(x: TensorLike, y: TensorLike) -> Tensor:
 
 @function
 def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
-    """The quotient rounded down, as Python's // gives it. Floats divided by zero give infinity, or NaN for 0 // 0."""
+    """The quotient rounded down, as Python's //. A float divided by zero gives infinity, or NaN for 0 // 0."""
     x, y = _as_pair("floor_div", x, y)
     if x.dtype.kind == "float" or y.dtype.kind == "float":
         return float_floor_div(x, y)
@@ -170,7 +170,7 @@ def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
 
 @function
 def mod(x: TensorLike, y: TensorLike) -> Tensor:
-    """The remainder with the sign of the divisor, as Python's %. A float divided by zero leaves NaN."""
+    """The remainder with the sign of the divisor, as Python's %. A float divided by zero gives NaN."""
     x, y = _as_pair("mod", x, y)
     if x.dtype.kind == "float" or y.dtype.kind == "float":
         return float_mod(x, y)
@@ -190,7 +190,7 @@ def _where_rule(condition: TensorType, x: TensorType, y: TensorType) -> TensorTy
 
 @primitive(kernel=np.where, rule=_where_rule, onnx="Where", promoted=slice(1, 3))
 def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:  # type: ignore[empty-body]
-    """x where the condition holds, else y; all three broadcast."""
+    """x where the condition is true, else y; all three broadcast."""
 
 
 def _cast_kernel(x: Array, *, dtype: DType) -> Array:
@@ -203,7 +203,7 @@ def _cast_rule(x: TensorType, *, dtype: DType) -> TensorType:
 
 @primitive(kernel=_cast_kernel, rule=_cast_rule)
 def cast(x: TensorLike, *, dtype: DType) -> Tensor:  # type: ignore[empty-body]
-    """The same numbers in another element type; float to integer drops the fraction, anything non-zero is true."""
+    """The same numbers in another element type; float to integer truncates, and any non-zero number is true."""
 
 
 @function

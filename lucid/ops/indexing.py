@@ -14,7 +14,7 @@ from lucid.types import Array, TensorType, broadcast, int64, show_shape
 
 
 class Cut(NamedTuple):
-    """A slice of one axis, counted from the front. A negative step runs from `start` down to just after `stop`."""
+    """A slice of one axis, with no negative axis or index. A negative step runs from `start` down to `stop + 1`."""
 
     axis: int
     start: Size
@@ -23,7 +23,7 @@ class Cut(NamedTuple):
 
     @property
     def length(self) -> Size:
-        """How many elements it takes."""
+        """The number of elements it selects."""
         return -(-(self.stop - self.start) // self.step)
 
 
@@ -66,14 +66,14 @@ def take(x: Tensor, indices: TensorLike, axis: int = 0) -> Tensor:
 
     Raises:
         IndexError: eagerly, for an index out of range.
-        TypeError: for indices that are no integers.
+        TypeError: for indices that are not integers.
     """
     return take_op(x, _as_indices(indices), axis=normalize_axis("take", axis, x.ndim))
 
 
 def _as_indices(indices: TensorLike) -> Tensor:
     picks = indices if isinstance(indices, Tensor) else Tensor(indices)
-    small = picks.dtype.kind == "int" and picks.dtype.itemsize < 4  # ONNX indexes with int32 and int64 alone
+    small = picks.dtype.kind == "int" and picks.dtype.itemsize < 4  # ONNX takes only int32 and int64 indices
     return picks.astype(int64) if small else picks
 
 
@@ -99,8 +99,8 @@ def take_along(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:
 
     Raises:
         IndexError: eagerly, for an index out of range.
-        TypeError: for indices that are no integers.
-        ValueError: for another number of axes, or sizes that do not broadcast.
+        TypeError: for indices that are not integers.
+        ValueError: for indices with another number of axes than x, or sizes that do not broadcast.
     """
     picks, axis = _as_indices(indices), normalize_axis("take_along", axis, x.ndim)
     if picks.ndim != x.ndim:
@@ -127,7 +127,7 @@ def _gather_nd_kernel(x: Array, indices: Array) -> Array:
 
 @primitive(kernel=_gather_nd_kernel, rule=_gather_nd_rule, onnx="GatherND")
 def gather_nd(x: Tensor, indices: TensorLike) -> Tensor:  # type: ignore[empty-body]
-    """Elements of the leading axes by index tuples, which lie along the last axis of `indices` (int64)."""
+    """Elements of the leading axes by index tuples, which run along the last axis of `indices` (int64)."""
 
 
 def _check_integers(name: str, indices: TensorType) -> None:
@@ -139,17 +139,18 @@ def _check_integers(name: str, indices: TensorType) -> None:
 def getitem(x: Tensor, index: Any) -> Tensor:
     """``x[index]`` with integers, slices, None, ``...``, integer tensors and (eagerly) boolean tensors, as in NumPy.
 
-    A bound given as a number is taken to lie inside an axis of symbolic size.
+    On an axis of symbolic size, a bound given as a number is assumed to be in range.
 
     Raises:
         IndexError: for too many indices or one that is out of range.
-        TypeError: for an index of another kind, or a boolean tensor while tracing, whose result has no known size.
+        TypeError: for an index of another kind, or a boolean tensor while tracing, which selects an unknown number of
+            elements.
     """
     items = _complete(x, index if isinstance(index, tuple) else (index,))
     cuts: list[Cut] = []
     dropped: list[int] = []
     added: list[int] = []
-    tensors: dict[int, Tensor] = {}  # by axis of what is left after slices, dropped axes and new ones
+    tensors: dict[int, Tensor] = {}  # by axis after slices, dropped axes and new axes
     axis = kept = 0
     for item in items:
         if item is ...:
@@ -173,13 +174,13 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
 
 def _are_apart(items: list[Any]) -> bool:
-    """Whether something stands between the integers and tensors of an index: what they select then comes first."""
+    """Whether a slice, None or ... separates the integers and tensors of an index: the axes they select come first."""
     picks = [position for position, item in enumerate(items) if isinstance(item, (int, Dim, Tensor))]
     return picks[-1] - picks[0] >= len(picks)
 
 
 def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
-    """One item per axis, besides None and ..., with masks turned to integers and full slices behind the ..."""
+    """One item per axis, besides None and ..., with masks as integer tensors and full slices for the ..."""
     items: list[Any] = []
     for item in index:
         if isinstance(item, (list, np.ndarray)) or (isinstance(item, np.generic) and item.ndim):
@@ -191,7 +192,7 @@ def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
         if isinstance(item, Tensor) and item.dtype.kind == "float":
             raise TypeError(f"indexing: got a tensor of {item.dtype}, expected integers or booleans")
         items.append(int(item) if isinstance(item, np.integer) else item)
-    used = sum(_axes_of(item) for item in items)
+    used = sum(_count_axes(item) for item in items)
     if used > x.ndim or sum(item is ... for item in items) > 1:
         raise IndexError(f"indexing: {used} indices for the {x.ndim} axes of {show_shape(x.shape)}")
     where = next((i for i, item in enumerate(items) if item is ...), len(items))
@@ -200,28 +201,30 @@ def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
     for item in items[: where + 1] + [slice(None)] * (x.ndim - used) + items[where + 1 :]:
         mask = isinstance(item, Tensor) and item.dtype.kind == "bool"
         complete.extend(_positions(item, x.shape[axis : axis + item.ndim]) if mask else [item])
-        axis += _axes_of(item)
+        axis += _count_axes(item)
     return complete
 
 
-def _axes_of(item: Any) -> int:
-    """How many axes an item of an index speaks of."""
+def _count_axes(item: Any) -> int:
+    """How many axes an item of an index takes."""
     if isinstance(item, Tensor) and item.dtype.kind == "bool":
         return item.ndim
     return int(item is not None and item is not ...)
 
 
 def _positions(mask: Tensor, sizes: Shape) -> list[Tensor]:
-    """Where a boolean mask is true, one integer tensor an axis."""
+    """The indices at which a boolean mask is true: one integer tensor per axis."""
     if mask.is_traced or not mask.ndim:
         raise TypeError(
-            "indexing: a traced boolean mask selects a number of elements that no shape can tell; "
+            "indexing: a traced boolean mask selects a number of elements that is unknown while tracing; "
             "use lucid.where(mask, x, 0) or x.masked_fill(mask, value)"
             if mask.is_traced
-            else "indexing: a boolean without axes selects nothing in particular; use lucid.where(condition, a, b)"
+            else "indexing: got a boolean without axes, expected a mask over axes; use lucid.where(condition, a, b)"
         )
     if any(isinstance(size, int) and size != n for size, n in zip(sizes, mask.numpy().shape, strict=True)):
-        raise IndexError(f"indexing: a mask of shape {show_shape(mask.shape)} for axes of sizes {show_shape(sizes)}")
+        raise IndexError(
+            f"indexing: got a mask of shape {show_shape(mask.shape)}, expected {show_shape(sizes)} as its axes"
+        )
     return [Tensor(positions) for positions in np.nonzero(mask.numpy())]
 
 
@@ -251,12 +254,12 @@ def _from_front(position: Size, size: Size) -> Size:
 
 
 def _gather(x: Tensor, tensors: dict[int, Tensor], *, front: bool) -> Tensor:
-    """Select by integer tensors, one an axis, together; the result's axes stand at the first of these, or in front."""
+    """Select by one integer tensor per axis; the selected axes are at the place of the first of these, or leading."""
     axes = list(tensors)
     place = 0 if front else axes[0]
     if len(axes) == 1:
         picked, at, width = take(x, tensors[axes[0]], axes[0]), axes[0], tensors[axes[0]].ndim
-    else:  # bring the axes to the front, index tuples along a new last axis
+    else:  # make the axes leading, with the index tuples along a new last axis
         shape = broadcast("indexing", *(t.shape for t in tensors.values()))
         indices = concat([unsqueeze(expand(t.astype(int64), shape), -1) for t in tensors.values()], -1)
         rest = [axis for axis in range(x.ndim) if axis not in axes]

@@ -1,4 +1,4 @@
-"""Ops of neural networks: activations, normalisations, embedding, dropout. Composites unless NumPy wants otherwise."""
+"""Ops of neural networks: activations, normalisations, embedding, dropout."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:  # type: ignore[empty-body]
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Half precision as float32, in which steps are computed that would round or overflow one by one."""
+    """Half precision as float32, so that intermediate results do not round or overflow."""
     return x.astype(float32) if x.dtype.itemsize == 2 else x
 
 
 @composite
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
-    """The logarithm of softmax, without its loss of small numbers. Half precision is computed in float32."""
+    """The logarithm of softmax, accurate where softmax underflows. Half precision is computed in float32."""
     if same(x.shape[normalize_axis("log_softmax", axis, x.ndim)], 0):
-        return x  # which has no maximum
+        return x  # an empty axis has no maximum
     wide = _wide(x)
     shifted = wide - max_(wide, axis=(axis,), keepdims=True)
     return (shifted - log(sum_(exp(shifted), axis=(axis,), keepdims=True))).astype(x.dtype)
@@ -170,7 +170,7 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
     """Rows of a table (entries, width) by index: (...) integers to (..., width).
 
     Raises:
-        ValueError: for a table that has not two axes.
+        ValueError: for a table that does not have two axes.
         IndexError: eagerly, for an index outside the table.
     """
     if weight.ndim != 2:
@@ -179,7 +179,8 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
         low, high = int(indices.numpy().min()), int(indices.numpy().max())
         if low < 0 or high >= weight.numpy().shape[0]:
             raise IndexError(
-                f"embedding: indices lie in {low}..{high}, the table has {weight.shape[0]} rows, counted from 0"
+                f"embedding: indices range from {low} to {high}, expected 0 or more; "
+                f"the table has {weight.shape[0]} rows"
             )
     return take(weight, indices, 0)
 

@@ -1,8 +1,8 @@
 """NumPy's functions called with tensors: ``np.exp(x)``, ``array + x``, ``np.concatenate([x, y])``, eagerly or traced.
 
-NumPy asks the tensor first (NEP 13 and NEP 18). What Lucid has is computed by its op; what it does not have is an error
-for a traced tensor and NumPy's own result for known values, where NumPy's functions are concerned, and always an error
-for ufuncs, whose results would be arrays in the middle of a model.
+NumPy asks the tensor first (NEP 13 and NEP 18). Where Lucid has an op for a function, the op computes it. Any other
+ufunc is an error, because its result would be an array in the middle of a model. Any other function is an error for a
+traced tensor; for known values, NumPy computes it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 Table = Mapping[str, Callable[..., Any]]
 
-# The op for each ufunc, by name. Ufuncs of other names are not Lucid's.
+# The op for each ufunc, by name.
 _UFUNCS: dict[np.ufunc, str] = {
     np.add: "add",
     np.subtract: "sub",
@@ -61,17 +61,17 @@ def ufunc(ops: Table, called: np.ufunc, method: str, inputs: Sequence[Any], opti
     """The result of a ufunc with a tensor among its inputs.
 
     Raises:
-        TypeError: for a ufunc that no op stands for, its `reduce` and its like, and options such as `out`.
+        TypeError: for a ufunc without an op, methods such as `reduce`, and options such as `out`.
     """
     name = _UFUNCS.get(called)
     shown = f"np.{called.__name__}" if method == "__call__" else f"np.{called.__name__}.{method}"
     if name is None or method != "__call__":
         raise TypeError(
-            f"{shown}: there is no op for it; write it with the ops of lucid.ops, or take the array of a tensor that "
-            "is known: x.numpy()"
+            f"{shown}: Lucid has no op for it; write it with the ops of lucid.ops, or use the array of a known tensor: "
+            "x.numpy()"
         )
     if options:
-        raise TypeError(f"{shown}: {', '.join(options)} cannot be given with a tensor; tensors are never written to")
+        raise TypeError(f"{shown}: got {', '.join(options)} with a tensor, expected no options; tensors are immutable")
     return ops[name](*inputs)
 
 
@@ -106,10 +106,10 @@ def function(
 ) -> Any:
     """The result of one of NumPy's functions with a tensor among its arguments.
 
-    `known` makes the array of a tensor, and raises an error for a traced one.
+    `known` returns the array of a tensor, and raises an error for a traced one.
 
     Raises:
-        TypeError: for a function that has no op, where a tensor is traced.
+        TypeError: for a function without an op, if a tensor is traced.
     """
     ours = _FUNCTIONS.get(called)
     if ours is not None:

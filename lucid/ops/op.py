@@ -1,7 +1,7 @@
-"""Ops: each defined once, and applied to arrays or to traced values alike.
+"""Ops: each is defined once, and applies to arrays and to traced values alike.
 
-A primitive has a NumPy kernel and a type rule. A composite has a body written in other ops: run eagerly it *is* the
-implementation, its types come from the body, and an exporter that knows nothing better inlines it.
+A primitive has a NumPy kernel and a type rule. A composite has a body written in other ops: eagerly the body *is* the
+implementation, its types come from the body, and an exporter that has no better form inlines it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Op(Generic[P, R]):
         body: the same in terms of other ops; None for a primitive.
         onnx: the ONNX op that computes exactly this, where there is one that takes the inputs as they are.
         promoted: the positional arguments that are brought to one element type before the op sees them.
-        folded: whether it is computed while tracing where all its arguments are known. One that is not stays a node of
-            the exported model: a dequantisation, say, whose result is larger than what it is made of.
+        folded: whether it is computed while tracing if all its arguments are known. Otherwise it stays a node of the
+            exported model: a dequantisation, say, whose result is larger than its operands.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Op(Generic[P, R]):
         self._kernel, self._rule, self._promoted = kernel, rule, promoted
         functools.update_wrapper(self, call)
         if REGISTERED.setdefault(name, self) is not self:
-            raise ValueError(f"op {name}: there is one of this name already")
+            raise ValueError(f"op {name}: an op of this name already exists; choose another name")
         OPS.setdefault(name, self)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
-        """There is one op of a name: copies and pickles of what holds it hold the op itself."""
+        """There is one op of a name: copies and pickles refer to the op itself."""
         return _registered, (self.__module__, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -90,7 +90,7 @@ class Op(Generic[P, R]):
         return cast(R, self.apply(tensors, attributes))
 
     def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
-        """Run the kernel where every argument is known, else make a node."""
+        """Run the kernel if every argument is known, else make a node."""
         traced = any(t is not None and t.is_traced for t in tensors) or _has_dim(attributes)
         traced = traced or (not self.folded and is_tracing())
         if traced or _types_only.get():
@@ -108,9 +108,9 @@ class Op(Generic[P, R]):
         return results[0] if len(results) == 1 else results
 
     def _part(self, tensors: Sequence[Tensor | None]) -> Part | None:
-        """What a result computed while tracing is a part of: the one parameter, or part of one, it is computed from.
+        """For a result computed while tracing from one parameter (or part of one) alone: the name derived from it.
 
-        So ``weight + 1`` is called ``weight.add(1)`` in the exported model, and not ``constant``.
+        So ``weight + 1`` is called ``weight.add(1)`` in the exported model, not ``constant``.
         """
         here = scope.get()
         if here is None:
@@ -133,7 +133,7 @@ class Op(Generic[P, R]):
         )
 
     def infer(self, inputs: Sequence[TensorType | None], attributes: Attributes) -> tuple[TensorType, ...]:
-        """The types of the outputs, which for a composite its body gives."""
+        """The types of the outputs; for a composite, those of its body."""
         if self._rule is not None:
             result = self._rule(*inputs, **attributes)
             return result if isinstance(result, tuple) else (result,)
@@ -156,7 +156,7 @@ class Op(Generic[P, R]):
             taken = ", ".join(self.attributes) or "none"
             raise TypeError(f"{self.name}: unknown argument {', '.join(sorted(unknown))}; it takes {taken}")
         missing = ", ".join(f"{name}=..." for name in self._needed if name not in given)
-        raise TypeError(f"{self.name}: {missing} is missing: there is no default")
+        raise TypeError(f"{self.name}: {missing} is missing and has no default")
 
     def _tensors(self, args: Sequence[Any]) -> list[Tensor | None]:
         missing = 0 if self.variadic else len(self.arguments) - len(args)
@@ -183,16 +183,16 @@ def composite(body: Callable[P, R]) -> Op[P, R]:
 
 
 def composite_with(*, kernel: Kernel | None = None, folded: bool = True) -> Callable[[Callable[P, R]], Op[P, R]]:
-    """An op defined by its body, with a NumPy kernel that computes the same faster, or one that is never folded."""
+    """An op defined by its body, with a faster NumPy kernel that computes the same, or never folded."""
     return lambda body: Op(body, name=body.__name__, body=body, kernel=kernel, folded=folded)
 
 
 def primitive(
     *, kernel: Kernel, rule: Rule, onnx: str | None = None, promoted: slice | None = None
 ) -> Callable[[Callable[P, R]], Op[P, R]]:
-    """An op defined by a NumPy kernel and a type rule; the decorated function gives its signature and its words.
+    """An op defined by a NumPy kernel and a type rule; the decorated function gives its signature and docstring.
 
-    It gives the name too: `reshape_op` is the op "reshape", with the function `reshape` in front of it that takes -1.
+    It gives the name too: `reshape_op` is the op "reshape", and the function `reshape`, which also takes -1, calls it.
     """
     return lambda call: Op(
         call, name=call.__name__.removesuffix("_op"), kernel=kernel, rule=rule, onnx=onnx, promoted=promoted
@@ -200,13 +200,13 @@ def primitive(
 
 
 def function(call: Callable[P, R]) -> Callable[P, R]:
-    """Make a plain function, written in ops, what the tensor's method of this name calls, in front of an op or not."""
+    """Register a plain function written in ops: the tensor's method of this name calls it instead of the op."""
     OPS[call.__name__] = call
     return call
 
 
 def as_tuple(value: Any) -> Any:
-    """A list as a tuple, and those inside it: attributes are data that can be looked up."""
+    """A list as a tuple, also inside lists: attributes must be hashable."""
     return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
@@ -221,10 +221,10 @@ def check_tensors(where: str, **given: Any) -> None:
 
 
 def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
-    """Arrays and Python numbers become tensors; a number takes the element type of the tensors beside it.
+    """Convert arrays and Python numbers to tensors; a number takes the element type of the other arguments.
 
     Raises:
-        TypeError: for anything else; `where` opens the message.
+        TypeError: for anything else; the message starts with `where`.
     """
     kinds = [
         a.dtype if isinstance(a, Tensor) else as_dtype(a.dtype) for a in args if isinstance(a, (Tensor, np.ndarray))
@@ -239,7 +239,7 @@ def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
         return value
     if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and partner is None):
         return Tensor.from_array(np.asarray(value))
-    if isinstance(value, np.generic):  # as Python's numbers: x / np.sqrt(3) stays float32
+    if isinstance(value, np.generic):  # like a Python number: x / np.sqrt(3) stays float32
         value = value.item()
     if isinstance(value, (bool, int, float)):
         own = dtype_of_scalar(value)
@@ -269,12 +269,12 @@ def _mentions_dim(value: Any) -> bool:
     return isinstance(value, Dim)
 
 
-# Inside a body that runs for its types alone nothing is computed, constants such as an L x L mask included.
+# While a body runs for its types alone, nothing is computed, not even constants such as an L x L mask.
 _types_only: ContextVar[bool] = ContextVar("lucid_types_only", default=False)
 
 
 class _Application:
-    """An op on types, as a key: attributes may hold symbolic sizes, which ``==`` must not compare."""
+    """An op on types, as a cache key: attributes may hold symbolic sizes, which ``==`` must not compare."""
 
     def __init__(
         self, op: Op[..., Any], inputs: tuple[TensorType | None, ...], attributes: tuple[tuple[str, Any], ...]

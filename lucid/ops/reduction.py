@@ -40,7 +40,7 @@ def _reduction(
         shape = _reduced(name, x, axis, keepdims)
         reduced = x.shape if axis is None else [x.shape[a] for a in axis]
         if not empty and any(same(size, 0) for size in reduced):
-            raise ValueError(f"{name}: {show_shape(x.shape)} has no elements along axis {axis}, so there is no {name}")
+            raise ValueError(f"{name}: {show_shape(x.shape)} has no elements along axis {axis}, expected at least one")
         return TensorType(result(x.dtype), shape)
 
     def compute(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
@@ -56,11 +56,11 @@ def _reduction(
     return Op(call, name=name, kernel=compute, rule=rule)
 
 
-_np_sum: Callable[..., Any] = np.sum  # its overloads want keepdims to be a literal
+_np_sum: Callable[..., Any] = np.sum  # its overloads require a literal keepdims
 
 
 def _mean(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
-    """NumPy's warns of no elements; here NaN is the result, as on every backend."""
+    """np.mean warns if there are no elements; here the result is NaN, as on every backend."""
     count = math.prod(x.shape if axis is None else (x.shape[a] for a in axis))
     return np.divide(_np_sum(x, axis=axis, keepdims=keepdims), count, dtype=x.dtype)
 
@@ -83,7 +83,7 @@ all_ = _reduction("all", np.all, ("bool",))
 
 def _argmax_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:
     if same(x.shape[normalize_axis("argmax", axis, x.rank)], 0):
-        raise ValueError(f"argmax: {show_shape(x.shape)} has no elements along axis {axis}, so there is no argmax")
+        raise ValueError(f"argmax: {show_shape(x.shape)} has no elements along axis {axis}, expected at least one")
     return TensorType(int64, _reduced("argmax", x, (axis,), keepdims))
 
 
@@ -103,7 +103,7 @@ def _cumsum_rule(x: TensorType, *, axis: int) -> TensorType:
 
 
 def _cumsum_kernel(x: Array, *, axis: int) -> Array:
-    # What is added one by one, and not in pairs, is accumulated in a wider type, as torch does.
+    # Added one by one, not pairwise, and therefore accumulated in a wider type, as in torch.
     wide = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "float64": np.float64}
     found = np.cumsum(x, axis=axis, dtype=wide.get(x.dtype.name, np.int64))
     return found.astype(_counted(as_dtype(x.dtype)).numpy, copy=False)

@@ -1,4 +1,4 @@
-"""Rotary position embedding: pairs of features turned by an angle that grows with the position."""
+"""Rotary position embedding: pairs of features rotated by an angle that grows with the position."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ def rotary_embedding(
     heads: int | None = None,
     interleaved: bool = False,
 ) -> Tensor:
-    """Turn queries or keys by their positions (Su et al. 2021; ONNX RotaryEmbedding-23).
+    """Rotate queries or keys by their positions (Su et al. 2021; ONNX RotaryEmbedding-23).
 
     A pair (a, b) of features becomes (a * cos - b * sin, a * sin + b * cos). Only the first r features of a head are
-    turned, where r / 2 is the last size of `cos`; the others stay as they are.
+    rotated, where r / 2 is the last size of `cos`; the others are unchanged.
 
     Args:
         x: (N, H, L, d); with `heads`, the packed layout (N, L, H*d). Floating point.
-        cos, sin: of x's element type. With `positions` tables (P, r/2) by position; else (N, L, r/2), or (L, r/2) where
-            all of the batch stand at the same positions.
+        cos, sin: of x's element type. With `positions`, tables (P, r/2) by position; else (N, L, r/2), or (L, r/2) if
+            the positions are the same for the whole batch.
         positions: (N, L) integers.
         heads: the number of heads of the packed layout.
-        interleaved: pairs are neighbours (0, 1), (2, 3), ... as in GPT-J; by default they are halves (0, r/2),
-            (1, r/2 + 1), ... as in Llama.
+        interleaved: pairs are adjacent features (0, 1), (2, 3), ... as in GPT-J; by default they come from the two
+            halves, (0, r/2), (1, r/2 + 1), ... as in Llama.
 
     Returns:
-        As x.
+        A tensor of x's shape and element type.
 
     Raises:
         ValueError, TypeError: for sizes or types that do not fit.
@@ -68,7 +68,7 @@ def rotary_embedding(
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
     half, width = cos.shape[-1], x.shape[-1]
     if not isinstance(half, int) or not isinstance(width, int) or not 0 < 2 * half <= width:
-        raise ValueError(f"rotary_embedding: cos turns 2 * {half} features, the heads have {width}")
+        raise ValueError(f"rotary_embedding: cos rotates 2 * {half} features, expected at most the heads' {width}")
     turned, rest = split(x, (2 * half, width - 2 * half), -1) if 2 * half < width else (x, None)
     if interleaved:
         pairs = reshape(turned, (*turned.shape[:-1], half, 2))
@@ -91,7 +91,8 @@ def _at(name: str, table: Tensor, positions: Tensor, n: Size, length: Size) -> T
         low, high = int(positions.numpy().min()), int(positions.numpy().max())
         if low < 0 or high >= table.shape[0]:
             raise IndexError(
-                f"rotary_embedding: positions lie in {low}..{high}, the {name} table has {table.shape[0]} rows"
+                f"rotary_embedding: positions range from {low} to {high}, expected 0 or more; the {name} table has "
+                f"{table.shape[0]} rows"
             )
     return take(table, positions, 0)
 

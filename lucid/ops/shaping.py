@@ -1,7 +1,7 @@
-"""Ops that move elements and compute nothing: shape, order, pieces, copies.
+"""Ops that move elements and compute nothing: shape, order, parts, copies.
 
-Each family is one strict primitive (all sizes resolved) and a convenient function in front of it (-1, names of axes
-from the end, numbers or lists), which is also the method of `Tensor`.
+Each family is a strict primitive (all sizes resolved) and a convenience function that calls it (-1, axes counted from
+the end, numbers or lists), which is also the method of `Tensor`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from lucid.types import Array, TensorType, broadcast, same_shape, show_shape
 
 
 def normalize_axis(where: str, axis: int, rank: int) -> int:
-    """An axis counted from the front.
+    """An axis as an index of 0 or more.
 
     Raises:
-        IndexError: when a tensor of this rank has no such axis.
+        IndexError: if a tensor of this rank does not have the axis.
     """
     if not -rank <= axis < rank:
         raise IndexError(f"{where}: axis {axis} is out of range for a tensor of {rank} axes")
     return axis % rank
 
 
-# reshape and its kin ----------------------------------------------------------------------------------------------
+# shape ------------------------------------------------------------------------------------------------------------
 
 
 def _reshape_rule(x: TensorType, *, shape: Shape) -> TensorType:
@@ -40,15 +40,15 @@ def _reshape_kernel(x: Array, *, shape: tuple[int, ...]) -> Array:
 
 @primitive(kernel=_reshape_kernel, rule=_reshape_rule)
 def reshape_op(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
-    """The same elements in a shape of as many."""
+    """The same elements in another shape."""
 
 
 @function
 def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
-    """The same elements in another shape; one size may be -1 and is what the others leave.
+    """The same elements in another shape; one size may be -1 and is inferred from the others.
 
     Raises:
-        ValueError: when the numbers of elements differ.
+        ValueError: if the numbers of elements differ.
     """
     shape = [as_size("reshape", size) for size in shape]
     unknown = [axis for axis, size in enumerate(shape) if same(size, -1)]
@@ -74,7 +74,7 @@ def flatten(x: Tensor, start: int = 0, end: int = -1) -> Tensor:
         return reshape(x, (1,))
     first, last = normalize_axis("flatten", start, x.ndim), normalize_axis("flatten", end, x.ndim)
     if first > last:
-        raise ValueError(f"flatten: start {start} lies behind end {end} in a tensor of {x.ndim} axes")
+        raise ValueError(f"flatten: start {start} is after end {end} in a tensor of {x.ndim} axes")
     return reshape(x, (*x.shape[:first], product(x.shape[first : last + 1]), *x.shape[last + 1 :]))
 
 
@@ -96,7 +96,7 @@ def squeeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[e
 
 @function
 def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
-    """Drop the given axes of size 1; by default all whose size is 1 for certain."""
+    """Drop the given axes of size 1; by default all whose size is certainly 1."""
     if axis is None:
         axes = [i for i, size in enumerate(x.shape) if same(size, 1)]
     else:
@@ -146,12 +146,12 @@ def permute(x: Tensor, axes: Sequence[int]) -> Tensor:
     """Reorder all axes.
 
     Raises:
-        ValueError: when `axes` is no permutation of them.
+        ValueError: if `axes` is not a permutation of them.
     """
     order = tuple(normalize_axis("permute", axis, x.ndim) for axis in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(
-            f"permute: axes {tuple(axes)} are no permutation of the {x.ndim} axes of {show_shape(x.shape)}"
+            f"permute: axes {tuple(axes)} are not a permutation of the {x.ndim} axes of {show_shape(x.shape)}"
         )
     return x if order == tuple(range(x.ndim)) else permute_op(x, axes=order)
 
@@ -182,7 +182,7 @@ def expand_op(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
 
 @function
 def expand(x: Tensor, shape: Sequence[Size]) -> Tensor:
-    """Repeat axes of size 1 up to a shape; -1 keeps a size, new axes come in front."""
+    """Repeat axes of size 1 up to a shape; -1 keeps a size, new axes are leading."""
     offset = len(shape) - x.ndim
     shape = [as_size("expand", size) for size in shape]
     wanted = tuple(x.shape[i - offset] if same(size, -1) and i >= offset else size for i, size in enumerate(shape))
@@ -201,15 +201,15 @@ def _tile_kernel(x: Array, *, repeats: tuple[int, ...]) -> Array:
 
 @primitive(kernel=_tile_kernel, rule=_tile_rule)
 def tile(x: Tensor, *, repeats: tuple[Size, ...]) -> Tensor:  # type: ignore[empty-body]
-    """Copies side by side: how many along each axis."""
+    """Repeat the tensor along each axis."""
 
 
 @function
 def repeat(x: Tensor, repeats: Sequence[Size]) -> Tensor:
-    """Copies side by side; more numbers than axes add axes in front."""
+    """Repeat the tensor along each axis; more numbers than axes add leading axes."""
     repeats = [as_size("repeat", times) for times in repeats]
     if any(isinstance(times, int) and times < 0 for times in repeats):
-        raise ValueError(f"repeat: {tuple(repeats)}: a number of copies is negative")
+        raise ValueError(f"repeat: repeats {tuple(repeats)} has a negative number, expected 0 or more")
     padded = reshape(x, (*([1] * (len(repeats) - x.ndim)), *x.shape))
     return tile(padded, repeats=(*([1] * (padded.ndim - len(repeats))), *repeats))
 
@@ -228,7 +228,7 @@ def _pad_kernel(x: Array, *, before: tuple[int, ...], after: tuple[int, ...], va
 
 @primitive(kernel=_pad_kernel, rule=_pad_rule)
 def pad(x: Tensor, *, before: Shape, after: Shape, value: float = 0.0) -> Tensor:  # type: ignore[empty-body]
-    """Put a constant around: how much before and after, for each axis."""
+    """Add a constant before and after the elements of each axis."""
 
 
 @function
@@ -239,7 +239,7 @@ def flip(x: Tensor, axis: int) -> Tensor:
     return x[tuple(index)]
 
 
-# pieces -----------------------------------------------------------------------------------------------------------
+# parts ------------------------------------------------------------------------------------------------------------
 
 
 def _concat_rule(*parts: TensorType, axis: int) -> TensorType:
@@ -260,7 +260,7 @@ def _concat_kernel(*parts: Array, axis: int) -> Array:
 
 @primitive(kernel=_concat_kernel, rule=_concat_rule, promoted=slice(None))
 def concat_op(*parts: TensorLike, axis: int) -> Tensor:  # type: ignore[empty-body]
-    """Join tensors along an axis counted from the front."""
+    """Join tensors along an axis, given as an index of 0 or more."""
 
 
 @function
@@ -292,28 +292,28 @@ def _split_kernel(x: Array, *, sizes: tuple[int, ...], axis: int) -> tuple[Array
 
 @primitive(kernel=_split_kernel, rule=_split_rule)
 def split_op(x: Tensor, *, sizes: Shape, axis: int) -> tuple[Tensor, ...]:  # type: ignore[empty-body]
-    """Cut an axis into pieces of the given sizes."""
+    """Split an axis into parts of the given sizes."""
 
 
 @function
 def split(x: Tensor, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
-    """Cut an axis into pieces of one size (the last may be smaller), or of the given sizes.
+    """Split an axis into parts of one size (the last may be smaller), or of the given sizes.
 
     Raises:
-        ValueError: when the sizes do not add up to the axis, or one is negative.
+        ValueError: if the sizes do not add up to that of the axis, or one is negative.
     """
     axis = normalize_axis("split", axis, x.ndim)
     total = x.shape[axis]
-    pieces = [as_size("split", size) for size in (sizes if isinstance(sizes, Sequence) else (sizes,))]
-    if any(isinstance(size, int) and size < 0 for size in pieces):
+    parts = [as_size("split", size) for size in (sizes if isinstance(sizes, Sequence) else (sizes,))]
+    if any(isinstance(size, int) and size < 0 for size in parts):
         raise ValueError(f"split: sizes {sizes}: a size is negative")
     if not isinstance(sizes, Sequence):
-        (size,) = pieces
+        (size,) = parts
         if same(size, 0):
-            raise ValueError("split: pieces of size 0 never make up an axis; give the size of a piece")
+            raise ValueError("split: got parts of size 0, expected 1 or more")
         whole, rest = int(total // size), total % size
-        pieces = [size] * whole + ([] if same(rest, 0) else [rest])
-    sizes = pieces
+        parts = [size] * whole + ([] if same(rest, 0) else [rest])
+    sizes = parts
     if not same(sum(sizes, start=0), total):
         raise ValueError(f"split: sizes {show_shape(sizes)} add up to {sum(sizes, start=0)}, expected {total}")
     if len(sizes) == 1:
@@ -323,9 +323,9 @@ def split(x: Tensor, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tenso
 
 @function
 def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """Cut an axis into a number of equal pieces; the last is smaller where the size is no multiple."""
+    """Split an axis into a number of equal parts; the last is smaller if the size is not a multiple."""
     if chunks < 1:
-        raise ValueError(f"chunk: {chunks} pieces, expected 1 or more")
+        raise ValueError(f"chunk: got {chunks} chunks, expected 1 or more")
     size = x.shape[normalize_axis("chunk", axis, x.ndim)]
     if same(size % chunks, 0):
         return split(x, [size // chunks] * chunks, axis)

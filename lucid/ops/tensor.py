@@ -1,8 +1,8 @@
 """The tensor: an array, or a reference to a value of a graph that is being traced.
 
-Methods call the ops by name through `OPS`, which the ops fill: the tensor knows no op, and every op works on both
-kinds of tensor. It lives in the ops' package, so that whoever imports it has loaded them: Python imports a package
-before what is in it.
+Methods call the ops by name through `OPS`, which the ops fill in, so this module imports no op, and every op works on
+both kinds of tensor. It is in the package `lucid.ops`, so that importing it loads the ops: Python imports a package
+before its modules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Axes: TypeAlias = int | Sequence[int] | None
 
 
 class TracedValueError(TypeError):
-    """A value that is known only when the model runs was used where Python needs it now."""
+    """Python code asked for a value that is known only when the model runs."""
 
 
 class Tensor:
@@ -55,14 +55,14 @@ class Tensor:
 
     @staticmethod
     def from_array(array: Array, part: Part | None = None) -> Tensor:
-        """Wrap an array as it is, without a copy."""
+        """Wrap an array without a copy."""
         tensor = Tensor.__new__(Tensor)
         tensor._set(array, TensorType(as_dtype(array.dtype), array.shape), part=part)
         return tensor
 
     @staticmethod
     def from_value(value: Value) -> Tensor:
-        """The tensor that stands for a value of a graph; a constant stands for its array."""
+        """The tensor for a value of a graph; for a constant, a known tensor."""
         if isinstance(value, Constant):
             return Tensor.from_array(value.array, value.part)
         tensor = Tensor.__new__(Tensor)
@@ -76,14 +76,14 @@ class Tensor:
         return Constant(self.numpy(), self.type, self._part)
 
     def part_of(self, whole: Tensor, suffix: str) -> Tensor:
-        """This tensor, remembered as a part of another for the name it gets in an exported model."""
+        """This tensor, marked as a part of another one, from which it gets its name in an exported model."""
         if self.is_traced or whole.is_traced:
             return self
         return Tensor.from_array(self.numpy(), Part(whole.numpy(), suffix, whole._part))
 
     @property
     def part(self) -> Part | None:
-        """What this tensor is a part of, where that is remembered."""
+        """What this tensor is a part of, if known."""
         return self._part
 
     @property
@@ -123,7 +123,7 @@ class Tensor:
     def _no_value(self, wanted: str) -> NoReturn:
         raise TracedValueError(
             f"{wanted} of a traced {self.type}: its value is known only when the exported model runs. "
-            "Choose between values with lucid.where(condition, a, b) instead of Python's if"
+            "Select values with lucid.where(condition, a, b) instead of Python's if"
         )
 
     def item(self) -> Any:
@@ -315,17 +315,17 @@ class Tensor:
         return _call("expand", self, _unpack(shape))
 
     def split(self, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
-        """Cut an axis into pieces of one size, or of the given sizes."""
-        pieces: tuple[Tensor, ...] = OPS["split"](self, sizes, axis)
-        return pieces
+        """Split an axis into parts of one size, or of the given sizes."""
+        parts: tuple[Tensor, ...] = OPS["split"](self, sizes, axis)
+        return parts
 
     def chunk(self, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-        """Cut an axis into a number of equal pieces (the last may be smaller)."""
-        pieces: tuple[Tensor, ...] = OPS["chunk"](self, chunks, axis)
-        return pieces
+        """Split an axis into a number of equal parts (the last may be smaller)."""
+        parts: tuple[Tensor, ...] = OPS["chunk"](self, chunks, axis)
+        return parts
 
     def repeat(self, *repeats: int | Sequence[int]) -> Tensor:
-        """Tile the tensor: how often along each axis."""
+        """Repeat the tensor along each axis."""
         return _call("repeat", self, _unpack(repeats))
 
     def tril(self, diagonal: int = 0) -> Tensor:
@@ -393,7 +393,7 @@ class Tensor:
         return _call("softmax", self, axis=axis)
 
     def where(self, condition: TensorLike, other: TensorLike) -> Tensor:
-        """This tensor where the condition holds, else the other."""
+        """This tensor where the condition is true, else the other."""
         return _call("where", condition, self, other)
 
     def masked_fill(self, mask: TensorLike, value: TensorLike) -> Tensor:
