@@ -38,7 +38,7 @@ def test_is_causal_and_the_triangular_mask_say_the_same() -> None:
     mask = nn.Transformer.generate_square_subsequent_mask(5)
     assert mask.tolist()[1] == [False, False, True, True, True]
     np.testing.assert_allclose(layer(x, mask), layer(x, is_causal=True), rtol=1e-6, atol=1e-6)
-    with pytest.raises(ValueError, match="is_causal and attn_mask exclude each other"):
+    with pytest.raises(ValueError, match="got both is_causal and attn_mask"):
         layer(x, mask, is_causal=True)
 
 

@@ -1,4 +1,4 @@
-"""Checks of arguments that modules and functions share. Each names who was called, what came and what was expected."""
+"""Checks of arguments that modules and functions share. Each error names the caller, the value and what is expected."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def check_probability(where: str, name: str, p: float) -> None:
 
 
 def check_causal(where: str, is_causal: bool, attn_mask: object) -> None:
-    """Raise ValueError for causality and a mask of queries and keys together: which of torch's readings is meant?"""
+    """Raise ValueError for `is_causal` together with a mask: torch's functions differ in what that means."""
     if is_causal and attn_mask is not None:
-        raise ValueError(f"{where}: is_causal and attn_mask exclude each other; put the triangle into the mask")
+        raise ValueError(f"{where}: got both is_causal and attn_mask, expected one; put the causal mask into attn_mask")

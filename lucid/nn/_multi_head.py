@@ -49,19 +49,18 @@ def multi_head_attention_forward(
         key, value: (S, N, kdim), (S, N, vdim), or laid out as the query is.
         embed_dim_to_check: E, which the query's last size must equal.
         num_heads: heads; must divide E.
-        in_proj_weight, in_proj_bias: (3E, E), (3E): query, key and value projections one under the other. The bias also
-            serves the separate weights. With grouped heads the key and value parts have E / num_heads * num_kv_heads
-            rows.
-        bias_k, bias_v: (1, 1, E): one more key and value, behind those of the sequence, always visible.
-        add_zero_attn: one more key and value of zeros behind these, always visible.
+        in_proj_weight, in_proj_bias: (3E, E), (3E): query, key and value projections, stacked. The bias is also used
+            with separate weights. With grouped heads the key and value parts have E / num_heads * num_kv_heads rows.
+        bias_k, bias_v: (1, 1, E): one more key and value after the sequence's own, always visible.
+        add_zero_attn: one more key and value of zeros after these, always visible.
         dropout_p, training: dropout of the attention weights, while training.
-        out_proj_weight, out_proj_bias: (E, E), (E); without a weight the heads' outputs are returned as they are.
+        out_proj_weight, out_proj_bias: (E, E), (E); without a weight the heads' outputs are not projected.
         key_padding_mask: (N, S). Boolean: true = ignore the key. Floating: added to its scores.
         need_weights: also return the attention weights.
         attn_mask: (L, S), (N*H, L, S) or broadcasting to (N, H, L, S). Boolean: true = **not** allowed. Floating:
             added.
         use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight: (E, E), (E, kdim), (E, vdim).
-        static_k, static_v: (N*H, S, E/H): take the place of the projected key or value.
+        static_k, static_v: (N*H, S, E/H): used instead of the projected key or value.
         average_attn_weights: return the mean of the weights over the heads.
         is_causal: query i sees keys up to i; together with `key_padding_mask`, but not with `attn_mask`.
         batch_first: batch before length in query, key, value and output.
@@ -71,7 +70,7 @@ def multi_head_attention_forward(
         The output, laid out as the query; and the weights (N, L, S) or, not averaged, (N, H, L, S), or None.
 
     Raises:
-        ValueError, TypeError: naming the argument, what came and what was expected.
+        ValueError, TypeError: for arguments that do not fit; the message names the argument and what was expected.
     """
     separate = (q_proj_weight, k_proj_weight, v_proj_weight)
     projections = Projections(
@@ -122,7 +121,7 @@ def attend(
     average_attn_weights: bool,
     batch_first: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """`multi_head_attention_forward` of parameters in one record."""
+    """`multi_head_attention_forward` with the parameters in one object."""
     check_causal(NAME, is_causal, attn_mask)
     check_probability(NAME, "dropout_p", dropout_p)
     check_tensors(NAME, query=query, key=key, value=value)
@@ -132,10 +131,10 @@ def attend(
         key_padding_mask = ops.unsqueeze(key_padding_mask, 0)
     q, k, v = projections.project(q, k, v, static_k, static_v)
     batch, queries, keys = q.shape[0], q.shape[1], k.shape[1]
-    mask = _attend_mask(attn_mask, batch, projections.heads, queries, keys)
+    mask = _score_mask(attn_mask, batch, projections.heads, queries, keys)
     key_mask = _key_mask(key_padding_mask, batch, keys)
     k, v, extra = projections.with_extra_rows(k, v)
-    if extra:  # every query sees them, whatever masks and causality say of the sequence
+    if extra:  # every query sees them; masks and causality apply only to the sequence's own keys
         if is_causal:
             mask, is_causal = causal_mask(queries, keys), False
         mask, key_mask = (None if m is None else extended_mask(m, keys, extra) for m in (mask, key_mask))
@@ -152,30 +151,30 @@ def attend(
         need_weights=need_weights,
     )
     output, weights = result if need_weights else (result, None)
-    output = _as_given(projections.project_output(output), query, batch_first)
+    output = _restore_layout(projections.project_output(output), query, batch_first)
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
     return output, weights if weights is None or query.ndim == 3 else ops.squeeze(weights, 0)
 
 
 def _batch_first(query: Tensor, key: Tensor, value: Tensor, batch_first: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """All three as (N, length, width). One tensor given twice stays one, so that self-attention is still recognised."""
+    """All three as (N, length, width). A tensor given twice is converted once, so self-attention is recognised."""
     if query.ndim not in (2, 3) or not query.ndim == key.ndim == value.ndim:
         raise ValueError(
             f"{NAME}: query {show_shape(query.shape)}, key {show_shape(key.shape)}, value {show_shape(value.shape)}: "
             "expected 3 axes each (batch, length and width), or 2 without the batch"
         )
 
-    def turn(x: Tensor) -> Tensor:
+    def to_batch_first(x: Tensor) -> Tensor:
         return ops.unsqueeze(x, 0) if x.ndim == 2 else x if batch_first else ops.transpose(x, 0, 1)
 
-    q = turn(query)
-    k = q if key is query else turn(key)
-    v = q if value is query else k if value is key else turn(value)
+    q = to_batch_first(query)
+    k = q if key is query else to_batch_first(key)
+    v = q if value is query else k if value is key else to_batch_first(value)
     return q, k, v
 
 
-def _as_given(x: Tensor, query: Tensor, batch_first: bool) -> Tensor:
+def _restore_layout(x: Tensor, query: Tensor, batch_first: bool) -> Tensor:
     """(N, length, width), laid out as the query was given."""
     return ops.squeeze(x, 0) if query.ndim == 2 else x if batch_first else ops.transpose(x, 0, 1)
 
@@ -192,8 +191,8 @@ def _check_inputs(query: Tensor, key: Tensor, value: Tensor, embed_dim: int) -> 
         )
 
 
-def _attend_mask(mask: Tensor | None, batch: Size, heads: int, queries: Size, keys: Size) -> Tensor | None:
-    """The attn_mask argument as a mask that broadcasts to (N, H, L, S), where true means attend."""
+def _score_mask(mask: Tensor | None, batch: Size, heads: int, queries: Size, keys: Size) -> Tensor | None:
+    """The attn_mask argument as a mask that broadcasts to (N, H, L, S), with true = attend."""
     if mask is None:
         return None
     _check_kind("attn_mask", mask)
@@ -213,7 +212,7 @@ def _attend_mask(mask: Tensor | None, batch: Size, heads: int, queries: Size, ke
 
 
 def _key_mask(mask: Tensor | None, batch: Size, keys: Size) -> Tensor | None:
-    """The key_padding_mask argument as a key mask, where true means attend."""
+    """The key_padding_mask argument as a key mask, with true = attend."""
     if mask is None:
         return None
     _check_kind("key_padding_mask", mask)
@@ -228,5 +227,5 @@ def _check_kind(name: str, mask: Tensor) -> None:
     if mask.dtype.kind == "int":
         raise TypeError(
             f"{NAME}: {name} is {mask.type}, expected booleans (true = not allowed) or floats (added); "
-            f"a 0/1 mask of what to keep becomes one with {name} == 0"
+            f"convert a mask with 1 = keep with {name} == 0"
         )

@@ -1,4 +1,4 @@
-"""The parameters of multi-head attention as one record, and what they do to its inputs and output."""
+"""The parameters of multi-head attention in one object, which projects its inputs and output."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from lucid.dims import Size, same
 from lucid.ops.tensor import Tensor
 from lucid.types import show_shape
 
-NAME = "multi_head_attention"  # what errors call it
+NAME = "multi_head_attention"  # the name in errors
 
 
 @dataclass(frozen=True, eq=False)
 class Projections:
-    """The parameters of multi-head attention; with E_kv = E / heads * kv_heads, which is E where heads are not grouped.
+    """The parameters of multi-head attention, where E_kv = E / heads * kv_heads, which is E without grouped heads.
 
     Args:
         embed_dim, heads, kv_heads: E, H and H_kv.
-        in_weight: (E + 2 E_kv, E): query, key and value projections one under the other.
-        in_weights: (E, E), (E_kv, kdim), (E_kv, vdim): the three of them, in the place of `in_weight`.
+        in_weight: (E + 2 E_kv, E): query, key and value projections, stacked.
+        in_weights: (E, E), (E_kv, kdim), (E_kv, vdim): the three projections, instead of `in_weight`.
         in_bias: (E + 2 E_kv), for either.
-        out_weight, out_bias: (E, E), (E); without a weight the heads' outputs stay as they are.
-        bias_k, bias_v: (1, 1, E_kv): one more key and value, behind those of the sequence.
-        add_zero_attn: one more key and value of zeros behind these.
+        out_weight, out_bias: (E, E), (E); without a weight the heads' outputs are not projected.
+        bias_k, bias_v: (1, 1, E_kv): one more key and value after the sequence's own.
+        add_zero_attn: one more key and value of zeros after these.
 
     Raises:
         ValueError: for heads that do not divide, and one of `bias_k` and `bias_v` without the other.
@@ -47,7 +47,7 @@ class Projections:
         if self.kv_heads < 1 or self.heads % self.kv_heads:
             raise ValueError(f"{NAME}: num_heads {self.heads} is not divisible by num_kv_heads {self.kv_heads}")
         if (self.bias_k is None) != (self.bias_v is None):
-            raise ValueError(f"{NAME}: bias_k and bias_v come together, got one of them")
+            raise ValueError(f"{NAME}: got only one of bias_k and bias_v, expected both or neither")
 
     @property
     def width(self) -> int:
@@ -59,19 +59,19 @@ class Projections:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(N, L, E), (N, S, kdim), (N, S, vdim) to (N, L, E), (N, S, E_kv), (N, S, E_kv).
 
-        `static_k` and `static_v` (N*H, S, E/H) take the place of the projected key and value.
+        `static_k` and `static_v` (N*H, S, E/H) are used instead of the projected key and value.
         """
         if self.bias_k is not None and (static_k is not None or static_v is not None):
-            raise ValueError(f"{NAME}: static_k and static_v cannot be combined with bias_k and bias_v")
+            raise ValueError(f"{NAME}: got static_k or static_v with bias_k and bias_v, expected one of these pairs")
         weights, biases = self._in_weights(), self._in_biases()
         return (
             ops.linear(query, weights[0], biases[0]),
-            ops.linear(key, weights[1], biases[1]) if static_k is None else self._packed("static_k", static_k, key),
-            ops.linear(value, weights[2], biases[2]) if static_v is None else self._packed("static_v", static_v, value),
+            ops.linear(key, weights[1], biases[1]) if static_k is None else self._pack("static_k", static_k, key),
+            ops.linear(value, weights[2], biases[2]) if static_v is None else self._pack("static_v", static_v, value),
         )
 
     def with_extra_rows(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, int]:
-        """Projected keys and values with `bias_k`, `bias_v` and zeros behind them, and how many rows these are."""
+        """Append `bias_k`, `bias_v` and zeros to projected keys and values; also returns how many rows these are."""
         rows = []
         if self.bias_k is not None and self.bias_v is not None:
             rows.append((self.bias_k, self.bias_v))
@@ -89,12 +89,12 @@ class Projections:
     def _in_weights(self) -> tuple[Tensor, ...]:
         if self.in_weights is not None:
             return _all_given("q_proj_weight, k_proj_weight and v_proj_weight", *self.in_weights)
-        return self._thirds("in_proj_weight", *_all_given("in_proj_weight", self.in_weight))
+        return self._split_packed("in_proj_weight", *_all_given("in_proj_weight", self.in_weight))
 
     def _in_biases(self) -> tuple[Tensor | None, ...]:
-        return (None, None, None) if self.in_bias is None else self._thirds("in_proj_bias", self.in_bias)
+        return (None, None, None) if self.in_bias is None else self._split_packed("in_proj_bias", self.in_bias)
 
-    def _thirds(self, name: str, packed: Tensor) -> tuple[Tensor, ...]:
+    def _split_packed(self, name: str, packed: Tensor) -> tuple[Tensor, ...]:
         """The query, key and value parts of a packed weight or bias."""
         kv_dim = self.width * self.kv_heads
         bounds = (0, self.embed_dim, self.embed_dim + kv_dim, self.embed_dim + 2 * kv_dim)
@@ -105,7 +105,7 @@ class Projections:
             for part, start, stop in zip("qkv", bounds, bounds[1:], strict=False)
         )
 
-    def _packed(self, name: str, x: Tensor, projected: Tensor) -> Tensor:
+    def _pack(self, name: str, x: Tensor, projected: Tensor) -> Tensor:
         """(N*H, S, d) to (N, S, H*d)."""
         batch: Size = projected.shape[0]
         if x.ndim != 3 or not same(x.shape[0], batch * self.kv_heads) or not same(x.shape[2], self.width):

@@ -1,4 +1,4 @@
-"""Attention modules. They hold parameters and options; the mathematics is in `nn.functional`."""
+"""Attention modules. They hold parameters and options; `nn.functional` computes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ScaledDotProductAttention(Module):
     """softmax(scale * query @ key.T + mask) @ value on (N, H, L, d), as `F.scaled_dot_product_attention`.
 
     Args:
-        attn_mask: the mask of every call, unless a call brings its own. Boolean: true = attend.
+        attn_mask: the mask of every call that is not given one. Boolean: true = attend.
         dropout_p: probability of dropping a weight while training.
         is_causal: query i sees keys up to i.
         scale: multiplies the scores; 1 / sqrt(d) by default.
@@ -66,8 +66,8 @@ class MultiHeadAttention(Module):
         num_heads: H.
         dropout: probability of dropping an attention weight while training.
         bias: whether the projections have biases.
-        add_bias_kv: a learned key and value behind those of the sequence.
-        add_zero_attn: a key and value of zeros behind these.
+        add_bias_kv: a learned key and value after the sequence's own.
+        add_zero_attn: a key and value of zeros after these.
         kdim, vdim: widths of keys and values; E by default.
         num_kv_heads: fewer key and value heads than query heads (grouped-query attention, Ainslie et al. 2023).
         batch_first: inputs and output are (N, L, E), else (L, N, E).
@@ -139,7 +139,7 @@ class MultiHeadAttention(Module):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend from query to key and value; see `F.multi_head_attention_forward` for shapes and masks.
 
-        Without a key this is self-attention; without a value the key serves as value.
+        Without a key this is self-attention; without a value the key is the value.
 
         Returns:
             The output; with `need_weights` the pair (output, weights).
@@ -162,7 +162,7 @@ class MultiHeadAttention(Module):
         )
         return output if weights is None else (output, weights)
 
-    # What comes back depends on need_weights, which a ParamSpec cannot say.
+    # The return type depends on need_weights, which a ParamSpec cannot express.
     @overload
     def __call__(
         self,
@@ -224,8 +224,8 @@ class MultiHeadAttention(Module):
 
     def input_specs(self) -> Mapping[str, TensorType]:
         shapes = {"query": ("N", "L", self.embed_dim), "key": ("N", "S", self.kdim), "value": ("N", "S", self.vdim)}
-        turned = {name: (n, l, e) if self.batch_first else (l, n, e) for name, (n, l, e) in shapes.items()}
-        return {name: spec(*shape, dtype=self.out_proj.weight.dtype) for name, shape in turned.items()}
+        given = {name: (n, l, e) if self.batch_first else (l, n, e) for name, (n, l, e) in shapes.items()}
+        return {name: spec(*shape, dtype=self.out_proj.weight.dtype) for name, shape in given.items()}
 
     def renamed_keys(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Join ``q_proj.weight``, ``k_proj.weight``, ``v_proj.weight`` (and biases) into the packed layout."""

@@ -17,8 +17,8 @@ from lucid.types import DTypeLike, TensorType, as_dtype, float32, show_shape, sp
 class BatchNorm1d(Module):
     """Batch normalisation (Ioffe & Szegedy 2015) of (N, C) or (N, C, L).
 
-    In evaluation mode, and whenever it is traced, with the running statistics; in training mode with those of the
-    batch, which then move the running ones by `momentum`.
+    In evaluation mode, and whenever it is traced, it uses the running statistics; in training mode those of the batch,
+    and then it updates the running ones with `momentum`.
 
     State: ``weight``, ``bias``, ``running_mean``, ``running_var`` (C) and ``num_batches_tracked``.
     """
@@ -53,7 +53,7 @@ class BatchNorm1d(Module):
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
         mean, variance, count = values.mean(axes), values.var(axes), values.size // values.shape[1]
         if count < 2:
-            raise ValueError(f"BatchNorm1d: got {count} value per channel in training, expected 2 or more")
+            raise ValueError(f"BatchNorm1d: got {count} value(s) per channel in training, expected 2 or more")
         m = self.momentum
         old_mean, old_variance = self.running_mean.numpy(), self.running_var.numpy()
         self.running_mean = Tensor(((1 - m) * old_mean + m * mean).astype(old_mean.dtype))
@@ -70,7 +70,7 @@ class BatchNorm1d(Module):
 
 
 class GroupNorm(Module):
-    """Group normalisation (Wu & He 2018) of (N, C, *spatial): each of `num_groups` groups of channels by itself."""
+    """Group normalisation (Wu & He 2018) of (N, C, *spatial), over each of `num_groups` groups of channels."""
 
     def __init__(
         self,

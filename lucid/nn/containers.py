@@ -1,4 +1,4 @@
-"""Containers of modules. Plain lists and dicts of modules work as well; these have a forward or a printed name."""
+"""Containers of modules. Plain lists and dicts of modules work as well; these are modules themselves."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Sequential(ModuleList):
         return x
 
     def input_specs(self) -> Mapping[str, Any]:
-        """Those of the first module."""
+        """The inputs of the first module."""
         first = self._items[0].input_specs() if self._items else {}
         return {"x": next(iter(first.values()))} if len(first) == 1 else {}
 

@@ -26,7 +26,7 @@ def per_axis(where: str, name: str, value: Ints, axes: int) -> tuple[int, ...]:
 
 
 class Spatial(Module):
-    """A module with a fixed number of spatial axes: checks its input's axes and says what it takes."""
+    """A module with a fixed number of spatial axes: checks its input's axes and gives its specs."""
 
     axes: int
 
@@ -40,7 +40,7 @@ class Spatial(Module):
             )
 
     def image_specs(self, channels: int | str, dtype: DTypeLike) -> Mapping[str, TensorType]:
-        """(N, channels, *spatial), all but the channels known when the model runs."""
+        """(N, channels, *spatial), with symbolic sizes for all but the channels."""
         return {"x": spec("N", channels, *("H", "W", "L")[: self.axes] if self.axes > 1 else "L", dtype=dtype)}
 
 
@@ -75,7 +75,7 @@ class _Conv(Spatial):
         self.bias = init.uniform_(new_parameter(out_channels, dtype=dtype), -bound, bound) if bias else None
 
     def _padding(self, padding: Ints | str) -> tuple[int, ...]:
-        """Before each axis, then behind each axis."""
+        """Padding before each axis, then after each axis."""
         if not isinstance(padding, str):
             return per_axis(type(self).__name__, "padding", padding, self.axes) * 2
         if padding not in ("same", "valid") or (padding == "same" and set(self.stride) != {1}):
@@ -110,13 +110,16 @@ class Conv1d(_Conv):
 
     Args:
         padding: zeros on both sides; "valid" for none; "same" (with stride 1) for L' = L.
-        groups: the channels are cut into so many groups that do not see each other.
+        groups: the number of groups of channels; each is convolved separately.
     """
 
     axes = 1
 
 
 class Conv2d(_Conv):
-    """Convolution over images: (N, C, H, W) to (N, out_channels, H', W'). Arguments as for `Conv1d`, one or two."""
+    """Convolution over images: (N, C, H, W) to (N, out_channels, H', W').
+
+    The arguments are those of `Conv1d`, each one number or a pair.
+    """
 
     axes = 2

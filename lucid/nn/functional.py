@@ -1,4 +1,4 @@
-"""Neural-network functions under the names people know; the mathematics is in `lucid.ops`."""
+"""Neural-network functions under their usual names, computed by `lucid.ops`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def silu(x: Tensor) -> Tensor:
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x times the standard normal distribution function; "tanh" for the approximation that GPT-2 uses."""
+    """x times the standard normal distribution function; "tanh" is the approximation that GPT-2 uses."""
     return ops.gelu(x, approximate=approximate)
 
 
@@ -56,7 +56,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
-    """Zero each element with probability p and divide the others by 1 - p; x itself when not training."""
+    """Zero each element with probability p and divide the others by 1 - p; returns x when not training."""
     check_probability("dropout", "p", p)
     return ops.dropout(x, p=p) if training and p else x
 
@@ -78,7 +78,7 @@ def layer_norm(
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """Root-mean-square normalisation over the last axis.
 
-    `eps` is by default that of the type it is computed in: 2.2e-16 for float64, 1.2e-7 for all others.
+    The default `eps` is the machine epsilon of the type it is computed in: 2.2e-16 for float64, 1.2e-7 for all others.
     """
     if eps is None:
         eps = float(np.finfo(np.float64 if x.dtype == float64 else np.float32).eps)
@@ -98,17 +98,17 @@ def scaled_dot_product_attention(
     """softmax(scale * query @ key.T + mask) @ value.
 
     Args:
-        query: (N, H, L, d), or without the batch or both leading axes.
+        query: (N, H, L, d), (H, L, d) or (L, d).
         key: (N, H, S, d).
         value: (N, H, S, d_v).
         attn_mask: broadcasts to (N, H, L, S). Boolean: true = attend. Floating: added to the scores.
-        dropout_p: probability of dropping a weight; it applies whatever mode modules are in.
+        dropout_p: probability of dropping a weight; it applies in training and in evaluation mode.
         is_causal: query i sees keys up to i (from the top left where L and S differ). Not together with `attn_mask`.
         scale: multiplies the scores; by default 1 / sqrt(d).
         enable_gqa: allow fewer key than query heads: query head h reads key head h // (H / H_kv).
 
     Returns:
-        (N, H, L, d_v); zeros for a query that no key is visible to.
+        (N, H, L, d_v); zeros for a query that sees no key.
 
     Raises:
         ValueError, TypeError: for sizes, masks or options that do not fit.

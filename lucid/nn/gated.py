@@ -1,4 +1,4 @@
-"""Gated units: one projection decides how much of another passes."""
+"""Gated units: one projection scales another."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if not same(x.shape[normalize_axis("GLU", self.axis, x.ndim)] % 2, 0):
-            raise ValueError(f"GLU: axis {self.axis} of {show_shape(x.shape)} cannot be halved")
+            raise ValueError(f"GLU: axis {self.axis} of {show_shape(x.shape)} has an odd size, expected an even one")
         value, gate = x.chunk(2, self.axis)
         return value * gate.sigmoid()
 
@@ -36,8 +36,8 @@ class GatedMLP(Module):
 
     Args:
         dim: the width.
-        hidden_dim: the width between.
-        activation: of the gate.
+        hidden_dim: the inner width.
+        activation: the gate's activation.
         bias: whether the three projections have biases.
     """
 
@@ -62,7 +62,7 @@ class GatedMLP(Module):
 
 
 class SwiGLU(GatedMLP):
-    """A gated network whose gate is SiLU, as in Llama."""
+    """A `GatedMLP` with SiLU, as in Llama."""
 
     def __init__(self, dim: int, hidden_dim: int, bias: bool = False, dtype: DTypeLike | None = None) -> None:
         super().__init__(dim, hidden_dim, F.silu, bias, dtype)

@@ -1,4 +1,4 @@
-"""Initial values for parameters, drawn from the generator that `lucid.manual_seed` seeds."""
+"""Initial values of parameters, drawn from the generator that `lucid.manual_seed` seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lucid.types import DTypeLike, as_dtype, float32, show_shape
 
 
 def _fans(parameter: Parameter) -> tuple[int, int]:
-    """Inputs and outputs of a weight stored as (out, in, ...)."""
+    """Fan in and fan out of a weight stored as (out, in, ...)."""
     shape = parameter.numpy().shape
     if len(shape) < 2:
         raise ValueError(f"init: a parameter of shape {shape} has no fan in and out; expected at least 2 axes")
@@ -25,17 +25,17 @@ def _fans(parameter: Parameter) -> tuple[int, int]:
 
 
 class _Skipping:
-    """How many parameters may still be made inside a `skip`; None for any number."""
+    """The number of parameters that may still be created inside a `skip`; None for any number."""
 
     def __init__(self, at_most: int | None) -> None:
         self.left = self.at_most = at_most
 
     def count(self) -> None:
-        """One more parameter."""
+        """Count a new parameter."""
         if self.left is not None:
             self.left -= 1
             if self.left < 0:
-                raise ValueError(f"init.skip: more than {self.at_most} parameters")
+                raise ValueError(f"init.skip: got more than {self.at_most} parameters, expected at most so many")
 
 
 _skipped: ContextVar[_Skipping | None] = ContextVar("lucid_init_skipped", default=None)
@@ -43,14 +43,14 @@ _skipped: ContextVar[_Skipping | None] = ContextVar("lucid_init_skipped", defaul
 
 @contextmanager
 def skip(at_most: int | None = None) -> Iterator[None]:
-    """Leave parameters made inside without values of their own: for models whose weights are loaded next, where drawing
-    numbers takes longest. Such a parameter holds one number for all its elements, so its size costs no memory.
+    """Do not initialise parameters created inside: for models whose weights are loaded next, where drawing random
+    numbers takes longest. Such a parameter holds one number for all its elements, so it needs no memory.
 
     Args:
-        at_most: how many parameters may be made.
+        at_most: how many parameters may be created.
 
     Raises:
-        ValueError: inside, for one more than that.
+        ValueError: inside, for one more.
     """
     with holding(_skipped, _Skipping(at_most)):
         yield
@@ -60,7 +60,7 @@ def new_parameter(*shape: int, dtype: DTypeLike | None = None, value: float = 0.
     """A parameter of one number everywhere, to be initialised or loaded.
 
     Raises:
-        ValueError: for a shape that no memory holds.
+        ValueError: for a shape larger than any memory.
     """
     kind = as_dtype(float32 if dtype is None else dtype).numpy
     if math.prod(shape) * kind.itemsize >= 1 << 63:

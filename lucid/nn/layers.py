@@ -79,7 +79,7 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """Root-mean-square normalisation over the last axis (Zhang & Sennrich 2019).
 
-    `eps` is by default that of the type it is computed in, as in torch: 1.2e-7, for float64 2.2e-16.
+    The default `eps` is the machine epsilon of the type it is computed in, as in torch: 1.2e-7, for float64 2.2e-16.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class RMSNorm(Module):
 
 
 class Dropout(Module):
-    """Zero elements with probability p while training; nothing in evaluation and in exported models."""
+    """Zero elements with probability p while training; the identity in evaluation and in exported models."""
 
     def __init__(self, p: float = 0.5) -> None:
         check_probability("Dropout", "p", p)
@@ -115,7 +115,7 @@ class Dropout(Module):
 
 
 class GELU(Module):
-    """x times the normal distribution function; ``approximate="tanh"`` for the approximation of GPT-2."""
+    """x times the standard normal distribution function; ``approximate="tanh"`` for the approximation of GPT-2."""
 
     def __init__(self, approximate: str = "none") -> None:
         if approximate not in ("none", "tanh"):

@@ -18,7 +18,7 @@ R = TypeVar("R", covariant=True)
 
 
 class Forward(Protocol[P, R]):
-    """What has a forward: through it, type checkers know a module's call by its own class's forward."""
+    """Something with a forward: with it, type checkers give a module's call the signature of its class's forward."""
 
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Compute the outputs."""
@@ -44,20 +44,20 @@ class Module:
     """The base of all modules.
 
     Assign parameters, tensors (buffers) and modules to attributes in ``__init__``, also in lists and dicts of modules,
-    and write `forward`. An attribute whose name begins with ``_`` is private: a tensor there is no part of the state.
+    and define `forward`. An attribute whose name begins with ``_`` is private: a tensor there is not part of the state.
 
-    A module starts in evaluation mode: there is nothing here to train with, and so what runs eagerly is what is
-    exported. `train()` turns dropout on.
+    A module starts in evaluation mode, because Lucid does not train: the eager run computes what is exported. `train()`
+    turns dropout on.
     """
 
     _training: bool = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs; subclasses write this."""
+        """Compute the outputs; subclasses define this."""
         raise NotImplementedError(f"{type(self).__name__} has no forward(): define it with the module's computation")
 
     def __call__(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `forward`; typed as the forward of each class is."""
+        """Run `forward`; it has the signature of the class's forward."""
         here = scope.get()
         if here is None:
             return self.forward(*args, **kwargs)
@@ -65,14 +65,14 @@ class Module:
             return self.forward(*args, **kwargs)
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        """The inputs to trace with where none are given, by argument name; empty where a module has no natural ones."""
+        """The default inputs to trace with, by argument name; empty for a module that has none."""
         return {}
 
     # Training and evaluation ------------------------------------------------------------------------------------------
 
     @property
     def training(self) -> bool:
-        """Whether dropout is active: after `train()`, and never while a model is traced or compared with its export."""
+        """Whether dropout is active: after `train()`, but never while a model is traced or compared with its export."""
         return self._training and not is_evaluating()
 
     def train(self, mode: bool = True) -> Self:
@@ -85,7 +85,7 @@ class Module:
         """Set evaluation mode: no dropout."""
         return self.train(False)
 
-    # What a module holds ----------------------------------------------------------------------------------------------
+    # Children, parameters and buffers ---------------------------------------------------------------------------------
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly inside, those in lists and dicts under ``list.0`` and ``dict.key``."""
@@ -142,11 +142,11 @@ class Module:
         return (parameter for _, parameter in self.named_parameters())
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors that are part of the state and not learned."""
+        """The tensors of the state that are not parameters."""
         return ((name, t) for name, t in self._named_tensors() if not isinstance(t, Parameter))
 
     def buffers(self) -> Iterator[Tensor]:
-        """The tensors that are part of the state and not learned."""
+        """The tensors of the state that are not parameters."""
         return (tensor for _, tensor in self.named_buffers())
 
     def apply(self, function: Callable[[Module], object]) -> Self:
@@ -162,7 +162,7 @@ class Module:
         return dict(self._named_tensors())
 
     def renamed_keys(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Hook for modules that also read another layout: this module's entries of a state dict, in its own layout.
+        """Hook for modules that also read another layout: convert this module's entries of a state dict to its own.
 
         Raises:
             StateError: for entries of the other layout that do not fit.
@@ -170,16 +170,16 @@ class Module:
         return dict(state)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
-        """Take over parameters and buffers, converted to this module's element types.
+        """Load parameters and buffers, converted to this module's element types.
 
-        An array that has the right type already is used as it is, not copied.
+        An array that already has the right type is not copied.
 
         With `strict=False` missing and unexpected keys are accepted; a wrong shape never is.
 
         Raises:
-            StateError: a KeyError that lists every missing and unexpected key and every wrong shape. Nothing is changed
+            StateError: a KeyError that lists every missing and unexpected key and every wrong shape. Nothing is loaded
                 then.
-            OverflowError: for a number that the element type of its parameter cannot hold. Nothing is changed then.
+            OverflowError: for a number that the element type of its parameter cannot hold. Nothing is loaded then.
         """
         state = dict(state)
         problems: list[str] = []
@@ -187,7 +187,7 @@ class Module:
             if type(module).renamed_keys is Module.renamed_keys:
                 continue
             try:
-                state = _in_own_layout(module, f"{path}." if path else "", state)
+                state = _rename_keys(module, f"{path}." if path else "", state)
             except StateError as error:
                 problems.append(f"{path}: {error}" if path else str(error))
         own = self.state_dict()
@@ -200,7 +200,7 @@ class Module:
         problems += [f"unexpected: {', '.join(unexpected)}"] if unexpected else []
         given = {key: tensor for key, tensor in own.items() if key in arrays}
         for key, tensor in given.items():
-            if arrays[key].dtype.kind in _NO_NUMBERS:
+            if arrays[key].dtype.kind in _NOT_NUMBERS:
                 problems.append(f"{key} has dtype {arrays[key].dtype}, expected real numbers")
             elif arrays[key].shape != tensor.shape:
                 problems.append(f"{key} has shape {show_shape(arrays[key].shape)}, expected {show_shape(tensor.shape)}")
@@ -226,7 +226,7 @@ class Module:
     # Text -------------------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """What the printed tree shows between this module's brackets."""
+        """The text between the parentheses after this module's name when it is printed."""
         return ""
 
     def __repr__(self) -> str:
@@ -245,7 +245,7 @@ class Module:
         return head + (html.table(("own tensor", "type"), own) if own else "") + inside
 
 
-_NO_NUMBERS = "cmMOSU"  # kinds of NumPy types: complex numbers, times, objects, text
+_NOT_NUMBERS = "cmMOSU"  # kinds of NumPy types: complex numbers, times, objects, text
 
 
 class StateError(KeyError):
@@ -269,7 +269,7 @@ def _modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:
             yield from _modules_in(f"{name}.{key}", item)
 
 
-def _in_own_layout(module: Module, prefix: str, state: dict[str, Any]) -> dict[str, Any]:
+def _rename_keys(module: Module, prefix: str, state: dict[str, Any]) -> dict[str, Any]:
     inside = {key[len(prefix) :]: value for key, value in state.items() if key.startswith(prefix)}
     rest = {key: value for key, value in state.items() if not key.startswith(prefix)}
     return rest | {prefix + key: value for key, value in module.renamed_keys(inside).items()}

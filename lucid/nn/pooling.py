@@ -53,8 +53,8 @@ class _AveragePool(_Pool):
         super().__init__(kernel_size, stride, padding)
         if ceil_mode:
             raise ValueError(
-                f"{type(self).__name__}: ceil_mode=True is not supported: pad the input to a whole number of windows; "
-                "count_include_pad is the argument after it"
+                f"{type(self).__name__}: ceil_mode=True is not supported; pad the input to a whole number of windows "
+                "(count_include_pad is the argument after ceil_mode)"
             )
         self.count_include_pad = count_include_pad
 

@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoidal, learned and rotary positions, and the biases of ALiBi and T5."""
+"""Positions of tokens: sinusoidal, learned and rotary encodings, and the biases of ALiBi and T5."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SinusoidalPositionalEncoding(Module):
     """Adds sines and cosines of the position (Vaswani et al. 2017, section 3.5): (N, L, dim) to (N, L, dim).
 
     Feature 2i is sin(position / 10000^(2i / dim)), feature 2i + 1 the cosine of the same. The table is computed, so it
-    is no part of the state.
+    is not part of the state.
 
     Args:
         dim: the width, an even number.
@@ -53,9 +53,9 @@ class SinusoidalPositionalEncoding(Module):
 
 
 class LearnedPositions(Module):
-    """A table of position vectors: a length L to the rows (L, dim) of the positions 0 to L - 1.
+    """A table of position vectors: for a length L, the rows (L, dim) of the positions 0 to L - 1.
 
-    State: ``weight`` (max_length + offset, dim). The first `offset` rows are left out (OPT, BART: 2).
+    State: ``weight`` (max_length + offset, dim). The first `offset` rows are skipped (OPT, BART: 2).
     """
 
     def __init__(self, max_length: int, dim: int, offset: int = 0, dtype: DTypeLike | None = None) -> None:
@@ -73,26 +73,26 @@ class LearnedPositions(Module):
 def _first_rows(where: str, table: Tensor, length: Size, offset: int = 0) -> Tensor:
     held = table.numpy().shape[0] - offset
     if isinstance(length, int) and length > held:
-        raise ValueError(f"{where}: the input has {length} positions, the table {held}; cut the input")
+        raise ValueError(f"{where}: the input has {length} positions, the table {held}; shorten the input")
     return table[offset : length + offset]
 
 
 class RotaryEmbedding(Module):
-    """Rotary positions (Su et al. 2021): the cosines and sines for positions, and the turning of queries and keys.
+    """Rotary positions (Su et al. 2021): cosines and sines for positions, and the rotation of queries and keys.
 
     ::
 
-        cos, sin = rope(positions)                        # once a model: (N, L) integers to (N, L, rotary_dim / 2) each
+        cos, sin = rope(positions)                     # once per model: (N, L) integers to (N, L, rotary_dim / 2) each
         q, k = rope.rotate(q, cos, sin, heads=H), rope.rotate(k, cos, sin, heads=H_kv)
 
-    There is no table, so no position is too large. Angles are computed in float32.
+    There is no table, so positions have no upper limit. Angles are computed in float32.
 
     Args:
         head_dim: d, the width of a head.
         base: the wavelengths go from 2 pi to 2 pi * base.
-        rotary_dim: turn only the first features of a head; all by default. Even.
-        interleaved: pairs are neighbours (GPT-J) instead of halves (Llama).
-        scaling: how to serve lengths beyond those of the training: see `nn.rope_scaling`.
+        rotary_dim: how many features of a head to rotate, an even number; by default all.
+        interleaved: pairs are adjacent features (GPT-J) instead of features of the two halves (Llama).
+        scaling: how to extend to texts longer than in training: see `nn.rope_scaling`.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class RotaryEmbedding(Module):
         self._magnitude = scaling.magnitude if scaling else 1.0
 
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., L) integers to the cosines and sines (..., L, rotary_dim / 2), which do not depend on the layer."""
+        """(..., L) integers to the cosines and sines (..., L, rotary_dim / 2), the same for all layers."""
         frequencies = self._frequencies
         if self.scaling is not None:
             frequencies = self.scaling.at_length(frequencies, self.base, positions)
@@ -129,7 +129,7 @@ class RotaryEmbedding(Module):
         return cos.astype(self.dtype), sin.astype(self.dtype)
 
     def rotate(self, x: Tensor, cos: Tensor, sin: Tensor, *, heads: int | None = None) -> Tensor:
-        """Turn (N, H, L, d) or, with `heads`, packed (N, L, H*d): see `ops.rotary_embedding`."""
+        """Rotate (N, H, L, d) or, with `heads`, packed (N, L, H*d): see `ops.rotary_embedding`."""
         return ops.rotary_embedding(x, cos, sin, heads=heads, interleaved=self.interleaved)
 
     def input_specs(self) -> Mapping[str, TensorType]:
@@ -144,13 +144,13 @@ class RotaryEmbedding(Module):
 class ALiBi(Module):
     """Attention with linear biases (Press et al. 2022): a mask to add to the scores, (1, H, L, S).
 
-    A score loses slope * distance. The slopes are 2^(-8 h / H) for head h = 1 ... H where H is a power of two; else
-    those of the next smaller power of two, then every other one of twice as many.
+    It subtracts slope * distance from a score. The slopes are 2^(-8 h / H) for head h = 1 ... H if H is a power of two;
+    else those of the next smaller power of two, then every other one of twice as many.
 
     Args:
         num_heads: H.
-        symmetric: keys ahead of the query lose likewise (for encoders). By default they gain, and causal attention
-            hides them.
+        symmetric: also subtract for keys after the query (for encoders). By default slope * distance is added for
+            these, and causal attention hides them.
     """
 
     def __init__(self, num_heads: int, symmetric: bool = False) -> None:
@@ -159,7 +159,7 @@ class ALiBi(Module):
         self._slopes = Tensor(alibi_slopes(num_heads).reshape(1, num_heads, 1, 1))
 
     def forward(self, queries: Size, keys: Size, past: Size = 0) -> Tensor:
-        """The mask for queries that stand at the positions `past` and following, and keys from position 0 on."""
+        """The mask for queries at positions from `past` on, and keys at positions from 0 on."""
         distance = _relative(queries, keys, past)
         return (-abs(distance) if self.symmetric else distance).astype(float32) * self._slopes
 
@@ -178,13 +178,13 @@ def alibi_slopes(heads: int) -> Array:
 class RelativePositionBias(Module):
     """A learned bias for each bucket of distances and each head (T5: Raffel et al. 2020): a mask (1, H, L, S) to add.
 
-    The buckets are of one distance each up to half their number, then grow logarithmically up to `max_distance`; larger
-    distances share the last one. State: ``weight`` (num_buckets, num_heads).
+    The first half of the buckets hold one distance each; the others grow logarithmically up to `max_distance`, and
+    larger distances share the last one. State: ``weight`` (num_buckets, num_heads).
 
     Args:
         num_heads: H.
-        num_buckets, max_distance: how distances are told apart.
-        bidirectional: half of the buckets for keys ahead of the query; else these all count as distance 0.
+        num_buckets, max_distance: the number of buckets, and the distance from which all share the last one.
+        bidirectional: use half of the buckets for keys after the query; else these all count as distance 0.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class RelativePositionBias(Module):
         one_way = num_buckets // 2 if bidirectional else num_buckets
         if one_way < 2 or max_distance <= one_way // 2:
             raise ValueError(
-                f"{name}: {num_buckets} buckets up to distance {max_distance}: expected at least "
+                f"{name}: got {num_buckets} buckets up to distance {max_distance}, expected at least "
                 f"{4 if bidirectional else 2} buckets and a distance above {max(1, one_way // 2)}"
             )
         self.bidirectional, self.max_distance = bidirectional, max_distance
@@ -208,7 +208,7 @@ class RelativePositionBias(Module):
         self._buckets = Tensor(_bucket_table(one_way, max_distance, bidirectional))
 
     def forward(self, queries: Size, keys: Size, past: Size = 0) -> Tensor:
-        """The mask for queries that stand at the positions `past` and following, and keys from position 0 on."""
+        """The mask for queries at positions from `past` on, and keys at positions from 0 on."""
         reach = self.max_distance
         distance = ops.minimum(ops.maximum(_relative(queries, keys, past), -reach), reach)
         buckets = ops.take(self._buckets, distance + reach)
@@ -220,15 +220,15 @@ class RelativePositionBias(Module):
 
 
 def _relative(queries: Size, keys: Size, past: Size) -> Tensor:
-    """(L, S) integers: the position of the key less that of the query."""
+    """(L, S) integers: the position of the key minus that of the query."""
     return ops.arange_op(start=0, stop=keys) - ops.unsqueeze(ops.arange_op(start=past, stop=past + queries), 1)
 
 
 def _bucket_table(one_way: int, reach: int, bidirectional: bool) -> Array:
-    """The bucket of each relative position from -reach to reach; distances beyond are in the buckets of these."""
+    """The bucket of each relative position from -reach to reach; larger distances are in the buckets of these two."""
     near = one_way // 2
     far = np.arange(near, reach + 1, dtype=np.float32)
-    # In float32 and in this order, as the published models were trained: at a boundary one rounding decides.
+    # In float32 and in this order, as the published models were trained: at a boundary the rounding matters.
     share = np.log(far / np.float32(near)) / np.float32(math.log(reach / near)) * np.float32(one_way - near)
     buckets = np.concatenate([np.arange(near), np.minimum(near + share.astype(np.int64), one_way - 1)])
     behind = buckets[::-1]  # of the positions -reach ... 0

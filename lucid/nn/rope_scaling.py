@@ -1,7 +1,7 @@
-"""Ways to stretch rotary positions over longer texts than the model was trained on.
+"""Ways to extend rotary positions to longer texts than the model was trained on.
 
-Each turns the inverse frequencies (rotary_dim / 2, highest first) into others; the field names are those of published
-configs. `RotaryEmbedding` takes one as `scaling`.
+Each changes the inverse frequencies (rotary_dim / 2, highest first); the field names are those of published configs.
+`RotaryEmbedding` takes one as `scaling`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from lucid.types import Array, float32
 def inverse_frequencies(rotary_dim: int, base: float) -> Array:
     """1 / base^(2i / rotary_dim) as float32, (rotary_dim / 2).
 
-    Each step is rounded to float32, as where the published models were trained: far out in a text, the last bit of a
-    frequency is visible in the angle.
+    Each step is rounded to float32, as in the training of the published models: at large positions, the last bit of a
+    frequency changes the angle.
     """
     exponents = np.arange(0, rotary_dim, 2, dtype=np.float32) / np.float32(rotary_dim)
     wavelengths = (np.float64(base) ** exponents.astype(np.float64)).astype(np.float32)
@@ -29,10 +29,10 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Array:
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """The base of all scalings: none.
+    """The base class of all scalings, which does not scale.
 
     Args:
-        factor: how many times longer than in training texts may become.
+        factor: how many times longer texts may be than in training.
     """
 
     factor: float = 1.0
@@ -43,15 +43,15 @@ class RopeScaling:
 
     @property
     def magnitude(self) -> float:
-        """What cosines and sines are multiplied by."""
+        """The factor of cosines and sines."""
         return 1.0
 
     def scale(self, frequencies: Array, base: float) -> Array:
-        """The frequencies to use instead."""
+        """The scaled frequencies."""
         return frequencies
 
     def at_length(self, frequencies: Tensor, base: float, positions: Tensor) -> Tensor:
-        """The scaled frequencies, where they depend on the length of the text at hand."""
+        """The frequencies, scaled again if that depends on the length of the text."""
         return frequencies
 
 
@@ -65,7 +65,7 @@ class LinearScaling(RopeScaling):
 
 @dataclass(frozen=True)
 class NTKScaling(RopeScaling):
-    """A larger base, base * factor^(d / (d - 2)): low frequencies stretch by the factor, high ones hardly."""
+    """A larger base, base * factor^(d / (d - 2)): divides low frequencies by the factor, hardly changes high ones."""
 
     def scale(self, frequencies: Array, base: float) -> Array:
         dim = 2 * len(frequencies)
@@ -76,7 +76,7 @@ class NTKScaling(RopeScaling):
 class DynamicNTKScaling(RopeScaling):
     """NTK scaling that grows with the text: nothing changes up to `max_position_embeddings`.
 
-    Beyond, for a text of length l, the base is multiplied by (factor * l / max - (factor - 1))^(d / (d - 2)).
+    For a longer text of length l, the base is multiplied by (factor * l / max - (factor - 1))^(d / (d - 2)).
     """
 
     max_position_embeddings: int = 2048
@@ -91,7 +91,7 @@ class DynamicNTKScaling(RopeScaling):
 
 @dataclass(frozen=True)
 class Llama3Scaling(RopeScaling):
-    """Llama 3.1: long wavelengths stretched by the factor, short ones kept, those between interpolated.
+    """Llama 3.1: long wavelengths are multiplied by the factor, short ones kept, those between interpolated.
 
     Short is below original / high_freq_factor positions, long above original / low_freq_factor.
     """
@@ -109,11 +109,12 @@ class Llama3Scaling(RopeScaling):
 
 @dataclass(frozen=True)
 class YarnScaling(RopeScaling):
-    """YaRN (Peng et al. 2023): frequencies that turn often in the trained length are kept, slow ones stretched.
+    """YaRN (Peng et al. 2023): frequencies with many rotations in the trained length are kept, low ones are divided by
+    the factor.
 
-    Between `beta_fast` and `beta_slow` turns a linear ramp over the feature index leads from one to the other. Cosines
-    and sines are multiplied by `attention_factor`, 0.1 ln(factor) + 1 by default; with `mscale` and `mscale_all_dim` by
-    the quotient of 0.1 m ln(factor) + 1 of both. `truncate`: the ramp begins and ends at whole indices.
+    Between `beta_fast` and `beta_slow` rotations, a linear ramp over the feature index interpolates. Cosines and sines
+    are multiplied by `attention_factor`, 0.1 ln(factor) + 1 by default; with `mscale` and `mscale_all_dim` by the
+    quotient of 0.1 m ln(factor) + 1 of both. `truncate`: the ramp starts and ends at whole indices.
     """
 
     original_max_position_embeddings: int = 2048
@@ -146,6 +147,6 @@ class YarnScaling(RopeScaling):
         return np.asarray((stretched / self.factor + (1 - stretched)) * frequencies, np.float32)
 
     def _index(self, turns: float, dim: int, base: float) -> float:
-        """The feature index whose frequency turns so often within the trained length."""
+        """The feature index whose frequency makes this number of rotations within the trained length."""
         wavelength = self.original_max_position_embeddings / (turns * 2 * math.pi)
         return dim * math.log(wavelength) / (2 * math.log(base))

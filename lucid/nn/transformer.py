@@ -1,7 +1,7 @@
 """Transformer layers and stacks with torch's arguments, state keys and masks (Vaswani et al. 2017).
 
-Boolean masks: true = not allowed. Batch comes first by default. `is_causal` and a mask of the same attention exclude
-each other: where torch wants both, give one.
+Boolean masks: true = not allowed. Batch comes first by default. Give `is_causal` or a mask for one attention, not both
+as in torch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _activation(where: str, activation: Activation) -> Callable[[Tensor], Tensor
 
 
 class _Layer(Module):
-    """What encoder and decoder layers share: self-attention, the feed-forward network, and how these are joined."""
+    """The base of encoder and decoder layers: self-attention, the feed-forward network and residual connections."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class _Layer(Module):
         self.activation, self.norm_first = _activation(type(self).__name__, activation), norm_first
 
     def _add(self, x: Tensor, norm: LayerNorm, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """A residual connection around a sub-layer, with the norm before the sub-layer or behind the sum."""
+        """A residual connection around a sub-layer, with the norm before the sub-layer or after the sum."""
         if self.norm_first:
             return x + self.dropout(sublayer(norm(x)))
         return norm(x + self.dropout(sublayer(x)))
@@ -77,9 +77,9 @@ class TransformerEncoderLayer(_Layer):
         d_model: E, the width.
         nhead: heads; they must divide E.
         dim_feedforward: the inner width of the feed-forward network.
-        dropout: of attention weights, inner features and what is added to the residual.
+        dropout: of attention weights, inner features and the outputs of the sub-layers.
         activation: "relu", "gelu" or a function of a tensor.
-        norm_first: normalise what enters attention and network instead of the sums behind them.
+        norm_first: normalise the inputs of the sub-layers instead of the sums after them.
     """
 
     def forward(
@@ -153,7 +153,7 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of an encoder layer, one after the other, and behind them a norm where one is given."""
+    """`num_layers` copies of an encoder layer, one after the other, followed by a norm if one is given."""
 
     def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
         self.layers = _copies("TransformerEncoder", encoder_layer, num_layers)
@@ -178,7 +178,7 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoder(Module):
-    """`num_layers` copies of a decoder layer, one after the other, and behind them a norm where one is given."""
+    """`num_layers` copies of a decoder layer, one after the other, followed by a norm if one is given."""
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         self.layers = _copies("TransformerDecoder", decoder_layer, num_layers)
@@ -208,7 +208,7 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """Encoder and decoder, each closed by a normalisation; without embeddings and output layer, as in torch."""
+    """Encoder and decoder, each followed by a normalisation; without embeddings and output layer, as in torch."""
 
     def __init__(
         self,
@@ -267,7 +267,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(size: Size) -> Tensor:
-        """(size, size) booleans, true where a key lies ahead of the query: what `is_causal` hides, as a mask."""
+        """(size, size) booleans, true where a key is after the query: what `is_causal` hides, as a mask."""
         return ~causal_mask(size, size)
 
 
