@@ -82,14 +82,14 @@ def test_explain_names_the_kernel_that_onnxruntime_can_take() -> None:
     assert kernel(is_causal=True).startswith("flash kernel")
     assert kernel("float32").startswith("memory-efficient kernel: ")
     assert kernel(width=8 * 264).startswith("memory-efficient kernel: ")  # too wide for flash
-    assert "no multiple of 8" in kernel("float32", width=8 * 12)
+    assert "not a multiple of 8" in kernel("float32", width=8 * 12)
     assert kernel(masked=True).startswith("memory-efficient kernel where L is a multiple of 4")
     assert kernel(length=32, masked=True).startswith("memory-efficient kernel: ")
 
 
 def test_explain_says_which_number_of_keys_a_mask_would_want() -> None:
     note = kernel(length=30, masked=True)
-    assert "30 keys are no multiple of 4" in note
+    assert "30 keys are not a multiple of 4" in note
     assert note.endswith("pad the keys to 32")
 
 

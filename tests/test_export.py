@@ -489,7 +489,7 @@ def test_weights_beyond_the_limit_go_to_a_side_file_by_themselves(
     to_onnx(model, path=tmp_path / "model.onnx")
     assert len(os.listdir(tmp_path)) == 2
     assert Session(tmp_path / "model.onnx")(x).shape == (2, 32)
-    with pytest.raises(ExportError, match=r'more than a model in memory may hold.* path="model.onnx"'):
+    with pytest.raises(ExportError, match=r'but a model in memory holds at most 2 GiB.* path="model.onnx"'):
         to_onnx(model)
     with pytest.raises(ExportError, match='leave external_data="auto"'):
         to_onnx(model, path=tmp_path / "model.onnx", external_data=False)
@@ -511,7 +511,7 @@ def test_an_export_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"opset": 16}, ExportError, "opset 16 is not supported: give one from 17 to 26"),
+        ({"opset": 16}, ExportError, "opset 16 is not supported: choose one from 17 to 26"),
         ({"opset": 27}, ExportError, "opset 27 is not supported"),
         ({"opset": 0}, ExportError, "opset 0 is not supported"),
         ({"opset": "18"}, ExportError, "opset '18' is not supported"),
@@ -525,13 +525,13 @@ def test_an_export_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         (
             {"external_data": True},
             ExportError,
-            "external_data=True puts weights beside the model's file: give its path=",
+            "external_data=True writes weights to a file next to the model's: give its path=",
         ),
         ({"input_names": ["a", "b"]}, ExportError, r"input_names: got 2 names, expected 3 \(for query, key, value\)"),
         ({"input_names": ["a", "b", "a"]}, ExportError, "input_names: a appears more than once"),
         ({"input_names": ["a", "", "b"]}, ExportError, "expected non-empty strings"),
         ({"input_names": "abc"}, ExportError, "input_names: got the text 'abc', expected a list of names"),
-        ({"output_names": ["query"]}, ExportError, "output_names: query name inputs too; choose others"),
+        ({"output_names": ["query"]}, ExportError, "output_names: query are names of inputs too; choose others"),
         ({"output_names": []}, ExportError, "output_names: got 0 names, expected 1"),
         ({"kwargs": {"maks": lucid.spec("N")}}, TypeError, "unexpected keyword argument 'maks'"),
         ({"path": "no/such/folder/model.onnx"}, FileNotFoundError, "'no/such/folder' does not exist; create it first"),
@@ -548,7 +548,7 @@ def test_wrong_options_are_errors(options: dict[str, Any], error: type[Exception
     ("options", "message"),
     [
         ({"onnxruntime": "1.5"}, "onnxruntime 1.5 is older than 1.20"),
-        ({"onnxruntime": "new"}, "onnxruntime version 'new' is not understood: give it as"),
+        ({"onnxruntime": "new"}, "onnxruntime is 'new', expected a version as text"),
         ({"onnxruntime": "1.24", "opset": 26}, "opset 26: onnxruntime 1.24 loads up to opset 25; ask for opset=25"),
         ({"provider": "tpu"}, "target 'tpu' does not exist"),
         ({"attention": "flash"}, "attention 'flash' does not exist"),

@@ -86,7 +86,7 @@ def test_the_name_of_a_descriptor_is_never_replaced(to: str, tmp_path: Path) -> 
 def test_weights_beside_a_pipe_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/null")):
-        with pytest.raises(ExportError, match="is a pipe or device, and weights beside it need a file"):
+        with pytest.raises(ExportError, match="is a pipe or device, which has no separate file of weights"):
             to_onnx(nn.Linear(8, 8), ("N", 8), path=path, external_data=True)
     assert names_in(tmp_path) == ["pipe"]
 

@@ -280,7 +280,7 @@ def test_bad_constructor_arguments(message: str, arguments: tuple[int, int], fla
             [(2, 5, 16)] * 3,
             {"key_padding_mask": (5, 2)},
         ),
-        (ValueError, "exclude each other", [(2, 5, 16)] * 3, {"attn_mask": (5, 5), "is_causal": True}),
+        (ValueError, "got both is_causal", [(2, 5, 16)] * 3, {"attn_mask": (5, 5), "is_causal": True}),
     ],
 )
 def test_bad_inputs(
@@ -335,7 +335,7 @@ def test_real_scales(scale: complex) -> None:
     ("message", "options"),
     [
         ("scale is 1j, expected a real number", {"scale": 1j}),
-        ("exclude each other", {"is_causal": True, "attn_mask": True}),
+        ("got both is_causal and attn_mask, expected one", {"is_causal": True, "attn_mask": True}),
         ("dropout_p is 2", {"dropout_p": 2}),
     ],
 )

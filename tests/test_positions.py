@@ -213,7 +213,7 @@ def test_relative_positions_share_buckets(bidirectional: bool, buckets: int, rea
 
 
 def test_too_few_buckets_are_refused() -> None:
-    with pytest.raises(ValueError, match="2 buckets up to distance 128: expected at least 4"):
+    with pytest.raises(ValueError, match="got 2 buckets up to distance 128, expected at least 4"):
         nn.RelativePositionBias(2, 2)
     with pytest.raises(ValueError, match="a distance above 16"):
         nn.RelativePositionBias(2, 64, max_distance=16)

@@ -292,7 +292,7 @@ def test_names_that_cannot_be_used_are_errors(names: Any) -> None:
 
 
 def test_an_input_and_an_output_of_one_name_are_an_error() -> None:
-    with pytest.raises(ExportError, match="y name inputs too"):
+    with pytest.raises(ExportError, match="y are names of inputs too"):
         to_onnx(lambda x: x + 1, X, input_names=["y"], output_names=["y"])
 
 

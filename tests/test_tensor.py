@@ -436,7 +436,7 @@ def test_python_numbers_from_tensors() -> None:
 )
 def test_a_traced_tensor_has_no_value_and_says_what_to_do(ask: Callable[[Tensor], Any]) -> None:
     with pytest.raises(
-        TracedValueError, match=r"of a traced (int64|bool)\[\]: .* Choose .* lucid.where\(condition, a, b\)"
+        TracedValueError, match=r"of a traced (int64|bool)\[\]: .* Select .* lucid.where\(condition, a, b\)"
     ):
         lucid.trace(ask, lucid.spec(dtype=lucid.int64))
 

@@ -23,7 +23,7 @@ MICROSOFT = "com.microsoft"
 
 @dataclass(frozen=True)
 class Assembled:
-    """A model without its weights, and the weights: put together in memory or streamed to a file."""
+    """A model without its weights, and the weights, to be joined in memory or streamed to a file."""
 
     skeleton: onnx.ModelProto
     initializers: Mapping[str, Array]
@@ -35,7 +35,7 @@ class Assembled:
 
 
 def assemble(build: Builder, outputs: Sequence[tuple[str, TensorType]], version: str) -> Assembled:
-    """The model of everything a builder collected."""
+    """Make a model of everything that a builder collected."""
     graph = onnx.GraphProto(name="lucid")
     graph.node.extend(_node(emitted, build) for emitted in build.nodes)
     graph.input.extend(_value_info(build.name_of(value), value.type) for value in build.graph.inputs)
@@ -58,9 +58,9 @@ def tensor_header(name: str, array: Array) -> onnx.TensorProto:
 
 def tensor(name: str, array: Array) -> onnx.TensorProto:
     """An initializer with its data."""
-    made = tensor_header(name, array)
-    made.raw_data = in_order(array).tobytes()
-    return made
+    proto = tensor_header(name, array)
+    proto.raw_data = in_order(array).tobytes()
+    return proto
 
 
 def _uses_microsoft(nodes: Iterable[Emitted]) -> bool:
@@ -72,7 +72,7 @@ def _uses_microsoft(nodes: Iterable[Emitted]) -> bool:
 
 
 def _inner_types(nodes: Iterable[Emitted], build: Builder, outputs: Collection[str]) -> Iterator[onnx.ValueInfoProto]:
-    """The types of the values between the nodes: for readers, and where ONNX's own inference would lose them."""
+    """The types of the values between the nodes: for readers, and because ONNX's inference does not find all."""
     for emitted in nodes:
         for name in emitted.outputs:
             if name in build.types and name not in outputs:

@@ -18,7 +18,7 @@ from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType
 from lucid.values import Constant, Value
 
-SMALL = 1024  # bytes of a constant that is compared by its contents, and kept in the model beside which weights lie
+SMALL = 1024  # up to so many bytes a constant is compared by its contents, and never stored as external data
 Operand: TypeAlias = str | Value | Tensor | Array | None
 Operands: TypeAlias = Operand | list[Operand] | tuple[Operand, ...]
 
@@ -51,7 +51,7 @@ class Builder:
         self.target = target
         self.graph = graph
         self.initializers: dict[str, Array] = {}
-        self.parameters: set[str] = set()  # the names of those that are parameters, or parts of one
+        self.parameters: set[str] = set()  # the names of initializers that are parameters, or parts of one
         self.types: dict[str, TensorType] = {}
         self._blocks: list[list[Emitted]] = [[]]
         self._memo: list[dict[Any, tuple[str, ...]]] = [{}]
@@ -59,11 +59,11 @@ class Builder:
         self._values: list[Value] = []  # keeps the identities in _names alive
         self._taken = dict.fromkeys([*output_names, *input_names], 1)
         self._constants: dict[Any, str] = {}
-        self._arrays: list[Array] = []  # likewise for _constants
+        self._arrays: list[Array] = []  # keeps the identities in _constants alive
         self._renamed: dict[str, str] = {}
         self.path = ""
         self.module: str | None = None
-        self.emitted = 0  # nodes so far, those in nested graphs included
+        self.emitted = 0  # nodes so far, including those in nested graphs
         self.compute: Callable[[Sequence[Value]], None] = _no_engine
         for value, name in zip(graph.inputs, input_names, strict=True):
             self.bind(value, name)
@@ -76,11 +76,11 @@ class Builder:
     # Names ------------------------------------------------------------------------------------------------------------
 
     def unused(self, name: str) -> str:
-        """The name, or with a number behind it when it is taken."""
+        """The name, with a number appended if it is taken."""
         return unused_name(name, self._taken)
 
     def bind(self, value: Value, name: str) -> None:
-        """Say which ONNX name holds a value."""
+        """Record the ONNX name of a value."""
         self._names[id(value)] = name
         self._values.append(value)
         self.types.setdefault(name, value.type)
@@ -90,7 +90,7 @@ class Builder:
         return isinstance(value, Constant) or id(value) in self._names
 
     def uses(self, value: Value) -> int:
-        """How often the graph reads a value, its outputs included."""
+        """How often the graph reads a value, also as an output."""
         return self._uses[id(value)]
 
     @cached_property
@@ -99,9 +99,9 @@ class Builder:
         return Counter(map(id, read))
 
     def name_of(self, operand: Operand) -> str:
-        """The ONNX name that holds an operand; the empty name stands for an absent one.
+        """The ONNX name of an operand; the empty name for an absent one.
 
-        Arrays become initializers; a value that is not computed yet is computed here, where it is named.
+        Arrays become initializers; a value that is not computed yet is computed here.
         """
         if operand is None or isinstance(operand, str):
             return operand or ""
@@ -109,7 +109,7 @@ class Builder:
             return self._initializer(operand, None)
         value = operand.to_value() if isinstance(operand, Tensor) else operand
         if isinstance(value, Constant):
-            return self._turned(value) or self._initializer(value.array, self.graph.name_of(value))
+            return self._transposed(value) or self._initializer(value.array, self.graph.name_of(value))
         if id(value) not in self._names:
             self.compute([value])
         return self._names[id(value)]
@@ -118,8 +118,8 @@ class Builder:
         """The names of one operand or of several."""
         return [self.name_of(x) for x in (operands if isinstance(operands, (tuple, list)) else [operands])]
 
-    def _turned(self, value: Constant) -> str | None:
-        """The transpose of a weight that the model holds already (a tied output layer): a node, not a second copy.
+    def _transposed(self, value: Constant) -> str | None:
+        """The transpose of a weight that is already in the model (a tied output layer): a node, not a second copy.
 
         onnxruntime folds it when it loads the model.
         """
@@ -143,13 +143,13 @@ class Builder:
     # Nodes ------------------------------------------------------------------------------------------------------------
 
     def op(self, op_type: str, *inputs: Operand, domain: str = "", **attributes: Any) -> str:
-        """Emit a node with one output; its name."""
+        """Emit a node with one output and return the output's name."""
         return self.ops(op_type, *inputs, outputs=1, domain=domain, **attributes)[0]
 
     def ops(
         self, op_type: str, *inputs: Operand, outputs: int | Sequence[bool], domain: str = "", **attributes: Any
     ) -> tuple[str, ...]:
-        """Emit a node; the names of its outputs. `outputs` says how many, or which of them are wanted."""
+        """Emit a node and return the names of its outputs. `outputs`: how many, or which of them are wanted."""
         wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
         names = [self.name_of(operand) for operand in inputs]
         while names and not names[-1]:
@@ -174,9 +174,9 @@ class Builder:
 
     @contextmanager
     def inside(self, path: str, module: str | None = None) -> Iterator[None]:
-        """Name the nodes emitted meanwhile after a place in the model, and say which module they stem from.
+        """Name the nodes emitted inside after a place in the model, and record the module that they come from.
 
-        What a node is made of stems from the same module as the node: the outermost one counts.
+        Where calls are nested, the outermost module counts.
         """
         before = self.path, self.module
         self.path, self.module = path, module if self.module is None else self.module
@@ -186,7 +186,7 @@ class Builder:
             self.path, self.module = before
 
     def block(self, emit: Callable[[], Sequence[tuple[str, TensorType]]]) -> Block:
-        """Collect what a function emits as a nested graph; it returns the outputs. Outer names stay visible inside."""
+        """Collect the nodes that `emit` emits as a nested graph; it returns the outputs. Outer names stay visible."""
         self._blocks.append([])
         self._memo.append({})
         known = set(self._names)
@@ -204,9 +204,9 @@ class Builder:
         return self._renamed.get(self.name_of(value), self.name_of(value))
 
     def name_outputs(self, values: Sequence[Value], names: Sequence[str]) -> list[tuple[str, TensorType]]:
-        """Give the outputs of the model their names; their names and types.
+        """Give the outputs of the model their names; returns names and types.
 
-        A node's result is renamed. What is no node's result, or an output already, is copied.
+        A node's result is renamed. A value that is not a node's result, or already is an output, is copied.
         """
         produced = {name for emitted in self.nodes for name in emitted.outputs}
         renamed: dict[str, str] = {}
@@ -227,17 +227,17 @@ class Builder:
 
 
 def _no_engine(values: Sequence[Value]) -> None:
-    raise ExportError(f"{len(values)} values are not computed, and this builder has no engine: make a Lowering of it")
+    raise ExportError(f"{len(values)} values are not computed and this builder has no engine: call Lowering(builder)")
 
 
 def _key(array: Array, label: str | None) -> Any:
-    """What makes two constants one initializer."""
+    """The key by which two constants are one initializer."""
     if label is not None:
-        # Two views of one weight may share a label (a cube's .T and .mT): what they show tells them apart.
+        # Two views of one weight may share a label (.T and .mT of three axes), so the label alone does not suffice.
         if array.nbytes <= SMALL:
             return (label, array.dtype, array.shape, array.tobytes())
-        shown = array.__array_interface__
-        return (label, array.dtype, array.shape, array.strides, shown["data"][0])
+        address = array.__array_interface__["data"][0]
+        return (label, array.dtype, array.shape, array.strides, address)
     return (array.dtype, array.shape, array.tobytes()) if array.nbytes <= SMALL else id(array)
 
 

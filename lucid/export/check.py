@@ -13,20 +13,20 @@ from lucid.export.builder import SMALL
 from lucid.export.element_codes import onnx_code
 from lucid.types import Array, as_dtype
 
-_AT_ONCE = 1 << 16  # numbers that fit the caches
-_SAMPLED = 1 << 14  # numbers of a weight that are looked at for denormal ones
-_HEAVY = 0.01  # the share of them that slows a matrix product down by an order of magnitude
+_BLOCK = 1 << 16  # numbers that fit into the caches
+_SAMPLED = 1 << 14  # numbers of a weight that are examined for denormals
+_MANY_DENORMAL = 0.01  # the share of denormals that slows a matrix product down by an order of magnitude
 
 
 class WeightWarning(UserWarning):
-    """A weight holds numbers that will hardly be meant."""
+    """A weight holds numbers that are probably a mistake."""
 
 
 def check_model(model: Assembled) -> None:
     """Run ONNX's checker with strict shape inference.
 
-    Large weights stand in as inputs of their type: the checker reads their shapes only, and copying them would take
-    longer than all the rest of an export.
+    Large weights are replaced by inputs of their type: the checker reads only their shapes, and copying them would take
+    longer than the rest of the export.
     """
     checked = onnx.ModelProto()
     checked.CopyFrom(model.skeleton)
@@ -50,7 +50,7 @@ def warn_of_weights(initializers: Mapping[str, Array], named: Container[str]) ->
     denormal = [name for name, array in floats.items() if _denormal(array)]
     for what, names, consequence in (
         ("with NaN or infinity", infinite, "the exported model computes with them"),
-        ("that are all zero", zero, "they were hardly trained or loaded"),
+        ("that are all zero", zero, "they were probably not trained or loaded"),
         ("with many denormal numbers", denormal, "they slow a CPU down by an order of magnitude; set them to zero"),
     ):
         if names:
@@ -59,21 +59,23 @@ def warn_of_weights(initializers: Mapping[str, Array], named: Container[str]) ->
 
 
 def _all_zero(array: Array) -> bool:
-    """Whether a matrix, or more, holds nothing. (A vector may: biases begin so.)"""
-    return sum(size > 1 for size in array.shape) > 1 and not any(row.any() for row in array)  # mostly one row is enough
+    """Whether an array of 2 or more axes is all zero. (A vector may be: biases are initialised to zero.)"""
+    return sum(size > 1 for size in array.shape) > 1 and not any(
+        row.any() for row in array
+    )  # mostly decided by one row
 
 
 def _denormal(array: Array) -> bool:
-    """Whether, in an even sample, more than a hundredth of the numbers is too small for the processor's fast path."""
+    """Whether more than a hundredth of the numbers, evenly sampled, are denormal."""
     if array.dtype.itemsize == 2 or not array.size:
-        return False  # half precision is computed in float32, where its denormal numbers are normal
+        return False  # half precision is computed in float32, where its denormals are normal numbers
     step = max(1, array.size // _SAMPLED)
     if array.flags.c_contiguous or array.flags.f_contiguous:
         sample = np.abs(array.reshape(-1, order="A")[::step])
     else:
         sample = np.abs(array[np.unravel_index(np.arange(0, array.size, step), array.shape)])
     small = (sample > 0) & (sample < np.finfo(array.dtype).tiny)
-    return bool(np.count_nonzero(small) > _HEAVY * sample.size)
+    return bool(np.count_nonzero(small) > _MANY_DENORMAL * sample.size)
 
 
 def _finite(array: Array) -> bool:
@@ -87,9 +89,9 @@ def _finite(array: Array) -> bool:
 
 
 def _finite_halves(array: Array) -> bool:
-    """By their bits, where neither has NumPy fast arithmetic for them nor would a sum stay in their range."""
+    """`_finite` by the bits, because NumPy's arithmetic in half precision is slow and a sum would overflow."""
     limit = np.uint16(0x7C00 if array.dtype == np.float16 else 0x7F80)  # the exponent of infinity and NaN
-    array = array.T if array.strides[0] < array.strides[-1] else array  # as it lies in memory
-    rows = max(1, _AT_ONCE // max(1, array[0].size)) if len(array) else 1
+    array = array.T if array.strides[0] < array.strides[-1] else array  # in the order in which it is stored
+    rows = max(1, _BLOCK // max(1, array[0].size)) if len(array) else 1
     parts = (array[start : start + rows].view(np.uint16) & 0x7FFF for start in range(0, len(array), rows))
     return all(part.size == 0 or part.max() < limit for part in parts)

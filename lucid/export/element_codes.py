@@ -25,5 +25,5 @@ def onnx_code(dtype: DTypeLike) -> int:
 
 
 def dtype_of_code(code: int) -> DType | None:
-    """The element type of a code; None for those that Lucid does not have."""
+    """The element type of a code; None for one that Lucid does not have."""
     return next((as_dtype(name) for name, known in _CODES.items() if known == code), None)

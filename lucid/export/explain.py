@@ -1,4 +1,4 @@
-"""Why an exported graph looks as it does."""
+"""Why an exported graph has the nodes that it has."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lucid.export.lowering import Decision
 from lucid.export.promotion import Promotion
 from lucid.export.target import Target
 
-_Told = TypeVar("_Told", Decision, Promotion)
+_Entry = TypeVar("_Entry", Decision, Promotion)
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The form that each op took where it had a choice, with the reasons against the others; and where the model or the
-    export computes in a wider type than it was given. Print it to read it.
+    """The form taken for each op that has several, with the reasons against the others; and where the model or the
+    export computes in a wider type than given. Print it to read it.
     """
 
     target: Target
@@ -30,7 +30,7 @@ class Explanation:
         return tuple(decision for decision in self.decisions if decision.op == "attention")
 
     def __str__(self) -> str:
-        shown = self._told()
+        shown = self._shown()
         head = self._head()
         if not self.tells:
             return f"{head}\n{_NOTHING}"
@@ -52,7 +52,7 @@ class Explanation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = [_cells(decision) for decision in self._told()]
+        rows = [_cells(decision) for decision in self._shown()]
         rows += [
             (title(p), f"in float64, with {p.narrow} operands", "", f"{p.because}\ninstead: {p.instead}")
             for p in self.promotions
@@ -62,10 +62,10 @@ class Explanation:
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything beyond one form an op, in the types that were given."""
-        return bool(self._told() or self.promotions)
+        """Whether there is anything to report: a choice of forms, or a wider type."""
+        return bool(self._shown() or self.promotions)
 
-    def _told(self) -> list[Decision]:
+    def _shown(self) -> list[Decision]:
         return list(self.attention) + [d for d in self.decisions if d.op != "attention" and d.refused]
 
     def _head(self) -> str:
@@ -83,18 +83,18 @@ def _cells(decision: Decision) -> tuple[object, ...]:
     return title(decision), decision.taken, decision.nodes, reasons
 
 
-def title(told: Decision | Promotion) -> str:
+def title(entry: Decision | Promotion) -> str:
     """Where something was decided: the module's path and the op."""
-    return f"{told.path}/{told.op}" if told.path else told.op
+    return f"{entry.path}/{entry.op}" if entry.path else entry.op
 
 
-def _grouped(all_told: Sequence[_Told]) -> list[tuple[_Told, int]]:
-    """What differs in its place only is told once."""
-    groups: dict[tuple[object, ...], list[_Told]] = {}
-    for told in all_told:
-        if isinstance(told, Decision):
-            key: tuple[object, ...] = (told.op, told.taken, told.refused, told.note)
+def _grouped(entries: Sequence[_Entry]) -> list[tuple[_Entry, int]]:
+    """Group entries that differ only in their path: the first of each group, and how many there are."""
+    groups: dict[tuple[object, ...], list[_Entry]] = {}
+    for entry in entries:
+        if isinstance(entry, Decision):
+            key: tuple[object, ...] = (entry.op, entry.taken, entry.refused, entry.note)
         else:
-            key = (told.op, told.narrow, told.because, told.instead)
-        groups.setdefault(key, []).append(told)
+            key = (entry.op, entry.narrow, entry.because, entry.instead)
+        groups.setdefault(key, []).append(entry)
     return [(alike[0], len(alike)) for alike in groups.values()]

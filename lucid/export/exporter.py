@@ -39,28 +39,29 @@ def to_onnx(
 
     Args:
         model: what to export.
-        inputs: one a positional argument: `lucid.spec("N", "L", 512)`, the tuple alone for float32, or an example
-            tensor or array, whose exact shape is then fixed. None for a module that knows its inputs
+        inputs: one for each positional argument: `lucid.spec("N", "L", 512)`, the tuple alone for float32, or an
+            example tensor or array, whose exact shape is then fixed. May be left out for a module that knows its inputs
             (`input_specs()`), such as `nn.MultiHeadAttention`.
-        kwargs: arguments by name: specs or examples, which become inputs too, and plain Python values, which are
-            built in.
+        kwargs: arguments by name: specs or examples, which become inputs too, and plain Python values, which become
+            part of the model.
         path: write the model to this file. It appears whole or not at all.
         target: "any", "cpu", "cuda", "portable", or a `Target`.
         opset: 17 to 26; by default the target's own (23; 18 for "portable").
         attention: "auto", or insist on "standard" (ONNX Attention), "contrib" (com.microsoft), "expanded" (primitive
             ops).
         input_names, output_names: names for all inputs and outputs; by default those of the arguments, and ``output``.
-        external_data: weights in one file beside the model: True, False, or "auto", which does so only beyond 2 GiB.
+        external_data: whether weights go to a separate file in the model's folder: True, False, or "auto", which is
+            True only beyond 2 GiB.
 
     Returns:
-        The model. Weights that went to a file are not held a second time: with a side file, or more than 64 MiB of them
-        in the model's own, the larger ones are references to that file (ONNX's external data); ``onnx.load(path)``
+        The model. Weights written to a file are not kept in memory as well: with a separate file, or more than 64 MiB
+        of weights in the model's own, the larger ones refer to that file (ONNX's external data); ``onnx.load(path)``
         reads them all.
 
     Raises:
         ExportError: for an option that does not exist or a model that cannot be computed exactly as asked.
         SymbolicSizeError, TracedValueError: for a forward that needs a number known only at run time.
-        OSError: when the file cannot be written; an earlier file is then untouched.
+        OSError: if the file cannot be written; an earlier file is then unchanged.
     """
     if path is not None:
         _check_folder(Path(path))
@@ -71,7 +72,7 @@ def to_onnx(
     warn_of_weights(assembled.initializers, lowering.build.parameters)
     if path is None:
         if external_data is True:
-            raise ExportError("external_data=True puts weights beside the model's file: give its path=")
+            raise ExportError("external_data=True writes weights to a file next to the model's: give its path=")
         return in_memory(assembled)
     large = not fits_one_file(assembled)
     if large and external_data is False:
@@ -90,8 +91,8 @@ def explain(
     opset: int | None = None,
     attention: str = "auto",
 ) -> Explanation:
-    """Which form each op with a choice takes when exported with the same arguments, and why others do not serve; and
-    what is computed in a wider element type than it was given.
+    """The form taken for each op that has several when exported with the same arguments, and why the others were
+    refused; and what is computed in a wider element type than given.
     """
     wanted = Target.of(target, opset, attention)
     graph = _traced(model, inputs, kwargs)
@@ -109,15 +110,15 @@ def export_graph(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> tuple[Assembled, Lowering]:
-    """A traced graph as a checked model, not yet put together, and the record of how it was lowered."""
+    """A traced graph as a checked model, with the weights still separate, and the record of how it was lowered."""
     ins = _names("input_names", [value.name for value in graph.inputs], input_names)
     outs = _names("output_names", graph.output_names, output_names)
-    if output_names is None:  # an input may well be called "output"
+    if output_names is None:  # an input may be called "output"
         taken = dict.fromkeys([*ins, *outs], 1)
         outs = [unused_name(f"{name}_out", taken) if name in ins else name for name in outs]
     clash = sorted(set(ins) & set(outs))
     if clash:
-        raise ExportError(f"output_names: {', '.join(clash)} name inputs too; choose others")
+        raise ExportError(f"output_names: {', '.join(clash)} are names of inputs too; choose others")
     build = Builder(graph, target, ins, outs)
     lowering = Lowering(build)
     lowering.lower(graph.outputs)
@@ -134,9 +135,9 @@ def _names(what: str, default: Sequence[str], given: Sequence[str] | None) -> li
     names = list(given)
     if len(names) != len(default):
         raise ExportError(f"{what}: got {len(names)} names, expected {len(default)} (for {', '.join(default)})")
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise ExportError(f"{what}: {', '.join(doubled)} appears more than once; every name must be its own")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ExportError(f"{what}: {', '.join(repeated)} appears more than once; names must be unique")
     if not all(isinstance(name, str) and name for name in names):
         raise ExportError(f"{what}: {names!r}: expected non-empty strings")
     return names

@@ -1,6 +1,6 @@
-"""What a form is: one way to write an op in ONNX. An op's forms are tried best first; its body is the last.
+"""A form: one way to write an op in ONNX. An op's forms are tried best first; its body is the last.
 
-A form may refuse, and says why: what `explain` has to tell. It refuses before it emits anything.
+A form may refuse a node, with a reason that `explain` shows. It refuses before it emits anything.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lucid.values import Node
 
 @dataclass(frozen=True)
 class Taken:
-    """The results of a form, and why it should win here: `explain` tells."""
+    """The results of a form, and why it is the best here, which `explain` shows."""
 
     results: Operands
     why: str
-    written_as: Op[..., Any] | None = None  # an op that it is written in, and whose own form is told as well
+    written_as: Op[..., Any] | None = None  # an op that the form uses, whose own form is reported as well
 
 
 Emit: TypeAlias = Callable[[Builder, Node], Operands | Taken]
@@ -43,7 +43,7 @@ def refuse(reason: str) -> NoReturn:
 
 
 def refuse_wrong(build: Builder, fault: Fault) -> None:
-    """Leave a node to the next form where the target's runtime, or an older release of it, has a fault."""
+    """Leave a node to the next form if the target's runtime, in any release allowed, has a fault."""
     how = build.target.wrong(fault)
     if how:
         refuse(how)
@@ -53,21 +53,21 @@ def refuse_wrong(build: Builder, fault: Fault) -> None:
 class Form:
     """One ONNX form of an op.
 
-    A form is closed: it says which inputs and attributes it writes, and where a node has another one that is given or
-    not at its default, the engine leaves the node to the next form. So an op that learns something new is never
-    exported by a form that has not heard of it.
+    A form declares which attributes and optional inputs it writes. If a node has another one, given or not at its
+    default, the engine leaves the node to the next form. So an op that gains an attribute is never exported by a form
+    that ignores it.
 
     Args:
         op: the name of the op.
-        name: what `explain` calls it.
+        name: its name in `explain`.
         takes: the attributes and optional inputs that it writes; None: all of them, as a form made of the body does.
-        emit: writes a node in ONNX, or refuses. It may write nodes by `build.op`, ops on tensors, or both.
+        emit: writes a node in ONNX, or refuses. It may write nodes with `build.op`, ops on tensors, or both.
         opset: the opset from which it exists.
         kind: what an export may insist on; for attention "standard", "contrib", "blocks"; "expanded" is the body.
-        domain: of the operator that it writes; empty for ONNX's own.
-        kernel: the ONNX op that has to have a kernel for the element type of the node's first input; empty: none.
-        targets: those that it is tuned for, and where it takes the place of a form of the same name; empty: all.
-        mends: what it is there for: it is tried only where the target's runtime has this fault.
+        domain: the domain of the operator that it writes; empty for ONNX's own.
+        kernel: the ONNX op that must have a kernel for the element type of the node's first input; empty: none.
+        targets: the targets that it is tuned for, where it replaces a form of the same name; empty: all.
+        mends: a fault that it works around: it is tried only if the target's runtime has this fault.
     """
 
     op: str
@@ -82,12 +82,12 @@ class Form:
     mends: Fault | None = None
 
     def serves(self, target: Target) -> bool:
-        """Whether it is to be tried on a target at all."""
+        """Whether it is tried on a target at all."""
         tuned = not self.targets or target.provider in self.targets
         return tuned and (self.mends is None or bool(target.wrong(self.mends)))
 
     def check(self, node: Node, target: Target) -> None:
-        """Refuse a node that has more to it than this form writes, or that the target rules it out for."""
+        """Refuse a node with an attribute or input that this form does not write, or that the target rules out."""
         assert isinstance(node.op, Op)
         insisted = target.insisted(self.op)
         if insisted not in ("auto", self.kind):
@@ -98,9 +98,9 @@ class Form:
             _refuse_others(node, node.op, self.takes)
         runtime = target.runtime
         if self.domain and self.domain not in (*runtime.domains, *(runtime.asked_for if insisted == self.kind else ())):
-            refuse(f'target "{target.provider}" takes standard ops only')
+            refuse(f'target "{target.provider}" takes only standard ops')
         first = node.inputs[0] if node.inputs else None
-        if self.kernel and node.op.body is not None and first is not None:  # a primitive has been widened before
+        if self.kernel and node.op.body is not None and first is not None:  # primitives have been widened already
             missing = target.missing(self.kernel, first.type.dtype)
             if missing:
                 refuse(missing)
@@ -109,17 +109,17 @@ class Form:
 def _refuse_others(node: Node, op: Op[..., Any], taken: frozenset[str]) -> None:
     for name, value in zip(op.arguments, node.inputs, strict=False):
         if value is not None and name in op.optional and name not in taken:
-            refuse(f"it takes no {name}")
+            refuse(f"it does not take {name}")
     for name, given in node.attributes.items():
         if name not in taken and not _is_default(given, op.defaults.get(name, _NOTHING)):
-            refuse(f"it takes no {name} (here {show_attribute(given)})")
+            refuse(f"it does not take {name} (here {show_attribute(given)})")
 
 
 _NOTHING = object()
 
 
 def _is_default(given: Any, default: Any) -> bool:
-    """Whether an attribute is as it would be if nobody had given it; a symbolic size never is."""
+    """Whether an attribute has its default value; a symbolic size never has."""
     return given is default or (not _mentions_size(given) and given == default)
 
 
@@ -128,7 +128,7 @@ def _mentions_size(value: Any) -> bool:
 
 
 def insisted_on(op: str, kind: str) -> str:
-    """What a user wrote to insist on a kind of form."""
+    """The argument with which a user insists on a kind of form."""
     return f'attention="{kind}"' if op == "attention" else f'forms={{"{op}": "{kind}"}}'
 
 
@@ -144,28 +144,28 @@ def form(
     targets: tuple[str, ...] = (),
     mends: Fault | None = None,
 ) -> Callable[[Emit], Form]:
-    """Make a function a form of an op. It counts once it is listed in `lucid.export.forms.FORMS`, or by `lowers`.
+    """Make a function a form of an op. It is tried if it is listed in `lucid.export.forms.FORMS` or added by `lowers`.
 
-    `takes` names the attributes and optional inputs that the function writes, blanks between them; ``*`` means all. The
+    `takes` names the attributes and optional inputs that the function writes, separated by spaces; ``*`` means all. The
     other arguments are as for `Form`.
 
     Raises:
-        ValueError: for a name that is none of the op's.
+        ValueError: for a name that the op does not have.
     """
     taken = None if takes == "*" else frozenset(takes.split())
     unknown = (taken or frozenset()) - {*op.arguments, *op.attributes}
     if unknown:
         raise ValueError(f"a form of {op.name} takes {', '.join(sorted(unknown))}, which the op does not have")
 
-    def made(emit: Emit) -> Form:
+    def make(emit: Emit) -> Form:
         return Form(op.name, name or emit.__name__, taken, emit, opset, kind, domain, kernel, targets, mends)
 
-    return made
+    return make
 
 
 @functools.lru_cache(maxsize=1024)
 def named(op: Op[..., Any], op_type: str, opset: int) -> Form:
-    """The form of a primitive that is one ONNX op with the same inputs, and with attributes of the same names."""
+    """The form of a primitive that is one ONNX op with the same inputs and attributes of the same names."""
     known = frozenset(onnx.defs.get_schema(op_type, opset).attributes)
 
     def emit(build: Builder, node: Node) -> str:

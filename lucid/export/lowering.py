@@ -1,4 +1,4 @@
-"""The engine: takes a graph node by node, chooses for each the first form that serves, and records why."""
+"""The engine: goes through a graph node by node, takes the first form that does not refuse, and records why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lucid.values import Constant, Input, Node, Value
 
 @dataclass(frozen=True)
 class Decision:
-    """Which form a node took, and why the others did not serve."""
+    """The form taken for a node, and why the others were refused."""
 
     op: str
     path: str
@@ -34,8 +34,8 @@ class Decision:
 class Lowering:
     """Turns nodes into ONNX nodes and records the decisions.
 
-    The builder asks it for every value that a form names and that is not computed yet, so a form can write ops on
-    tensors and leave them to it. What happens inside a form is part of that form: no decision of its own.
+    The builder calls it for every value that a form uses and that is not computed yet, so a form can be written as ops
+    on tensors. Decisions inside a form are part of that form and not reported.
     """
 
     def __init__(self, build: Builder) -> None:
@@ -45,7 +45,7 @@ class Lowering:
         self._forms: dict[Op[..., Any], tuple[Form, ...]] = {}
         for op, kind in build.target.forms.items():
             if kind not in ("auto", *(kinds := kinds_of(op))):
-                has = "there is no op of that name" if not kinds else f"it has {', '.join(kinds)}"
+                has = "there is no op of that name" if not kinds else f"choose one of {', '.join(kinds)}"
                 raise ExportError(f"forms: {op} has no form of kind {kind!r}: {has}")
         build.compute = self.lower
 
@@ -61,7 +61,7 @@ class Lowering:
 
     def _lower_node(self, node: Node) -> None:
         assert isinstance(node.op, Op)
-        # A primitive is one ONNX node, named by that; what takes several is named after the op as well.
+        # A primitive is one ONNX node, whose own name says enough; the nodes of a composite have its name in theirs.
         parts = [node.scope, node.op.name if node.op.body is not None else ""]
         path = "/".join(part for part in parts if part)
         if node.op.body is None:
@@ -76,23 +76,23 @@ class Lowering:
         for result, name in zip(node.results, names, strict=True):
             self.build.bind(result, name)
         if refused or len(self._forms_of(node.op)) > 1:
-            self._tell(node, taken, before, refused, note)
+            self._record(node, taken, before, refused, note)
 
-    def _tell(self, node: Node, taken: str, before: int, refused: Sequence[tuple[str, str]], note: str = "") -> None:
-        told = self.decisions if self._inside is None else self._inside
-        told.append(Decision(node.op.name, node.scope, taken, self.build.emitted - before, tuple(refused), note))
+    def _record(self, node: Node, taken: str, before: int, refused: Sequence[tuple[str, str]], note: str = "") -> None:
+        decisions = self.decisions if self._inside is None else self._inside
+        decisions.append(Decision(node.op.name, node.scope, taken, self.build.emitted - before, tuple(refused), note))
 
     def _lower_widened(self, node: Node, wider: Wider) -> None:
         with entered(Scope(node.scope, {})):
             values = widened(node, wider.narrow, wider.wide)
         before = self.build.emitted
         self.lower(values)
-        self._tell(node, f"in {wider.wide} between casts", before, [(str(wider.narrow), wider.why)])
+        self._record(node, f"in {wider.wide} between casts", before, [(str(wider.narrow), wider.why)])
         for result, value in zip(node.results, values, strict=True):
             self.build.bind(result, self.build.name_of(value))
 
     def _choose(self, node: Node, op: Op[..., Any], path: str) -> tuple[Sequence[str], str, list[tuple[str, str]], str]:
-        """The names of the results, the form taken, the forms refused with their reasons, and what speaks for it."""
+        """The names of the results, the form taken, the forms refused with their reasons, and why it was taken."""
         target = self.build.target
         refused: list[tuple[str, str]] = []
         forms = self._forms_of(op)
@@ -127,17 +127,17 @@ class Lowering:
         return self._inline(node, op, path), "expanded", refused, ""
 
     def _inline(self, node: Node, op: Op[..., Any], path: str) -> list[str]:
-        """Emit a composite's body. Constants are computed on the way: what depends on them alone is folded."""
+        """Emit a composite's body, in which everything that depends on constants alone is folded."""
         inputs = node.inputs if op.folded else [None if v is None else self._unknown(v) for v in node.inputs]
         with evaluating(), entered(Scope(path, {}, self.build.graph.names)):
             tensors = op.expand([None if v is None else Tensor.from_value(v) for v in inputs], node.attributes)
         return self.build.names_of(tensors)
 
     def _unknown(self, value: Value) -> Value:
-        """The value as one that is known only when the model runs, so that nothing of a body is folded."""
+        """The value as one that is known only when the model runs, so that nothing in a body is folded."""
         if not isinstance(value, Constant):
             return value
         name = self.build.name_of(value)
-        stand_in = Input(name, value.type)
-        self.build.bind(stand_in, name)
-        return stand_in
+        unknown = Input(name, value.type)
+        self.build.bind(unknown, name)
+        return unknown

@@ -1,7 +1,7 @@
-"""Where a model computes in float64 because something in it happens to be float64.
+"""Where a model computes in float64 because one of its values happens to be float64.
 
-NumPy makes arrays of float64 unless it is told otherwise, so one table of constants makes everything after it twice as
-wide. Python's and NumPy's numbers do not: beside a tensor they take its type.
+NumPy's arrays are float64 by default, so one table of constants makes everything after it twice as wide. Python's and
+NumPy's scalars do not: they take the type of the tensor that they are combined with.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lucid.values import Constant, Input, Node, Result, Value
 
 @dataclass(frozen=True)
 class Promotion:
-    """A node that computes in float64 for the sake of one of its operands, and where that begins."""
+    """A node that computes in float64 because of one of its operands, and where that operand comes from."""
 
     op: str
     path: str
@@ -25,7 +25,7 @@ class Promotion:
 
 
 def promotions(graph: Graph) -> list[Promotion]:
-    """The nodes where a narrower floating-point value meets a float64 one, but those that only follow from another."""
+    """The first nodes at which a narrower floating-point value meets a float64 one; later nodes follow from them."""
     found: list[Promotion] = []
     follows: set[int] = set()
     for node in graph.nodes():
@@ -34,7 +34,7 @@ def promotions(graph: Graph) -> list[Promotion]:
         narrow = next((dtype for dtype in map(_narrow, given) if dtype is not None), None)
         wide = next((v for v in given if v.type.dtype == float64 and _narrow(v) is None), None)
         if narrow is not None and wide is not None and not known:
-            found.append(Promotion(node.op.name, node.scope, narrow, *_told(graph, wide)))
+            found.append(Promotion(node.op.name, node.scope, narrow, *_reason(graph, wide)))
             known = [wide]
         if known:
             follows.update(map(id, node.results))
@@ -50,7 +50,8 @@ def _narrow(value: Value) -> DType | None:
     return dtype if dtype is not None and dtype.kind == "float" else None
 
 
-def _told(graph: Graph, wide: Value) -> tuple[str, str]:
+def _reason(graph: Graph, wide: Value) -> tuple[str, str]:
+    """Why a node computes in float64, and what to do instead."""
     if isinstance(wide, Input):
         return f"the input {wide.name} is {wide.type}", f"give {wide.name} a float32 spec, or cast it first"
     if isinstance(wide, Constant):
@@ -58,7 +59,7 @@ def _told(graph: Graph, wide: Value) -> tuple[str, str]:
         if name is not None:
             return f"{name} is {wide.type}", f"{name}.astype(lucid.float32)"
         return f"a constant is {wide.type}", "make it float32: .astype(np.float32), or dtype=lucid.float32"
-    return f"the result of {_place(wide.node)} is {wide.type}", "cast that: .astype(lucid.float32)"
+    return f"the result of {_place(wide.node)} is {wide.type}", "cast it: .astype(lucid.float32)"
 
 
 def _place(node: Node) -> str:

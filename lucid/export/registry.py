@@ -1,4 +1,4 @@
-"""The forms of every op: Lucid's own, as `lucid.export.forms` lists them, and those that people add to their ops."""
+"""The forms of every op: Lucid's own, as listed in `lucid.export.forms`, and those that users add to their ops."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def lowers(
     form: str = "standard",
     targets: tuple[str, ...] = (),
 ) -> Callable[[Emit], Emit]:
-    """Add a form to an op of your own: from which opset on, for which targets. Those added first are tried first.
+    """Add a form to an op of your own, from an opset on, for some or all targets. Forms added first are tried first.
 
-    `takes` names the attributes and optional inputs that the form writes, with blanks between: where a node has another
-    one, the form is passed over. By default it is trusted with all that the op has.
+    `takes` names the attributes and optional inputs that the form writes, separated by spaces: if a node has another
+    one, the next form is tried. By default the form takes all.
     """
 
     def register(emit: Emit) -> Emit:
@@ -44,7 +44,7 @@ def forms_of(op: Op[..., Any], target: Target) -> tuple[Form, ...]:
 
 
 def kinds_of(op: str) -> tuple[str, ...]:
-    """The kinds of form that an op has, on any target; none for a name that no op has."""
+    """The kinds of form that an op has, on any target; empty if there is no op of that name."""
     known = REGISTERED.get(op)
     kinds = [form.kind for form in FORMS.get(op, ())]
     kinds += ["standard"] * (known is not None and known.onnx is not None)

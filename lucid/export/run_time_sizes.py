@@ -1,4 +1,4 @@
-"""Sizes that are known when the model runs: vectors of them, each computed once from the shapes of the inputs."""
+"""Symbolic sizes in an exported model: vectors of sizes, each computed once from the shapes of the inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lucid.quotients import Quotient
 
 
 def sizes_vector(build: Builder, sizes: Sequence[Size]) -> str:
-    """A vector of sizes: a constant where all are known, else computed when the model runs."""
+    """A vector of sizes: a constant if all are known, else computed when the model runs."""
     if all(isinstance(size, int) for size in sizes):
         return build.name_of(np.asarray(sizes, np.int64))
     parts: list[str] = []
@@ -51,19 +51,21 @@ def _atom(build: Builder, atom: str | Quotient) -> str:
     if isinstance(atom, Quotient):
         left, right = size_vector(build, as_written(atom.left)), size_vector(build, as_written(atom.right))
         rest = build.op("Mod", left, right)
-        # ONNX Div truncates; without the remainder the division is exact, so it rounds down as Python does.
+        # ONNX Div truncates; after subtracting the remainder the division is exact, so it rounds down as in Python.
         return rest if atom.operator == "%" else build.op("Div", build.op("Sub", left, rest), right)
     for value in build.graph.inputs:
         for axis, size in enumerate(value.type.shape):
             if isinstance(size, Dim) and str(size) == atom:
                 return build.op("Shape", value, start=axis, end=axis + 1)
-    raise ExportError(f"size {atom} is no axis of any input, so the exported model could not compute it")
+    raise ExportError(
+        f"size {atom} is not an axis of any input, so the model cannot compute it: give an input that has it"
+    )
 
 
 def reshaped(build: Builder, operand: Operand, given: Shape, wanted: Shape) -> str:
-    """Reshape from sizes to sizes: 0 copies an axis, or one -1 is inferred; sizes are computed only beyond that.
+    """Reshape from sizes to sizes: 0 copies an axis, or one -1 is inferred; otherwise sizes are computed.
 
-    Not both: where a copied axis is empty, there is nothing to infer the other from. Where sizes are computed, a 0
+    0 and -1 are not combined, because -1 cannot be inferred if the copied axis is empty. Where sizes are computed, a 0
     among them is a size.
     """
     entries: list[Size] = []

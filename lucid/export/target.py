@@ -1,4 +1,4 @@
-"""What an exported model must run on: provider, opset, the oldest onnxruntime."""
+"""The target of an exported model: provider, opset, the oldest onnxruntime."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Target:
     """Where an exported model is to run.
 
     Args:
-        provider: "any" (standard ops only), "cpu", "cuda" (forms tuned for that onnxruntime provider, com.microsoft ops
-            included), "portable" (primitive ops of opset 18, for runtimes without Attention), or another name that
-            `lucid.known_runtimes` has.
+        provider: "any" (only standard ops), "cpu", "cuda" (forms tuned for that onnxruntime provider, including
+            com.microsoft ops), "portable" (primitive ops of opset 18, for runtimes without Attention), or another name
+            in `lucid.known_runtimes`.
         opset: the ONNX opset; by default 23, and 18 for "portable".
-        onnxruntime: the oldest release that must compute the model rightly, such as "1.28" or "1.23.2". Forms that it
+        onnxruntime: the oldest release that must compute the model correctly, such as "1.28" or "1.23.2". Forms that it
             would compute wrongly are not taken.
         attention: "auto", or a form to insist on: "standard" (ONNX Attention), "contrib" (com.microsoft), "expanded".
-        forms: the same for any op: by its name, the kind of form to insist on, `{"rms_norm": "expanded"}`.
+        forms: the same for any op, by name: `{"rms_norm": "expanded"}`.
 
     Raises:
         ExportError: for a value that does not exist, or an opset that the onnxruntime release cannot load.
@@ -63,7 +63,7 @@ class Target:
 
     @property
     def runtime(self) -> Runtime:
-        """What is known of the runtime."""
+        """The record of the runtime."""
         return RUNTIMES[self.provider]
 
     @cached_property
@@ -72,30 +72,30 @@ class Target:
         release = release_of(self.onnxruntime) if isinstance(self.onnxruntime, str) else None
         if release is None:
             raise ExportError(
-                f'onnxruntime version {self.onnxruntime!r} is not understood: give it as text, "1.28" or "1.23.2"'
+                f'onnxruntime is {self.onnxruntime!r}, expected a version as text, such as "1.28" or "1.23.2"'
             )
         return release
 
     def missing(self, kernel: str, dtype: DType) -> str:
-        """Why there is no kernel of an ONNX op to count on for an element type; empty if there is one."""
+        """Why an ONNX op has no kernel for an element type; empty if it has one."""
         return self.runtime.missing(kernel, dtype.name, self.release)
 
     def wrong(self, fault: Fault) -> str:
-        """Why something is not computed rightly, by the oldest onnxruntime at least; empty if it is."""
+        """How the runtime, at least the oldest release allowed, has a fault; empty if it does not have it."""
         return self.runtime.wrong(fault, self.release)
 
     def insisted(self, op: str) -> str:
-        """The kind of form to insist on for an op; "auto" where the best may be taken."""
+        """The kind of form to insist on for an op; "auto" for the best one."""
         return self.attention if op == "attention" and self.attention != "auto" else self.forms.get(op, "auto")
 
     @property
     def ir_version(self) -> int:
-        """The IR version to stamp: the lowest that goes with the opset, so that old runtimes load the model."""
+        """The IR version of the model: the lowest that the opset allows, so that old runtimes load it."""
         return 8 if self.opset <= 18 else 9 if self.opset <= 20 else 10 if self.opset <= 22 else 11
 
     @classmethod
     def of(cls, target: Target | str, opset: int | None, attention: str | None) -> Self:
-        """A target from the arguments of an export call; "auto" leaves the target's own form of attention."""
+        """A target from the arguments of an export call; "auto" keeps the target's own form of attention."""
         if opset is not None:
             _check_opset(opset)
         if isinstance(target, cls):
@@ -120,7 +120,7 @@ def newest_opset(release: Release) -> int:
 
 def _check_opset(opset: int) -> None:
     if isinstance(opset, bool) or not isinstance(opset, int) or opset not in OPSETS:
-        raise ExportError(f"opset {opset!r} is not supported: give one from {OPSETS[0]} to {OPSETS[-1]}")
+        raise ExportError(f"opset {opset!r} is not supported: choose one from {OPSETS[0]} to {OPSETS[-1]}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -1,10 +1,10 @@
-"""Element types that an op's ONNX form or its kernels lack: the op is computed in a wider type and cast back.
+"""Element types for which an op has no ONNX form or no kernel: the op is computed in a wider type and cast back.
 
-The result is the same to the bit: NumPy computes bfloat16 in float32 and rounds once an op as well, and small integers
-wrap around alike. Measured on onnxruntime 1.31's CPU provider; `tests/test_element_types.py` runs every op in every
-type.
+The result has the same bits: NumPy also computes bfloat16 in float32 and rounds once per op, and small integers wrap
+around in the same way. Measured on onnxruntime 1.31's CPU provider; `tests/test_element_types.py` runs every op in
+every type.
 
-What no wider type computes is refused here, before onnxruntime does as it loads the model.
+An op without a kernel in any wider type is an error here; onnxruntime would refuse it only when it loads the model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lucid.scope import new_node
 from lucid.types import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
 from lucid.values import Node, Value
 
-# By element type, what computes the same. Those that come first are looked at first.
+# For each element type, wider ones that give the same result, best first. Types are checked in this order.
 _WIDER: dict[DType, tuple[DType, ...]] = {
     bfloat16: (float32,),
     int8: (int32, int64),
@@ -28,12 +28,12 @@ _WIDER: dict[DType, tuple[DType, ...]] = {
     bool_: (uint8,),
     float64: (),
 }
-# Where ONNX itself took bfloat16 later than its other types.
+# ONNX ops that take bfloat16 only from opset 22 on.
 _BFLOAT16_SINCE_22 = frozenset({"AveragePool", "Conv", "Cos", "MaxPool", "Round", "Sin"})
 
 
 class Wider(NamedTuple):
-    """The element type that a kernel does not compute, the one to take instead, and why."""
+    """An element type for which a kernel is missing, the one to use instead, and why."""
 
     narrow: DType
     wide: DType
@@ -41,12 +41,12 @@ class Wider(NamedTuple):
 
 
 def wider_type(node: Node, kernel: str, target: Target, path: str) -> Wider | None:
-    """The element type among a primitive's inputs that its kernel does not compute on the target, and what to take.
+    """The element type of a primitive's inputs for which the target has no kernel, and the one to use; else None.
 
     Raises:
-        ExportError: where no type is wide enough that has a kernel.
+        ExportError: if no wider type has a kernel.
     """
-    inputs = node.inputs[1:] if node.op.name == "where" else node.inputs  # a choice does not compute with its condition
+    inputs = node.inputs[1:] if node.op.name == "where" else node.inputs  # the condition stays boolean
     types = {value.type.dtype for value in inputs if value is not None}
     missing = {dtype: why for dtype in types if (why := _missing(kernel, dtype, target))}
     if not missing:
@@ -64,7 +64,7 @@ def wider_type(node: Node, kernel: str, target: Target, path: str) -> Wider | No
 
 def _missing(kernel: str, dtype: DType, target: Target) -> str:
     if dtype == bfloat16 and target.opset < 22 and kernel in _BFLOAT16_SINCE_22:
-        return f"ONNX has {kernel} of bfloat16 from opset 22 on"
+        return f"ONNX has {kernel} of bfloat16 only from opset 22 on"
     return target.missing(kernel, dtype)
 
 

@@ -21,8 +21,8 @@ from lucid.files import draft, is_stream, write_atomically
 from lucid.files import write as write_stream
 from lucid.types import Array
 
-LIMIT = 2**31 - 1 - 2**20  # the largest protobuf message, without what the headers of tensors may take
-HELD = 1 << 26  # bytes of weights up to which a model that went to a file comes back with them
+LIMIT = 2**31 - 1 - 2**20  # the largest protobuf message, less room for the headers of tensors
+HELD = 1 << 26  # up to so many bytes of weights, a model written to a file is returned with them
 ALIGNMENT = 64
 _LARGE = 1 << 20
 
@@ -36,32 +36,34 @@ def in_memory(model: Assembled) -> onnx.ModelProto:
     """The model with its weights.
 
     Raises:
-        ExportError: when it would exceed protobuf's limit of 2 GiB.
+        ExportError: if it would exceed protobuf's limit of 2 GiB.
     """
     if not fits_one_file(model):
         raise ExportError(
-            f"the model has {model.weight_bytes / 2**30:.1f} GiB of weights, more than a model in memory may hold "
-            '(2 GiB): write it to a file with lucid.export.to_onnx(model, ..., path="model.onnx")'
+            f"the model has {model.weight_bytes / 2**30:.1f} GiB of weights, but a model in memory holds at most "
+            '2 GiB: write it to a file with lucid.export.to_onnx(model, ..., path="model.onnx")'
         )
     return _with_initializers(model, {}, "")
 
 
 def write(model: Assembled, path: Path, *, external: bool) -> onnx.ModelProto:
-    """Write the model to a file, with `external` its larger weights to one side file beside it; the model as written.
+    """Write the model to a file, with `external` its larger weights to one side file next to it; returns the model.
 
-    With a side file, and beyond 64 MiB without one, what is returned holds no second copy of the larger weights: it
-    refers to the file that does, as ONNX's external data.
+    With a side file, and beyond 64 MiB without one, the model returned does not hold the larger weights: it refers to
+    the file that does, as ONNX's external data.
 
     Several exports to one path may run at once, in threads or processes: the last one to put its model in place wins,
-    whole. Who reads meanwhile finds one model or another with the weights it refers to; only who opens a model and
-    comes for its side file after the next export has removed that finds none, never another's, and opens again.
+    as a whole. A reader always finds a complete model. If the next export removes its side file before the reader
+    opens that, the reader gets an error, never other weights, and can open the model again.
 
     Raises:
-        ExportError: for weights beside a pipe or device.
+        ExportError: for a side file next to a pipe or device.
     """
     if is_stream(path):
         if external:
-            raise ExportError(f"{str(path)!r} is a pipe or device, and weights beside it need a file: give its name")
+            raise ExportError(
+                f"{str(path)!r} is a pipe or device, which has no separate file of weights: give a file's name"
+            )
         with write_stream(path) as file:
             _stream(model, file)
         return _with_initializers(model, {}, "")
@@ -78,13 +80,13 @@ def write(model: Assembled, path: Path, *, external: bool) -> onnx.ModelProto:
 
 
 def _write_external(model: Assembled, path: Path) -> onnx.ModelProto:
-    """The side file carries its contents' hash in its name, so a model never refers to a half-written or newer one.
+    """The side file has its contents' hash in its name, so a model never refers to a half-written or newer one.
 
-    The new side file is complete before the model that refers to it appears; the old one goes after that. An export
-    that ends before the model is there takes its side file with it.
+    The new side file is complete before the model that refers to it appears; the old one is removed after that. An
+    export that fails before the model appears removes its side file.
 
-    From the moment the side file has its name until the old ones are gone no other export to this path does the same:
-    each would remove the other's. The weights themselves are written before, many at a time.
+    From renaming the side file to removing the old ones, an export holds a lock on the path: otherwise two exports
+    would remove each other's side files. The weights themselves are written before, without the lock.
     """
     large = {name: array for name, array in model.initializers.items() if array.nbytes > SMALL}
     side = path.with_name(f"{path.name}.{fingerprint(large)}.data")
@@ -98,7 +100,7 @@ def _write_external(model: Assembled, path: Path) -> onnx.ModelProto:
                 complete = _with_initializers(model, offsets, side.name)
                 with write_atomically(path) as file:
                     file.write(complete.SerializeToString(deterministic=True))
-                    unused = False  # from here on the model may be in place
+                    unused = False  # from here on the model may refer to it
             finally:
                 if unused:
                     side.unlink(missing_ok=True)
@@ -108,30 +110,30 @@ def _write_external(model: Assembled, path: Path) -> onnx.ModelProto:
 
 
 def _write_aligned(arrays: Mapping[str, Array], file: BinaryIO) -> dict[str, int]:
-    """Write the arrays one after the other; where in the file each begins."""
+    """Write the arrays one after the other; returns each one's offset in the file."""
     offset, offsets = 0, {}
     for name, array in arrays.items():
         file.write(b"\0" * (-offset % ALIGNMENT))
         offset += -offset % ALIGNMENT
         offsets[name] = offset
-        _put(array, file, offset)
+        _write_array(array, file, offset)
         offset += array.nbytes
     return offsets
 
 
 def _with_initializers(model: Assembled, offsets: Mapping[str, int], location: str) -> onnx.ModelProto:
-    """The model with its weights; those that have an offset stay in the file of that name, and are referred to."""
+    """The model with its weights; those with an offset are external data in the file `location`."""
     complete = onnx.ModelProto()
     complete.CopyFrom(model.skeleton)
     for name, array in model.initializers.items():
-        made = complete.graph.initializer.add()  # filled in place: a message that is appended is copied
-        made.CopyFrom(tensor_header(name, array))
+        proto = complete.graph.initializer.add()  # filled in place: appending a message copies it
+        proto.CopyFrom(tensor_header(name, array))
         if name not in offsets or array.nbytes <= SMALL:
-            made.raw_data = in_order(array).tobytes()
+            proto.raw_data = in_order(array).tobytes()
             continue
-        made.data_location = onnx.TensorProto.EXTERNAL
+        proto.data_location = onnx.TensorProto.EXTERNAL
         for key, value in (("location", location), ("offset", offsets[name]), ("length", array.nbytes)):
-            made.external_data.add(key=key, value=str(value))
+            proto.external_data.add(key=key, value=str(value))
     return complete
 
 
@@ -144,7 +146,7 @@ def _remove_side_files(path: Path, keep: Path | None) -> None:
 
 
 def _stream(model: Assembled, file: BinaryIO) -> dict[str, int]:
-    """Write the model as one protobuf message, the weights straight from their arrays; where in the file each begins.
+    """Write the model as one protobuf message, weights directly from their arrays; returns each one's offset.
 
     Fields of a message may come in any order: the skeleton's graph is written first, the initializers are appended.
     """
@@ -166,18 +168,18 @@ def _stream(model: Assembled, file: BinaryIO) -> dict[str, int]:
     for head, (name, array) in zip(heads, model.initializers.items(), strict=True):
         file.write(head)
         offsets[name] = offset + len(head)
-        _put(array, file, offsets[name])
+        _write_array(array, file, offsets[name])
         offset = offsets[name] + array.nbytes
     return offsets
 
 
-def _put(array: Array, file: BinaryIO, offset: int) -> None:
-    """Write the bytes of an array, which begin at this place of the file."""
-    for piece in byte_blocks(array):
-        file.write(piece)
+def _write_array(array: Array, file: BinaryIO, offset: int) -> None:
+    """Write the bytes of an array at the current position, which is `offset`."""
+    for block in byte_blocks(array):
+        file.write(block)
     if sys.platform == "linux" and array.nbytes >= _LARGE:
-        # The disk begins to write at once, instead of when fsync waits for it: a third of an export's time.
-        with suppress(OSError):  # not every file system takes advice
+        # Start writing to disk now instead of at fsync: this saves a third of an export's time.
+        with suppress(OSError):  # not supported by every file system
             os.posix_fadvise(file.fileno(), offset, array.nbytes, os.POSIX_FADV_DONTNEED)
 
 

@@ -1,4 +1,4 @@
-"""The forms of Lucid's ops, by family, and the order in which those of one op are tried."""
+"""The forms of Lucid's ops, by family, and the order in which an op's forms are tried."""
 
 from lucid.export.form import Form
 from lucid.export.forms import (
@@ -16,7 +16,7 @@ from lucid.export.forms import (
     trigonometry,
 )
 
-# Best first. A form is for some targets, and refuses what it would not compute exactly; after the last comes the body.
+# Best first. A form refuses what the target would not compute exactly; after the last form comes the body.
 _BEST_FIRST: tuple[Form, ...] = (
     # attention
     attention_half.in_float32,

@@ -1,7 +1,7 @@
-"""Forms of attention: the ONNX op, the com.microsoft op, and (the last resort, registered nowhere) the body.
+"""Forms of attention for every target: the ONNX op and the com.microsoft op. The last resort is the body.
 
-A form serves only where it gives what the contract says, on the runtime it is meant for: docs/attention.md lists what
-onnxruntime's kernels get wrong, and each guard below names the fact it stands on.
+A form is taken only if its runtime computes what the contract says: docs/attention.md lists what onnxruntime's kernels
+get wrong, and each guard below names the fault it checks for.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def contrib(build: Builder, node: Node) -> str:
 
 
 def write_node(build: Builder, node: Node) -> tuple[str, ...]:
-    """The ONNX op, where the target's runtime computes it rightly."""
+    """The ONNX op, if the target's runtime computes it correctly."""
     call = Call.of(node)
     refuse_common(call)
     refuse_scale(call)

@@ -1,12 +1,12 @@
-"""Forms of attention tuned for onnxruntime's CPU provider (docs/benchmarks.md tells how they were found and measured).
+"""Forms of attention tuned for onnxruntime's CPU provider (docs/benchmarks.md describes how they were measured).
 
-Two costs dominate there. A causal `Attention` node computes the whole square of scores and throws half of it away; and
-it masks with the lowest number, for which the exponential takes its slow path: scores more than 87 below the largest
-give denormal numbers or zeros at ten times the price of an ordinary one.
+Two costs dominate there. A causal `Attention` node computes all L x L scores and discards half of them; and it masks
+with the lowest number, for which the exponential is slow: scores more than 87 below the largest give denormal numbers
+or zeros, which take ten times as long as ordinary ones.
 
-So queries go in blocks, each against the keys it can see; and hidden keys get a score that is low enough to vanish in
-the sums yet stays out of the slow range. Both are written here in Lucid's own ops, as another body of attention, whose
-parts are lowered in turn.
+So queries are computed in blocks, each with the keys it can see; and hidden keys get a score that is low enough to
+vanish in the sums but high enough for the exponential's fast path. Both are written in Lucid's own ops, as another body
+of attention.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32, int64
 from lucid.values import Input, Node
 
-# Hidden keys get the score FILL on top of their own, or the lowest number, which is exact and slow. No score exceeds
+# The score of hidden keys is lowered by FILL, or by the lowest number, which is exact and slow. No score exceeds
 # b = |q| |k| scale in size (Cauchy-Schwarz), so with FILL a hidden key weighs at most exp(2 b + FILL) of the largest
-# visible one, and all of them together move a result by at most that times the sum of all |v|. FILL is taken where this
-# is below LEAK of what is largest in any row of values: for values of like size and heads 64 wide, up to b = 18 or so.
+# visible one, and all of them together change a result by at most that times the sum of all |v|. FILL is used if this
+# is below LEAK times the smallest of all rows' largest values: for values of similar size and heads 64 wide, up to
+# about b = 18.
 FILL = -70.0
 LEAK = 2.0**-26
-LOST = 2.0**-50  # more than what underflow can take from the norm of a row
+LOST = 2.0**-50  # more than underflow can take from the norm of a row
 
-SHORT = 32  # up to here the plain node is as fast
-LONG = 512  # rows of queries that still fit the caches beside their scores
+SHORT = 32  # up to so many queries the plain node is as fast
+LONG = 512  # rows of queries that fit into the caches together with their scores
 
 
 @form(
@@ -54,21 +55,21 @@ LONG = 512  # rows of queries that still fit the caches beside their scores
 )
 def query_blocks(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
-    _refuse_what_blocks_do_not_cover(call)
+    _refuse_unfit_for_blocks(call)
     refuse_wrong(build, FILLED_MASKS)
     if not call.options.is_causal:
         if call.mask is None and call.key_mask is None:
-            refuse("nothing is masked, so there is nothing to leave out")
+            refuse("nothing is masked, so no scores can be left out")
         return Taken(filled(build, call, 1), _share(1, 1))
     length = call.queries
     if isinstance(length, int):
         if length <= SHORT:
-            refuse(f"{length} queries are too few for blocks to pay")
-        # Beyond some length memory counts for more than the few percent that larger blocks gain.
+            refuse(f"{length} queries are too few for blocks to be faster")
+        # Beyond some length, memory matters more than the few percent that larger blocks gain.
         blocks = -(-length // (256 if LONG < length <= 8 * LONG else 128))
         return Taken(filled(build, call, blocks), _share(length, blocks))
 
-    # One model for all lengths: how many blocks pay is decided when it runs.
+    # One model for all lengths: the number of blocks is chosen when it runs.
     by_length: list[tuple[int, Callable[[], Operand]]] = [
         (SHORT, lambda: emit_node(build, call)[0]),
         (256, lambda: filled(build, call, 1)),
@@ -79,9 +80,9 @@ def query_blocks(build: Builder, node: Node) -> Taken:
 
 
 def _share(length: int, blocks: int) -> str:
-    """What part of the scores blocks compute, in words."""
+    """The share of the scores that blocks compute, as text."""
     if blocks == 1:
-        return "hidden keys get scores that exp takes on its fast path"
+        return "hidden keys get scores for which exp is fast"
     ends = accumulate(_sizes(length, blocks))
     computed = sum(count * end for count, end in zip(_sizes(length, blocks), ends, strict=True))
     return (
@@ -99,7 +100,7 @@ def _share(length: int, blocks: int) -> str:
     targets=("cpu",),
 )
 def three_products(build: Builder, node: Node) -> Taken:
-    """FusedMatMul, Softmax, MatMul: what the node does, without its copies. Long inputs go in rows that fit caches."""
+    """FusedMatMul, Softmax, MatMul: what the node does, without its copies; for long inputs in blocks of rows."""
     call = Call.of(node)
     if call.options.heads is not None:
         refuse("the packed layout is read faster by the Attention node")
@@ -114,19 +115,19 @@ def three_products(build: Builder, node: Node) -> Taken:
         scores = build.op("FusedMatMul", query, call.key, domain="com.microsoft", alpha=scale, transB=1)
         parts.append(build.op("MatMul", build.op("Softmax", scores, axis=-1), call.value))
     if len(parts) == 1:
-        return Taken(parts[0], "nothing is masked, and heads that are split already are read where they lie")
+        return Taken(parts[0], "nothing is masked, and heads that are already split are read without a copy")
     return Taken(build.op("Concat", *parts, axis=2), f"the scores of {LONG} queries at a time stay in the caches")
 
 
-def _refuse_what_blocks_do_not_cover(call: Call) -> None:
+def _refuse_unfit_for_blocks(call: Call) -> None:
     if call.dtype != float32:
-        refuse(f"the bound on hidden weights is worked out for float32, not {call.dtype}")
+        refuse(f"the bound on hidden weights is proven for float32, not {call.dtype}")
     refuse_scale(call)
     if call.options.is_causal and not same(call.queries, call.new_keys):
         refuse("queries and keys may differ in number")
     for mask in (call.mask, call.key_mask):
         if mask is not None and mask.dtype.kind == "float":
-            refuse("a floating mask may hold any number; only what is hidden for certain can be filled")
+            refuse("a floating mask may hold any number; only keys that are certainly hidden can be filled")
     if call.mask is not None and call.mask.ndim >= 3 and not same(call.mask.shape[-3], 1):
         refuse("a mask for each head costs as much as the scores")
 
@@ -143,7 +144,7 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
     hidden = None if call.mask is None else _filled(call.mask, fill)
     triangle: Tensor | None = None
     if options.is_causal:
-        # The corner of hidden keys, for the largest block; others take their lower right part of it.
+        # The triangle of hidden keys of the largest block; other blocks use its lower right part.
         corner = _filled(causal_mask(rows[-1], rows[-1]), fill)
         triangle = pad(corner, before=(0, keys - rows[-1]), after=(0, 0))
     parts: list[Tensor] = []
@@ -175,12 +176,14 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
         )
         start = stop
     output = parts[0] if blocks == 1 else concat(parts, -2)
-    alive = _alive(call)
-    return output if alive is None else output * (alive if options.heads is None else alive[:, 0])
+    seeing = _sees_a_key(call)
+    return output if seeing is None else output * (seeing if options.heads is None else seeing[:, 0])
 
 
 def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
-    """The first positions of keys or values. Gather copies with all threads, Slice with one and in thrice the time."""
+    """The first positions of keys or values. Gather copies with all threads; Slice uses one and takes three times as
+    long.
+    """
     positions = build.name_of(arange_op(start=0, stop=x.shape[-2]))
     wanted = build.op("Slice", positions, np.array([0]), sizes_vector(build, [count]), np.array([0]))
     found = build.op("Gather", x, wanted, axis=x.ndim - 2)
@@ -188,9 +191,9 @@ def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
 
 
 def fill_value(build: Builder, call: Call) -> Tensor:
-    """The score that hidden keys get on top of their own, chosen by the bound on what they would leak.
+    """The number added to the scores of hidden keys, chosen by the bound on how much they change a result.
 
-    Where something overflows or a value is NaN the comparison is false, and the lowest number is exact.
+    If something overflows or a value is NaN, the comparison is false and the lowest number is used, which is exact.
     """
     query, key, value, options = call.query, call.key, call.value, call.options
     if options.head_counts is not None:
@@ -198,18 +201,18 @@ def fill_value(build: Builder, call: Call) -> Tensor:
             reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))
             for x, heads in zip((query, key, value), options.head_counts, strict=True)
         )
-    of_query, of_key = (_reduced(build, x, "ReduceL2", "ReduceMax") for x in (query, key))
-    if options.scale is not None:  # by default it makes scores smaller, and what underflows is nothing to them
-        of_query, of_key = of_query + LOST, of_key + LOST
+    query_norm, key_norm = (_reduced(build, x, "ReduceL2", "ReduceMax") for x in (query, key))
+    if options.scale is not None:  # the default scale is below 1, so there an underflow does not matter
+        query_norm, key_norm = query_norm + LOST, key_norm + LOST
     twice = min(max(2 * options.scale_of(call.width), float(np.finfo(np.float32).tiny)), float32.largest)
-    # Of these a CPU is quickest with: the sum of all sizes, and each row's largest number, negative at the worst.
+    # The reductions that are fastest on a CPU: the sum of all |v|, and each row's largest value (not its |v|).
     total, smallest = _reduced(build, value, "ReduceL1"), _reduced(build, value, "ReduceMax", "ReduceMin")
-    leaked, allowed = exp(of_query * of_key * twice) * total, smallest * (LEAK * math.exp(-FILL))
+    leaked, allowed = exp(query_norm * key_norm * twice) * total, smallest * (LEAK * math.exp(-FILL))
     return where(leaked < allowed, FILL, float32.lowest)
 
 
 def _reduced(build: Builder, x: Tensor, *ops: str) -> Tensor:
-    """All of a tensor as one number; by two ops, the first of which goes along rows. Nothing is copied for it."""
+    """A tensor reduced to one number, by one op or by two, the first of which reduces rows. Nothing is copied."""
     name = build.name_of(x)
     for op in ops[:-1]:
         name = build.op(op, name, np.array([-1]), keepdims=0)
@@ -217,7 +220,7 @@ def _reduced(build: Builder, x: Tensor, *ops: str) -> Tensor:
 
 
 def _computed(build: Builder, name: str, kind: TensorType) -> Tensor:
-    """What a node computes, to go on with in ops."""
+    """The output of a node as a tensor, for use in ops."""
     value = Input(name, kind)
     build.bind(value, name)
     return Tensor.from_value(value)
@@ -247,8 +250,11 @@ def _sizes(length: int, blocks: int) -> list[int]:
     return [*([rest] if rest > 0 else []), *[size] * (blocks - 1)]
 
 
-def _alive(call: Call) -> Tensor | None:
-    """1 for queries that see a key and 0 for others, (N, 1, L or 1, 1); None where all do. NaN and infinity pass it."""
+def _sees_a_key(call: Call) -> Tensor | None:
+    """1 for queries that see a key and 0 for others, (N, 1, L or 1, 1); None if all do.
+
+    It is multiplied with the output, so NaN and infinity stay.
+    """
     if call.mask is None and call.key_mask is None:
         return None
     if call.mask is None and call.key_mask is not None:

@@ -1,9 +1,8 @@
 """Forms of attention for onnxruntime's CUDA provider. docs/gpu.md names the source of each fact; none has run on a GPU.
 
-One Attention node leaves the choice of kernel to onnxruntime: flash (half precision, no mask at all, heads up to 256
-wide and as wide as the values'), memory-efficient (heads a multiple of 8 wide; with a mask, keys a multiple of 4 in
-number), or products that hold all scores. So causality stays an attribute, and a mask is made only where there is one
-to make.
+With one Attention node, onnxruntime chooses the kernel: flash (half precision, no mask at all, heads up to 256 wide and
+as wide as the values'), memory-efficient (heads a multiple of 8 wide; with a mask, a multiple of 4 keys), or products
+that hold all scores. So causality stays an attribute, and a mask is made only if the call has one.
 """
 
 from __future__ import annotations
@@ -43,16 +42,16 @@ def standard(build: Builder, node: Node) -> Taken:
     targets=("cuda",),
 )
 def group_query(build: Builder, node: Node) -> Taken:
-    """Causal attention with grouped heads, where Attention does not serve: releases without its CUDA kernel."""
+    """Causal attention with grouped heads, for releases that have no CUDA kernel of Attention."""
     call = Call.of(node)
     refuse_common(call)
     if not call.options.is_causal or not same(call.queries, call.new_keys):
-        refuse("it serves causal attention of as many keys as queries")
+        refuse("it takes only causal attention with as many keys as queries")
     refuse_scale(call)
     if call.options.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
     if not same(call.width, call.value_width) or not same(call.width % 8, 0):
-        refuse("heads must be a multiple of 8 wide, and the values' as wide")
+        refuse("the width of heads must be a multiple of 8, and the same for values")
     length = size_op(size=call.queries).astype(int32)
     last = expand(length - 1, (call.batch,))
     outputs = build.ops(
@@ -65,7 +64,7 @@ def group_query(build: Builder, node: Node) -> Taken:
         last,
         length,
         domain="com.microsoft",
-        outputs=3,  # older releases want the caches named, used or not
+        outputs=3,  # older releases require the caches as outputs, used or not
         num_heads=call.options.heads,
         kv_num_heads=call.options.key_heads,
         scale=call.options.scale,
@@ -74,7 +73,7 @@ def group_query(build: Builder, node: Node) -> Taken:
 
 
 def _kernel(call: Call) -> str:
-    """Which of onnxruntime's kernels the node can hope for, as far as sizes are known."""
+    """The kernel that onnxruntime will choose for the node, as far as sizes are known."""
     unmasked = call.mask is None and call.key_mask is None and call.options.window is None
     keys = call.keys
     if call.options.softcap:
@@ -82,13 +81,13 @@ def _kernel(call: Call) -> str:
     if unmasked and call.dtype in HALF and same(call.width, call.value_width) and _at_most(call.width, 256):
         return "flash kernel, on devices of compute capability 8.0 and newer: no mask, causality is an attribute"
     if not (isinstance(call.width, int) and call.width % 8 == 0):
-        return f"one node; heads {call.width} wide are no multiple of 8, so all scores are held"
+        return f"one node; the head width {call.width} is not a multiple of 8, so all scores are held"
     if unmasked or (isinstance(keys, int) and keys % 4 == 0):
         return "memory-efficient kernel: the scores are not held"
     if isinstance(keys, int):
-        why = f"{keys} keys are no multiple of 4, so with a mask all scores are held"
+        why = f"{keys} keys are not a multiple of 4, so with a mask all scores are held"
         return f"one node; {why}: pad the keys to {-(-keys // 4) * 4}"
-    return f"memory-efficient kernel where {keys} is a multiple of 4; with a mask all scores are held otherwise"
+    return f"memory-efficient kernel where {keys} is a multiple of 4; otherwise, with a mask, all scores are held"
 
 
 def _at_most(size: object, limit: int) -> bool:

@@ -1,8 +1,8 @@
-"""Attention in half precision on a CPU: in float32 between casts, whatever form serves there.
+"""Attention in half precision on a CPU: computed in float32 between casts, by any form for float32.
 
 onnxruntime's CPU kernel for float16 rounds the raw products of queries and keys to float16, before they are scaled:
-beyond 65504 they are infinite and the output NaN, and below, inputs 20 times unit normal are off by 0.4. It is no
-faster, either. For bfloat16 there is no kernel at all.
+beyond 65504 they are infinite and the output NaN, and below, inputs 20 times unit normal are off by 0.4. Nor is it
+faster. For bfloat16 there is no kernel at all.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from lucid.ops.tensor import Tensor
 from lucid.types import float32
 from lucid.values import Node
 
-WIDENED = ("query", "key", "value", "past_key", "past_value")  # masks exclude by the numbers of their own type
+WIDENED = ("query", "key", "value", "past_key", "past_value")  # not masks: what they exclude depends on their type
 
 
 @form(attention, takes="*", name="float32 between casts", mends=ATTENTION_OF_HALVES)
 def in_float32(build: Builder, node: Node) -> Taken:
     dtype = node.types[0].dtype
     if dtype.itemsize != 2:
-        refuse(f"it serves half precision, not {dtype}")
+        refuse(f"it is for half precision, not {dtype}")
     assert isinstance(node.op, Op)
     given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
     wide = [

@@ -1,8 +1,8 @@
-"""Largest and smallest numbers, with NaN where there is one among them, as NumPy and torch have it.
+"""Maxima and minima that are NaN if one of the numbers is, as in NumPy and torch.
 
-onnxruntime's kernels (1.23 to 1.31 at least, on the CPU) pass over NaN, and MaxPool takes the lowest number where all
-are -inf. One sum over all numbers tells whether any is NaN or infinite, in less time than the kernel takes; only then
-is the result computed in a way that heeds them. docs/limitations.md has the cost.
+onnxruntime's kernels (1.23 to 1.31 at least, on the CPU) ignore NaN, and MaxPool gives the lowest number if all are
+-inf. One sum over all numbers, which takes less time than the kernel, finds out whether any is NaN or infinite; only
+then is the result computed in a slower way that respects them. docs/limitations.md has the cost.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
         x = _given(node)
 
         def restored() -> str:
-            # A sum of absolute values is NaN where one of them is, and only there.
-            spoiled = build.op("IsNaN", reduction_node(build, "ReduceL1", x, node))
-            return build.op("Where", spoiled, _nan(x), reduction_node(build, onnx, x, node))
+            # A sum of absolute values is NaN if and only if one of them is.
+            is_nan = build.op("IsNaN", reduction_node(build, "ReduceL1", x, node))
+            return build.op("Where", is_nan, _nan(x), reduction_node(build, onnx, x, node))
 
         return _unless(build, node, _any_nan(build, x), lambda: reduction_node(build, onnx, x, node), restored)
 
@@ -59,9 +59,9 @@ def guarded_argmax(build: Builder, node: Node) -> Taken:
     x, along = _given(node), _along(node)
 
     def restored() -> str:
-        spoiled = build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8))
-        first, found = build.op("ArgMax", spoiled, **along), build.op("ArgMax", x, **along)
-        any_nan = reduction_node(build, "ReduceMax", spoiled, node)
+        is_nan = build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8))
+        first, found = build.op("ArgMax", is_nan, **along), build.op("ArgMax", x, **along)
+        any_nan = reduction_node(build, "ReduceMax", is_nan, node)
         return build.op("Where", build.op("Cast", any_nan, to=onnx_code(bool_)), first, found)
 
     return _unless(build, node, _any_nan(build, x), lambda: build.op("ArgMax", x, **along), restored)
@@ -88,19 +88,19 @@ def plain_max_pool(build: Builder, node: Node) -> str:
 def guarded_max_pool(build: Builder, node: Node) -> Taken:
     x = _given(node)
     total = over_axes(build, "ReduceSum", x, None, False)
-    odd = build.op("IsNaN", build.op("Sub", total, total))  # infinity less infinity is NaN
+    not_finite = build.op("IsNaN", build.op("Sub", total, total))  # infinity minus infinity is NaN
 
     def pooled(name: str | Value) -> str:
         return build.op("MaxPool", name, **_windows(node))
 
     def restored() -> str:
-        # The float64 kernel knows -inf; that of small integers tells where NaN was.
+        # The float64 kernel computes -inf correctly; the kernel of small integers finds where NaN was.
         wide = pooled(x if x.type.dtype == float64 else build.op("Cast", x, to=onnx_code(float64)))
         found = wide if x.type.dtype == float64 else build.op("Cast", wide, to=onnx_code(float32))
-        spoiled = pooled(build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8)))
-        return build.op("Where", build.op("Cast", spoiled, to=onnx_code(bool_)), _nan(x), found)
+        is_nan = pooled(build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8)))
+        return build.op("Where", build.op("Cast", is_nan, to=onnx_code(bool_)), _nan(x), found)
 
-    return _unless(build, node, odd, lambda: pooled(x), restored)
+    return _unless(build, node, not_finite, lambda: pooled(x), restored)
 
 
 def _windows(node: Node) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def _refuse_integers(node: Node) -> None:
 
 
 def _any_nan(build: Builder, x: Value) -> str:
-    """Whether there is NaN, or infinities of both signs: for certain where the sum is a number."""
+    """Whether the sum is NaN, as it is with any NaN (and with infinities of both signs)."""
     return build.op("IsNaN", over_axes(build, "ReduceSum", x, None, False))
 
 
@@ -135,10 +135,11 @@ def _nan(x: Value) -> np.ndarray:
     return np.asarray(np.nan, x.type.dtype.numpy)
 
 
-def _unless(build: Builder, node: Node, odd: str, plain: Callable[[], str], restored: Callable[[], str]) -> Taken:
+def _unless(build: Builder, node: Node, condition: str, plain: Callable[[], str], restored: Callable[[], str]) -> Taken:
+    """An If node: `restored` where the condition is true, else `plain`."""
     kind = node.types[0]
     then = build.block(lambda: [(restored(), kind)])
     otherwise = build.block(lambda: [(plain(), kind)])
     return Taken(
-        build.op("If", odd, then_branch=then, else_branch=otherwise), "one sum over the input tells whether NaN matters"
+        build.op("If", condition, then_branch=then, else_branch=otherwise), "one sum over the input finds any NaN first"
     )

@@ -1,9 +1,9 @@
-"""Sums, products and powers of integers, to the last digit.
+"""Exact sums, products and powers of integers.
 
-onnxruntime (1.31; ReduceSum since 1.27) computes ReduceSum, ReduceProd and Pow of integers as float64, whatever the
-element type: digits beyond 2^53 are lost, and what does not fit is cut off instead of wrapping around. Its MatMul, Mul
-and CumSum are exact, so other bodies are written with those. A product of int64 numbers with ones takes a third of
-ReduceSum's time, too.
+onnxruntime (1.31; ReduceSum since 1.27) computes ReduceSum, ReduceProd and Pow of integers in float64, whatever the
+element type: digits beyond 2^53 are lost, and results out of range are clamped instead of wrapping around. Its MatMul,
+Mul and CumSum are exact, so these forms use those. A product of int64 numbers with ones also takes only a third of
+ReduceSum's time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from lucid.values import Node, Result, Value
 
 _EXACT = 2**53  # float64 holds every whole number up to here
 _LARGEST = {bool_: 1, int8: 2**7, uint8: 2**8, int32: 2**31, int64: 2**63}
-# Exponents that are known only when the model runs have this many bits; larger ones count as the largest or the one
-# before it, which keeps the powers of 0, 1, -1 and of even numbers.
+# Exponents that are known only when the model runs have this many bits; larger ones are replaced by the largest of the
+# same parity, which gives the same powers of 0, 1, -1 and of even numbers.
 _BITS = 8
 
 
@@ -48,7 +48,7 @@ def products_with_ones(build: Builder, node: Node) -> Tensor:
 
 
 def _sum(x: Tensor, axis: int) -> Tensor:
-    # Nothing is broadcast: onnxruntime's MatMul refuses that where the batch is empty.
+    # Nothing is broadcast, because onnxruntime's MatMul does not broadcast an empty batch.
     size, last = x.shape[axis], x.ndim - 1
     if axis == last:
         return squeeze(matmul(x, full_op(shape=(size, 1), value=1, dtype=int64)), -1) if last else _dot(x)
@@ -74,7 +74,7 @@ def halves_multiplied(build: Builder, node: Node) -> Tensor:
     x = _given(node, 0)
     axes = node.attributes["axis"]
     if not all(isinstance(x.type.shape[axis], int) for axis in (range(x.type.rank) if axes is None else axes)):
-        refuse("it takes axes of fixed sizes; .astype(lucid.float64).prod() rounds beyond 2^53, and is exported")
+        refuse("it takes only axes of fixed sizes; .astype(lucid.float64).prod() is exported, but rounds beyond 2^53")
     return _axis_by_axis(node, _product)
 
 
@@ -103,7 +103,7 @@ def repeated_squares(build: Builder, node: Node) -> Tensor:
         return _computed_power(base, exponent)
     given = exponent.numpy()
     if np.min(given, initial=0) < 0:
-        raise ExportError("pow: an integer to a negative power is no integer; .astype(lucid.float32) makes floats")
+        raise ExportError("pow: an integer to a negative power is not an integer; use .astype(lucid.float32)")
     if not given.ndim:
         return _fixed_power(base, int(given))
     return _power(base, exponent, int(np.max(given, initial=1)).bit_length())
@@ -120,15 +120,15 @@ def _fixed_power(base: Tensor, exponent: int) -> Tensor:
 
 
 def _computed_power(base: Tensor, exponent: Tensor) -> Tensor:
-    odd = exponent % 2
-    bounded = minimum(exponent, 2**_BITS - 2 + odd)
-    below = exponent < 0  # as torch has it: 1 and -1 keep their powers, others have no reciprocal but 0
-    power = _power(base, where(below, 2 + odd, bounded), _BITS)
-    return where(logical_and(below, base * base != 1), 0, power)
+    parity = exponent % 2
+    bounded = minimum(exponent, 2**_BITS - 2 + parity)
+    negative = exponent < 0  # as in torch: the powers of 1 and -1 are exact, those of other numbers 0
+    power = _power(base, where(negative, 2 + parity, bounded), _BITS)
+    return where(logical_and(negative, base * base != 1), 0, power)
 
 
 def _power(base: Tensor, exponent: Tensor, bits: int) -> Tensor:
-    """The product of the squares that the exponent has a bit for."""
+    """The product of the repeated squares whose bits are set in the exponent."""
     power, square = where(exponent % 2 != 0, base, 1), base
     for bit in range(1, bits):
         square = square * square
@@ -144,11 +144,11 @@ def _given(node: Node, index: int) -> Value:
 
 def _refuse_floats(node: Node) -> None:
     if node.types[0].dtype.kind == "float":
-        refuse("floats have a kernel of their own")
+        refuse("it is for integers")
 
 
 def _exact_as_float64(x: Value, node: Node) -> bool:
-    """Whether no sum of these elements can be larger than float64 counts, whatever they are."""
+    """Whether float64 can hold every sum of these elements, whatever their values."""
     if x.type.dtype.kind == "float":
         return True
     if x.type.dtype == int64 and isinstance(x, Result) and x.node.op is elementwise.cast:
@@ -156,7 +156,7 @@ def _exact_as_float64(x: Value, node: Node) -> bool:
     if x.type.dtype.kind == "float":
         return False
     if x.type.dtype.itemsize == 1:
-        return True  # no memory holds so many
+        return True  # no memory holds enough elements
     axis = node.attributes["axis"]
     sizes = [x.type.shape[a] for a in (range(x.type.rank) if axis is None else axis)]
     known = [size for size in sizes if isinstance(size, int)]
@@ -164,7 +164,7 @@ def _exact_as_float64(x: Value, node: Node) -> bool:
 
 
 def _axis_by_axis(node: Node, along: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """A reduction in int64. Whole numbers wrap around alike in any order."""
+    """A reduction in int64, axis by axis. With integers that wrap around, the order does not matter."""
     x = Tensor.from_value(_given(node, 0)).astype(int64)
     axis, rank = node.attributes["axis"], x.ndim
     axes = sorted(range(rank) if axis is None else (a % rank for a in axis), reverse=True)

@@ -46,13 +46,13 @@ def gelu(build: Builder, node: Node) -> str:
     targets=("cpu",),
 )
 def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
-    """A sum of three axes that only this reads is fused with it by onnxruntime (1.28 to 1.31 at least), into a kernel
-    that takes four times as long as both together. A reshape that changes nothing stands between, and moves nothing.
+    """onnxruntime (1.28 to 1.31 at least) fuses this with a sum of three axes that nothing else reads, into a kernel
+    that takes four times as long as both. A reshape to the same shape in between prevents that and moves no data.
     """
     total = node.inputs[0]
     is_sum = isinstance(total, Result) and total.node.op is elementwise.add
     if total is None or not is_sum or total.type.rank != 3 or build.uses(total) > 1:
-        refuse("it is not of a sum that onnxruntime would fuse it with")
+        refuse("its input is not a sum that onnxruntime would fuse it with")
     return _layer_normalization(build, node, lambda: build.op("Reshape", total, np.zeros(3, np.int64)))
 
 
@@ -62,7 +62,7 @@ def layer_normalization(build: Builder, node: Node) -> str:
 
 
 def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operand]) -> str:
-    """The node; what it reads is made when nothing can refuse it any more."""
+    """The node. `source` emits its input, after the last check that may refuse."""
     x, weight, bias = node.inputs
     assert x is not None
     axes = node.attributes["axes"]
@@ -86,7 +86,7 @@ def rms_normalization(build: Builder, node: Node) -> str:
 
 def _refuse_float64(node: Node) -> None:
     if node.types[0].dtype == float64:
-        refuse("its epsilon is a float32 number, which costs float64 its last digits")
+        refuse("its epsilon is a float32 number, which is not exact enough for float64")
 
 
 def _ones(shape: object, dtype: DType) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Primitives whose ONNX form takes its attributes another way: as inputs, under other names, or from several nodes."""
+"""Primitives whose ONNX op takes attributes as inputs or under other names, or that take several nodes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def cos(build: Builder, node: Node) -> str:
     return build.op("Sub", np.asarray(1.0), build.op("Mul", np.asarray(2.0), build.op("Mul", half, half)))
 
 
-def _times(op: Op[..., Any]) -> Form:
+def _product(op: Op[..., Any]) -> Form:
+    """A form of mul or true_div."""
+
     @form(op, kernel=op.onnx or "")
     def scaled(build: Builder, node: Node) -> str:
         assert op.onnx is not None
@@ -60,8 +62,7 @@ def _times(op: Op[..., Any]) -> Form:
 
 
 def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
-    """A single float64 number as a row of equal ones: onnxruntime folds a single one into a neighbouring MatMul, where
-    it becomes a float32."""
+    """A float64 scalar as a row of equal numbers: onnxruntime folds a scalar into a neighbouring MatMul as float32."""
     if not isinstance(value, Constant) or value.type.dtype != float64 or value.type.shape or not other.shape:
         return value
     width = other.shape[-1]
@@ -73,7 +74,9 @@ def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
 
 
 def _apart(build: Builder, value: Operand) -> Operand:
-    """A float64 sigmoid with a reshape after it that changes nothing: onnxruntime fuses its product to QuickGelu."""
+    """A float64 sigmoid, followed by a reshape to the same shape: otherwise onnxruntime fuses its product to QuickGelu,
+    which has no float64 kernel.
+    """
     if not isinstance(value, Result) or value.node.op is not elementwise.sigmoid or value.type.dtype != float64:
         return value
     if not build.target.wrong(FLOAT64_QUICK_GELU):
@@ -81,7 +84,7 @@ def _apart(build: Builder, value: Operand) -> Operand:
     return build.op("Reshape", value, _vector(*[0] * value.type.rank))
 
 
-mul, true_div = _times(elementwise.mul), _times(elementwise.true_div)
+mul, true_div = _product(elementwise.mul), _product(elementwise.true_div)
 
 
 @form(elementwise.not_equal, kernel="Equal")
@@ -91,9 +94,9 @@ def not_equal(build: Builder, node: Node) -> str:
 
 @form(elementwise.int_floor_div, kernel="Div")
 def int_floor_div(build: Builder, node: Node) -> str:
-    # ONNX Div truncates: where it leaves another remainder than Mod, which has the sign of the divisor, rounding down
-    # is one less. (x - x mod y) / y would be shorter and overflow near the ends of the type; Mod with fmod=1 is
-    # computed in doubles.
+    # ONNX Div truncates: if its remainder differs from that of Mod, which has the sign of the divisor, the quotient
+    # rounded down is one less. (x - x mod y) / y would be shorter but overflow near the ends of the type; Mod with
+    # fmod=1 is computed in float64.
     x, y = node.inputs
     quotient = build.op("Div", x, y)
     left = build.op("Sub", x, build.op("Mul", quotient, y))
@@ -128,22 +131,22 @@ def unsqueeze(build: Builder, node: Node) -> str:
 @form(shaping.permute_op, takes="axes", kernel="Transpose")
 def permute(build: Builder, node: Node) -> str:
     axes, x = node.attributes["axes"], _only(node)
-    turned = build.op("Transpose", x, perm=axes)
-    # onnxruntime (1.23 to 1.31) crashes as it loads a half-precision MatMul behind a Transpose that moves the first
-    # axis to one of the last two places. A reshape that changes nothing stands between them, and costs nothing.
+    transposed = build.op("Transpose", x, perm=axes)
+    # onnxruntime (1.23 to 1.31) crashes when it loads a half-precision MatMul after a Transpose that makes the first
+    # axis one of the last two. A reshape to the same shape in between prevents that and costs nothing.
     moves_first = len(axes) > 2 and axes[:-2] == tuple(range(1, len(axes) - 1)) and 0 in axes[-2:]
     crashes = x.type.dtype.itemsize == 2 and moves_first and build.target.wrong(HALF_TRANSPOSED)
     fused = x.type.dtype == float64 and len(axes) > 1 and build.target.wrong(FLOAT64_TRANSPOSED)
     if crashes or fused:
-        return build.op("Reshape", turned, _vector(*[0] * len(axes)))
-    return turned
+        return build.op("Reshape", transposed, _vector(*[0] * len(axes)))
+    return transposed
 
 
 @form(shaping.expand_op, takes="shape", kernel="Expand")
 def expand(build: Builder, node: Node) -> str:
     x, shape = _only(node), node.attributes["shape"]
     new = len(shape) - x.type.rank
-    # Expand broadcasts both ways: an axis that stays as it is needs no size, only a 1.
+    # Expand broadcasts both ways: for an axis that keeps its size, a 1 is enough.
     kept = [axis >= new and same(size, x.type.shape[axis - new]) for axis, size in enumerate(shape)]
     return build.op(
         "Expand", x, sizes_vector(build, [1 if keep else size for keep, size in zip(kept, shape, strict=True)])
@@ -176,7 +179,7 @@ def split(build: Builder, node: Node) -> tuple[str, ...]:
     )
 
 
-# Pieces -----------------------------------------------------------------------------------------------------------
+# Slices -----------------------------------------------------------------------------------------------------------
 
 
 @form(indexing.slice_op, takes="cuts", kernel="Slice")
@@ -189,7 +192,7 @@ def slice_op(build: Builder, node: Node) -> str:
 
 
 def _bound(position: Size, size: Size, cut: Cut, *, stop: bool) -> Size:
-    """A bound of a slice, counted from the end where that makes it a constant."""
+    """A bound of a slice, counted from the end if that makes it a constant."""
     if stop and cut.step < 0 and isinstance(position, int) and position < 0:
         return -_FAR
     if stop and same(position, size):
@@ -198,7 +201,7 @@ def _bound(position: Size, size: Size, cut: Cut, *, stop: bool) -> Size:
     return from_end if isinstance(position, Dim) and isinstance(from_end, int) and from_end < 0 else position
 
 
-# Made of sizes ----------------------------------------------------------------------------------------------------
+# Creation ---------------------------------------------------------------------------------------------------------
 
 
 def _scalar(build: Builder, size: Size) -> str:
@@ -215,7 +218,7 @@ def size_op(build: Builder, node: Node) -> str:
 @form(creation.full_op, takes="shape value dtype")
 def full(build: Builder, node: Node) -> str:
     shape, dtype = sizes_vector(build, node.attributes["shape"]), node.attributes["dtype"]
-    if dtype == bfloat16:  # which the op takes since opset 20, and onnxruntime has no kernel for
+    if dtype == bfloat16:  # the op takes it only from opset 20 on, and onnxruntime has no kernel for it
         value = np.asarray([node.attributes["value"]], np.float32)
         return build.op("Cast", build.op("ConstantOfShape", shape, value=value), to=onnx_code(dtype))
     return build.op("ConstantOfShape", shape, value=np.asarray([node.attributes["value"]], dtype.numpy))
@@ -245,7 +248,7 @@ def over_axes(build: Builder, kind: str, x: Operand, axis: tuple[int, ...] | Non
     """One of ONNX's reductions."""
     if axis == ():
         return build.op("Identity", x)
-    # The axes became an input in opset 18; ReduceSum had them so before.
+    # The axes became an input in opset 18, for ReduceSum in opset 13.
     if kind == "ReduceSum" or build.target.opset >= 18:
         return build.op(kind, x, None if axis is None else _vector(*axis), keepdims=int(keepdims))
     return build.op(kind, x, axes=axis, keepdims=int(keepdims))
@@ -257,7 +260,7 @@ def reduction_node(build: Builder, kind: str, x: Operand, node: Node) -> str:
 
 
 def axes_from_front(node: Node) -> tuple[int, ...] | None:
-    """Reduced axes, counted from the front where a size may be 0: onnxruntime forgets the others in empty tensors."""
+    """Reduced axes, not negative if a size may be 0: onnxruntime ignores negative axes of empty tensors."""
     axis, shape = node.attributes["axis"], _only(node).type.shape
     axes = (axis,) if isinstance(axis, int) else axis
     if axes is None or all(isinstance(size, int) for size in shape):
@@ -275,7 +278,7 @@ def mean(build: Builder, node: Node) -> str:
     count = product(shape if axis is None else [shape[a] for a in axis])
     if not isinstance(count, Dim):
         return result
-    # The mean of no elements is NaN, and onnxruntime's 0.
+    # The mean of no elements is NaN, but 0 in onnxruntime.
     some = build.op("Cast", size_vector(build, count), to=onnx_code("bool"))
     some = some if node.types[0].shape else build.op("Squeeze", some, _vector(0))
     return build.op("Where", some, result, np.asarray(np.nan, node.types[0].dtype.numpy))
@@ -300,7 +303,7 @@ def cumsum(build: Builder, node: Node) -> str:
     return build.op("CumSum", counted, np.asarray(node.attributes["axis"], np.int64))
 
 
-# A primitive has one form: there is no order among these.
+# These primitives have one form each, so their order does not matter.
 FORMS = (
     *(cast, cos, mul, true_div, not_equal, int_floor_div, fmod),
     *(reshape, squeeze, unsqueeze, permute, expand, tile, pad, concat, split),

@@ -26,11 +26,11 @@ def rotary(build: Builder, node: Node) -> str:
     width = x.type.shape[-1] if heads is None else x.type.shape[-1] // heads
     part = None if same(2 * half, width) else 2 * half
     if part is not None and heads is None:
-        heads = x.type.shape[1]  # the op asks for it where only a part of each head is turned
+        heads = x.type.shape[1]  # the op requires it if only a part of each head is rotated
         if not isinstance(heads, int):
-            refuse("the number of heads is symbolic, and only a part of each head is turned")
+            refuse("the number of heads is symbolic, and only a part of each head is rotated")
     tables = [Tensor.from_value(cos), Tensor.from_value(sin)]
-    if positions is None:  # without positions the op takes no tables but the angles of every text in the batch
+    if positions is None:  # without positions the op takes cosines and sines for each text of the batch
         tables = [expand(table, (x.type.shape[0], cos.type.shape[-2], half)) for table in tables]
     return build.op(
         "RotaryEmbedding",

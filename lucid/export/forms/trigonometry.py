@@ -1,8 +1,9 @@
-"""Sine and cosine of float32 numbers from products and sums, for runtimes whose own are coarse.
+"""Sine and cosine of float32 numbers from products and sums, for runtimes whose own are inaccurate.
 
-Shaders compute them to 2e-4 or so, and a rotary table made of them turns the scores of attention by more than rounding
-does. Here the angle loses its quarter turns, in three parts so that nothing is rounded (Cody and Waite 1980), and a
-polynomial gives the rest: to 1e-7 up to 10,000 radians and 1e-6 up to 100,000, which is as far as positions go.
+Shaders compute them to about 2e-4, and with rotary tables of that accuracy, attention scores change by more than
+rounding. Here multiples of pi / 2 are subtracted from the angle, in three parts so that nothing is rounded (Cody and
+Waite 1980), and a polynomial gives the rest: to 1e-7 up to 10,000 radians and 1e-6 up to 100,000, beyond which there
+are no positions.
 """
 
 from __future__ import annotations
@@ -23,24 +24,26 @@ from lucid.values import Node
 _QUARTERS = 0.6366197723675814  # 2 / pi
 # pi / 2 in three parts, the first two of few bits, so that a multiple of them is exact in float32.
 _PARTS = (1.5703125, 4.837512969970703e-4, 7.549789948768648e-8)
-# Taylor's series serve: on |x| <= pi / 4 their next terms are below 4e-9.
+# Taylor series suffice: for |x| <= pi / 4 their next terms are below 4e-9.
 _SINE = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880)
 _COSINE = (1.0, -1 / 2, 1 / 24, -1 / 720, 1 / 40320)
 
 
-def _of_quarters(op: Op[..., Any], ahead: int) -> Form:
+def _by_quarters(op: Op[..., Any], ahead: int) -> Form:
+    """Sine of the angle plus `ahead` quarter turns."""
+
     @form(op, name="sums and products", mends=COARSE_SINE)
     def reduced(build: Builder, node: Node) -> Tensor:
         (angle,) = node.inputs
         if angle is None or angle.type.dtype != float32:
-            refuse("it serves float32")
+            refuse("it is for float32")
         x = Tensor.from_value(angle)
         quarters = floor(x * _QUARTERS + 0.5)
         rest = reduce(lambda left, part: left - quarters * part, _PARTS, x)
         square = rest * rest
-        turned = quarters + ahead
-        odd = turned - floor(turned * 0.5) * 2.0
-        negative = floor(turned * 0.5) - floor(turned * 0.25) * 2.0
+        quadrant = quarters + ahead
+        odd = quadrant - floor(quadrant * 0.5) * 2.0
+        negative = floor(quadrant * 0.5) - floor(quadrant * 0.25) * 2.0
         value = where(odd > 0.5, _series(_COSINE, square), rest * _series(_SINE, square))
         return value * (1.0 - negative * 2.0)
 
@@ -53,4 +56,4 @@ def _series(factors: Sequence[float], square: Tensor) -> Tensor:
     return reduce(lambda total, factor: total * square + factor, reversed(rest), square * last + before)
 
 
-sin, cos = _of_quarters(elementwise.sin, 0), _of_quarters(elementwise.cos, 1)
+sin, cos = _by_quarters(elementwise.sin, 0), _by_quarters(elementwise.cos, 1)
