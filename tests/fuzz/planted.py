@@ -198,7 +198,7 @@ def _(patch: Patch) -> None:
 
 @fault("a query that sees no key is not zeroed")
 def _(patch: Patch) -> None:
-    patch.setattr(attention_cpu, "_alive", lambda *_: None)
+    patch.setattr(attention_cpu, "_sees_a_key", lambda *_: None)
 
 
 # Sums and extremes -------------------------------------------------------------------------------------------------

@@ -12,12 +12,13 @@ import numpy as np
 from lucid.dims import Dim, product
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse, refuse_wrong
+from lucid.export.forms.neural import refuse_float64
 from lucid.export.run_time_sizes import reshaped
 from lucid.known_runtimes import GROUP_NORMALIZATION
 from lucid.ops import batch_norm, group_norm
 from lucid.ops.channel_norms import per_channel
 from lucid.ops.tensor import Tensor
-from lucid.types import Array, float32, float64
+from lucid.types import Array, float32
 from lucid.values import Node, Value
 
 
@@ -80,8 +81,7 @@ def _refuse_types(node: Node) -> None:
     kinds = {value.type.dtype for value in node.inputs if value is not None}
     if len(kinds) > 1:
         refuse("a weight, bias or statistic has another element type than the input")
-    if float64 in kinds:
-        refuse("its epsilon is a float32 number, which is not exact enough for float64")
+    refuse_float64(node)
 
 
 def _filled(x: Value, number: int) -> Array:

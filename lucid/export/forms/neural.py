@@ -66,7 +66,7 @@ def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operan
     x, weight, bias = node.inputs
     assert x is not None
     axes = node.attributes["axes"]
-    _refuse_float64(node)
+    refuse_float64(node)
     if any(v is not None and v.type.dtype != x.type.dtype for v in (weight, bias)):
         refuse("weight or bias has another element type than the input")
     scale = weight if weight is not None else _ones(x.type.shape[-axes:], x.type.dtype)
@@ -77,14 +77,15 @@ def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operan
 def rms_normalization(build: Builder, node: Node) -> str:
     x, weight = node.inputs
     assert x is not None
-    _refuse_float64(node)
+    refuse_float64(node)
     if weight is not None and weight.type.dtype != x.type.dtype:
         refuse("the weight has another element type than the input")
     scale = weight if weight is not None else _ones(x.type.shape[-1:], x.type.dtype)
     return build.op("RMSNormalization", x, scale, axis=-1, epsilon=float(node.attributes["eps"]))
 
 
-def _refuse_float64(node: Node) -> None:
+def refuse_float64(node: Node) -> None:
+    """Leave float64 to the body."""
     if node.types[0].dtype == float64:
         refuse("its epsilon is a float32 number, which is not exact enough for float64")
 
