@@ -349,7 +349,7 @@ def test_contrib_form(case: Case) -> None:
 @pytest.mark.parametrize(
     ("case", "reason"),
     [
-        (Case("key mask", {}, {"key_mask": bool_input("N", "S")}), "takes no key_mask"),
+        (Case("key mask", {}, {"key_mask": bool_input("N", "S")}), "does not take key_mask"),
         (Case("causal", {"is_causal": True}), "queries and keys may differ"),
         (Case("softcap", {"softcap": 2.0}), "softcap"),
         (Case("grouped", kv_heads=2), "grouped heads"),

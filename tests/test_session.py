@@ -125,7 +125,7 @@ x = np.zeros((2, 3, 8), np.float32)
         (lambda s: s(x, x, valu=x), KeyError, "inputs missing: value; unknown: valu"),
         (lambda s: s.run({"query": x, "key": x, "value": x, "mask": x}), KeyError, "unknown: mask"),
         (lambda s: s(x, x, x, x), TypeError, r"got 4 inputs, expected 3 \(query, key, value\)"),
-        (lambda s: s(x, x, query=x), TypeError, "input query is given by position and by name"),
+        (lambda s: s(x, x, query=x), TypeError, "input query is given both by position and by name"),
         (
             lambda s: s(x, x, x.astype("float64")),
             TypeError,
@@ -133,8 +133,8 @@ x = np.zeros((2, 3, 8), np.float32)
         ),
         (lambda s: s(x, x, x[..., :7]), ValueError, r"input value has shape \[2, 3, 7\], expected \[N, S, 8\]"),
         (lambda s: s(x, x, x[0]), ValueError, r"input value has shape \[3, 8\], expected \[N, S, 8\]"),
-        (lambda s: s(x, x[:, :2], x), ValueError, "input value has size 3 at axis 1, expected S = 2 as key axis 1 has"),
-        (lambda s: s(x[:1], x, x), ValueError, "input key has size 2 at axis 0, expected N = 1 as query axis 0 has"),
+        (lambda s: s(x, x[:, :2], x), ValueError, "input value has size 3 at axis 1, expected S = 2, as in key axis 1"),
+        (lambda s: s(x[:1], x, x), ValueError, "input key has size 2 at axis 0, expected N = 1, as in query axis 0"),
     ],
 )
 def test_wrong_inputs_are_errors(
@@ -151,7 +151,7 @@ def test_a_wrong_number_of_threads_is_an_error(threads: Any) -> None:
 
 
 def test_bytes_that_are_no_model_are_an_error() -> None:
-    with pytest.raises(ModelError, match="Session: these bytes are no ONNX model"):
+    with pytest.raises(ModelError, match="Session: the bytes are not an ONNX model"):
         Session(b"no model")
 
 

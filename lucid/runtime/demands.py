@@ -1,7 +1,7 @@
-"""What a model asks for before it has run at all: copies of its functions, and tensors that it makes out of constants.
+"""The memory that a model demands when it is loaded: copies of its functions, and tensors computed from constants.
 
-A file of a few hundred bytes can ask for terabytes here, and onnx and onnxruntime give them as they load it. Counted is
-what can be counted exactly from the file; for all else a command has a budget (`lucid/cli/guard.py`).
+A file of a few hundred bytes can demand terabytes, which onnx and onnxruntime allocate when they load it. This module
+counts what can be counted exactly from the file; for everything else a command has a budget (`lucid/cli/guard.py`).
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Iterable, Mapping, Sequence
 import onnx
 from onnx import AttributeProto, NodeProto, TensorProto, numpy_helper
 
-MAX_NODES = 1 << 18  # once each call of a function has become its body; as `skeleton.MAX_ENTRIES` of a plain graph
+MAX_NODES = 1 << 18  # after each call of a function is replaced by its body; as many as `skeleton.MAX_ENTRIES`
 MAX_BYTES = 1 << 28  # of these nodes
-MAX_DEPTH = 100  # functions that call each other: protobuf's own limit of depth
-MAX_MADE = 1 << 28  # elements of all tensors made out of constants together: 2 GiB of int64
-_SCALARS = 64  # elements of a constant whose values are looked at: a shape or a bound
+MAX_DEPTH = 100  # of functions that call each other: protobuf's own limit of depth
+MAX_MADE = 1 << 28  # elements of all tensors computed from constants together: 2 GiB of int64
+_SCALARS = 64  # elements of a constant whose values are read: a shape or a bound
 
 
 def demands(model: onnx.ModelProto) -> str:
-    """What the model asks for beyond the limits, in words; empty where it does not."""
+    """What the model demands beyond the limits, as text; empty if it does not."""
     excess = _calls(model)
     if not excess and (made := made_of_constants(model)) > MAX_MADE:
-        excess = f"{_about(made)} elements made out of constants, expected at most {MAX_MADE}"
+        excess = f"{_about(made)} elements computed from constants, expected at most {MAX_MADE}"
     return excess
 
 
@@ -44,7 +44,7 @@ def nodes_inside(nodes: Iterable[NodeProto]) -> list[NodeProto]:
 
 
 def _calls(model: onnx.ModelProto) -> str:
-    """Counts, without making them, the nodes and bytes of the graph once each call has become the function's body."""
+    """Count the nodes and bytes of the graph after each call is replaced by the function's body, without doing so."""
     if not model.functions:
         return ""
     bodies = {(f.domain, f.name, f.overload): f for f in model.functions}
@@ -79,7 +79,7 @@ def _calls(model: onnx.ModelProto) -> str:
     if depth - 1 > MAX_DEPTH:
         return f"functions that call each other {depth - 1} deep, expected at most {MAX_DEPTH}"
     if nodes > MAX_NODES or size > MAX_BYTES:
-        got = f"{_about(nodes)} nodes of {_about(size)} bytes once its functions are called"
+        got = f"{_about(nodes)} nodes of {_about(size)} bytes after its functions are inlined"
         return f"{got}, expected at most {MAX_NODES} of {MAX_BYTES}"
     return ""
 
@@ -92,11 +92,12 @@ def _key(node: NodeProto) -> tuple[str, str, str]:
 
 
 def made_of_constants(model: onnx.ModelProto) -> int:
-    """How many elements the model's nodes make out of nothing but constants and shapes; not much more than `MAX_MADE`
-    are counted."""
+    """The number of elements that the model's nodes compute from constants and shapes alone. The count stops when it
+    exceeds `MAX_MADE`.
+    """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     sizes = {name: math.prod(tensor.dims) for name, tensor in constants.items()}
-    made: set[str] = set()  # among them: what is not in the file
+    made: set[str] = set()  # those of them that are not in the file
     total = 0
     for node in nodes_inside(model.graph.node):
         count, grown = _elements(node, sizes, constants) if node.output else (None, False)
@@ -113,7 +114,7 @@ def made_of_constants(model: onnx.ModelProto) -> int:
 
 
 def _elements(node: NodeProto, sizes: Mapping[str, int], constants: dict[str, TensorProto]) -> tuple[int | None, bool]:
-    """How many elements an output has, None where that hangs on the inputs; and whether the node makes more of them."""
+    """The number of elements of an output, None if it depends on the inputs; and whether the node adds elements."""
     if node.op_type == "Constant":
         for attribute in node.attribute:
             if attribute.type == AttributeProto.TENSOR:

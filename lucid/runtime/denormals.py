@@ -1,9 +1,10 @@
-"""Denormal numbers as zero on the calling thread, while it runs a model and no longer.
+"""Flush denormal numbers to zero on the calling thread, only while it runs a model.
 
-A processor computes with denormal numbers (below 1.2e-38 in float32) up to a hundred times slower than with others, and
-a control register of each thread says whether it should. onnxruntime's own setting reaches its worker threads in every
-session, but the calling thread, which computes its share of every op, only in the first session of a process, and then
-for good, NumPy included. So the register is set here around each run, which glibc on x86-64 has the means for.
+A processor computes with denormal numbers (below 1.2e-38 in float32) up to a hundred times slower than with others,
+unless a control register of the thread disables them. onnxruntime's own setting reaches its worker threads in every
+session. But it reaches the calling thread, which computes its share of every op, only in the first session of a
+process, and then permanently, NumPy included. So the register is set here around each run, where that is possible: with
+glibc on x86-64.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-_FLUSH = 0x8040  # MXCSR: results that are denormal become zero (bit 15), operands count as zero (bit 6)
+_FLUSH = 0x8040  # MXCSR: denormal results become zero (bit 15), denormal operands count as zero (bit 6)
 
 
 class _Environment(ctypes.Structure):
@@ -26,13 +27,13 @@ class _Environment(ctypes.Structure):
 
 
 def flushing() -> bool:
-    """Whether this thread computes with denormal numbers as zero."""
+    """Whether this thread flushes denormal numbers to zero."""
     return not np.any(np.full(4, 1e-39, np.float32) * np.float32(0.5))
 
 
 @contextmanager
 def flushed() -> Iterator[None]:
-    """Denormal numbers as zero on this thread; afterwards as before. Does nothing where `AVAILABLE` is false."""
+    """Flush denormal numbers to zero on this thread; afterwards as before. Does nothing if `AVAILABLE` is false."""
     if _LIBM is None:
         yield
         return

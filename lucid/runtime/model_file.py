@@ -1,11 +1,10 @@
-"""Is an ONNX file from a stranger safe to hand to onnxruntime? Asked before onnxruntime sees it.
+"""Checks that an untrusted ONNX file is safe to load, before onnxruntime reads it.
 
-Tensor data outside the file (ONNX IR, "External Tensor Data") must lie inside the model's folder. onnxruntime
-looks after `..` and symbolic links itself, but follows a hard link, and what it checks has changed between
-versions.
+Tensor data outside the file (ONNX IR, "External Tensor Data") must be inside the model's folder. onnxruntime itself
+rejects `..` and symbolic links but follows a hard link, and its checks have changed between versions.
 
-Not answered here: what the model computes. A model is a program and may ask for any time and memory as it runs; what it
-asks for as it is loaded is counted where that is exact (`demands.py`).
+What the model computes is not checked: a model is a program and may take any time and memory when it runs. What it
+demands when it is loaded is counted where that is exact (`demands.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from lucid.runtime.demands import demands
 from lucid.runtime.skeleton import WireError, skeleton
 
 MAX_FILE = (1 << 31) - 1  # protobuf's
-MAX_SPARSE = 1 << 31  # bytes of a sparse tensor once it is dense: what a file could hold without the trick
+MAX_SPARSE = 1 << 31  # bytes of a sparse tensor when dense: as much as a file could hold without sparse tensors
 
 _FLOAT8 = (
     TensorProto.FLOAT8E4M3FN,
@@ -47,16 +46,19 @@ _BITS = {kind: bits for bits, kinds in _KINDS.items() for kind in kinds}
 
 
 class ModelError(ValueError):
-    """An ONNX file that is broken, or whose data lies where it must not."""
+    """An ONNX file that is broken, or whose data is in a place where it must not be."""
 
 
 def check_model_file(path: str | os.PathLike[str]) -> None:
-    """Check that an ONNX file parses, and that each tensor's data is there, of its size, and inside.
+    """Check that an ONNX file parses, and that each tensor's data exists, has its size, and is inside the folder.
 
-    Reads the file itself, never the external data. Nothing is executed. Raises `ModelError` for a file that
-    is no model, is newer than the installed onnx, has a tensor whose data is not exactly its own, or asks for
-    more than any model as it is loaded; `OSError` for a file that is missing or may not be read. The answer
-    holds as long as nobody changes the folder.
+    Reads the file itself, never the external data. Nothing is executed. The result is valid as long as nobody changes
+    the folder.
+
+    Raises:
+        ModelError: for a file that is not a model, is newer than the installed onnx, has a tensor whose data does not
+            match its type and shape, or demands more than any real model when it is loaded.
+        OSError: for a file that is missing or may not be read.
     """
     path = Path(path)
     model, removed = _read(path)
@@ -69,13 +71,13 @@ def check_model_file(path: str | os.PathLike[str]) -> None:
 
 
 def check_demands(model: onnx.ModelProto, path: Path) -> None:
-    """Check what a model of checked tensors asks for before it runs. Raises `ModelError`."""
+    """Raise ModelError for a model that demands too much when it is loaded. Its tensors have been checked before."""
     if excess := demands(model):
         raise ModelError(f"{_show(path)}: {excess}; do not use this model, or export it again without them")
 
 
 def _read(path: Path) -> tuple[onnx.ModelProto, list[int]]:
-    """The model without bulk, and the bytes that each initializer of its graph lost."""
+    """The model without large data, and the number of bytes removed from each initializer of its graph."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -99,17 +101,17 @@ def _read(path: Path) -> tuple[onnx.ModelProto, list[int]]:
             f"newest that onnx {onnx.__version__} knows; install a newer onnx, or export for an older IR"
         )
     if model.ir_version >= 3 and not model.opset_import:
-        raise _broken(path, "names no opset")
+        raise _broken(path, "expected an opset, found none")
     return model, removed
 
 
-# ------------------------------------------------------------------------------------------ where tensors are
+# ---------------------------------------------------------------------------------------------------- tensors
 
 
 def _tensors(model: onnx.ModelProto, removed: list[int], path: Path) -> Iterator[tuple[TensorProto, int]]:
-    """Every tensor, of all graphs, subgraphs, attributes, functions and training, and the bulk it lost."""
+    """Every tensor, of all graphs, subgraphs, attributes, functions and training, and the bytes removed from it."""
     yield from zip(model.graph.initializer, removed, strict=True)
-    yield from _parts(model.graph.sparse_initializer, path)
+    yield from _sparse_tensors(model.graph.sparse_initializer, path)
     graphs: list[GraphProto] = []
     nodes: list[NodeProto] = list(model.graph.node)
     attributes: list[AttributeProto] = []
@@ -123,7 +125,7 @@ def _tensors(model: onnx.ModelProto, removed: list[int], path: Path) -> Iterator
             graph = graphs.pop()
             nodes += graph.node
             yield from ((tensor, 0) for tensor in graph.initializer)
-            yield from _parts(graph.sparse_initializer, path)
+            yield from _sparse_tensors(graph.sparse_initializer, path)
         elif nodes:
             node = nodes.pop()
             attributes += node.attribute
@@ -132,19 +134,19 @@ def _tensors(model: onnx.ModelProto, removed: list[int], path: Path) -> Iterator
         else:
             attribute = attributes.pop()
             yield from ((tensor, 0) for tensor in attribute.tensors)
-            yield from _parts(attribute.sparse_tensors, path)
+            yield from _sparse_tensors(attribute.sparse_tensors, path)
             graphs += attribute.graphs
             if attribute.HasField("t"):
                 yield attribute.t, 0
             if attribute.HasField("sparse_tensor"):
-                yield from _parts([attribute.sparse_tensor], path)
+                yield from _sparse_tensors([attribute.sparse_tensor], path)
             if attribute.HasField("g"):
                 graphs.append(attribute.g)
 
 
-def _parts(sparse: Sequence[onnx.SparseTensorProto], path: Path) -> Iterator[tuple[TensorProto, int]]:
+def _sparse_tensors(sparse: Sequence[onnx.SparseTensorProto], path: Path) -> Iterator[tuple[TensorProto, int]]:
     for tensor in sparse:
-        size = _bytes_of(tensor.values, tensor.dims, path)
+        size = _byte_size(tensor.values, tensor.dims, path)
         if size > MAX_SPARSE:
             raise _wrong(tensor.values, path, f"a sparse tensor of {size} bytes when dense", f"at most {MAX_SPARSE}")
         yield tensor.values, 0
@@ -152,17 +154,17 @@ def _parts(sparse: Sequence[onnx.SparseTensorProto], path: Path) -> Iterator[tup
 
 
 def _check_context(node: NodeProto, path: Path) -> None:
-    """A compiled part of a model for some device: by default in a second file, named by an attribute."""
+    """A compiled part of a model for some device, by default in a second file that an attribute names."""
     values = {attribute.name: attribute for attribute in node.attribute}
     if "embed_mode" in values and values["embed_mode"].i == 0 and "ep_cache_context" in values:
         location = values["ep_cache_context"].s.decode("utf-8", "backslashreplace")
         _inside(location, path, f"node {_show(node.name)}")
 
 
-# ------------------------------------------------------------------------------------------ what they contain
+# ------------------------------------------------------------------------------------------------------- data
 
 
-def _bytes_of(tensor: TensorProto, dims: Sequence[int], path: Path) -> int:
+def _byte_size(tensor: TensorProto, dims: Sequence[int], path: Path) -> int:
     if tensor.data_type not in _BITS:
         raise _wrong(tensor, path, f"data type {tensor.data_type}", "one of a known size")
     if any(dim < 0 for dim in dims):
@@ -172,7 +174,7 @@ def _bytes_of(tensor: TensorProto, dims: Sequence[int], path: Path) -> int:
 
 def _check_inline(tensor: TensorProto, bulk: int, path: Path) -> None:
     if tensor.HasField("segment"):
-        raise _wrong(tensor, path, "a segmented tensor", "a whole one; save the model again")
+        raise _wrong(tensor, path, "a segmented tensor", "one without segments; save the model again")
     held = {
         "raw_data": len(tensor.raw_data) + bulk,
         "float_data": len(tensor.float_data),
@@ -188,7 +190,7 @@ def _check_inline(tensor: TensorProto, bulk: int, path: Path) -> None:
             raise _wrong(tensor, path, f"shape {_show(list(tensor.dims))}", "no negative size")
         expected = {"string_data": math.prod(tensor.dims)}
     else:
-        size = _bytes_of(tensor, tensor.dims, path)
+        size = _byte_size(tensor, tensor.dims, path)
         field, length = _field(tensor.data_type, math.prod(tensor.dims))
         expected = {"raw_data": size} if "raw_data" in filled else {field: length}
     if filled != {field: length for field, length in expected.items() if length}:
@@ -196,7 +198,7 @@ def _check_inline(tensor: TensorProto, bulk: int, path: Path) -> None:
 
 
 def _field(data_type: int, count: int) -> tuple[str, int]:
-    """Which field holds `count` items that are not raw, in how many entries (onnx.proto, TensorProto)."""
+    """The field that holds `count` items that are not raw, and its number of entries (onnx.proto, TensorProto)."""
     match data_type:
         case TensorProto.FLOAT:
             return "float_data", count
@@ -210,21 +212,20 @@ def _field(data_type: int, count: int) -> tuple[str, int]:
             return "int64_data", count
         case TensorProto.UINT32 | TensorProto.UINT64:
             return "uint64_data", count
-    # Items smaller than a byte are packed first, one byte an entry.
+    # Items smaller than a byte are packed, with one byte per entry.
     return "int32_data", (count * min(_BITS[data_type], 8) + 7) // 8
 
 
 def _check_external(tensor: TensorProto, bulk: int, path: Path) -> None:
     fields = [(entry.key, entry.value) for entry in tensor.external_data]
     values = dict(fields)
-    # Others are onnxruntime's own (prepacked weights): further offsets, for data that the model does not
-    # need.
+    # Other keys are onnxruntime's own (prepacked weights): further offsets, to data that the model does not need.
     if len(values) != len(fields) or not values.keys() <= {"location", "offset", "length", "checksum"}:
         got = f"external data with the keys {_show([key for key, _ in fields])}"
         raise _wrong(tensor, path, got, "location, offset, length, checksum, each once")
     if tensor.data_location != TensorProto.EXTERNAL or tensor.raw_data or bulk:
-        raise _wrong(tensor, path, "data both inside and outside the file", "one of them")
-    size = _bytes_of(tensor, tensor.dims, path)
+        raise _wrong(tensor, path, "data both inside and outside the file", "only one of them")
+    size = _byte_size(tensor, tensor.dims, path)
     file_size = _inside(values.get("location", ""), path, f"tensor {_show(tensor.name)}")
     offset = _count(tensor, path, "offset", values.get("offset", "0"))
     length = _count(tensor, path, "length", values.get("length", str(size)))
@@ -242,10 +243,10 @@ def _count(tensor: TensorProto, path: Path, key: str, text: str) -> int:
 
 
 def _inside(location: str, path: Path, who: str) -> int:
-    """The size of the data file at `location`: a regular file of its own, in or below the model's folder."""
+    """The size of the data file at `location`, which must be a regular file, not a link, below the model's folder."""
     parts = location.split("/")
     if (
-        "_MEM_ADDR_" in location  # with onnxruntime, an address in its own memory
+        "_MEM_ADDR_" in location  # onnxruntime reads it as an address in its own memory
         or not location.isprintable()
         or "\\" in location
         or PureWindowsPath(location).drive
@@ -265,10 +266,10 @@ def _inside(location: str, path: Path, who: str) -> int:
             status = os.fstat(file.fileno())
     except FileNotFoundError as error:
         raise ModelError(
-            f"{_show(path)}: {who}: there is no data file {_show(data)}; put it beside the model"
+            f"{_show(path)}: {who}: there is no data file {_show(data)}; put it into the model's folder"
         ) from error
     except NotADirectoryError as error:
-        raise ModelError(f"{_show(path)}: {who}: {_show(data)} lies below a file; get an intact copy") from error
+        raise ModelError(f"{_show(path)}: {who}: {_show(data)} is below a file; get an intact copy") from error
     except NotAFileError as error:
         raise ModelError(f"{_show(path)}: {who}: {error}") from error
     if status.st_nlink > 1:
@@ -295,6 +296,6 @@ def _broken(path: Path, what: str) -> ModelError:
 
 
 def _show(value: object) -> str:
-    """Text from a stranger for a message: escaped and short."""
+    """Untrusted text for a message: escaped and shortened."""
     text = repr(os.fspath(value) if isinstance(value, Path) else value)
     return text if len(text) <= 200 else text[:200] + "..."

@@ -1,4 +1,4 @@
-"""onnxruntime's session options, by names that are checked: onnxruntime itself takes an unknown key without a word."""
+"""onnxruntime's session options, with checked names: onnxruntime itself silently ignores an unknown key."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from difflib import get_close_matches
 
 import onnxruntime
 
-# The keys of onnxruntime's config entries (its header onnxruntime_session_options_config_keys.h, 1.31) that are of use
-# with # a model that is about to run. Those behind an option of our own stand in NAMED.
+# The keys of onnxruntime's config entries (its header onnxruntime_session_options_config_keys.h, 1.31) that are useful
+# for running a model. Those that `Session` has an option for are in NAMED.
 KEYS = frozenset(
     {
         "ep.context_embed_mode",
@@ -73,10 +73,10 @@ def session_options(
     flush_denormals: bool,
     config: Mapping[str, str] | None,
 ) -> onnxruntime.SessionOptions:
-    """The options of a session; `Session` says what each means.
+    """The options of a session; `Session` describes each.
 
     Raises:
-        ValueError: for a number of threads that cannot be, an unknown config key, or one that has an option of its own.
+        ValueError: for threads below 1, an unknown config key, or a config key for which `Session` has an option.
         TypeError: for a config value that is not text.
     """
     options = onnxruntime.SessionOptions()
@@ -102,7 +102,7 @@ def session_options(
 
 def _check(key: str, value: str) -> None:
     if key in NAMED:
-        raise ValueError(f"Session: config key {key} has an option of its own: give {NAMED[key]}=")
+        raise ValueError(f"Session: got the config key {key}, expected the option {NAMED[key]}= instead")
     if key not in KEYS:
         near = get_close_matches(str(key), KEYS, n=3) or sorted(KEYS)
         raise ValueError(f"Session: config key {key!r} does not exist; choose one of {', '.join(near)}")

@@ -1,4 +1,4 @@
-"""onnxruntime and its providers: which there are, and what to do about one that is missing."""
+"""onnxruntime and its providers: which are available, and what to do about a missing one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lucid.known_runtimes import RUNTIMES
 
 
 class ProviderError(RuntimeError):
-    """onnxruntime, or one of its providers, is not there or does not work."""
+    """onnxruntime, or one of its providers, is missing or does not work."""
 
 
 _WHEELS = ("onnxruntime", "onnxruntime-gpu")
@@ -43,10 +43,10 @@ def _installed(name: str) -> bool:
 
 check_installation()
 
-import onnxruntime  # noqa: E402  # after the check, whose message says more than an ImportError
+import onnxruntime  # noqa: E402  # after the check, whose message is clearer than an ImportError
 
 _SUFFIX = "ExecutionProvider"
-REMOTE = "AzureExecutionProvider"  # calls a web service, and computes nothing here
+REMOTE = "AzureExecutionProvider"  # calls a web service; computes nothing on this machine
 
 
 def full_name(provider: str) -> str:
@@ -65,7 +65,7 @@ def full_name(provider: str) -> str:
 
 
 def short_name(provider: str) -> str:
-    """What people call a provider: "cpu" for "CPUExecutionProvider"."""
+    """The short name of a provider: "cpu" for "CPUExecutionProvider"."""
     return provider.removesuffix(_SUFFIX).lower()
 
 
@@ -86,7 +86,7 @@ def check_available(names: Sequence[str]) -> None:
             hint = (
                 "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
                 if name == RUNTIMES["cuda"].provider
-                else "see onnxruntime's page on it"
+                else "see onnxruntime's documentation of it"
             )
             raise ProviderError(
                 f"{name} is not in the installed {wheel} {onnxruntime.__version__}, "
@@ -95,7 +95,7 @@ def check_available(names: Sequence[str]) -> None:
 
 
 def why_inactive(name: str) -> str:
-    """What keeps a provider that is built in from starting: the library it cannot load, where that is the reason."""
+    """Why a provider that is built in does not start: a library it cannot load, if that is the reason."""
     library = Path(onnxruntime.__file__).parent / "capi" / f"libonnxruntime_providers_{short_name(name)}.so"
     if not library.exists():
         return "onnxruntime gives no reason; set its log level to verbose"
@@ -103,4 +103,4 @@ def why_inactive(name: str) -> str:
         ctypes.CDLL(str(library))
     except OSError as error:
         return f"a library is missing: {error}; install it, or call onnxruntime.preload_dlls() first"
-    return "its libraries load, so the device or its driver does not answer: check nvidia-smi"
+    return "its libraries load, so the device or its driver does not respond: check nvidia-smi"

@@ -1,4 +1,4 @@
-"""A session: an exported model ready to run, on the providers that were asked for and no others."""
+"""A session: an exported model ready to run, on the requested providers only."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _TYPES: dict[str, DType] = {
 }
 _OPTIONS = ("threads", "spinning", "memory_arena", "memory_pattern", "prepack", "optimize", "flush_denormals", "config")
 _HALF_FLUSHED = (
-    "Session: flush_denormals reaches onnxruntime's worker threads only, not the calling one: another session of this "
-    "process came first, and this platform has no other way; create this session first"
+    "Session: flush_denormals reaches only onnxruntime's worker threads, not the calling one, because another session "
+    "was created first in this process and this platform has no other way; create this session first"
 )
 _BFLOAT16_CODE = int(onnx.TensorProto.BFLOAT16)
 
 
-class RunCancelled(RuntimeError):  # noqa: N818  # what happened, not what went wrong
+class RunCancelled(RuntimeError):  # noqa: N818  # not an error of the model
     """A run was stopped by `Session.cancel`."""
 
 
@@ -52,25 +52,25 @@ class Session:
     """A model loaded into onnxruntime. It may be used from many threads at once.
 
     Args:
-        model: a model, its bytes, or the path of a file. A file is checked before onnxruntime reads it; weights beside
-            it must lie in its folder.
+        model: a model, its bytes, or the path of a file. A file is checked before onnxruntime reads it; external
+            weights must be in its folder.
         providers: "cpu", "cuda" or onnxruntime's full names, in order of preference; the CPU by default.
-        threads: threads that compute one op; by default one a physical core.
-        spinning: whether these wait busily for the next op: faster alone, slower beside other thread pools.
+        threads: threads that compute one op; by default one per physical core.
+        spinning: whether threads busy-wait for the next op: faster alone, slower with other thread pools.
         memory_arena: whether freed memory is kept for the next run.
-        memory_pattern: whether the memory of one run is planned from that of the last with the same sizes.
-        prepack: whether weights are copied into the layout that products read fastest. Without, and given a path,
+        memory_pattern: whether the memory of a run is planned from the last one with the same sizes.
+        prepack: whether weights are copied into the layout that products read fastest. Without it, and with a path,
             weights stay in the file and are mapped into memory: loading is instant, products take longer.
         optimize: whether onnxruntime may rewrite the graph.
-        flush_denormals: whether numbers below 1.2e-38 (float32) count as zero, which is faster where there are many. It
-            holds while the session runs, in all threads; NumPy is left as it is. Elsewhere than on glibc and x86-64 see
-            the warning.
+        flush_denormals: whether numbers below 1.2e-38 (float32) count as zero, which is faster if there are many. It
+            applies while the session runs, in all threads, and not to NumPy. Without glibc on x86-64 it may not reach
+            the calling thread; a warning says so.
         config: onnxruntime's own config entries, such as ``{"session.qdq_matmulnbits_accuracy_level": "0"}``; unknown
             keys, which onnxruntime would ignore, are errors.
 
     Raises:
         ProviderError: for a provider that does not exist or does not become active; the message says what is missing.
-        ModelError: for a file or bytes that are no model, or a file that refers to data outside its folder.
+        ModelError: for a file or bytes that are not a model, or a file that refers to data outside its folder.
         TypeError, ValueError: for an option or config key that does not exist, or a value it cannot have.
     """
 
@@ -91,10 +91,10 @@ class Session:
     ) -> None:
         if unknown:
             raise TypeError(f"Session: option {', '.join(unknown)} does not exist; choose from {', '.join(_OPTIONS)}")
-        asked = ["cpu"] if providers is None else [providers] if isinstance(providers, str) else list(providers)
-        if not asked:
+        given = ["cpu"] if providers is None else [providers] if isinstance(providers, str) else list(providers)
+        if not given:
             raise _providers.ProviderError('Session: providers is empty; name at least one, such as "cpu"')
-        wanted = list(dict.fromkeys(_providers.full_name(name) for name in asked))
+        wanted = list(dict.fromkeys(_providers.full_name(name) for name in given))
         _providers.check_available(wanted)
         options = session_options(
             threads=threads,
@@ -113,15 +113,17 @@ class Session:
                     model, lambda: onnxruntime.InferenceSession(_source(model), options, providers=wanted)
                 )
             except InvalidProtobuf as error:
-                raise ModelError("Session: these bytes are no ONNX model; was the file read in full?") from error
+                raise ModelError(
+                    "Session: the bytes are not an ONNX model; check that the file was read in full"
+                ) from error
         if flush_denormals and not denormals.AVAILABLE and not denormals.flushing():
             warnings.warn(_HALF_FLUSHED, RuntimeWarning, stacklevel=2)
         inactive = [name for name in wanted if name not in self._session.get_providers()]
         if inactive:
             raise _providers.ProviderError(f"{inactive[0]} did not start: {_providers.why_inactive(inactive[0])}")
         self.providers: tuple[str, ...] = tuple(wanted)
-        self.inputs = {value.name: _type_of(value) for value in self._session.get_inputs()}
-        self.outputs = {value.name: _type_of(value) for value in self._session.get_outputs()}
+        self.inputs = {value.name: _read_type(value) for value in self._session.get_inputs()}
+        self.outputs = {value.name: _read_type(value) for value in self._session.get_outputs()}
         self._running: set[onnxruntime.RunOptions] = set()
         self._lock = threading.Lock()
 
@@ -129,28 +131,28 @@ class Session:
         """Run on tensors or arrays, by position or name.
 
         Returns:
-            A Tensor, or a tuple of Tensors where the model has several outputs.
+            A Tensor, or a tuple of Tensors if the model has several outputs.
         """
         if len(arguments) > len(self.inputs):
             raise TypeError(
                 f"Session: got {len(arguments)} inputs, expected {len(self.inputs)} ({', '.join(self.inputs)})"
             )
         feeds = dict(zip(self.inputs, arguments, strict=False))
-        doubled = feeds.keys() & named.keys()
-        if doubled:
-            raise TypeError(f"Session: input {', '.join(sorted(doubled))} is given by position and by name")
+        repeated = feeds.keys() & named.keys()
+        if repeated:
+            raise TypeError(f"Session: input {', '.join(sorted(repeated))} is given both by position and by name")
         results = self.run(feeds | named)
         tensors = tuple(map(Tensor.from_array, results.values()))
         return tensors[0] if len(tensors) == 1 else tensors
 
     def run(self, inputs: Mapping[str, Tensor | Array]) -> dict[str, Array]:
-        """Run on arrays or tensors by input name; arrays by output name.
+        """Run on arrays or tensors by input name; returns arrays by output name.
 
         Raises:
             KeyError: for missing or unknown input names.
-            TypeError, ValueError: for an array of another type or shape than its input, or sizes of one name that
-                differ.
-            RunCancelled: when another thread called `cancel`.
+            TypeError, ValueError: for an array of another type or shape than its input, or different sizes for one
+                symbolic size.
+            RunCancelled: if another thread called `cancel`.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         self._check(arrays)
@@ -176,22 +178,22 @@ class Session:
         return dict(zip(self.outputs, results, strict=True))
 
     def cancel(self) -> None:
-        """Stop all runs that are under way, between two nodes. Later runs are not affected."""
+        """Stop all current runs, between two nodes. Later runs are not affected."""
         with self._lock:
             for options in self._running:
                 options.terminate = True
 
     def placement(self) -> dict[str, str]:
-        """Which provider computes each node, by node name, after onnxruntime's own rewriting."""
+        """The provider that computes each node, by node name, after onnxruntime has rewritten the graph."""
         parts = self._session.get_provider_graph_assignment_info()
         return {node.name: part.ep_name for part in parts for node in part.get_nodes()}
 
     def elsewhere(self) -> dict[str, str]:
-        """The nodes that are not computed by the first provider asked for: a fallback that costs copies."""
+        """The nodes that are not computed by the first provider requested: a fallback that costs copies."""
         return {node: provider for node, provider in self.placement().items() if provider != self.providers[0]}
 
     def _mode(self) -> AbstractContextManager[None]:
-        """How this thread treats denormal numbers while onnxruntime computes on it."""
+        """How this thread treats denormal numbers while onnxruntime uses it."""
         return denormals.flushed() if self._flush else nullcontext()
 
     def _check(self, inputs: Mapping[str, Array]) -> None:
@@ -216,14 +218,14 @@ class Session:
                 known, where = sizes.setdefault(size, (n, f"{name} axis {axis}")) if isinstance(size, str) else (n, "")
                 if known != n:
                     raise ValueError(
-                        f"Session: input {name} has size {n} at axis {axis}, expected {size} = {known} as {where} has"
+                        f"Session: input {name} has size {n} at axis {axis}, expected {size} = {known}, as in {where}"
                     )
 
 
 def _loaded(model: onnx.ModelProto | bytes | str | os.PathLike[str], load: Callable[[], Any]) -> Any:
-    """What `load` makes of a model; tried again where it fails because an export took the file's place meanwhile.
+    """Call `load`, and again if it fails because an export has replaced the file meanwhile.
 
-    The model that was opened first may have lost its side file to the new one.
+    That export may have removed the side file of the model that was opened first.
     """
     if not isinstance(model, (str, os.PathLike)):
         return load()
@@ -237,7 +239,7 @@ def _loaded(model: onnx.ModelProto | bytes | str | os.PathLike[str], load: Calla
 
 
 def _version(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
-    """Tells a file from one that takes its place; None where there is none."""
+    """Differs between a file and one that replaces it; None if there is no file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -263,12 +265,12 @@ def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> bytes | 
     return os.fspath(model)
 
 
-def _type_of(value: Any) -> tuple[DType | None, tuple[int | str | None, ...]]:
+def _read_type(value: Any) -> tuple[DType | None, tuple[int | str | None, ...]]:
     return _TYPES.get(value.type), tuple(value.shape)
 
 
 def _ort_value(array: Array) -> Any:
-    if array.dtype == bfloat16.numpy:  # onnxruntime takes no ml_dtypes arrays, only their bits
+    if array.dtype == bfloat16.numpy:  # onnxruntime does not take ml_dtypes arrays, only their bits
         return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
             np.asarray(array, order="C").view(np.uint16), _BFLOAT16_CODE
         )

@@ -1,9 +1,8 @@
-"""An ONNX file without its bulk: the model as written, minus the raw data of its large initializers.
+"""An ONNX file without its large data: the model as written, minus the raw data of its large initializers.
 
-Source: https://protobuf.dev/programming-guides/encoding and onnx.proto (ModelProto.graph = 7,
-GraphProto.initializer = 5, TensorProto.raw_data = 9). Parsing a model of a gigabyte to look at its shapes
-would read and copy all of it; this steps over the bulk, so a mapped file is touched only at the few places
-between.
+Source: https://protobuf.dev/programming-guides/encoding and onnx.proto (ModelProto.graph = 7, GraphProto.initializer =
+5, TensorProto.raw_data = 9). Parsing a model of a gigabyte for its shapes would read and copy all of it; this skips the
+raw data, so only a few pages of a mapped file are read.
 """
 
 from __future__ import annotations
@@ -11,22 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from mmap import mmap
 
-Buffer = bytes | mmap  # both give numbers and bytes, and a mapped one costs nothing
+Buffer = bytes | mmap  # both can be indexed and sliced
 
 _GRAPH, _INITIALIZER, _RAW_DATA = (number << 3 | 2 for number in (7, 5, 9))
 _LARGE = 4096
 MAX_ENTRIES = 1 << 18  # of the graph: nodes, initializers, ...; two bytes of file can become 170 of memory
-_MAX_FIELDS = 1000  # of a tensor; one that has more is kept as it is
+_MAX_FIELDS = 1000  # of a tensor; one that has more is kept whole
 
 
 class WireError(ValueError):
-    """Bytes that are no protobuf message, or one with too many entries."""
+    """Bytes that are not a protobuf message, or are one with too many entries."""
 
 
 def skeleton(data: Buffer) -> tuple[bytes, list[int]]:
-    """The serialized model without large raw data, and how many bytes each initializer of its graph lost.
+    """The serialized model without large raw data, and the number of bytes removed from each initializer of its graph.
 
-    Looks only as deep as it must: that the rest is well-formed is for protobuf to say. Raises `WireError`.
+    It reads only as deep as necessary; protobuf checks the rest.
+
+    Raises:
+        WireError: for bytes that are not a protobuf message, or too many entries.
     """
     parts: list[bytes] = []
     removed: list[int] = []
@@ -43,18 +45,18 @@ def _graph(data: Buffer, begin: int, end: int, removed: list[int]) -> bytes:
     for tag, start, body, stop in _fields(data, begin, end):
         if len(parts) > MAX_ENTRIES * 3:
             raise WireError(f"more than {MAX_ENTRIES} entries in the graph")
-        gone = _raw_data(data, body, stop) if tag == _INITIALIZER else None
-        if gone is not None:
-            parts += _message(tag, data[body : gone[0]] + data[gone[2] : stop])
+        raw = _raw_data(data, body, stop) if tag == _INITIALIZER else None
+        if raw is not None:
+            parts += _message(tag, data[body : raw[0]] + data[raw[2] : stop])
         else:
             parts += (data[start:stop], b"", b"")
         if tag == _INITIALIZER:
-            removed.append(gone[2] - gone[1] if gone is not None else 0)
+            removed.append(raw[2] - raw[1] if raw is not None else 0)
     return b"".join(parts)
 
 
 def _raw_data(data: Buffer, begin: int, end: int) -> tuple[int, int, int] | None:
-    """Where a tensor's large raw data starts (its tag), begins and ends; None if the tensor stays whole."""
+    """The positions of the tag, start and end of a tensor's large raw data; None if the tensor is kept whole."""
     if end - begin < _LARGE:
         return None
     found = None
@@ -63,13 +65,13 @@ def _raw_data(data: Buffer, begin: int, end: int) -> tuple[int, int, int] | None
             return None
         if tag == _RAW_DATA:
             if found is not None:
-                raise WireError("a tensor with raw data twice")
+                raise WireError("a tensor with two raw data fields")
             found = start, body, stop
     return found
 
 
 def _fields(data: Buffer, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Each field's tag, and where its tag, its content and the next field start."""
+    """Each field's tag, and the positions of its tag, its content and the next field."""
     while at < end:
         start = at
         tag, at = _varint(data, at, end)
@@ -95,7 +97,7 @@ def _varint(data: Buffer, at: int, end: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= end:
-            raise WireError("ends inside a number")
+            raise WireError("it ends inside a number")
         byte = data[at]
         at += 1
         value |= (byte & 127) << shift
