@@ -1,16 +1,18 @@
-"""The house stands as docs/architecture.md draws it: imports only go down, and each foreign library has its rooms."""
+"""The code is layered as docs/architecture.md says: imports only go down, and each library is imported in its place."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "lucid").rglob("*.py"))
+PAGE = ROOT / "docs" / "architecture.md"
 
-# From the ground up; a module may import from its own floor and from those below it.
+# From the lowest up; a module may import from its own floor and from those below it.
 FLOORS = [
     [
         "lucid.version",
@@ -47,7 +49,7 @@ FLOORS = [
 ]
 
 # Which part of the package may import what. Everything else is NumPy and the standard library.
-ROOMS = {
+PLACES = {
     "onnx": ("lucid.export", "lucid.runtime", "lucid.testing", "lucid.inspection", "lucid.report", "lucid.cli"),
     "google": ("lucid.runtime", "lucid.inspection", "lucid.cli"),
     "onnxruntime": ("lucid.runtime", "lucid.cli"),
@@ -66,11 +68,11 @@ def name_of(path: Path) -> str:
 
 
 def imports_of(path: Path) -> list[tuple[str, ast.stmt]]:
-    """Modules that a file imports, however deep in its code the statement stands."""
+    """Modules that a file imports, however deep in its code the statement is."""
     found: list[tuple[str, ast.stmt]] = []
     names = {name_of(p) for p in FILES}
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    if name_of(path) == "lucid":  # what loads on first use is named there for type checkers alone
+    if name_of(path) == "lucid":  # what is loaded on first use is named there for type checkers alone
         tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -84,15 +86,41 @@ def imports_of(path: Path) -> list[tuple[str, ast.stmt]]:
 
 def floor_of(module: str) -> int:
     best, floor = -1, -1
-    for number, rooms in enumerate(FLOORS):
-        for room in rooms:
+    for number, places in enumerate(FLOORS):
+        for place in places:
             if (
-                (module == room or module.startswith(room + "."))
-                and len(room) > best
-                and (room != "lucid" or module == room)
+                (module == place or module.startswith(place + "."))
+                and len(place) > best
+                and (place != "lucid" or module == place)
             ):
-                best, floor = len(room), number
+                best, floor = len(place), number
     return floor
+
+
+def rows_of(section: str) -> list[list[str]]:
+    """The rows of the table in a section of docs/architecture.md; an empty first cell means the one above it."""
+    text = PAGE.read_text(encoding="utf-8").split(f"## {section}\n")[1].split("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")][2:]
+    for number, row in enumerate(rows):
+        row[0] = row[0].strip() or rows[number - 1][0]
+    return rows
+
+
+def test_the_page_has_the_same_floors() -> None:
+    drawn: dict[str, set[str]] = {}
+    for floor, modules, _ in rows_of("The floors"):
+        for file in re.findall(r"`(.*?)`", modules):
+            drawn.setdefault(floor, set()).add(name_of(ROOT / "lucid" / file))
+    assert drawn == {str(number): set(modules) for number, modules in enumerate(FLOORS, 1)}
+
+
+def test_the_page_names_every_file() -> None:
+    named = {file for _, modules, _ in rows_of("The floors") for file in re.findall(r"`(.*?\.py)`", modules)}
+    for package, files in rows_of("Inside the packages"):
+        named |= {package.strip(" `") + file for file in re.findall(r"`(.*?\.py)`", files)}
+    there = {path.relative_to(ROOT / "lucid").as_posix() for path in FILES}
+    packages = {name for name in there if name.endswith("/__init__.py")}
+    assert named == there - packages
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -121,13 +149,13 @@ def test_no_import_cycles() -> None:
         visit(module, ())
 
 
-# What loads a module by its name as it runs: `lucid`, on first use; the command, which loads the user's code too; and
-# an op that comes out of a pickle, which loads the module that defined it, as pickle does for functions.
+# What imports a module by name at run time: `lucid`, on first use; the command, which imports the user's code too; and
+# an op read from a pickle, which imports the module that defined it, as pickle does for functions.
 LOADERS = {"lucid", "lucid.cli", "lucid.cli.app", "lucid.cli.doctor", "lucid.cli.source", "lucid.ops.op"}
 
 
 def test_only_the_loaders_import_as_they_run() -> None:
-    """What the other tests here read are statements: an import by name would pass them all."""
+    """The other tests here read import statements: an import by name would pass them all."""
     found = set()
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -140,12 +168,12 @@ def test_only_the_loaders_import_as_they_run() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_foreign_libraries_stay_in_their_rooms(path: Path) -> None:
+def test_libraries_are_imported_in_their_places(path: Path) -> None:
     module = name_of(path)
     for imported, _ in imports_of(path):
-        rooms = ROOMS.get(imported.split(".")[0])
-        if rooms is not None:
-            assert any(module == room or module.startswith(room + ".") for room in rooms), (
+        places = PLACES.get(imported.split(".")[0])
+        if places is not None:
+            assert any(module == place or module.startswith(place + ".") for place in places), (
                 f"{module} imports {imported}"
             )
 
