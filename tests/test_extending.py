@@ -46,7 +46,7 @@ def sections() -> list[Section]:
     return found
 
 
-TITLES = ("An op", "A form", "A runtime", "A model", "In the end")
+TITLES = ("An op", "A form", "A runtime", "A model", "Finally")
 SECTIONS = sections()
 
 

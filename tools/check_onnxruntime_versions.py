@@ -1,11 +1,11 @@
-"""Run the attention contract in several onnxruntime releases, each in an environment of its own.
+"""Run the attention contract in several onnxruntime releases, each in a separate environment.
 
     python tools/check_onnxruntime_versions.py                      # the releases in RELEASES
     python tools/check_onnxruntime_versions.py 1.23.2=1.23 1.28.0   # a release, and the floor that is exported for
 
-For each release everything is exported for it as the oldest (`Target(onnxruntime=...)`) and must be exact in it; and
-the Attention op is taken regardless, to see what the guards are for. Fails where a guarded export is not exact. Without
-arguments docs/onnxruntime-versions.md is written. Environments are kept in .versions/ (100 MB each).
+Everything is exported with each release as the oldest (`Target(onnxruntime=...)`) and must be exact in it. The Attention op
+is also exported as if the release had no faults, which shows what the guards are for. Fails where a guarded export is not
+exact. Without arguments it writes docs/onnxruntime-versions.md. Environments are kept in .versions/ (100 MB each).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def python_with(release: str, folder: Path) -> Path:
 
 
 def measured(release: str, floor: str, folder: Path) -> dict[str, Any]:
-    """What tools/onnxruntime_contract.py finds in a release."""
+    """The results of tools/onnxruntime_contract.py in a release."""
     command = [python_with(release, folder), ROOT / "tools" / "onnxruntime_contract.py", floor]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
@@ -81,7 +81,7 @@ def page(results: list[dict[str, Any]]) -> str:
 
 
 def _counted(result: dict[str, Any], words: list[str]) -> str:
-    """How many combinations of an op and an element type came out so at every opset that was tried."""
+    """How many combinations of an op and an element type had this result at every opset that was tried."""
     parts = result["ops"].values()
     named = {name for part in parts for name, found in part["wrong"].items() if found == words}
     tried = {name for part in parts for name in part["tried"]}
@@ -95,7 +95,7 @@ def _told(result: dict[str, Any]) -> str:
 
 
 def _named(result: dict[str, Any], word: str) -> str:
-    """The ops and element types that came out so."""
+    """The ops and element types with this result."""
     names: dict[str, set[str]] = {}
     for part in result["ops"].values():
         for name, words in part["wrong"].items():
@@ -112,27 +112,27 @@ def _words(result: dict[str, Any], name: str) -> str:
 
 INTRODUCTION = """# onnxruntime releases
 
-`Target(onnxruntime="1.23")` exports a model that the release computes rightly, and all later ones: forms that it would
+`Target(onnxruntime="1.23")` exports a model that this release and all later ones compute rightly: forms that it would
 compute wrongly are not taken (`explain` gives the reason), and an opset that it cannot load is an error. The facts are
 data, in [`lucid/known_runtimes.py`](../lucid/known_runtimes.py). The default is 1.28.
 
-Below, each release ran what was exported for it: every case of [the contract](attention.md), packed and with split
-heads, at 32 combinations of sizes, with returned weights and caches; a result counts as exact within 2e-6 of the
+In the tables below, each release ran the models exported for it: every case of [the contract](attention.md), packed and
+with split heads, at 32 combinations of sizes, with returned weights and caches. A result counts as exact within 2e-6 of the
 float64 reference. Made by `python tools/check_onnxruntime_versions.py`, on the CPU.
 """
 OPS = """## Ops by element type
 
-Every op in every element type that it takes eagerly, exported for the same opsets with target "any": floats within a few
-units in the last place of what eager gives, integers to the last digit, with inputs up to 2^58. (bfloat16 models are run
-by the tests, in 1.31.1 alone.) What a release has no kernel for is computed in a wider type or in another way; what none
-computes exactly, the export refuses. "Not loaded" is what onnxruntime itself refuses as it loads the model.
+Every op in every element type that it takes eagerly, exported for the same opsets with target "any". Floats must be within
+a few units in the last place of the eager result, integers equal, with inputs up to 2^58. (bfloat16 models are run by the
+tests, in 1.31.1 only.) Where a release has no kernel, the op is computed in a wider type or in another way; if neither is
+exact, the export refuses. "Not loaded" counts the models that onnxruntime itself refuses to load.
 """
 ATTENTION = """## What the guards are for
 
-The ONNX Attention op of each release, taken for everything as if it were the newest:
+The ONNX Attention op of each release, used for everything as if the release were the newest:
 """
-OUTRO = """Masks hide all keys from a third of the queries here, as padding does; "wrong" is the mean of the values
-instead of zero, or, for causal attention, a single query that sees every key.
+OUTRO = """Masks hide all keys from a third of the queries here, as padding does. "wrong" means that the result is the mean of the values
+instead of zero, or, for causal attention, that a single query sees every key.
 """
 
 

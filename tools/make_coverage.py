@@ -2,8 +2,8 @@
 
     python tools/make_coverage.py
 
-Parity is measured anew each time. A figure on the page stays as long as it is true and not a hundred times too modest,
-so that another machine's rounding changes nothing; tests/test_coverage_page.py holds the page to what is made here.
+Parity is measured each time. A figure on the page is kept as long as it is true and not more than ten times larger than
+needed, so that another machine's rounding changes nothing. tests/test_coverage_page.py compares the page with the result.
 """
 
 from __future__ import annotations
@@ -43,40 +43,41 @@ Kept: TypeAlias = Mapping[tuple[str, int], float]
 TOP = """\
 # Coverage
 
-What there is, which ONNX form it takes at which opset and for which target, and how close it comes. This page is made
-from the code by `tools/make_coverage.py`; a test keeps it current.
+All models, modules and ops, the ONNX forms they take by opset and target, and how exact they are. `tools/make_coverage.py`
+makes this page from the code; a test keeps it current.
 
 Targets: `any` (standard ops, opset 23 by default), `cpu` and `cuda` (tuned for onnxruntime's provider), `portable`
-(opset 18, for runtimes without Attention), `openvino` and `webgpu` ([other runtimes](portable.md)). Figures are bounds of the largest difference in float32, measured when the
-page was made and rounded up.
+(opset 18, for runtimes without Attention), `openvino` and `webgpu` ([other runtimes](portable.md)). Figures are bounds on
+the largest difference in float32, measured when the page was made and rounded up.
 """
 
 MODELS_TEXT = """\
-Each is one file of `models/` that reads like the paper, and knows its inputs: `to_onnx(model)` works at once, with batch
-and length dynamic. All but the last two read Hugging Face's `config.json` and safetensors (`Bert.from_pretrained(folder)`);
-an option that is not supported is an error that names it. Figures: eager and exported models against transformers, over
-`tests/goldens`, relative to the largest number of the output; of the last two, exported against eager, absolute. For
-`cuda` all export and pass the checks of ONNX; [the GPU page](gpu.md) tells what has run there.
+Each is one file of `models/` that reads like the paper, and knows its inputs: `to_onnx(model)` needs no specs, and batch
+size and length are dynamic. All but the last two read Hugging Face's `config.json` and safetensors
+(`Bert.from_pretrained(folder)`); an option that is not supported is an error that names it. Figures: eager and exported
+models compared with transformers, over `tests/goldens`, relative to the largest number of the output; for the last two,
+exported compared with eager, absolute. For `cuda` all are exported and pass ONNX's checker; [the GPU page](gpu.md) says
+what has been run there.
 """
 
 FILES = {
-    "one file or shards": "`model.safetensors`, or `model.safetensors.index.json` with its shards beside it",
-    "memory": "files are mapped: an array that has the model's element type already is used as it lies in the file, "
-    "not copied",
-    "float16, bfloat16": 'become the model\'s element type, float32 by default; `model.to("float16")` converts a loaded '
-    "model, and `Llama.from_pretrained(folder, dtype=lucid.float16)` takes halves as they are stored, without a copy",
-    "keys": "every key must have its place and every place its key: missing, unexpected and mis-shaped ones are listed "
-    "at once, and nothing is loaded",
-    "broken files": "truncated, over-long or overlapping files, and indexes that point outside their folder, are refused "
-    "before anything is mapped",
+    "one file or shards": "`model.safetensors`, or `model.safetensors.index.json` with its shards in the same folder",
+    "memory": "files are mapped: an array that already has the model's element type is used as stored, without a copy",
+    "float16, bfloat16": "are converted to the model's element type, float32 by default; "
+    '`model.to("float16")` converts a loaded model, and `Llama.from_pretrained(folder, dtype=lucid.float16)` uses '
+    "float16 weights as stored, without a copy",
+    "keys": "every key of the file must be a parameter of the model and every parameter must have a key: missing, "
+    "unexpected and mis-shaped keys are all listed at once, and nothing is loaded",
+    "broken files": "truncated files, files with extra bytes or overlapping arrays, and indexes that point outside their "
+    "folder are refused before anything is mapped",
     "pickle": "is never read; the error says how to convert it",
-    "names": "initializers of an exported model are the checkpoint's keys; `[q]` or the like stands behind a part of "
-    "one, `.T` behind one that is stored transposed",
+    "names": "initializers of an exported model are named by the checkpoint's keys; `[q]` or similar follows for a part "
+    "of one, `.T` for one that is stored transposed",
 }
 
 
 def page(before: str) -> str:
-    """The page; figures of the page as it was are kept where they are still true."""
+    """The page; figures of the page before are kept where they are still true."""
     kept = _figures(before)
     parts = [TOP, "## Models\n", MODELS_TEXT, _models(kept), "## Checkpoints\n", table(("what", "how"), FILES.items())]
     parts += ["## Modules\n", _MODULES_TEXT, _modules(kept), "## Ops\n", _OPS_TEXT, _ops(), _functions()]
@@ -94,9 +95,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def figure(measured: float, before: float | None) -> str:
-    """A bound: that of the page as it was where it serves, else 1, 2 or 5 times a power of ten, twice the error or more.
+    """A bound: that of the page before if it fits, else 1, 2 or 5 times a power of ten, at least twice the error.
 
-    Below 1e-6 there is nothing but rounding, so that is the least that is said.
+    Below 1e-6 there is only rounding, so that is the smallest bound.
     """
     wanted = max(2 * measured, 1e-6)
     if before is None or not measured <= before <= 10.001 * wanted:
@@ -149,7 +150,7 @@ def _model_row(
 
 _MODULES_TEXT = """\
 Arguments, state keys and defaults are torch's where torch has the module (`batch_first=True` is the default here). The
-nodes are those for target `any` at opset 23; the figure, absolute, covers `any`, `cpu` and `portable` at three sizes.
+nodes are those for target `any` at opset 23; the figure is absolute and covers `any`, `cpu` and `portable` at three sizes.
 """
 
 
@@ -177,10 +178,10 @@ _NATIVE = ("Attention", "LayerNormalization", "RMSNormalization", "RotaryEmbeddi
 # Ops ------------------------------------------------------------------------------------------------------------------
 
 _OPS_TEXT = """\
-A primitive has a NumPy kernel and a form in ONNX; a composite is a body of other ops, which serves wherever there is no
-better form. The forms are read off what the exporter makes of each op's float32 sample, whose weights are inputs, at
-opsets 17 to 26; where nothing is said of a target, it takes that of `any`. Element types that onnxruntime has no kernel
-for are computed in a wider one.
+A primitive has a NumPy kernel and a form in ONNX; a composite has a body of other ops, which is used where there is no
+better form. The forms are those that the exporter takes for each op's float32 sample, whose weights are inputs, at
+opsets 17 to 26; a target that is not named takes the form of `any`. Element types that onnxruntime has no kernel for are
+computed in a wider one.
 """
 
 
@@ -195,18 +196,18 @@ def traced(sample: Sample) -> lucid.Graph:
 
 
 def form(graph: lucid.Graph, op: str, target: str, opset: int) -> str:
-    """What an op becomes: the ONNX op, a few of them, or the number of nodes of its body."""
+    """How an op is exported: the ONNX op, a few of them, or the number of nodes of its body."""
     build = Builder(graph, Target.of(target, opset, None), [v.name for v in graph.inputs], graph.output_names)
     lowering = Lowering(build)
     lowering.lower(graph.outputs)
     nodes = [node.op_type for node in build.nodes if "size " not in node.name]
     taken = [decision.taken for decision in lowering.decisions if decision.op == op]
-    row = taken[-1] if taken else ""
+    name = taken[-1] if taken else ""
     if len(nodes) == 1:
         return f"com.microsoft {nodes[0]}" if build.nodes[-1].domain else nodes[0]
-    if row.startswith(("ai.onnx", "com.microsoft")):
-        return f"{row.removeprefix('ai.onnx ')} ({len(nodes)} nodes)"
-    named = "" if row in ("", "expanded") else f"{row}: "
+    if name.startswith(("ai.onnx", "com.microsoft")):
+        return f"{name.removeprefix('ai.onnx ')} ({len(nodes)} nodes)"
+    named = "" if name in ("", "expanded") else f"{name}: "
     return f"{named}{', '.join(nodes)}" if len(nodes) <= 4 else f"{named}{len(nodes)} nodes"
 
 
@@ -228,7 +229,7 @@ def _ops() -> str:
         kind = "primitive" if op.body is None else "composite"
         samples = [sample for sample in SAMPLES if sample.op is op and sample.exported]
         if not samples:
-            rows.append([f"`{name}`", kind, "none: it is for training"])
+            rows.append([f"`{name}`", kind, "none: only for training"])
             continue
         graph = traced(samples[0])
         found = {target: _by_opset(graph, name, target) for target in PROVIDERS}
@@ -239,12 +240,12 @@ def _ops() -> str:
 
 def _functions() -> str:
     names = sorted(OPS.keys() - REGISTERED.keys())
-    return f"Functions of ops, which have no form of their own: {', '.join(f'`{name}`' for name in names)}.\n"
+    return f"Functions made of other ops, without a form: {', '.join(f'`{name}`' for name in names)}.\n"
 
 
 _ATTENTION_TEXT = """\
-At each target's default opset. `lucid.export.explain(model, ...)` tells for your own model which form each attention took
-and why the others did not serve; [the contract](attention.md) says what all of them compute.
+At each target's default opset. For your own model `lucid.export.explain(model, ...)` says which form each attention node
+took and why the others were refused; [the contract](attention.md) says what all of them compute.
 """
 
 
