@@ -1,17 +1,17 @@
-"""config.json read option by option: each in its range, and none silently ignored.
+"""Reading config.json option by option: each is checked against its range, and none is silently ignored.
 
 ::
 
     options = Config.read(folder, "gpt2")                     # an error if it is the config of another architecture
-    width = options.size("n_embd")                            # must be there, and no longer than the weights' axes
+    width = options.size("n_embd")                            # required, and no larger than the weights' longest axis
     heads = options.heads("n_head", width)                    # must divide the width
-    inner = options.size("n_inner", 4 * width)                # where absent or null: the given default
+    inner = options.size("n_inner", 4 * width)                # the default if it is absent or null
     act = options.activation("activation_function")           # a name in ACTIVATIONS
-    options.only("add_cross_attention", False)                # if there, it must be this
-    options.done(ignore=["summary_.*"])                       # whatever has not been asked for by now is an error
+    options.only("add_cross_attention", False)                # if it is given, it must be this
+    options.done(ignore=["summary_.*"])                       # any option not asked for by now is an error
 
-A config.json comes from strangers: each number is held against a range, and those that say how large the model is
-against the weights' own names and shapes, before anything is built.
+A config.json is untrusted: each number is checked against a range, and those that give the size of the model against
+the names and shapes of the weights, before anything is built.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 """Activation functions by the names that configs use."""
 
-# Options of every config that say nothing about what a forward pass computes: where a checkpoint comes from, how it was
-# or is to be trained, how text is generated from it, what Python gets back. Regular expressions for the whole name.
+# Options that do not change what a forward pass computes, in any config: where a checkpoint comes from, how it is
+# trained, how text is generated from it, what transformers returns. Regular expressions for the whole name.
 _HARMLESS = [
     "_.*|architectures|name_or_path|transformers(_js)?_version|transformers\\.js_config|torch_dtype|dtype|model_type|auto_map",
     ".*dropout(_p|_prob|_rate)?|.*_pdrop|drop_path_rate|initializer_(range|factor)|init_std|.*layerdrop|gradient_checkpointing",
@@ -65,23 +65,23 @@ _HARMLESS = [
 
 
 MAX_CONFIG = 4 << 20  # bytes of a config.json: twice the largest one published, which names 21,000 classes
-MAX_NUMBER = (1 << 31) - 1  # of a number that no axis of a weight has, such as the length of a window
-# Up to here `load_into` says best what does not fit: it lists the weights.
+MAX_NUMBER = (1 << 31) - 1  # for numbers that are not the length of a weight's axis, such as a window
+# Up to these sizes the error of `load_into` is the most helpful one: it lists the weights.
 _USUAL_SIZE, _USUAL_LAYERS = 1 << 16, 100
 _MAX_NAMED = 20  # options that one message lists
 
 
 class ConfigError(ValueError):
-    """A config.json asks for something that the model here does not do, or lacks what it needs."""
+    """A config.json asks for something that the model does not support, or lacks a required option."""
 
 
 class Config:
-    """The options of a config.json, or of one object inside it, and a memory of which of them were asked for."""
+    """The options of a config.json, or of one object inside it; it records which of them were asked for."""
 
     def __init__(
         self, options: Mapping[str, Any], where: str, weights: Callable[[], Mapping[str, Array]] = dict
     ) -> None:
-        """`where` opens messages; `weights` gives the checkpoint that these options describe."""
+        """`where` starts the messages; `weights` loads the checkpoint that these options describe."""
         self.options, self.where, self._weights = dict(options), where, weights
         self._asked: set[str] = set()
         self._sections: list[Config] = []
@@ -91,8 +91,8 @@ class Config:
         """The config.json of a folder, whose model_type must be one of those given.
 
         Raises:
-            ConfigError: for another architecture, or a file that is no JSON object.
-            OSError: when there is no such file.
+            ConfigError: for another architecture, or a file that is not a JSON object.
+            OSError: if there is no such file.
         """
         path = Path(folder) / "config.json"
         try:
@@ -124,7 +124,7 @@ class Config:
 
     @property
     def weights(self) -> Mapping[str, Array]:
-        """The checkpoint that these options describe: its names and shapes; no number is read before it is used."""
+        """The checkpoint that these options describe; its arrays are mapped, and read from the file when used."""
         return self._weights()
 
     def has(self, name: str) -> bool:
@@ -139,10 +139,10 @@ class Config:
     def get(self, name: str, kind: type[T], default: D, /) -> T | D: ...
 
     def get(self, name: str, kind: type[Any], /, *default: Any) -> Any:
-        """The value of an option, of the given type (int, float, bool, str, list); where it is absent, the default.
+        """The value of an option, of the given type (int, float, bool, str, list); if it is absent, the default.
 
         Raises:
-            ConfigError: when it is absent and there is no default, or of another type.
+            ConfigError: if it is absent and there is no default, or if it has another type.
         """
         if not self.has(name):
             if default:
@@ -157,7 +157,7 @@ class Config:
         return value
 
     def _float(self, name: str, value: float) -> float:
-        """A number that float can hold: JSON from strangers has 1e400, NaN and integers of hundreds of digits."""
+        """A number that float can hold: untrusted JSON may have 1e400, NaN and integers of hundreds of digits."""
         try:
             number = float(value)
         except OverflowError:
@@ -167,16 +167,16 @@ class Config:
         return number
 
     def whole(self, name: str, /, *default: D, low: int = 1, high: int = MAX_NUMBER, why: str = "") -> int | D:
-        """A whole number in a range. `why` says in a message where the upper end comes from."""
+        """An integer in a range. `why` explains the upper end in the message."""
         value: int | D = self.get(name, int, *default)
-        if not isinstance(value, int) or (default and value == default[0]):  # the default needs no leave
+        if not isinstance(value, int) or (default and value == default[0]):  # the default may be outside the range
             return value
         if not low <= value <= high:
             raise self.wrong(name, f"expected a whole number from {low} to {high}{why}")
         return value
 
     def size(self, name: str, /, *default: D, low: int = 1) -> int | D:
-        """The length of an axis of some weight, or a part of one: beyond the usual, the weights must have it."""
+        """The length of an axis of some weight, or part of one. If it is unusually large, a weight must be as long."""
         value = self.whole(name, *default, low=low)
         if isinstance(value, int) and value > _USUAL_SIZE:
             shapes = [array.shape for array in self.weights.values() if array.size]
@@ -185,7 +185,7 @@ class Config:
         return value
 
     def layers(self, name: str, /, *default: D) -> int | D:
-        """How many layers there are: beyond the usual, the checkpoint must have as many weights."""
+        """The number of layers. If it is unusually large, the checkpoint must have at least as many weights."""
         value = self.whole(name, *default)
         if isinstance(value, int) and value > _USUAL_LAYERS:
             held = len(self.weights)
@@ -193,7 +193,7 @@ class Config:
         return value
 
     def heads(self, name: str, width: int, /, *default: D) -> int | D:
-        """How many heads share a width: a divisor of it."""
+        """The number of heads that share a width: a divisor of it."""
         value = self.size(name, *default)
         if isinstance(value, int) and self.has(name) and width % value:
             raise self.wrong(name, f"expected a divisor of the width {width}")
@@ -207,14 +207,14 @@ class Config:
         return value
 
     def wrong(self, name: str, remedy: str) -> ConfigError:
-        """The error for a value that cannot be; the remedy says what can: "expected ..."."""
+        """The error for an invalid value; the remedy says which are valid: "expected ..."."""
         return ConfigError(f"{self.where}: option {name} is {_show(self.options.get(name))}, {remedy}")
 
     def choose(self, name: str, table: Mapping[str, T], default: str | None = None) -> T:
-        """What a table holds under the name that the option gives.
+        """The entry of a table under the name that the option gives.
 
         Raises:
-            ConfigError: for a name that the table lacks; the message lists those it has.
+            ConfigError: for a name that is not in the table; the message lists those that are.
         """
         value = self.get(name, str, default) if default is not None else self.get(name, str)
         if value not in table:
@@ -226,25 +226,25 @@ class Config:
         return self.choose(name, {known: known for known in ACTIVATIONS}, default)
 
     def only(self, name: str, *values: Any) -> None:
-        """Require that an option, where it is given, has one of these values; null counts as not given."""
+        """Require that an option, if it is given, has one of these values; null counts as not given."""
         if self.has(name) and self.options[name] not in values:
             shown = " or ".join(map(repr, values))
             raise self.wrong(name, f"supported: {shown}")
 
     def section(self, name: str) -> Config:
-        """The options of an object inside this one; none where it is absent. `done` looks at them as well."""
+        """The options of an object inside this one; empty if it is absent. `done` checks them too."""
         section = Config(self.get(name, dict, {}), f"{self.where}, {name}", self._weights)
         self._sections.append(section)
         return section
 
     def done(self, ignore: Sequence[str] = ()) -> None:
-        """Call when all options have been read: those left over must be known to change nothing.
+        """Call after all options have been read: the others must be known to change nothing.
 
         Args:
             ignore: further harmless options, as regular expressions for the whole name.
 
         Raises:
-            ConfigError: naming every other option that is left and is not null or empty.
+            ConfigError: naming every other option that was not read and is not null or empty.
         """
         harmless = re.compile("|".join([*_HARMLESS, *ignore]))
         left = [
@@ -265,7 +265,7 @@ _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxothe
 
 
 def _show(value: object) -> str:
-    """A stranger's value for a message: escaped, short, and not followed to any depth."""
+    """An untrusted value for a message: escaped, shortened, and of limited depth."""
     return _cut(_SHORT.repr(value))
 
 

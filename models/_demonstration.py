@@ -1,4 +1,4 @@
-"""What the models' programs share: a checkpoint from the command line, and every call made eagerly and exported."""
+"""Shared by the models' programs: a checkpoint from the command line, and each call run eagerly and exported."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ GOLDENS = Path(__file__).parents[1] / "tests" / "goldens"
 
 
 def checkpoint_folder(tiny: str | Path) -> Path:
-    """The checkpoint that the command line names first, or this one: a tiny one of the tests, or any path."""
+    """The checkpoint folder that the command line names, or this one: a tiny one of the tests, or any path."""
     return Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDENS / tiny
 
 
 def token_ids(*default: int) -> Tensor:
-    """(1, L): the token ids that the command line gives behind the folder, or these."""
+    """(1, L): the token ids that the command line gives after the folder, or these."""
     return lucid.tensor([[int(word) for word in sys.argv[2:]] or list(default)])
 
 
 def ones_like(ids: Tensor) -> Tensor:
-    """The attention mask of ids without padding."""
+    """The attention mask for ids without padding."""
     return lucid.ones(*ids.shape, dtype=lucid.int64)
 
 
 class SideBySide:
-    """A model and its export. Each call runs both and gives what onnxruntime computed; the differences are kept."""
+    """A model and its export. Each call runs both and returns onnxruntime's result; the differences are kept."""
 
     def __init__(self, model: nn.Module) -> None:
         exported = lucid.export.to_onnx(model)
@@ -44,7 +44,7 @@ class SideBySide:
         return exported
 
     def verdict(self, what: str) -> str:
-        """How far the exported model was from the eager one at most."""
+        """The largest difference between the exported model and the eager one so far, as text."""
         return f"largest difference between exported and eager {what} {max(self.differences):.1e}"
 
 
@@ -53,7 +53,7 @@ def _as_tuple(results: Any) -> tuple[Tensor, ...]:
 
 
 def written(logits: Callable[[Tensor], Tensor], ids: Tensor, end: int | None = None, steps: int = 8) -> list[int]:
-    """The ids (1, L) and up to `steps` more, each the likeliest by the logits (1, L, vocab_size); none behind `end`."""
+    """The ids (1, L) and up to `steps` more, each the likeliest by the logits (1, L, vocab_size); stops after `end`."""
     for _ in range(steps):
         ids = ops.concat([ids, logits(ids)[:, -1:].argmax()], 1)
         if ids[0, -1].item() == end:

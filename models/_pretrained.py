@@ -1,18 +1,19 @@
-"""Reading published checkpoints: what differs from one model to the next is data, and one `from_pretrained` serves all.
+"""Reading published checkpoints: one `from_pretrained` for all models; the differences between models are data.
 
 ::
 
     class GPT2(Pretrained[GPT2Config]):
         checkpoint = Checkpoint(
-            model_types=("gpt2",),                                 # what config.json may call itself
-            read=GPT2Config.read,                                  # its options to the model's own config
+            model_types=("gpt2",),                                 # model_type of config.json
+            read=GPT2Config.read,                                  # from its options to the model's config
             ignored_options=["summary_.*"],                        # options that change nothing here
             renames=[(r"^h\\.", "transformer.h.")],                # the checkpoint's keys to the model's
-            ignored_keys=[r"attn\\.bias$"],                        # arrays that nobody uses
+            ignored_keys=[r"attn\\.bias$"],                        # arrays that the model does not use
             tied_keys={"lm_head.weight": "transformer.wte.weight"},  # one weight under two names
         )
 
-What is neither read nor named there is an error: nothing is silently ignored. How options are read is in `_config.py`.
+An option or key that is neither read nor named there is an error: nothing is silently ignored. `_config.py` reads the
+options.
 """
 
 from __future__ import annotations
@@ -43,13 +44,13 @@ class Checkpoint(Generic[C]):
     """How the published checkpoints of a model are read.
 
     Args:
-        model_types: what config.json may call itself.
-        read: its options to the model's own config.
+        model_types: the values of model_type in config.json that are accepted.
+        read: makes the model's config from the options of config.json.
         ignored_options: regular expressions for the whole names of options that change nothing.
         renames: pairs (regular expression, replacement), applied in order to each key.
         ignored_keys: regular expressions found in keys (as renamed) of arrays that the model does not use.
         tied_keys: key -> key of the same weight. A stored copy under the first must equal the second, and is dropped;
-            it is a weight of its own where the model has one of that name.
+            if the model has a weight of that name, it is loaded as a separate weight.
     """
 
     model_types: tuple[str, ...]
@@ -61,7 +62,7 @@ class Checkpoint(Generic[C]):
 
 
 class Pretrained(nn.Module, Generic[C]):
-    """A model that is made of a config, and says how published checkpoints of it are read."""
+    """A model made from a config, which says how its published checkpoints are read."""
 
     checkpoint: ClassVar[Checkpoint[Any]]
 
@@ -70,12 +71,13 @@ class Pretrained(nn.Module, Generic[C]):
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read Hugging Face's config.json and model.safetensors, whole or sharded.
+        """Read Hugging Face's config.json and model.safetensors, in one file or in shards.
 
         Raises:
             ConfigError: for another architecture, or an option that is not supported.
             KeyError: listing all weights that are missing, unexpected or of another shape; nothing is loaded then.
-            WeightsError: for a file of weights that is not exactly right. OSError: when there is none.
+            WeightsError: for an invalid weights file.
+            OSError: if a file is missing.
         """
         return cls._from_checkpoint(folder, cls.checkpoint.read)
 
@@ -95,13 +97,13 @@ class Pretrained(nn.Module, Generic[C]):
 
 @contextmanager
 def building(folder: str | os.PathLike[str], weights: Mapping[str, Array]) -> Iterator[None]:
-    """Make a model in here whose weights are loaded next: parameters hold no memory until then.
+    """Inside, make a model whose weights are loaded next: parameters take no memory until then.
 
-    There may be no more of them than the checkpoint could fill, with room for those that it lacks by mistake, which
-    `load_into` names. Sizes that a layer refuses are the config's fault.
+    The number of parameters is limited to about twice the number of the checkpoint's weights; `load_into` names those
+    that are missing. Sizes that a layer refuses are reported as errors of the config.
 
     Raises:
-        ConfigError: for options that make no model, or one of many more parameters than there are weights.
+        ConfigError: for options that make no valid model, or one with many more parameters than there are weights.
     """
     path = Path(folder) / "config.json"
     try:
@@ -120,7 +122,7 @@ def load_into(
     ignore: Sequence[str] = (),
     tied: Mapping[str, str] | None = None,
 ) -> None:
-    """Load a checkpoint's arrays into a module: every key must have its place, and every place its key.
+    """Load a checkpoint's arrays into a module: every key must be a parameter, and every parameter must have a key.
 
     Args:
         renames: pairs (regular expression, replacement), applied in order to each of the checkpoint's keys.
@@ -129,7 +131,7 @@ def load_into(
 
     Raises:
         KeyError: listing all missing, unexpected and mis-shaped keys at once; nothing is loaded then.
-        ValueError: where two keys get the same name, or a tied copy differs.
+        ValueError: if two keys get the same name, or a tied copy differs.
     """
     sources: dict[str, str] = {}
     for key in arrays:

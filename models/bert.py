@@ -1,8 +1,8 @@
 """BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al. 2019): one encoder, three checkpoints.
 
-Modules are named as Hugging Face's checkpoints name them, so an exported model carries these names. Run
-``python -m models.bert FOLDER`` to embed two texts with a checkpoint, eagerly and exported; without a folder with
-all-MiniLM-L6-v2 where it is installed.
+Modules have the names of Hugging Face's checkpoints, and so do the weights of an exported model. ``python -m
+models.bert FOLDER`` embeds two texts with a checkpoint, eagerly and exported; without a folder it uses all-MiniLM-L6-v2
+if that is installed, or a tiny model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 @dataclass(frozen=True)
 class BertConfig:
-    """What distinguishes one encoder of the family from another."""
+    """The sizes and options of one encoder of the family."""
 
     vocab_size: int
     hidden_size: int
@@ -32,7 +32,7 @@ class BertConfig:
     type_vocab_size: int = 2  # 0: no such embedding (DistilBERT)
     activation: str = "gelu"
     eps: float = 1e-12
-    pad_token_id: int | None = None  # given: positions count the ids that are not padding (RoBERTa)
+    pad_token_id: int | None = None  # if given, positions count only the ids that are not padding (RoBERTa)
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -59,9 +59,7 @@ class BertConfig:
 
     @classmethod
     def _read_distilbert(cls, options: Config) -> Self:
-        options.get(
-            "sinusoidal_pos_embds", bool, False
-        )  # says how the stored table was made; it is read like any other
+        options.get("sinusoidal_pos_embds", bool, False)  # how the stored table was made: no effect here
         width = options.size("dim")
         return cls(
             vocab_size=options.size("vocab_size"),
@@ -75,7 +73,7 @@ class BertConfig:
         )
 
 
-Options = BertConfig  # its name before configs were called after their models
+Options = BertConfig  # former name
 
 RENAMES = [
     (r"^(bert|roberta|distilbert)\.", ""),
@@ -154,12 +152,12 @@ class Embeddings(nn.Module):
         x = self.word_embeddings(input_ids)
         if self.config.type_vocab_size:
             types = self.token_type_embeddings
-            first = types.weight[0].part_of(types.weight, "[0]")  # the name it has in an exported model
+            first = types.weight[0].part_of(types.weight, "[0]")  # its name in an exported model
             x = x + (first if token_type_ids is None else types(token_type_ids))
         return self.LayerNorm(x + self.positions(input_ids))
 
     def positions(self, input_ids: Tensor) -> Tensor:
-        """The position embeddings, (L, E) or, where they depend on the ids, (N, L, E)."""
+        """The position embeddings, (L, E) or, if they depend on the ids, (N, L, E)."""
         table, length, padding = self.position_embeddings, input_ids.shape[1], self.config.pad_token_id
         if isinstance(length, int) and length > (most := self.config.max_positions):
             raise ValueError(f"Bert: {length} tokens, but the checkpoint has {most} positions; truncate the input")
@@ -219,7 +217,7 @@ class SelfAttention(nn.Module):
 
 
 class Intermediate(nn.Module):
-    """The wide half of the feed-forward network."""
+    """The first, wide layer of the feed-forward network."""
 
     def __init__(self, c: BertConfig) -> None:
         self.dense = nn.Linear(c.hidden_size, c.intermediate_size)
@@ -230,7 +228,7 @@ class Intermediate(nn.Module):
 
 
 class Output(nn.Module):
-    """Back to the model's width, added to what came in, normalised."""
+    """A linear layer to the model's width, the residual added, normalised."""
 
     def __init__(self, c: BertConfig, inner: int) -> None:
         self.dense = nn.Linear(inner, c.hidden_size)

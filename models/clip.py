@@ -1,4 +1,4 @@
-"""CLIP (Radford et al. 2021): a text and an image tower whose embeddings are close where both belong together.
+"""CLIP (Radford et al. 2021): a text tower and an image tower, whose embeddings are close if text and image match.
 
 ::
 
@@ -31,12 +31,12 @@ class CLIPTowerConfig:
     eps: float = 1e-5
 
 
-Tower = CLIPTowerConfig  # its name before configs were called after their models
+Tower = CLIPTowerConfig  # former name
 
 
 @dataclass(frozen=True)
 class CLIPTextConfig(CLIPTowerConfig):
-    """The text tower; by default that of the first CLIP."""
+    """The text tower; the defaults are those of the first CLIP."""
 
     hidden_size: int = 512
     num_layers: int = 12
@@ -59,7 +59,7 @@ class CLIPTextConfig(CLIPTowerConfig):
 
 @dataclass(frozen=True)
 class CLIPVisionConfig(CLIPTowerConfig):
-    """The image tower; by default that of the first CLIP."""
+    """The image tower; the defaults are those of the first CLIP."""
 
     hidden_size: int = 768
     num_layers: int = 12
@@ -83,7 +83,7 @@ class CLIPVisionConfig(CLIPTowerConfig):
 
 @dataclass(frozen=True)
 class CLIPConfig:
-    """Both towers and the width of the space in which they meet."""
+    """Both towers and the width of the shared embedding space."""
 
     text: CLIPTextConfig = CLIPTextConfig()
     vision: CLIPVisionConfig = CLIPVisionConfig()
@@ -113,7 +113,7 @@ def _tower(options: Config, usual: type[CLIPTextConfig | CLIPVisionConfig]) -> d
 
 
 def _section(options: Config, name: str) -> Config:
-    """The options of one tower. Older files have some of them a second time, in an object that goes first."""
+    """The options of one tower. Older files repeat some of them in a second object, which takes precedence."""
     section = options.section(name)
     section.options.update(options.get(f"{name}_dict", dict, {}))
     return section
@@ -125,7 +125,7 @@ class CLIP(Pretrained[CLIPConfig]):
     checkpoint = Checkpoint(
         model_types=("clip",),
         read=CLIPConfig.read,
-        # The towers' own projection_dim is that of models of one tower alone; the others say nothing about towers.
+        # A tower's projection_dim is for models with one tower only; the others have no effect on towers.
         ignored_options=["projection_dim", "logit_scale_init_value", "tie_.*", "is_.*", "add_cross_attention"],
         ignored_keys=[r"\.position_ids$"],  # 0, 1, 2, ...
     )
@@ -144,8 +144,8 @@ class CLIP(Pretrained[CLIPConfig]):
         """Text embeddings (N, E) and image embeddings (M, E), of length 1.
 
         Args:
-            input_ids: (N, L) int64; each text ends with the end token, behind which anything may follow.
-            pixel_values: (M, num_channels, image_size, image_size), normalised as the checkpoint wants it.
+            input_ids: (N, L) int64; each text ends with the end token, after which anything may follow.
+            pixel_values: (M, num_channels, image_size, image_size), normalised as the checkpoint expects.
             attention_mask: (N, L) int64, 0 where a token is padding.
         """
         texts = self.text_projection(self.text_model(input_ids, attention_mask))
@@ -164,7 +164,7 @@ def _unit(x: Tensor) -> Tensor:
 
 
 class TextModel(nn.Module):
-    """The text tower: (N, L) token ids to (N, hidden_size), read where the text ends."""
+    """The text tower: (N, L) token ids to (N, hidden_size), the state of the end token."""
 
     def __init__(self, config: CLIPTextConfig) -> None:
         self.eos_token_id = config.eos_token_id
@@ -173,14 +173,14 @@ class TextModel(nn.Module):
         self.final_layer_norm = nn.LayerNorm(config.hidden_size, config.eps)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        # The first published configs say 2, which never occurs; there the end of a text is its highest id.
+        # The first published configs say 2, which never occurs; for these the end of a text is its highest id.
         eos = self.eos_token_id
         end = (input_ids if eos == 2 else (input_ids == eos).astype(lucid.int64)).argmax(1)
         x = self.hidden_states(input_ids, attention_mask)[-1]
         return self.final_layer_norm(x[lucid.arange(x.shape[0]), end])
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> list[Tensor]:
-        """What enters the first layer, and what each layer returns."""
+        """The input of the first layer, and the output of each layer."""
         key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
         return self.encoder(self.embeddings(input_ids), key_mask, is_causal=True)
 
@@ -201,7 +201,7 @@ class ImageModel(nn.Module):
 
     def __init__(self, config: CLIPVisionConfig) -> None:
         self.embeddings = ImageEmbeddings(config)
-        self.pre_layrnorm = nn.LayerNorm(config.hidden_size, config.eps)  # so spelt in the checkpoints
+        self.pre_layrnorm = nn.LayerNorm(config.hidden_size, config.eps)  # the checkpoints' spelling
         self.encoder = Encoder(config)
         self.post_layernorm = nn.LayerNorm(config.hidden_size, config.eps)
         self.image_shape = (config.num_channels, config.image_size, config.image_size)
@@ -210,7 +210,7 @@ class ImageModel(nn.Module):
         return self.post_layernorm(self.hidden_states(pixel_values)[-1][:, 0])
 
     def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
-        """What enters the first layer, and what each layer returns."""
+        """The input of the first layer, and the output of each layer."""
         if pixel_values.ndim != 4 or pixel_values.shape[1:] != self.image_shape:
             given, expected = (", ".join(map(str, sizes)) for sizes in (pixel_values.shape, self.image_shape))
             raise ValueError(f"CLIP: pixel_values has shape [{given}], expected (N, {expected})")
@@ -233,7 +233,7 @@ class ImageEmbeddings(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The layers of a tower: (N, L, hidden_size) to the list of what lies before, between and behind them."""
+    """The layers of a tower: (N, L, hidden_size) to the list of the input and the output of each layer."""
 
     def __init__(self, tower: CLIPTowerConfig) -> None:
         self.layers = [Layer(tower) for _ in range(tower.num_layers)]
@@ -246,7 +246,7 @@ class Encoder(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then the MLP, each behind its norm and beside the stream."""
+    """Attention, then the MLP, each after its norm, with a residual connection."""
 
     def __init__(self, tower: CLIPTowerConfig) -> None:
         self.layer_norm1, self.layer_norm2 = (nn.LayerNorm(tower.hidden_size, tower.eps) for _ in range(2))
@@ -282,7 +282,7 @@ class MLP(nn.Module):
 
 
 def main() -> None:
-    """Which of three images is nearest to each of two texts, by the exported model; and how far eager is from that."""
+    """Compare two texts with three images by the exported model, and the exported model with the eager one."""
     clip = CLIP.from_pretrained(checkpoint_folder("clip/quick_gelu"))
     both = SideBySide(clip)
     lucid.manual_seed(0)

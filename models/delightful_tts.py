@@ -1,13 +1,13 @@
 """DelightfulTTS (Liu et al. 2021, "DelightfulTTS: The Microsoft Speech Synthesis System for Blizzard Challenge 2021").
 
-Its kinds of attention, and the block that encoder and decoder are stacked of:
+Its kinds of attention, and the block that encoder and decoder consist of:
 
 - `MultiHeadAttention`: from queries of one width to keys of another;
 - `StyleTokens` (Wang et al. 2018): the style of a sentence as a mixture of learned vectors, found by that attention;
-- `RelativeAttention` (Dai et al. 2019): self-attention that sees distances instead of positions;
+- `RelativeAttention` (Dai et al. 2019): self-attention with relative positions;
 - `ConformerBlock`: the improved Conformer (Gulati et al. 2020).
 
-There is no published checkpoint; weights come by `load_state_dict`.
+There is no published checkpoint; `load_state_dict` loads weights.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from models._demonstration import SideBySide
 class MultiHeadAttention(nn.Module):
     """Attention from queries (N, T_q, query_dim) to keys (N, T_k, key_dim), also the values: (N, T_q, num_units).
 
-    There is no bias and no projection behind the heads. Scores are divided by sqrt(key_dim): the width of the keys as
-    they come in, not of a head.
+    There is no bias and no output projection. Scores are divided by sqrt(key_dim): the width of the keys that are
+    given, not of a head.
 
     State: ``W_query.weight`` (num_units, query_dim), ``W_key.weight`` and ``W_value.weight`` (num_units, key_dim).
 
@@ -77,9 +77,9 @@ class StyleTokens(nn.Module):
 
 
 class RelativeAttention(nn.Module):
-    """Self-attention by distance: its scores are ((q_i + u) k_j + (q_i + v) W r_(i-j)) / sqrt(d), r sinusoids.
+    """Self-attention by distance: scores are ((q_i + u) k_j + (q_i + v) W r_(i-j)) / sqrt(d), r sinusoids.
 
-    (N, L, dim) to (N, L, dim), for any length: there is no table.
+    (N, L, dim) to (N, L, dim), for any length: positions have no table.
 
     State: ``query``, ``key``, ``value``, ``output`` and ``position`` (W), each a `Linear`; ``content_bias`` (u) and
     ``position_bias`` (v) of all heads, (dim).
@@ -109,8 +109,8 @@ class RelativeAttention(nn.Module):
         vectors = self.position(sinusoids(length, self.dim).astype(q.dtype))
         turned = q.reshape(n, length, heads, width).transpose(1, 2)
         scores = turned @ vectors.reshape(1, 2 * length - 1, heads, width).permute(0, 2, 3, 1)  # (N, H, L, 2L - 1)
-        # Row i is to begin at distance i, which stands L - 1 - i columns in: each row one column earlier than the one
-        # before. So put one more column in front, leave out the first L numbers, and read on in rows of 2L - 1.
+        # Row i must begin at distance i, which is in column L - 1 - i: each row starts one column earlier than the one
+        # before. So prepend a column, drop the first L numbers, and reshape the rest into rows of 2L - 1.
         padded = ops.concat([lucid.zeros(n, heads, length, 1, dtype=q.dtype), scores], 3)
         shifted = padded.reshape(n, heads, 2 * length, length)[:, :, 1:]
         return shifted.reshape(n, heads, length, 2 * length - 1)[..., :length]
@@ -128,7 +128,7 @@ def sinusoids(length: int | Dim, dim: int) -> Tensor:
 
 
 class ConvolutionalFeedForward(nn.Module):
-    """The feed-forward layer with a convolution in the place of its first linear map: (N, L, dim) to (N, L, dim)."""
+    """The feed-forward layer, its first linear layer replaced by a convolution: (N, L, dim) to (N, L, dim)."""
 
     def __init__(self, dim: int, hidden_dim: int, kernel_size: int) -> None:
         self.norm = nn.LayerNorm(dim)
@@ -140,7 +140,7 @@ class ConvolutionalFeedForward(nn.Module):
 
 
 class ConvolutionModule(nn.Module):
-    """A gate, then a convolution of each channel by itself: (N, L, dim) to (N, L, dim)."""
+    """A gate, then a depthwise convolution: (N, L, dim) to (N, L, dim)."""
 
     def __init__(self, dim: int, kernel_size: int) -> None:
         self.norm = nn.LayerNorm(dim)
@@ -155,13 +155,13 @@ class ConvolutionModule(nn.Module):
 
 
 class ConformerBlock(nn.Module):
-    """Feed-forward, convolution, attention, feed-forward, each beside the stream: (N, L, dim) to (N, L, dim).
+    """Feed-forward, convolution, attention, feed-forward, each with a residual connection: (N, L, dim) to (N, L, dim).
 
     It differs from the Conformer in its order (the convolution comes before the attention), in ReLU instead of swish,
-    and in the convolutions of its feed-forward layers, which enter the stream with half their weight as there.
+    and in the convolutions of its feed-forward layers. As in the Conformer these are added with weight one half.
 
     Args:
-        dim: the width of the stream.
+        dim: the width of inputs and outputs.
         num_heads: of the attention.
         kernel_size: of the convolution module, odd.
         hidden_dim: inside the feed-forward layers, 4 * dim by default.
@@ -188,7 +188,7 @@ class ConformerBlock(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, x: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """One block; `key_padding_mask` (N, L) is true for padding, which then touches no other position."""
+        """Run the block; `key_padding_mask` (N, L) is true for padding, which then affects no other position."""
         x = x + 0.5 * self.feed_forward1(x, key_padding_mask)
         x = x + self.convolution(x, key_padding_mask)
         x = x + self.attention(self.attention_norm(x), key_padding_mask)
@@ -199,7 +199,7 @@ class ConformerBlock(nn.Module):
 
 
 def _silent(x: Tensor, key_padding_mask: Tensor | None) -> Tensor:
-    """(N, dim, L) with zeros in the padding, as convolutions see them beyond the ends."""
+    """(N, dim, L) with zeros in the padding, as convolutions pad beyond the ends."""
     return x if key_padding_mask is None else x.masked_fill(key_padding_mask.unsqueeze(1), 0.0)
 
 

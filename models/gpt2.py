@@ -6,7 +6,7 @@
     logits = gpt2(lucid.tensor([[464, 3290]]))                        # (N, L) to (N, L, vocab_size)
     lucid.export.to_onnx(gpt2, path="gpt2.onnx")                      # any batch, any length
 
-Modules carry the names of the published checkpoints, and so do the weights of an exported model.
+Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 @dataclass(frozen=True)
 class GPT2Config:
-    """The sizes of a model and how it scales scores; by default the smallest published one."""
+    """The sizes of a model and how it scales scores; the defaults are those of the smallest published one."""
 
     vocab_size: int = 50257
     hidden_size: int = 768
@@ -58,7 +58,7 @@ class GPT2Config:
         )
 
     def scale(self, layer: int) -> float:
-        """What the scores of a layer, counted from 0, are multiplied by."""
+        """The factor of the scores of a layer; layers are counted from 0."""
         scale = 1 / math.sqrt(self.hidden_size // self.num_heads) if self.scale_attention else 1.0
         return scale / (layer + 1) if self.scale_by_layer else scale
 
@@ -69,7 +69,7 @@ class GPT2(Pretrained[GPT2Config]):
     checkpoint = Checkpoint(
         model_types=("gpt2",),
         read=GPT2Config.read,
-        # Upcasting says how half precision is computed, n_ctx repeats n_positions, a summary is another head.
+        # Upcasting is about half precision, n_ctx repeats n_positions, the summary options are for another head.
         ignored_options=["reorder_and_upcast_attn", "n_ctx", "summary_.*"],
         renames=[(r"^(?!transformer\.|lm_head\.)", "transformer.")],  # the first published files have no prefix
         ignored_keys=[r"\.attn\.(bias|masked_bias)$"],  # the causal triangle, stored by older versions
@@ -85,7 +85,7 @@ class GPT2(Pretrained[GPT2Config]):
 
         Args:
             input_ids: (N, L) int64.
-            attention_mask: (N, L) int64, 1 = keep, 0 = padding. Positions count from 0 at the first column, always.
+            attention_mask: (N, L) int64, 1 = keep, 0 = padding. Positions always count from 0 at the first column.
 
         Returns:
             (N, L, vocab_size).
@@ -115,7 +115,7 @@ class Transformer(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and network, each behind a normalisation and added to what came in."""
+    """Attention and feed-forward network, each after a normalisation, with a residual connection."""
 
     def __init__(self, c: GPT2Config, scale: float) -> None:
         self.ln_1 = nn.LayerNorm(c.hidden_size, c.eps)

@@ -1,4 +1,4 @@
-"""Llama and its kin: decoders with rotary positions, RMS norms and gated feed-forward layers.
+"""The Llama family: decoders with rotary positions, RMS norms and gated feed-forward layers.
 
 Llama 2 and 3 (Touvron et al. 2023, Dubey et al. 2024), Mistral (Jiang et al. 2023) with its sliding window, Qwen2 (Yang
 et al. 2024) with biases on queries, keys and values, Qwen3 (2025) with norms on the heads of queries and keys.
@@ -27,7 +27,7 @@ from models._pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError, Pre
 
 @dataclass(frozen=True)
 class LlamaConfig:
-    """The sizes of a model, and what it uses of what its family knows."""
+    """The sizes of a model, and which of the family's features it has."""
 
     vocab_size: int
     hidden_size: int
@@ -52,7 +52,7 @@ class LlamaConfig:
         """From config.json."""
         kind = options.model_type
         width, heads = options.size("hidden_size"), options.size("num_attention_heads")
-        # The defaults of these two differ from family to family, so where they are not plain they must be given.
+        # The defaults of these two differ between families, so where they are not obvious they are required.
         kv_heads = options.heads("num_key_value_heads", heads, *([heads] if kind == "llama" else []))
         if options.has("head_dim") or kind == "qwen3":
             head_dim = options.size("head_dim")
@@ -60,9 +60,9 @@ class LlamaConfig:
             head_dim = width // options.heads("num_attention_heads", width)
         if head_dim % 2:
             raise ConfigError(
-                f"{options.where}: heads are {head_dim} wide, expected an even number: positions turn pairs"
+                f"{options.where}: heads are {head_dim} wide, expected an even number: rotary positions turn pairs"
             )
-        # Mistral has no biases at all, and Qwen2 has its own by definition.
+        # Mistral has no biases; Qwen2 always has them on queries, keys and values.
         bias = options.get("attention_bias", bool, False) if kind in ("llama", "qwen3") else False
         theta, scaling = _rope(options)
         for variation in ("rope_interleaved", "use_mrope"):
@@ -96,9 +96,9 @@ class Llama(Pretrained[LlamaConfig]):
     checkpoint = Checkpoint(
         model_types=("llama", "mistral", "qwen2", "qwen3"),
         read=LlamaConfig.read,
-        ignored_options=["pretraining_tp", "is_llama_config"],  # the first: how the products are cut up
-        renames=[(r"^(?!model\.|lm_head\.)", "model.")],  # checkpoints of the decoder alone
-        ignored_keys=[r"rotary_emb\.inv_freq$"],  # stored once, computed now
+        ignored_options=["pretraining_tp", "is_llama_config"],  # the first: how products are split
+        renames=[(r"^(?!model\.|lm_head\.)", "model.")],  # checkpoints of the decoder only
+        ignored_keys=[r"rotary_emb\.inv_freq$"],  # stored by older versions; computed here
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
     )
 
@@ -118,7 +118,7 @@ class Llama(Pretrained[LlamaConfig]):
         return F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
-        """What enters the first layer, and what each layer returns, (N, L, hidden_size) each."""
+        """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
         return self.model(input_ids, attention_mask)
 
     def input_specs(self) -> Mapping[str, TensorType]:
@@ -127,12 +127,12 @@ class Llama(Pretrained[LlamaConfig]):
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32) -> Self:
-        """As every model's, with parameters of an element type: halves that are stored so are taken without a copy."""
+        """As for every model, with parameters of an element type; weights stored in it are used without a copy."""
         return cls._from_checkpoint(folder, lambda options: replace(LlamaConfig.read(options), dtype=dtype))
 
 
 class Decoder(nn.Module):
-    """The model below its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers."""
+    """The model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers."""
 
     def __init__(self, c: LlamaConfig) -> None:
         self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size, c.dtype)
@@ -151,7 +151,7 @@ class Decoder(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then the feed-forward layer, each behind its norm and beside the stream."""
+    """Attention, then the feed-forward layer, each after its norm, with a residual connection."""
 
     def __init__(self, c: LlamaConfig, window: int | None) -> None:
         self.input_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
@@ -216,7 +216,7 @@ def _windows(options: Config, layers: int) -> tuple[int | None, ...]:
 
 
 def _rope(options: Config) -> tuple[float, scalings.RopeScaling | None]:
-    """Base and scaling of the rotary positions, in the spelling of transformers 5 or in that before."""
+    """Base and scaling of the rotary positions, as transformers 5 or earlier versions spell them."""
     rope = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
     theta = rope.real("rope_theta", options.real("rope_theta", 10000.0, low=1.001), low=1.001)
     kind = rope.get("rope_type", str, rope.get("type", str, "default"))

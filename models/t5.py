@@ -6,8 +6,8 @@
     logits = t5(lucid.tensor([[363, 19, 1]]), lucid.tensor([[0]]))    # (N, L), (N, T) to (N, T, vocab_size)
     lucid.export.to_onnx(t5, path="t5.onnx")                          # any batch, any lengths
 
-Scores are not scaled, positions enter as a bias for each distance, and norms have neither mean nor bias. Modules carry
-the names of the published checkpoints, and so do the weights of an exported model.
+Scores are not scaled, positions are a bias for each distance, and norms have neither mean nor bias. Modules have the
+names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 @dataclass(frozen=True)
 class T5Config:
-    """The sizes of a model and the form of its feed-forward networks; by default a small model."""
+    """The sizes of a model and the kind of its feed-forward networks; the defaults are those of a small model."""
 
     vocab_size: int = 32128
     hidden_size: int = 512
@@ -40,7 +40,7 @@ class T5Config:
     gated: bool = False
     eps: float = 1e-6
     tied: bool = True  # the output layer is the table of token vectors
-    scale_outputs: bool = True  # what enters the output layer is divided by sqrt(hidden_size)
+    scale_outputs: bool = True  # divide the output layer's input by sqrt(hidden_size)
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -51,7 +51,7 @@ class T5Config:
         options.only("is_gated_act", gated)
         options.only("is_encoder_decoder", True)
         options.only("is_decoder", False)
-        # Configs written before there was scale_decoder_outputs scale where the weights are tied.
+        # Configs older than scale_decoder_outputs scale if the weights are tied.
         scaled = options.get("tie_word_embeddings", bool, True)
         layers = options.layers("num_layers")
         return cls(
@@ -79,7 +79,7 @@ class T5(Pretrained[T5Config]):
         model_types=("t5",),
         read=T5Config.read,
         ignored_options=["n_positions"],  # there is no limit: positions are relative
-        ignored_keys=[r"EncDecAttention\.relative_attention_bias"],  # stored by the first files, used by nobody
+        ignored_keys=[r"EncDecAttention\.relative_attention_bias"],  # in the first files, unused
         tied_keys={f"{stack}.embed_tokens.weight": "shared.weight" for stack in ("encoder", "decoder")},
     )
 
@@ -95,7 +95,7 @@ class T5(Pretrained[T5Config]):
 
         Args:
             input_ids: (N, L) int64, the encoder's.
-            decoder_input_ids: (N, T) int64, what has been written so far, beginning with the start token.
+            decoder_input_ids: (N, T) int64, the tokens generated so far, beginning with the start token.
             attention_mask: (N, L) int64, 1 = keep, 0 = padding of the encoder's input.
 
         Returns:
@@ -145,7 +145,7 @@ class Stack(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Self-attention behind a norm, added to what came in."""
+    """Self-attention after a norm, with a residual connection."""
 
     def __init__(self, config: T5Config, bidirectional: bool | None) -> None:
         self.SelfAttention = Attention(config, bidirectional)
@@ -157,7 +157,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Attention to the encoder's output behind a norm, added to what came in. It knows no positions."""
+    """Attention to the encoder's output after a norm, with a residual connection and no position bias."""
 
     def __init__(self, config: T5Config) -> None:
         self.EncDecAttention = Attention(config)
@@ -168,7 +168,7 @@ class CrossAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """The feed-forward network, plain or gated, behind a norm, added to what came in."""
+    """The feed-forward network, plain or gated, after a norm, with a residual connection."""
 
     def __init__(self, config: T5Config) -> None:
         names = ["wi_0", "wi_1"] if config.gated else ["wi"]
@@ -189,7 +189,7 @@ class FeedForward(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention to a memory, which in self-attention is the input. The first of a stack owns the bias of positions."""
+    """Attention to a memory, which in self-attention is the input. The first of a stack has the position bias."""
 
     def __init__(self, config: T5Config, bidirectional: bool | None = None) -> None:
         inner, self.num_heads = config.num_heads * config.head_dim, config.num_heads

@@ -28,8 +28,8 @@ class Transformer(nn.Module):
         vocab_size: tokens of both languages together.
         hidden_size, num_heads, intermediate_size, num_layers: d_model, h, d_ff and N of the paper's base model
             [table 3].
-        dropout: while training; of sub-layer outputs and of the sums of vectors and positions [5.4].
-        max_positions: the longest text.
+        dropout: while training, of sub-layer outputs and of the sums of vectors and positions [5.4].
+        max_positions: the length of the longest text.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Transformer(nn.Module):
     def encode(self, source_ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
         """(N, S) token ids to vectors (N, S, hidden_size).
 
-        `key_padding_mask` (N, S) is true where there is nothing to read.
+        `key_padding_mask` (N, S) is true for padding.
         """
         return self.encoder(self._embed(source_ids), src_key_padding_mask=key_padding_mask)
 
     def decode(self, target_ids: Tensor, memory: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """(N, T) token ids and the encoder's answer to the logits of the token after each, (N, T, vocab_size).
+        """(N, T) token ids and the encoder's output to the logits of the next tokens, (N, T, vocab_size).
 
-        No token sees a later one [3.2.3].
+        A token does not see later ones [3.2.3].
         """
         x = self.decoder(self._embed(target_ids), memory, tgt_is_causal=True, memory_key_padding_mask=key_padding_mask)
         return F.linear(x, self.embedding.weight)
@@ -74,7 +74,7 @@ class Transformer(nn.Module):
 
         Args:
             source_ids: (N, S) int64.
-            target_ids: (N, T) int64, what has been written so far, beginning with a start token.
+            target_ids: (N, T) int64, the tokens generated so far, beginning with a start token.
             attention_mask: (N, S) int64, 1 = keep, 0 = padding of the source.
         """
         key_padding_mask = None if attention_mask is None else attention_mask == 0
@@ -86,7 +86,7 @@ class Transformer(nn.Module):
 
 
 def main() -> None:
-    """Write eight tokens with a small random model, eagerly and exported: ``python -m models.transformer``."""
+    """Generate eight tokens with a small random model, eagerly and exported: ``python -m models.transformer``."""
     lucid.manual_seed(0)
     both = SideBySide(Transformer(100, hidden_size=64, num_heads=4, intermediate_size=128, num_layers=2))
     source = lucid.tensor([[7, 8, 9, 10]])

@@ -6,8 +6,8 @@
     hidden = vit(pixels)                                              # (N, 3, H, W) to (N, tokens, hidden_size)
     lucid.export.to_onnx(vit, path="vit.onnx")                        # any batch; DINOv2: any size of images
 
-An image is cut into patches, each becomes a token, a class token goes in front (and DeiT's distillation token behind
-it). Modules carry the names of the published checkpoints, and so do the weights of an exported model.
+An image is cut into patches, each of which becomes a token; the class token comes first (in DeiT followed by the
+distillation token). Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from models._pretrained import ACTIVATIONS, MAX_NUMBER, Checkpoint, Config, Pret
 
 @dataclass(frozen=True)
 class ViTConfig:
-    """The sizes of a model and which of the three families it is of; by default ViT-B/16."""
+    """The sizes of a model and its family, one of three; the defaults are those of ViT-B/16."""
 
     family: str = "vit"
     hidden_size: int = 768
@@ -69,24 +69,26 @@ class ViTConfig:
 
     @classmethod
     def read_classifier(cls, options: Config) -> Self:
-        """Of a classifier: its weights say how many labels it knows, and whether it had a teacher."""
+        """For a classifier: its weights say how many labels it has, and whether it had a teacher."""
         teacher = "cls_classifier.weight" in options.weights
         head = options.weights.get("cls_classifier.weight" if teacher else "classifier.weight")
         if head is None:
-            raise KeyError(f"{options.where}: no classifier.weight beside it; use ViT, which reads an encoder")
+            raise KeyError(f"{options.where}: the checkpoint has no classifier.weight; use ViT for an encoder")
         if head.ndim != 2:
             raise KeyError(f"{options.where}: classifier.weight has shape {list(head.shape)}, expected [labels, width]")
         return replace(cls.read(options), num_labels=head.shape[0], teacher=teacher)
 
 
 class ViT(Pretrained[ViTConfig]):
-    """The encoder: (N, num_channels, H, W) to the tokens behind the last norm, the class token first,
-    (N, tokens, hidden_size)."""
+    """The encoder: (N, num_channels, H, W) to the tokens after the last norm, (N, tokens, hidden_size).
+
+    The class token is the first.
+    """
 
     checkpoint = Checkpoint(
         model_types=("vit", "deit", "dinov2"),
         read=ViTConfig.read,
-        # The pooler, masked training, and serving as the backbone of another model are not what is computed here.
+        # Options of the pooler, of masked training and of use as another model's backbone have no effect here.
         ignored_options=[
             "pooler_.*|encoder_stride|use_mask_token|layerscale_value",
             "apply_layernorm|reshape_hidden_states|out_features|out_indices|stage_names",
@@ -119,8 +121,8 @@ class ViT(Pretrained[ViTConfig]):
 class ViTForImageClassification(Pretrained[ViTConfig]):
     """The encoder and a linear layer on the class token: (N, num_channels, H, W) to the logits (N, num_labels).
 
-    DINOv2's reads the class token and the mean of the patches. A DeiT with a teacher has a second layer, which reads
-    the distillation token, and the answer is the mean of both.
+    For DINOv2 it reads the class token and the mean of the patches. A DeiT with a teacher has a second layer, which
+    reads the distillation token, and the result is the mean of both.
     """
 
     checkpoint = replace(
@@ -177,7 +179,7 @@ class Embeddings(nn.Module):
         return x + self._positions(height, length)
 
     def _positions(self, height: int | Dim, length: int | Dim) -> Tensor:
-        """The stored positions; of DINOv2 those of the patches are stretched to the image's own grid."""
+        """The stored positions; DINOv2's patch positions are interpolated to the image's grid."""
         if self.config.family != "dinov2":
             return self.position_embeddings
         width, (rows, columns), table = self.config.hidden_size, self.grid, self.position_embeddings
@@ -196,13 +198,13 @@ def stretch(stored: int, wanted: int | Dim) -> Tensor:
     x = abs(centre.unsqueeze(1) - points)
     near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((x - 5) * x + 8) * x * a - 4 * a
     weights = ops.where(x <= 1, near, far).unsqueeze(2)
-    # Beyond the border its last point counts again.
+    # Outside the border the last point is repeated.
     same_point = ops.clip(points, 0, stored - 1).unsqueeze(2) == lucid.arange(stored).astype("float32")
     return ops.where(same_point, weights, 0.0).sum(1)
 
 
 class Layer(nn.Module):
-    """A layer of ViT and DeiT: attention and network, each behind a norm and added to what came in."""
+    """A layer of ViT and DeiT: attention and network, each after a norm, with a residual connection."""
 
     def __init__(self, config: ViTConfig) -> None:
         self.attention = Attention(config)
@@ -229,7 +231,7 @@ class LayerScale(nn.Module):
 
 
 class Dinov2Layer(nn.Module):
-    """A layer of DINOv2: what attention and network add is scaled, and the network may be gated (SwiGLU)."""
+    """A layer of DINOv2: the outputs of attention and network are scaled, and the network may be gated (SwiGLU)."""
 
     def __init__(self, config: ViTConfig) -> None:
         width, inner = config.hidden_size, config.intermediate_size
@@ -280,7 +282,7 @@ def _sides(options: Config) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Look at noise, exported and eagerly, and find the nearest class: ``python -m models.vit FOLDER``."""
+    """Classify random images, exported and eagerly: ``python -m models.vit FOLDER``."""
     vit = ViTForImageClassification.from_pretrained(checkpoint_folder("vit/classifier"))
     both = SideBySide(vit)
     lucid.manual_seed(0)

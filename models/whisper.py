@@ -1,7 +1,7 @@
 """Whisper (Radford et al. 2022): speech, as log-mel features, to text.
 
-A convolutional stem and an encoder read 30 seconds at once; a decoder attends to them while it writes. There is no
-cache: each call reads the whole text so far.
+A convolutional stem and an encoder read 30 seconds of sound at once; a decoder attends to the result while it generates
+text. There is no cache: each call reads the whole text so far.
 
 ::
 
@@ -50,7 +50,7 @@ Stack = WhisperStackConfig  # its name before configs were called after their mo
 
 @dataclass(frozen=True)
 class WhisperConfig:
-    """Both stacks, and what goes in and out."""
+    """The sizes of both stacks, of the input and of the output."""
 
     encoder: WhisperStackConfig
     decoder: WhisperStackConfig
@@ -76,13 +76,13 @@ class WhisperConfig:
 
 
 class Whisper(Pretrained[WhisperConfig]):
-    """Speech and the text so far to the logits of the token that follows each."""
+    """Speech and the text so far to the logits of the token that follows each token."""
 
     checkpoint = Checkpoint(
         model_types=("whisper",),
         read=WhisperConfig.read,
         ignored_options=[
-            "scale_embedding",  # no version of the model reads it
+            "scale_embedding",  # unused by every version of the model
             "num_hidden_layers",  # repeats encoder_layers
             "apply_spec_augment|mask_(time|feature)_.*",  # training
             "classifier_proj_size|use_weighted_layer_sum",  # of a classifier
@@ -116,7 +116,7 @@ class Whisper(Pretrained[WhisperConfig]):
 
 
 class EncoderDecoder(nn.Module):
-    """Both halves, without the output layer."""
+    """Encoder and decoder, without the output layer."""
 
     def __init__(self, config: WhisperConfig) -> None:
         self.encoder, self.decoder = Encoder(config), Decoder(config)
@@ -156,7 +156,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Token ids (N, L) and what the encoder made of the speech to (N, L, hidden_size)."""
+    """Token ids (N, L) and the encoder's output to (N, L, hidden_size)."""
 
     def __init__(self, config: WhisperConfig) -> None:
         stack = config.decoder
@@ -177,7 +177,7 @@ class Decoder(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Attention, then two linear layers, each behind its norm and beside the stream."""
+    """Attention, then two linear layers, each after its norm, with a residual connection."""
 
     def __init__(self, stack: WhisperStackConfig) -> None:
         self.self_attn, self.self_attn_layer_norm = Attention(stack), nn.LayerNorm(stack.hidden_size)
@@ -198,7 +198,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(EncoderLayer):
-    """The same with a causal attention, and with one to the encoder in the middle."""
+    """The same with causal self-attention, followed by attention to the encoder's output."""
 
     def __init__(self, stack: WhisperStackConfig) -> None:
         super().__init__(stack)
@@ -213,7 +213,7 @@ class DecoderLayer(EncoderLayer):
 
 
 class Attention(nn.Module):
-    """Attention to another sequence, or to the same; keys have no bias, which would shift all scores alike."""
+    """Attention to another sequence, or to the same. Keys have no bias: it would shift all scores equally."""
 
     def __init__(self, stack: WhisperStackConfig) -> None:
         self.num_heads = stack.num_heads
@@ -226,7 +226,7 @@ class Attention(nn.Module):
 
 
 def main() -> None:
-    """Write a few tokens greedily with the exported model, and compare it with eager."""
+    """Generate a few tokens greedily with the exported model, and compare it with eager."""
     whisper = Whisper.from_pretrained(checkpoint_folder("whisper/base"))
     both, encoder = SideBySide(whisper), whisper.model.encoder
     lucid.manual_seed(0)

@@ -76,8 +76,8 @@ def test_an_image_of_another_size_is_refused() -> None:
         model(lucid.zeros(1, 3, 16, 12))
 
 
-def test_an_encoder_is_no_classifier() -> None:
-    with pytest.raises(KeyError, match="use ViT"):
+def test_an_encoder_is_not_a_classifier() -> None:
+    with pytest.raises(KeyError, match="no classifier.weight; use ViT for an encoder"):
         ViTForImageClassification.from_pretrained(goldens.folder("vit/base"))
 
 
