@@ -33,7 +33,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="main sizes only and fewer rounds; some two minutes")
+    parser.add_argument("--quick", action="store_true", help="main sizes only and fewer rounds; about two minutes")
     parser.add_argument(
         "--only", nargs="+", choices=SECTIONS, metavar="SECTION", help=f"some of: {', '.join(SECTIONS)}"
     )
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         peers.torch.set_threads(bench.threads)
     else:
         print("torch is not installed: ratios are to one Attention node in onnxruntime\n")
-    file = None if folder is None else folder / f"{machine.slug()}.json"  # a machine's results stay its own
+    file = None if folder is None else folder / f"{machine.slug()}.json"  # one file for each machine
     results = Results() if file is None else Results.load(file)
     results.machine = machine.describe(bench.threads, results.machine)
     print(report.machine(results) + "\n")
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def write(results: Results, folder: Path) -> None:
-    """The plots, and where they belong to the docs, the page's tables."""
+    """Write the plots and, if they are those of the docs, the page's tables."""
     try:
         from benchmarks import plots  # noqa: PLC0415  # needs matplotlib
     except ModuleNotFoundError:

@@ -24,12 +24,12 @@ HEADS, WIDTH = 12, 64
 
 
 def causal(bench: Bench) -> list[Line]:
-    """Causal, a graph for each length."""
+    """Causal, one graph for each length."""
     return [_fixed(bench, "causal", length, True, goal) for length, goal in _sizes(bench, CAUSAL).items()]
 
 
 def unmasked(bench: Bench) -> list[Line]:
-    """Nothing masked, a graph for each length."""
+    """Without a mask, one graph for each length."""
     return [_fixed(bench, "unmasked", length, False, goal) for length, goal in _sizes(bench, UNMASKED).items()]
 
 
@@ -52,13 +52,13 @@ def dynamic(bench: Bench) -> list[Line]:
 
 
 def padding(bench: Bench) -> list[Line]:
-    """Key padding, with causality and alone: rows of a batch end after a half to all of the length."""
+    """Key padding, with causality and without: rows of a batch have between half the length and all of it."""
     lines = [_padded(bench, shape, True, goal) for shape, goal in PADDED.items()]
     return lines if bench.quick else [*lines, _padded(bench, (4, 12, 512, 64), False, None)]
 
 
 def scaled(bench: Bench) -> list[Line]:
-    """Causal, L = 512, with inputs larger than unit normal: scores spread, and hidden ones cost more to hide."""
+    """Causal, L = 512, with inputs larger than unit normal: scores spread more, and hiding keys costs more."""
     lines = []
     for factor in (1, 3) if bench.quick else (1, 3, 10):
         q, k, v = unit_normal(*[(1, HEADS, 512, WIDTH)] * 3)
@@ -87,7 +87,7 @@ def _sizes(bench: Bench, table: dict[int, float]) -> dict[int, float]:
 
 
 def _base(arrays: tuple[Array, ...], is_causal: bool, visible: Array | None = None) -> tuple[dict[str, Work], str]:
-    """What everything is compared to: torch, or one Attention node where torch is missing."""
+    """The base of all ratios: torch, or one Attention node if torch is not installed."""
     if peers.torch is not None:
         return {TORCH: peers.torch.attention(*arrays, is_causal=is_causal, visible=visible)}, TORCH
     feeds = arrays if visible is None else (*arrays, visible)

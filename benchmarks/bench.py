@@ -1,4 +1,4 @@
-"""One run of the benchmarks: what it may use, and how a piece of work becomes a line of the tables."""
+"""One run of the benchmarks: its limits, and how a piece of work becomes a line of the tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LUCID = "Lucid"
 
 @dataclass(frozen=True)
 class Bench:
-    """How long to measure, with how many threads, and whether only the main sizes."""
+    """How long to measure, with how many threads, and whether to measure only the main sizes."""
 
     effort: Effort = FULL
     threads: int = 2
@@ -34,7 +34,7 @@ class Bench:
         operations: float = 0.0,
         wanted: Array | None = None,
     ) -> Line:
-        """Time several ways to do a piece of work, one of them the base; `wanted`: the first head's exact result."""
+        """Time several implementations of a task, one of them the base; `wanted`: the first head's exact result."""
         others = {name: run for name, run in ways.items() if name != base}
         seconds, timings = compare(ways[base], others, self.effort)
         errors = {name: None if wanted is None else error(run(), wanted) for name, run in ways.items()}
@@ -45,7 +45,7 @@ class Bench:
 
 
 def error(found: object, wanted: Array) -> float:
-    """The largest difference of a result's first head from the exact one."""
+    """The largest difference between a result's first head and the exact one."""
     got = np.asarray(found)[:, :1]
     return float(np.abs(got - wanted).max())
 

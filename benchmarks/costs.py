@@ -1,4 +1,4 @@
-"""What is paid before anything runs: memory, exports, imports, disk."""
+"""Costs other than run time: memory, exports, imports, disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MB = 1e6
 
 
 def memory(bench: Bench) -> list[Line]:
-    """Peak memory of causal attention over its inputs."""
+    """Peak memory of causal attention above its inputs."""
     length = 1024 if bench.quick else 8192
     ways = {LUCID: "fixed", "Lucid, any length": "dynamic", "one Attention node": "node", "Lucid eager": "eager"}
     if not bench.quick:
@@ -70,7 +70,7 @@ def exports(bench: Bench) -> list[Line]:
 
 
 def _exports(work: str, quick: dict[str, Work], slow: dict[str, Work], times: int, goal: float) -> Line:
-    """Exporters that take seconds are measured thrice."""
+    """Exporters that take seconds are measured three times."""
     found = {name: repeat(run, times) for name, run in quick.items()} | {
         name: repeat(run, 3) for name, run in slow.items()
     }
@@ -79,7 +79,7 @@ def _exports(work: str, quick: dict[str, Work], slow: dict[str, Work], times: in
 
 
 def large(bench: Bench) -> list[Line]:
-    """Export of large models to a file: time, and memory over the loaded model as a share of the weights."""
+    """Export of large models to a file: time, and memory above the loaded model as a share of the weights."""
     if bench.quick:
         models = {"GPT-2 small, 0.5 GB float32": [probe.run("gpt2")]}
     else:
@@ -117,7 +117,7 @@ def install(bench: Bench) -> list[Line]:
 
 
 def _size(names: Iterable[str]) -> float:
-    """Bytes of installed distributions and of all they require."""
+    """Bytes of installed distributions and of all that they require."""
     seen: set[str] = set()
     open_names, total = list(names), 0.0
     while open_names:

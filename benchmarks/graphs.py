@@ -1,4 +1,4 @@
-"""Exported graphs as functions to time, and the plain node that everything is compared to where torch is missing."""
+"""Exported graphs as functions to time, and the plain Attention node, the base of ratios if torch is not installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODE = "one Attention node"
 
 
 def runner(model: onnx.ModelProto | Path, inputs: Mapping[str, Array] | tuple[Array, ...], threads: int) -> Work:
-    """A call of onnxruntime, without any wrapper."""
+    """A call of onnxruntime, without a wrapper."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -32,7 +32,7 @@ def runner(model: onnx.ModelProto | Path, inputs: Mapping[str, Array] | tuple[Ar
 
 
 def node(*arrays: Array, is_causal: bool = False, visible: Array | None = None) -> onnx.ModelProto:
-    """Attention as one node of opset 23, lengths dynamic: what other exporters write."""
+    """Attention as one node of opset 23 with dynamic lengths, as other exporters write it."""
     types = [*[TensorProto.FLOAT] * 3, *([] if visible is None else [TensorProto.BOOL])]
     given = [*arrays, *([] if visible is None else [visible])]
     inputs = [
@@ -53,7 +53,7 @@ def unit_normal(*shapes: tuple[int, ...], seed: int = 0) -> tuple[Array, ...]:
 
 
 def exact(q: Array, k: Array, v: Array, visible: Array | None) -> Array:
-    """Attention of the first head in float64, against which errors are counted."""
+    """Attention of the first head in float64, the reference for errors."""
     q, k, v = (x[:, :1].astype(np.float64) for x in (q, k, v))
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     if visible is not None:

@@ -1,9 +1,9 @@
-"""Timing that a shared machine and other thread pools disturb as little as possible.
+"""Timing that is disturbed as little as possible by a shared machine and by other thread pools.
 
-Two thread pools that take turns call by call ruin each other: the threads of one still wait busily when the other
+Two thread pools that take turns call by call slow each other down: the threads of one still busy-wait when the other
 starts. So each function runs in *blocks* of calls, with a pause and a few unmeasured calls before each. Blocks of the
-function alternate with blocks of what it is compared to, and each such pair gives one ratio: whatever slows the machine
-for longer than a block slows both. The median and the quartiles of these ratios are what is reported.
+function alternate with blocks of the base, and each such pair gives one ratio: anything that slows the machine for
+longer than a block affects both. The median and the quartiles of these ratios are reported.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: pairs of blocks, at least how many where they take longer than a limit in seconds; for each
-    block its seconds, the pause before it, and the seconds of calls that do not count."""
+    """How long to measure: the pairs of blocks, the minimum number of them if they exceed a limit in seconds; and for
+    each block its seconds, the pause before it, and the seconds of unmeasured calls."""
 
     rounds: int = 15
     least: int = 7
@@ -35,7 +35,7 @@ FULL = Effort()
 
 @dataclass(frozen=True)
 class Quartiles:
-    """The middle half of some numbers, and the middle one."""
+    """The quartiles and the median of some numbers."""
 
     low: float
     median: float
@@ -50,14 +50,14 @@ class Quartiles:
 
 @dataclass(frozen=True)
 class Timing:
-    """What one function takes, in seconds a call, and how that compares with the base, block by block."""
+    """The seconds per call of one function, and its ratios to the base, block by block."""
 
     seconds: Quartiles
     ratio: Quartiles
 
 
 def compare(base: Work, others: Mapping[str, Work], effort: Effort) -> tuple[Quartiles, dict[str, Timing]]:
-    """Time functions against a base; the seconds of the base, and the timing of each of the others."""
+    """Time functions against a base: the seconds of the base, and the timing of each of the others."""
     for work in (base, *others.values()):
         work()
     of_base: list[float] = []
@@ -72,11 +72,11 @@ def compare(base: Work, others: Mapping[str, Work], effort: Effort) -> tuple[Qua
 
 
 def _pairs(base: Work, work: Work, effort: Effort) -> list[tuple[float, float]]:
-    """Blocks of a function, each with a block of its base."""
+    """Blocks of a function, each paired with a block of its base."""
     pairs: list[tuple[float, float]] = []
     end = time.perf_counter() + effort.limit
     while len(pairs) < effort.rounds and (len(pairs) < effort.least or time.perf_counter() < end):
-        # Who goes first changes, so that neither always inherits what the other left in the caches.
+        # The order alternates, so that neither always finds the caches as the other left them.
         if len(pairs) % 2:
             own, its_base = block(work, effort), block(base, effort)
         else:
@@ -86,7 +86,7 @@ def _pairs(base: Work, work: Work, effort: Effort) -> list[tuple[float, float]]:
 
 
 def block(work: Work, effort: Effort) -> float:
-    """The median time of a call, in seconds, over a block of calls."""
+    """The median time of a call in a block, in seconds."""
     time.sleep(effort.pause)
     warm = time.perf_counter() + effort.warm_up
     for _ in range(3):
@@ -103,7 +103,7 @@ def block(work: Work, effort: Effort) -> float:
 
 
 def repeat(work: Work, times: int) -> Quartiles:
-    """Seconds of single calls, after one that is not counted."""
+    """Seconds of single calls, after one that is not measured."""
     work()
     found = []
     for _ in range(times):

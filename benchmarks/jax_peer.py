@@ -1,4 +1,4 @@
-"""jax2onnx. Imported only where it is installed."""
+"""jax2onnx. Imported only if it is installed."""
 
 from __future__ import annotations
 

