@@ -1,9 +1,9 @@
-"""Compare Lucid's signatures with torch's of the same names, and freeze torch's in tests/goldens/torch_signatures.json.
+"""Compare Lucid's signatures with torch's of the same names, and store torch's in tests/goldens/torch_signatures.json.
 
     python -m tools.check_signatures
 
-Runs where torch is installed; `tests/test_signatures.py` compares with the frozen table without it. Fails where a difference is
-not listed, with its reason, in `tests/signatures.py`.
+Needs torch; `tests/test_signatures.py` compares with the stored table without it. Fails if a difference is not listed, with
+its reason, in `tests/signatures.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TABLE = Path(__file__).parents[1] / "tests" / "goldens" / "torch_signatures.json
 
 
 def torchs(name: str) -> Callable[..., Any] | None:
-    """torch's thing of a name such as "nn.Linear.forward"."""
+    """torch's object for a name such as "nn.Linear.forward"."""
     room, _, rest = name.partition(".")
     first, _, method = rest.partition(".")
     rooms = {"nn": torch.nn, "functional": torch.nn.functional, "Tensor": torch.Tensor, "lucid": torch}
@@ -36,7 +36,7 @@ def torchs(name: str) -> Callable[..., Any] | None:
 
 
 def parameters(name: str, thing: Callable[..., Any]) -> list[Parameter]:
-    """By inspection, or for what is built in from the first line of its documentation."""
+    """By inspection, or for built-in functions from the first line of their documentation."""
     try:
         return [p for p in signature(thing) if p.name not in ("_stacklevel", "_weight", "_freeze")]
     except ValueError:

@@ -1,4 +1,4 @@
-"""What every sample exports, as a table of digests: proof that a change of the exporter changed nothing else.
+"""Digests of the exports of all samples: they show that a change of the exporter changed nothing else.
 
 python -m tools.export_digests > before.txt     in the checkout before the change
 python -m tools.export_digests --against before.txt     after it: prints what differs, and fails if anything does
@@ -31,7 +31,7 @@ TARGETS = tuple(RUNTIMES)
 
 
 def cases() -> Iterator[tuple[str, Callable[[], Graph]]]:
-    """Name and trace of everything that is exported."""
+    """Name and graph of everything that is exported."""
     for entry in ZOO:
         yield f"model {entry.variant}", lambda entry=entry: lucid.trace(entry.load())
     for name, (module, specs) in MODULES.items():
@@ -43,7 +43,7 @@ def cases() -> Iterator[tuple[str, Callable[[], Graph]]]:
 
 
 def trace_of(sample: Sample, dtype: lucid.DType) -> Graph:
-    """An op alone, its inputs those of the graph."""
+    """The graph of a single op; its inputs are those of the graph."""
 
     def model(*given: lucid.Tensor) -> object:
         rest = iter(given)
@@ -60,7 +60,7 @@ def nodes_of(graph: onnx.GraphProto) -> int:
 
 
 def digests() -> Iterator[tuple[str, str]]:
-    """Case and target, then digest and nodes; the reason where the export is refused."""
+    """Case and target, then digest and nodes, or the reason if the export is refused."""
     for name, make in cases():
         graph = make()
         for target in TARGETS:

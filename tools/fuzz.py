@@ -1,9 +1,9 @@
-"""Differential fuzzing for as long as it is given: random models, each computed in every way there is.
+"""Differential fuzzing for a given time: random models, each computed on every path.
 
     python -m tools.fuzz --seconds 600 --seed 10000
 
-Every model has a number; `--seed` says with which to begin. A model that fails prints its number, and `--seed NUMBER
---models 1 --shrink` runs it again and looks for the smallest one that fails. At the end stands what was covered.
+Every model has a number; `--seed` is the first. A model that fails prints its number, and `--seed NUMBER --models 1
+--shrink` runs it again and looks for the smallest one that fails. At the end the coverage is printed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def failure(choices: Choices, number: int, coverage: Coverage) -> Exception | None:
-    """What goes wrong with a model, if anything does."""
+    """The failures of a model, if there are any."""
     try:
         model(choices, number).verify(coverage)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what was looked for
@@ -71,7 +71,7 @@ def _smaller(taken: Sequence[int], number: int) -> Exception | None:
 
 
 def report(coverage: Coverage) -> str:
-    """How often each op met each element type (all targets together), each target, and which forms were taken."""
+    """How often each op was run in each element type (all targets together), on each target, and in each form."""
     by_type: Counter[tuple[str, str]] = Counter()
     by_target: Counter[tuple[str, str]] = Counter()
     for (op, dtype, target), count in coverage.ops.items():

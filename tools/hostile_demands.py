@@ -1,6 +1,6 @@
-"""Small ONNX files that ask for all memory or for ever: each case writes one into an empty folder and gives its path.
+"""Small ONNX files that take all memory or never end: each case writes one into an empty folder and returns its path.
 
-All are well-formed. Those named `load_` ask as they are loaded by onnx or onnxruntime, `look_` as they are looked at.
+All are well-formed. Those named `load_` do so when onnx or onnxruntime loads them, `look_` when they are inspected.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from onnx import FunctionProto, NodeProto, TensorProto, helper
 
-CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and who writes it
+CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and the function that writes it
 OPSETS = [helper.make_opsetid("", 20), helper.make_opsetid("f", 1)]
 
 
@@ -49,7 +49,7 @@ def function(name: str, *nodes: NodeProto) -> FunctionProto:
 
 
 def doubling(count: int) -> list[FunctionProto]:
-    """Functions that each call the one before twice; the first negates."""
+    """Functions, each of which calls the one before twice; the first negates."""
     made = [function("f0", node("Neg", "x", "y"))]
     for index in range(1, count):
         calls = node(f"f{index - 1}", "x", "t", domain="f"), node(f"f{index - 1}", "t", "y", domain="f")

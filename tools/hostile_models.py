@@ -1,4 +1,4 @@
-"""Broken and hostile ONNX files: each case writes one into an empty folder and gives the path to open."""
+"""Broken and hostile ONNX files: each case writes one into an empty folder and returns the path to open."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 from onnx import TensorProto, helper
 
-CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and who writes it
+CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and the function that writes it
 
 
 def _nothing(folder: Path) -> None:
@@ -44,7 +44,7 @@ def onnx_file(
     content: bytes | onnx.ModelProto | TensorProto,
     prepare: Callable[[Path], object] = _nothing,
 ) -> None:
-    """A model in model/, beside 16 bytes in outside.bin and whatever `prepare` puts into model/."""
+    """A model in model/, next to outside.bin of 16 bytes; `prepare` may add files to model/."""
     model = model_of(graph_of(content)) if isinstance(content, TensorProto) else content
     data = model if isinstance(model, bytes) else model.SerializeToString(deterministic=True)
 
@@ -216,7 +216,7 @@ onnx_file("length_2_31", "a field of 2^31 bytes in a short file", b"\x08\x0a\x3a
 
 
 def nested(depth: int) -> bytes:
-    """A model whose Constant lies in `depth` graphs, by hand: protobuf stops at a hundred levels."""
+    """A model whose Constant is nested in `depth` graphs, encoded by hand: protobuf stops at a hundred levels."""
     data: bytes = OUT.SerializeToString(deterministic=True)
     for tag in b"\x2a\x2a" + b"\x0a\x32\x2a" * depth + b"\x0a":  # t, attribute; node, g, attribute ...; node
         data = bytes([tag]) + varint(len(data)) + data

@@ -1,4 +1,4 @@
-"""Broken and hostile weights files: each case writes one into an empty folder and gives the path to open."""
+"""Broken and hostile weights files: each case writes one into an empty folder and returns the path to open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 Json = dict[str, object]
-CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and who writes it
+CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and the function that writes it
 
 
 def _nothing(folder: Path) -> None:
@@ -181,7 +181,7 @@ weights("html", "an error page saved as a file", b"<!DOCTYPE html><html>404</htm
 def header_over_cap(folder: Path) -> Path:
     path = folder / "model.safetensors"
     path.write_bytes(struct.pack("<Q", 64 << 20) + b"{")
-    os.truncate(path, 65 << 20)  # sparse: takes no room on the disk
+    os.truncate(path, 65 << 20)  # sparse: takes no space on the disk
     return path
 
 
@@ -221,7 +221,7 @@ CASES["folder_of_pickles"] = "a folder with nothing but a pickle", only_pickles
 
 
 def index(name: str, wrong: str, content: object, prepare: Callable[[Path], object] = _nothing) -> None:
-    """An index beside one good shard 1.safetensors, which holds the tensor a."""
+    """An index next to one valid shard 1.safetensors, which holds the tensor a."""
 
     def write(folder: Path) -> Path:
         home = folder / "model"

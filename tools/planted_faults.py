@@ -2,9 +2,9 @@
 
     python -m tools.planted_faults
 
-Each fault (`tests/fuzz/planted.py`) is planted in a process of its own, which goes through the models of
-`tests/fuzz/test_fuzz.py` in their order until one fails that passes without the fault. `--record` writes down which, for
-`tests/fuzz/test_planted.py` to look at first.
+Each fault (`tests/fuzz/planted.py`) is planted in a separate process, which runs the models of `tests/fuzz/test_fuzz.py`
+in order until one fails that passes without the fault. `--record` stores its number, and `tests/fuzz/test_planted.py`
+runs that model.
 """
 
 from __future__ import annotations

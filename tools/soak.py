@@ -30,14 +30,14 @@ from tests.test_reliability import KILLED, LARGE, ROOT
 
 
 def python(code: str, *arguments: object) -> str:
-    """Run code in a fresh interpreter; what it prints."""
+    """Run code in a new interpreter; returns its output."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
 def resident(kind: str = "VmRSS") -> float:
-    """MB of memory: VmRSS now, VmHWM at most since the last reset."""
+    """MB of memory: VmRSS is the current value, VmHWM the peak since the last reset."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(kind))
     return int(line.split()[1]) / 1024
 
@@ -147,7 +147,7 @@ def exports(options: argparse.Namespace) -> None:
 
 
 def sessions(options: argparse.Namespace) -> None:
-    """Sessions made and dropped."""
+    """Sessions created and dropped."""
     made = to_onnx(nn.TransformerEncoderLayer(64, 4, 128), ("N", "L", 64))
     x = lucid.randn(2, 8, 64)
     for _ in range(50):

@@ -43,12 +43,12 @@ def browser(width: int, height: int, dark: bool = False) -> WebDriver:
     options.add_experimental_option(
         "mobileEmulation", {"deviceMetrics": {"width": width, "height": height, "pixelRatio": 1.0}}
     )
-    # With the driver's path given, selenium does not go looking for one on the network.
+    # With the driver's path given, selenium does not search for one on the network.
     return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
 
 
 def main() -> None:
-    """Write the page, look at its parts, save what is seen."""
+    """Write the page, scroll to its parts, save screenshots."""
     folder = checkpoint()
     inputs = tokenize(folder, [SENTENCE])
     tokens = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(SENTENCE).tokens
@@ -90,7 +90,7 @@ def main() -> None:
 
 
 def show(driver: WebDriver, section: str, name: str, before: str = "") -> None:
-    """Scroll to a section and save what is seen."""
+    """Scroll to a section and save a screenshot."""
     driver.execute_script(before + f"; document.getElementById('{section}').scrollIntoView()")
     driver.save_screenshot(str(IMAGES / name))
 

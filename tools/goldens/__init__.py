@@ -1,3 +1,1 @@
-"""Golden files: tiny random models of the reference libraries, stored with what they answer. Development
-only.
-"""
+"""Golden files: tiny random models of the reference libraries, stored with their outputs. Development only."""

@@ -1,6 +1,6 @@
-"""What every golden of a Hugging Face model shares: random weights, cases, a run with taps, a folder.
+"""Shared by the goldens of Hugging Face models: random weights, cases, a run with taps, a folder.
 
-A folder is written in this order, so that what is stored is what a reader of the files must get:
+A folder is written in this order, so that the stored outputs are those that a reader of the files must get:
 `save_pretrained` writes config.json and the weights, `rewrite` may bring them into an older layout,
 transformers loads the folder again, and the loaded model runs the cases.
 """
@@ -29,8 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent / "tests" / "goldens"
 class Case:
     """One call of the model: `inputs` by the names of its forward, `about` in words.
 
-    `compare` says where the outputs mean something: "all" positions, or only "kept" ones, where
-    attention_mask is 1: in the padding of a causal model a query may see no key, and transformers averages.
+    `compare` says which positions are compared: "all", or only "kept" ones, where attention_mask is 1. In the
+    padding of a causal model a query may see no key, and transformers averages over all keys.
     """
 
     about: str
@@ -43,13 +43,13 @@ class Golden:
     """One folder: the model to store, its cases, and what to record.
 
     layers: prefix of the keys -> the layers whose outputs are recorded as `<case>.<prefix>hidden_states.<i>`:
-        0 is what enters the first layer, i what the i-th layer returns (before any final norm).
+        0 is the input of the first layer, i the output of the i-th layer (before any final norm).
     taps: key -> a submodule whose (first) output is recorded as `<case>.<key>`.
     outputs: fields of the model's output recorded as `<case>.<field>`.
     positions: the submodule that receives position ids, recorded as `<case>.position_ids`.
-    reader: how transformers loads the folder again, where that differs from the class of `model`.
-    spare: prefixes of keys in the file which the reader has no use for.
-    padding_is_free: the ids under attention_mask == 0 change nothing at kept positions (checked).
+    reader: the class with which transformers loads the folder again, if it is not that of `model`.
+    spare: prefixes of keys in the file that the reader does not use.
+    padding_is_free: the ids where attention_mask is 0 change nothing at kept positions (checked).
     """
 
     name: str
@@ -69,7 +69,7 @@ class Golden:
 
 
 def randomise(model: nn.Module, seed: int) -> None:
-    """Values that matter for every trained parameter: no bias is 0, no norm weight 1, no score flat."""
+    """Values that affect the result for every trained parameter: no bias is 0, no norm weight 1, no score constant."""
     torch.manual_seed(seed)
     done: set[int] = set()
     for module in model.modules():
@@ -108,7 +108,7 @@ def padding_mask(length: int, kept: Sequence[int], side: str) -> Tensor:
 
 
 def text_cases(vocabulary: int, pad: int, *, compare: str, seed: int) -> dict[str, Case]:
-    """The cases every model of plain text shares. Padded places hold the id `pad`."""
+    """The cases shared by all models of plain text. Padded positions hold the id `pad`."""
     cases = {
         "plain": Case("no mask, (2, 5)", {"input_ids": ids((2, 5), vocabulary, seed)}),
         "one_token": Case("no mask, (1, 1)", {"input_ids": ids((1, 1), vocabulary, seed + 1)}),
@@ -167,7 +167,7 @@ def answer(golden: Golden, model: nn.Module, inputs: Mapping[str, Tensor]) -> di
 
 
 def load(golden: Golden, folder: Path) -> transformers.PreTrainedModel:
-    """The folder as transformers reads it; a key that is missing or not understood is an error."""
+    """The folder as transformers reads it; a missing or unexpected key is an error."""
     read = golden.reader or type(golden.model).from_pretrained
     model, info = read(folder, attn_implementation="eager", dtype=torch.float32, output_loading_info=True)
     spare = [key for key in info["unexpected_keys"] if not key.startswith(golden.spare)]
@@ -180,7 +180,7 @@ def same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
 
 
 def check_padding(golden: Golden, model: nn.Module, case: Case, got: Mapping[str, Tensor]) -> None:
-    """Other ids in the padded places leave every kept place as it was."""
+    """Check that other ids in the padded positions do not change any kept position."""
     mask = case.inputs["attention_mask"]
     tokens = case.inputs["input_ids"]
     others = answer(golden, model, {**case.inputs, "input_ids": tokens.where(mask == 1, tokens + 1)})

@@ -2,9 +2,9 @@
 
 Position ids, as transformers makes them when forward (not generate) gets an attention_mask and no
 position_ids: every model here counts 0, 1, 2, ... from the first column, padding included; left padding does
-not move them. `<case>.position_ids` holds them. In a left-padded row the first queries see no key at all;
-transformers answers there with an average over all keys, so only places with attention_mask == 1 are to be
-compared ("compare": "kept").
+not move them. `<case>.position_ids` holds them. In a left-padded row the first queries see no key;
+transformers then returns an average over all keys, so only positions with attention_mask == 1 are compared
+("compare": "kept").
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ def gpt2() -> list[Golden]:
 
 
 def legacy_rope(config: dict[str, object]) -> dict[str, object]:
-    """The config as before transformers 5: rope_theta and rope_scaling apart, torch_dtype, no layer_types."""
+    """The config as before transformers 5: separate rope_theta and rope_scaling, torch_dtype, no layer_types."""
     older = {key: value for key, value in config.items() if key not in ("rope_parameters", "dtype", "layer_types")}
     rope = dict(config["rope_parameters"])  # type: ignore[call-overload]
     older["rope_theta"] = rope.pop("rope_theta")
     kind = rope.pop("rope_type")
-    spelled = "type" if kind in ("linear", "dynamic") else "rope_type"  # the key Llama 2 files carry
+    spelled = "type" if kind in ("linear", "dynamic") else "rope_type"  # a key of Llama 2 files
     older["rope_scaling"] = None if kind == "default" else {spelled: kind, **rope}
     return older | {"torch_dtype": config["dtype"], "transformers_version": "4.44.0"}
 

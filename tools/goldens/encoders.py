@@ -127,7 +127,7 @@ def roberta() -> list[Golden]:
         "outputs": ["last_hidden_state"],
         "layers": encoder_layers,
         "positions": lambda model: model.embeddings.position_embeddings,
-        "padding_is_free": False,  # the ids in padded places decide the position ids
+        "padding_is_free": False,  # the ids in padded positions determine the position ids
     }
     return [
         Golden(

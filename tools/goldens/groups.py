@@ -1,9 +1,9 @@
-"""One group of goldens of torch: a safetensors file and a JSON file beside it.
+"""One group of goldens of torch: a safetensors file and a JSON file next to it.
 
 Everything is computed in float64 from float32 weights and inputs, and rounded to float32 once: the values are
-the truth to half a unit in the last place, not one summation order's answer. The modules run in training mode
-with dropout 0 and gradients on, so torch's fused inference path is never taken. No query row is without a
-visible key (torch gives NaN there).
+exact to half a unit in the last place and do not depend on a summation order. The modules run in training mode
+with dropout 0 and gradients on, so torch's fused inference path is never taken. Every query sees a key (torch
+gives NaN otherwise).
 
 The JSON names, case by case, the arguments of the constructor, the prefix of the weights, the tensor of every
 input, the plain options of the call, and the tensor of every output. Tensors that several cases share are
@@ -75,6 +75,6 @@ class Group:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_file(self.tensors, path.with_suffix(".safetensors"))
         path.with_suffix(".safetensors").chmod(0o644)
-        lines = [f" {json.dumps(case)}: {json.dumps(entry)}" for case, entry in self.cases.items()]  # one line a case
+        lines = [f" {json.dumps(case)}: {json.dumps(entry)}" for case, entry in self.cases.items()]  # one line per case
         text = f'{{"about": {json.dumps(self.about)},\n "cases": {{\n' + ",\n".join(lines) + "\n}}\n"
         path.with_suffix(".json").write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
 """T5 and Whisper: encoder and decoder.
 
 T5 has no position ids: its bias depends on column differences, so padding on the left moves nothing. The
-attention_mask is the encoder's, and the decoder's cross attention uses it too. The decoder sees no mask but
-the causal. Whisper's positions count from 0 in encoder and decoder; its features always have 2 *
+attention_mask is the encoder's, and the decoder's cross attention uses it too. The decoder's only own mask is
+the causal one. Whisper's positions count from 0 in encoder and decoder; its features always have 2 *
 max_source_positions frames.
 """
 
@@ -38,7 +38,7 @@ def t5_cases() -> dict[str, Case]:
 
 
 def t5_legacy(config: dict[str, object]) -> dict[str, object]:
-    """Before transformers 5 tie_word_embeddings said both: lm_head is shared, and its input is scaled."""
+    """Before transformers 5 tie_word_embeddings meant both: lm_head is shared, and its input is scaled."""
     dropped = (
         "scale_decoder_outputs",
         "dtype",
@@ -52,7 +52,7 @@ def t5_legacy(config: dict[str, object]) -> dict[str, object]:
 
 
 def with_unused_bias(folder: Path) -> None:
-    """The first published files store a position bias of the cross attention that no code ever reads."""
+    """The first published files store a position bias of the cross attention that is never used."""
     path = folder / "model.safetensors"
     tensors = load_file(path)
     tensors["decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"] = torch.ones(8, 4)
@@ -76,7 +76,7 @@ def t5() -> list[Golden]:
     old = T5ForConditionalGeneration(T5Config(**sizes, **buckets, **start, d_kv=4))
     gated = {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False}
     new = T5ForConditionalGeneration(T5Config(**sizes, **buckets, **start, **gated, d_kv=6))
-    new.lm_head.weight = nn.Parameter(torch.empty(VOCABULARY, 16))  # published v1.1 files carry their own lm_head
+    new.lm_head.weight = nn.Parameter(torch.empty(VOCABULARY, 16))  # published v1.1 files have their own lm_head
     return [
         Golden(
             "t5/v1_0",

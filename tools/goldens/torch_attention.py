@@ -1,4 +1,4 @@
-"""nn.MultiheadAttention over its flags and masks; how the values are made stands in groups.py."""
+"""nn.MultiheadAttention over its flags and masks; groups.py says how the values are made."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def multihead_attention() -> Group:
 def special_attention(
     group: Group, config: str, module: nn.MultiheadAttention, arguments: Mapping[str, object], prefix: str
 ) -> None:
-    """Self-attention, where query, key and value are one tensor, and 2-D inputs, without a batch."""
+    """Self-attention, in which query, key and value are one tensor, and 2-D inputs without a batch."""
     shape = (N, S, E) if arguments["batch_first"] else (S, N, E)
     own = group.tensor(f"{config}.self", normal(shape, 200))
     causal = group.tensor("mask.self_causal", torch.ones(S, S, dtype=torch.bool).triu(1))

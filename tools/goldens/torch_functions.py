@@ -1,6 +1,4 @@
-"""F.multi_head_attention_forward and F.scaled_dot_product_attention; how the values are made stands in
-groups.py.
-"""
+"""F.multi_head_attention_forward and F.scaled_dot_product_attention; groups.py says how the values are made."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""nn.TransformerEncoderLayer, DecoderLayer, Encoder, Decoder, Transformer; how the values are made stands in
-groups.py.
-"""
+"""nn.TransformerEncoderLayer, DecoderLayer, Encoder, Decoder, Transformer; groups.py says how the values are made."""
 
 from __future__ import annotations
 
@@ -72,7 +70,7 @@ def run(
     options: Mapping[str, object],
     layers: Mapping[str, nn.ModuleList] | None = None,
 ) -> None:
-    """Run one case; what the i-th of `layers` returns is recorded as hidden_states.<i>, from 1 on."""
+    """Run one case; the output of the i-th of `layers` is recorded as hidden_states.<i>, from 1 on."""
     seen: dict[str, Tensor] = {}
     hooks = []
     for prefix, stack in (layers or {}).items():

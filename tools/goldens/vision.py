@@ -1,8 +1,8 @@
 """ViT, DeiT, DINOv2, CLIP.
 
 pixel_values are (N, 3, height, width). CLIP's text positions count 0, 1, 2, ... from the first column,
-padding included; its text tower is causal, so under left padding only kept places of the hidden states are to
-be compared, while the pooled embedding, taken at the end-of-text token, always counts.
+padding included; its text tower is causal, so under left padding only kept positions of the hidden states are
+compared, while the pooled embedding, taken at the end-of-text token, is always compared.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def clip() -> list[Golden]:
         },
         "taps": lambda model: {
             "text.last_hidden_state": model.text_model.final_layer_norm,
-            "vision.pooled": model.vision_model.post_layernorm,  # of the class token alone
+            "vision.pooled": model.vision_model.post_layernorm,  # of the class token only
         },
         "padding_is_free": False,  # the end-of-text token is found by its id
     }
