@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from lucid.dims import Dim, names_of
 from lucid.evaluation import evaluating
 from lucid.graph import Graph
 from lucid.names import Names
+from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.scope import Scope, entered
@@ -22,6 +23,8 @@ from lucid.types import Array, TensorType, as_dtype, spec
 from lucid.values import Input, Value
 
 Model: TypeAlias = Module | Callable[..., Any]
+Cache: TypeAlias = Literal["growing"]
+CACHES: tuple[str, ...] = get_args(Cache)
 Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
 
 
@@ -66,6 +69,24 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     graph = Graph(graph_inputs, outputs, names, _structure(result, count()))
     _check_origin(graph)
     return graph
+
+
+def step_of(
+    model: Model | Graph, cache: str, kwargs: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """The inputs of a decoder's step over a cache, with those that are given, and the names of its outputs.
+
+    Raises:
+        ValueError: for a cache that does not exist, or a model that takes none.
+    """
+    if cache not in CACHES:
+        raise ValueError(f"cache {cache!r} does not exist: choose one of {', '.join(CACHES)}")
+    if not isinstance(model, CausalDecoder):
+        raise ValueError(
+            f"cache={cache!r}: {type(model).__name__} takes no cache; expected a lucid.nn.CausalDecoder, such as "
+            "models.llama.Llama"
+        )
+    return {**model.cached_input_specs(), **(kwargs or {})}, model.cached_output_names()
 
 
 def arguments_of(
@@ -144,7 +165,8 @@ def _replace(path: str, value: Any, make: Make, top: bool = False) -> Any:
     if isinstance(value, np.ndarray):
         return make(path, TensorType(as_dtype(value.dtype), value.shape), value)
     if isinstance(value, (list, tuple)):
-        items = [_replace(f"{path}.{index}", item, make, top) for index, item in enumerate(value)]
+        names = getattr(value, "_fields", range(len(value)))  # a named tuple's items have names
+        items = [_replace(f"{path}.{name}", item, make, top) for name, item in zip(names, value, strict=True)]
         return like(value, items)
     if isinstance(value, dict):
         return {key: _replace(f"{path}.{key}", item, make, top) for key, item in value.items()}

@@ -12,12 +12,12 @@ Modules have the names of the published checkpoints, and so do the weights of an
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import lucid
-from lucid import Tensor, TensorType, nn, ops
+from lucid import Tensor, nn
 from lucid.nn import functional as F
 from models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
@@ -63,7 +63,7 @@ class GPT2Config:
         return scale / (layer + 1) if self.scale_by_layer else scale
 
 
-class GPT2(Pretrained[GPT2Config]):
+class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
     """GPT-2 with its language-model head, whose weight is the table of token vectors."""
 
     checkpoint = Checkpoint(
@@ -80,25 +80,34 @@ class GPT2(Pretrained[GPT2Config]):
         super().__init__(config or GPT2Config())
         self.transformer = Transformer(self.config)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """The logits of the token that follows each token.
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[nn.KeyValueCache] | None = None,
+    ) -> Tensor | tuple[Tensor, list[nn.KeyValueCache]]:
+        """The logits of the token that follows each token, (N, L, vocab_size); with a cache also the new cache.
 
         Args:
-            input_ids: (N, L) int64.
-            attention_mask: (N, L) int64, 1 = keep, 0 = padding. Positions always count from 0 at the first column.
-
-        Returns:
-            (N, L, vocab_size).
+            input_ids: (N, L) int64, the new tokens.
+            attention_mask: (N, P + L) int64, 1 = keep, 0 = padding.
+            position_ids: (N, L) int64; by default they count on from the cache, and from 0 at the first column without.
+            past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
         """
-        return F.linear(self.transformer(input_ids, attention_mask), self.transformer.wte.weight)
+        x, present = self.transformer(input_ids, attention_mask, position_ids, past_key_values)
+        logits = F.linear(x, self.transformer.wte.weight)
+        return logits if past_key_values is None else (logits, present)
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        ids = lucid.spec("N", "L", dtype=lucid.int64)
-        return {"input_ids": ids, "attention_mask": ids}
+    @property
+    def cache_shape(self) -> nn.CacheShape:
+        c = self.config
+        return nn.CacheShape(c.num_layers, c.num_heads, c.hidden_size // c.num_heads, self.transformer.wte.weight.dtype)
 
 
 class Transformer(nn.Module):
-    """Token and position vectors, the blocks, and a last normalisation: (N, L) ids to (N, L, hidden_size)."""
+    """Token and position vectors, the blocks, and a last normalisation: (N, L) ids to (N, L, hidden_size), and the
+    cache of each block where one is given."""
 
     def __init__(self, c: GPT2Config) -> None:
         self.wte = nn.Embedding(c.vocab_size, c.hidden_size)
@@ -106,12 +115,23 @@ class Transformer(nn.Module):
         self.h = [Block(c, c.scale(layer)) for layer in range(c.num_layers)]
         self.ln_f = nn.LayerNorm(c.hidden_size, c.eps)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        x = self.wte(input_ids) + self.wpe(input_ids.shape[1])
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[nn.KeyValueCache] | None = None,
+    ) -> tuple[Tensor, list[nn.KeyValueCache]]:
+        one_shot = position_ids is None and past_key_values is None
+        positions = input_ids.shape[1] if one_shot else F.positions_of(input_ids, position_ids, past_key_values)
+        x = self.wte(input_ids) + self.wpe(positions)
         key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
-        for block in self.h:
-            x = block(x, key_mask)
-        return self.ln_f(x)
+        present = []
+        caches: Sequence[nn.KeyValueCache | None] = past_key_values or [None] * len(self.h)
+        for block, cache in zip(self.h, caches, strict=True):
+            x, cache = block(x, key_mask, cache)
+            present += [] if cache is None else [cache]
+        return self.ln_f(x), present
 
 
 class Block(nn.Module):
@@ -123,9 +143,12 @@ class Block(nn.Module):
         self.ln_2 = nn.LayerNorm(c.hidden_size, c.eps)
         self.mlp = MLP(c)
 
-    def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
-        x = x + self.attn(self.ln_1(x), key_mask)
-        return x + self.mlp(self.ln_2(x))
+    def forward(
+        self, x: Tensor, key_mask: Tensor | None, cache: nn.KeyValueCache | None
+    ) -> tuple[Tensor, nn.KeyValueCache | None]:
+        y, cache = self.attn(self.ln_1(x), key_mask, cache)
+        x = x + y
+        return x + self.mlp(self.ln_2(x)), cache
 
 
 class Attention(nn.Module):
@@ -136,10 +159,14 @@ class Attention(nn.Module):
         self.c_attn = Conv1D(c.hidden_size, 3 * c.hidden_size)
         self.c_proj = Conv1D(c.hidden_size, c.hidden_size)
 
-    def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, key_mask: Tensor | None, cache: nn.KeyValueCache | None
+    ) -> tuple[Tensor, nn.KeyValueCache | None]:
         q, k, v = self.c_attn(x).chunk(3, axis=-1)
-        y = ops.attention(q, k, v, None, key_mask, heads=self.num_heads, scale=self.scale, is_causal=True)
-        return self.c_proj(y)
+        y, cache = F.cached_attention(
+            q, k, v, cache, None, key_mask, heads=self.num_heads, scale=self.scale, is_causal=True
+        )
+        return self.c_proj(y), cache
 
 
 class MLP(nn.Module):

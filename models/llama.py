@@ -13,12 +13,12 @@ et al. 2024) with biases on queries, keys and values, Qwen3 (2025) with norms on
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 import lucid
-from lucid import DType, Tensor, TensorType, nn, ops
+from lucid import DType, Tensor, nn, ops
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
 from models._demonstration import SideBySide, checkpoint_folder, ones_like, written
@@ -87,7 +87,7 @@ class LlamaConfig:
         )
 
 
-class Llama(Pretrained[LlamaConfig]):
+class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
     """Token ids to the logits of the token that follows each.
 
     State: the keys of Hugging Face's ...ForCausalLM, ``model.layers.0.self_attn.q_proj.weight`` and so on.
@@ -107,23 +107,34 @@ class Llama(Pretrained[LlamaConfig]):
         self.model = Decoder(config)
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, False, config.dtype)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Logits (N, L, vocab_size).
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[nn.KeyValueCache] | None = None,
+    ) -> Tensor | tuple[Tensor, list[nn.KeyValueCache]]:
+        """Logits (N, L, vocab_size); with a cache also the cache of all P + L positions.
 
         Args:
-            input_ids: (N, L) int64.
-            attention_mask: (N, L) int64, 0 where a token is padding. Positions count from 0 at the first column.
+            input_ids: (N, L) int64, the new tokens.
+            attention_mask: (N, P + L) int64, 0 where a token is padding.
+            position_ids: (N, L) int64; by default they count on from the cache, and from 0 at the first column without.
+            past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
         """
-        x = self.model.norm(self.hidden_states(input_ids, attention_mask)[-1])
-        return F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+        states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
+        x = self.model.norm(states[-1])
+        logits = F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+        return logits if past_key_values is None else (logits, present)
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
         """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
-        return self.model(input_ids, attention_mask)
+        return self.model(input_ids, attention_mask)[0]
 
-    def input_specs(self) -> Mapping[str, TensorType]:
-        ids = lucid.spec("N", "L", dtype=lucid.int64)
-        return {"input_ids": ids, "attention_mask": ids}
+    @property
+    def cache_shape(self) -> nn.CacheShape:
+        c = self.config
+        return nn.CacheShape(len(c.windows), c.num_kv_heads, c.head_dim, self.model.embed_tokens.weight.dtype)
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32) -> Self:
@@ -132,7 +143,8 @@ class Llama(Pretrained[LlamaConfig]):
 
 
 class Decoder(nn.Module):
-    """The model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers."""
+    """The model below its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers, and the
+    cache of each layer where one is given."""
 
     def __init__(self, c: LlamaConfig) -> None:
         self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size, c.dtype)
@@ -140,14 +152,23 @@ class Decoder(nn.Module):
         self.norm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
         self.rope = nn.RotaryEmbedding(c.head_dim, c.rope_theta, scaling=c.rope_scaling, dtype=c.dtype)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None) -> list[Tensor]:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[nn.KeyValueCache] | None = None,
+    ) -> tuple[list[Tensor], list[nn.KeyValueCache]]:
         key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
-        states = [self.embed_tokens(input_ids)]
-        cos, sin = self.rope(lucid.arange(input_ids.shape[1]))
+        states, present = [self.embed_tokens(input_ids)], []
+        cos, sin = self.rope(F.positions_of(input_ids, position_ids, past_key_values))
         angles = cos.astype(states[0].dtype), sin.astype(states[0].dtype)  # as the weights, also after to(...)
-        for layer in self.layers:
-            states.append(layer(states[-1], angles, key_mask))
-        return states
+        caches: Sequence[nn.KeyValueCache | None] = past_key_values or [None] * len(self.layers)
+        for layer, cache in zip(self.layers, caches, strict=True):
+            state, cache = layer(states[-1], angles, key_mask, cache)
+            states.append(state)
+            present += [] if cache is None else [cache]
+        return states, present
 
 
 class Layer(nn.Module):
@@ -159,9 +180,12 @@ class Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
         self.mlp = nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
 
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), angles, key_mask)
-        return x + self.mlp(self.post_attention_layernorm(x))
+    def forward(
+        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.KeyValueCache | None
+    ) -> tuple[Tensor, nn.KeyValueCache | None]:
+        y, cache = self.self_attn(self.input_layernorm(x), angles, key_mask, cache)
+        x = x + y
+        return x + self.mlp(self.post_attention_layernorm(x)), cache
 
 
 class Attention(nn.Module):
@@ -176,13 +200,17 @@ class Attention(nn.Module):
         self.q_norm = nn.RMSNorm(c.head_dim, c.eps, dtype=c.dtype) if c.qk_norm else None
         self.k_norm = nn.RMSNorm(c.head_dim, c.eps, dtype=c.dtype) if c.qk_norm else None
 
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None) -> Tensor:
+    def forward(
+        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.KeyValueCache | None
+    ) -> tuple[Tensor, nn.KeyValueCache | None]:
         heads, kv_heads = self.num_heads, self.num_kv_heads
         q = ops.rotary_embedding(_by_head(self.q_norm, self.q_proj(x), heads), *angles, heads=heads)
         k = ops.rotary_embedding(_by_head(self.k_norm, self.k_proj(x), kv_heads), *angles, heads=kv_heads)
         v = self.v_proj(x)
-        y = ops.attention(q, k, v, None, key_mask, heads=heads, kv_heads=kv_heads, is_causal=True, window=self.window)
-        return self.o_proj(y)
+        y, cache = F.cached_attention(
+            q, k, v, cache, None, key_mask, heads=heads, kv_heads=kv_heads, is_causal=True, window=self.window
+        )
+        return self.o_proj(y), cache
 
 
 def _by_head(norm: nn.RMSNorm | None, x: Tensor, heads: int) -> Tensor:

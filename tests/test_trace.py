@@ -68,7 +68,7 @@ class Pair(NamedTuple):
 
 def test_a_named_tuple_stays_one() -> None:
     graph = lucid.trace(lambda p: Pair(p.left + p.right, p.left), Pair(lucid.spec("N"), lucid.spec("N")))
-    assert inputs(graph) == {"p.0": "float32[N]", "p.1": "float32[N]"}
+    assert inputs(graph) == {"p.left": "float32[N]", "p.right": "float32[N]"}
     ran = graph(np.ones(2, "f"), np.ones(2, "f"))
     assert isinstance(ran, Pair)
     assert ran.left.tolist() == [2, 2]

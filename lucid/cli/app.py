@@ -67,6 +67,7 @@ def export(
     check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True,
     rtol: o.Rtol = None,
     atol: o.Atol = None,
+    cache: o.Cache = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -96,6 +97,7 @@ def export(
         rtol=rtol,
         atol=atol,
         json=json,
+        cache=cache and cache.value,
     )
 
 
@@ -145,6 +147,7 @@ def verify(
     atol: o.Atol = None,
     target: o.Target = _ANY,
     attention: o.Attention = _AUTO,
+    cache: o.Cache = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -174,6 +177,7 @@ def verify(
         target=target.value,
         attention=attention.value,
         json=json,
+        cache=cache and cache.value,
     )
 
 

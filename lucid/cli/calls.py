@@ -9,11 +9,12 @@ from typing import Any
 from lucid.cli.errors import usage
 from lucid.cli.values import inputs, settings
 from lucid.nn.module import Module
-from lucid.tracing import Model
+from lucid.tracing import Model, step_of
 
 
-def arguments(model: Model, given: Sequence[str], call: Sequence[str]) -> dict[str, Any]:
-    """The `kwargs` of `lucid.trace`: what `--input` and `--call` say, checked against what the model takes.
+def arguments(model: Model, given: Sequence[str], call: Sequence[str], cache: str | None = None) -> dict[str, Any]:
+    """The `kwargs` of `lucid.trace`: what `--input` and `--call` say, checked against what the model takes; with
+    `--cache` after the inputs of a step.
 
     Raises:
         CommandError: for a name that the model does not have, and for an input that nobody describes.
@@ -41,4 +42,9 @@ def arguments(model: Model, given: Sequence[str], call: Sequence[str]) -> dict[s
     if missing:
         shown = " ".join(f"--input {name}:float32:N,..." for name in missing)
         raise usage(f"the model does not know its inputs: say what they are, as in {shown}")
-    return {**specs, **plain}
+    if cache is None:
+        return {**specs, **plain}
+    try:
+        return step_of(model, cache, {**specs, **plain})[0]
+    except ValueError as error:
+        raise usage(str(error)) from None

@@ -21,7 +21,7 @@ from lucid.files import is_stream
 from lucid.graph import Graph
 from lucid.nn.module import Module
 from lucid.testing import ParityReport
-from lucid.tracing import Model, trace
+from lucid.tracing import Model, step_of, trace
 
 _SMALL = 1 << 24  # bytes of weights that are written in no time
 
@@ -43,12 +43,15 @@ def run(
     rtol: float | None,
     atol: float | None,
     json: bool,
+    cache: str | None,
 ) -> int:
     """Export, check, show; the exit code."""
     show.check_apart(output, json)
     model = load_model(source, settings("--set", arguments), weights, seed)
-    named = calls.arguments(model, inputs, call)
+    named = calls.arguments(model, inputs, call, cache)
     graph = trace(model, kwargs=named)
+    if cache is not None:
+        graph = graph.with_outputs(dict(zip(step_of(model, cache)[1], graph.outputs, strict=True)))
     options: dict[str, Any] = {"target": target, "opset": opset, "attention": attention}
     taken = explain(graph, **options)
     with writing(output, _weight_bytes(model)):

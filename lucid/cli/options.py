@@ -22,6 +22,12 @@ class AttentionName(StrEnum):
     expanded = "expanded"
 
 
+class CacheName(StrEnum):
+    """The kind of cache of a decoder."""
+
+    growing = "growing"
+
+
 _MODEL, _EXPORT, _PARITY = "The model", "The export", "The comparison"
 
 Source = Annotated[
@@ -89,6 +95,10 @@ Opset = Annotated[
 Attention = Annotated[
     AttentionName,
     typer.Option("--attention", rich_help_panel=_EXPORT, help="Insist on a form of attention nodes."),
+]
+Cache = Annotated[
+    CacheName | None,
+    typer.Option("--cache", rich_help_panel=_EXPORT, help="Export a step of a decoder over a cache that grows."),
 ]
 Providers = Annotated[
     list[str] | None,

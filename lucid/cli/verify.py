@@ -34,12 +34,13 @@ def run(
     target: str,
     attention: str,
     json: bool,
+    cache: str | None,
 ) -> int:
     """Compare, look for the first difference where there is one; the exit code."""
     runs = [read_sizes([text]) for text in sizes]
     check_model_file(model)
     eager = load_model(source, settings("--set", arguments), weights, seed)
-    named = calls.arguments(eager, inputs, call)
+    named = calls.arguments(eager, inputs, call, cache)
     if runs:
         known = trace(eager, kwargs=named).sizes()
         for values in runs:

@@ -19,7 +19,7 @@ from lucid.export.target import ExportError, Target
 from lucid.export.writer import fits_one_file, in_memory, write
 from lucid.graph import Graph
 from lucid.names import unused_name
-from lucid.tracing import Model, trace
+from lucid.tracing import Cache, Model, step_of, trace
 from lucid.version import __version__
 
 
@@ -27,6 +27,7 @@ def to_onnx(
     model: Model | Graph,
     *inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
+    cache: Cache | None = None,
     path: str | os.PathLike[str] | None = None,
     target: Target | str = "any",
     opset: int | None = None,
@@ -44,6 +45,9 @@ def to_onnx(
             (`input_specs()`), such as `nn.MultiHeadAttention`.
         kwargs: arguments by name: specs or examples, which become inputs too, and plain Python values, which become
             part of the model.
+        cache: "growing": export a step of a decoder (`nn.CausalDecoder`), which takes and returns the keys and values
+            of earlier positions: inputs ``input_ids``, ``attention_mask``, ``position_ids`` and
+            ``past_key_values.{i}.key`` and ``.value``, outputs ``logits``, ``present.{i}.key`` and ``.value``.
         path: write the model to this file. It appears whole or not at all.
         target: "any", "cpu", "cuda", "portable", or a `Target`.
         opset: 17 to 26; by default the target's own (23; 18 for "portable").
@@ -68,6 +72,9 @@ def to_onnx(
     if external_data not in (True, False, "auto"):
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
+    if cache is not None:
+        kwargs, names = step_of(model, cache, kwargs)
+        output_names = names if output_names is None else output_names
     assembled, lowering = export_graph(_traced(model, inputs, kwargs), wanted, input_names, output_names)
     warn_of_weights(assembled.initializers, lowering.build.parameters)
     if path is None:
@@ -87,6 +94,7 @@ def explain(
     model: Model | Graph,
     *inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
+    cache: Cache | None = None,
     target: Target | str = "any",
     opset: int | None = None,
     attention: str = "auto",
@@ -95,6 +103,8 @@ def explain(
     refused; and what is computed in a wider element type than given.
     """
     wanted = Target.of(target, opset, attention)
+    if cache is not None:
+        kwargs, _ = step_of(model, cache, kwargs)
     graph = _traced(model, inputs, kwargs)
     _, lowering = export_graph(graph, wanted)
     return Explanation(wanted, tuple(lowering.decisions), tuple(promotions(graph)))

@@ -4,6 +4,8 @@ from lucid.nn import functional as functional
 from lucid.nn import init as init
 from lucid.nn.attention import MultiHeadAttention as MultiHeadAttention
 from lucid.nn.attention import ScaledDotProductAttention as ScaledDotProductAttention
+from lucid.nn.cache import CacheShape as CacheShape
+from lucid.nn.cache import KeyValueCache as KeyValueCache
 from lucid.nn.channel_norms import BatchNorm1d as BatchNorm1d
 from lucid.nn.channel_norms import GroupNorm as GroupNorm
 from lucid.nn.containers import ModuleDict as ModuleDict
@@ -11,6 +13,7 @@ from lucid.nn.containers import ModuleList as ModuleList
 from lucid.nn.containers import Sequential as Sequential
 from lucid.nn.convolution import Conv1d as Conv1d
 from lucid.nn.convolution import Conv2d as Conv2d
+from lucid.nn.decoding import CausalDecoder as CausalDecoder
 from lucid.nn.gated import GLU as GLU
 from lucid.nn.gated import GatedMLP as GatedMLP
 from lucid.nn.gated import SwiGLU as SwiGLU

@@ -11,6 +11,8 @@ from lucid import ops
 from lucid.dims import Size
 from lucid.nn._checks import check_causal, check_probability
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
+from lucid.nn.cache import cached_attention as cached_attention
+from lucid.nn.cache import positions_of as positions_of
 from lucid.ops.op import check_tensors
 from lucid.ops.tensor import Tensor
 from lucid.types import float64, same_shape, show_shape

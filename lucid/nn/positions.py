@@ -53,7 +53,8 @@ class SinusoidalPositionalEncoding(Module):
 
 
 class LearnedPositions(Module):
-    """A table of position vectors: for a length L, the rows (L, dim) of the positions 0 to L - 1.
+    """A table of position vectors: a length L to the rows (L, dim) of positions 0 to L - 1, or integers (..., L) to the
+    rows (..., L, dim) of these positions.
 
     State: ``weight`` (max_length + offset, dim). The first `offset` rows are skipped (OPT, BART: 2).
     """
@@ -63,8 +64,10 @@ class LearnedPositions(Module):
         self.offset = offset
         self.weight = init.normal_(new_parameter(max_length + offset, dim, dtype=dtype))
 
-    def forward(self, length: Size) -> Tensor:
-        return _first_rows("LearnedPositions", self.weight, length, self.offset)
+    def forward(self, positions: Size | Tensor) -> Tensor:
+        if isinstance(positions, Tensor):
+            return ops.embedding(positions + self.offset if self.offset else positions, self.weight)
+        return _first_rows("LearnedPositions", self.weight, positions, self.offset)
 
     def extra_repr(self) -> str:
         return ", ".join(map(str, self.weight.shape)) + (f", offset={self.offset}" if self.offset else "")

@@ -1,0 +1,77 @@
+"""Decoders: modules from token ids to logits, one shot or step by step over a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
+
+from lucid.nn.cache import CacheShape, KeyValueCache, check_cache
+from lucid.nn.module import Module
+from lucid.ops.tensor import Tensor
+from lucid.types import TensorType, int64, spec
+
+
+class CausalDecoder(Module):
+    """A module from token ids to logits that can continue from a cache.
+
+    A subclass defines `cache_shape` and::
+
+        def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None): ...
+
+    which returns the logits (N, L, vocabulary) of the token after each, and where `past_key_values` is given a pair of
+    them and the new list of caches. In attention layers `nn.functional.cached_attention` does both.
+
+    ::
+
+        cache = decoder.empty_cache(1)
+        logits, cache = decoder(prompt, past_key_values=cache)                 # all tokens of the prompt at once
+        logits, cache = decoder(logits[:, -1:].argmax(), past_key_values=cache)       # then one at a time
+    """
+
+    @property
+    def cache_shape(self) -> CacheShape:
+        """Layers, heads of keys and values, their width and element type."""
+        raise NotImplementedError(f"{type(self).__name__} has no cache_shape: define the property to give it a cache")
+
+    def empty_cache(self, batch: int) -> list[KeyValueCache]:
+        """The cache before the first step: one of no positions for each layer."""
+        return [KeyValueCache.empty(self.cache_shape, batch) for _ in range(self.cache_shape.layers)]
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        ids = spec("N", "L", dtype=int64)
+        return {"input_ids": ids, "attention_mask": ids}
+
+    def cached_input_specs(self) -> Mapping[str, Any]:
+        """The inputs of a step: L new tokens after P earlier ones, each of which may be any number."""
+        ids, mask = spec("N", "L", dtype=int64), spec("N", "P + L", dtype=int64)
+        shape = self.cache_shape
+        past = spec("N", shape.kv_heads, "P", shape.head_dim, dtype=shape.dtype)
+        caches = [KeyValueCache(past, past)] * shape.layers  # type: ignore[arg-type]  # types in the places of tensors
+        return {"input_ids": ids, "attention_mask": mask, "position_ids": ids, "past_key_values": caches}
+
+    def cached_output_names(self) -> list[str]:
+        """What an exported step calls its outputs."""
+        parts = [
+            f"present.{layer}.{part}" for layer in range(self.cache_shape.layers) for part in KeyValueCache._fields
+        ]
+        return ["logits", *parts]
+
+    # What comes back depends on past_key_values, which a ParamSpec cannot say.
+    @overload
+    def __call__(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+    ) -> Tensor: ...
+
+    @overload
+    def __call__(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        *,
+        past_key_values: Sequence[KeyValueCache],
+    ) -> tuple[Tensor, list[KeyValueCache]]: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        check_cache(type(self).__name__, self.cache_shape, kwargs.get("past_key_values"))
+        return super().__call__(*args, **kwargs)

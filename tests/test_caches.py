@@ -1,0 +1,186 @@
+"""A cache changes no number: a step over it gives what one shot over the whole text gives, at every position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, nn, ops
+from lucid.export import explain, to_onnx
+from lucid.nn import functional as F
+from lucid.runtime import Session
+from lucid.testing import assert_parity
+from models.gpt2 import GPT2
+from models.llama import Llama
+from tests.models import goldens
+from tests.models.zoo import ZOO
+
+# Dynamic NTK scaling turns all positions by the length of the text, which a cache of turned keys cannot follow.
+DECODERS = [e for e in ZOO if isinstance(e.load(), nn.CausalDecoder) and e.variant != "llama/dynamic"]
+ids_of = pytest.mark.parametrize("entry", DECODERS, ids=lambda entry: entry.variant)
+TEXT = 9  # tokens
+CUTS = [
+    (1,) * TEXT,
+    (4, 1, 1, 3),
+    (1, 7, 1),
+    (TEXT,),
+]  # prompts and steps, chunks of a prompt, several tokens to verify
+
+
+def tokens(decoder: nn.CausalDecoder, batch: int = 2) -> Tensor:
+    size = decoder.config.vocab_size  # type: ignore[attr-defined]  # every model of the zoo has one
+    return lucid.tensor(np.random.default_rng(0).integers(1, size, (batch, TEXT)))
+
+
+def stepped(decoder: nn.CausalDecoder, ids: Tensor, cuts: tuple[int, ...], mask: Tensor | None = None) -> Tensor:
+    """The logits of all positions, from as many calls as there are cuts."""
+    cache, logits, start = decoder.empty_cache(int(ids.shape[0])), [], 0
+    for count in cuts:
+        seen = None if mask is None else mask[:, : start + count]
+        positions = None if mask is None else positions_in(mask)[:, start : start + count]
+        found, cache = decoder(ids[:, start : start + count], seen, positions, past_key_values=cache)
+        logits.append(found)
+        start += count
+        assert all(layer.key.shape[2] == start for layer in cache)
+    return lucid.concat(logits, 1)
+
+
+def positions_in(mask: Tensor) -> Tensor:
+    """Positions that padding on the left does not count in."""
+    return ops.maximum(ops.cumsum(mask, axis=1) - 1, 0)
+
+
+def left_padded(ids: Tensor) -> Tensor:
+    mask = np.ones(ids.shape, np.int64)
+    mask[0, :3] = 0
+    return lucid.tensor(mask)
+
+
+@ids_of
+@pytest.mark.parametrize("cuts", CUTS, ids=str)
+def test_steps_give_what_one_shot_gives(entry: Any, cuts: tuple[int, ...]) -> None:
+    decoder = entry.load()
+    ids = tokens(decoder)
+    np.testing.assert_allclose(stepped(decoder, ids, cuts).numpy(), decoder(ids).numpy(), rtol=2e-5, atol=5e-6)
+
+
+@ids_of
+def test_steps_over_texts_padded_on_the_left(entry: Any) -> None:
+    decoder = entry.load()
+    ids = tokens(decoder)
+    mask = left_padded(ids)
+    want = decoder(ids, mask, positions_in(mask)).numpy()
+    got = stepped(decoder, ids, (5, 1, 3), mask).numpy()
+    kept = mask.numpy() == 1
+    np.testing.assert_allclose(got[kept], want[kept], rtol=2e-5, atol=5e-6)
+    np.testing.assert_allclose(got[0, 3:], decoder(ids[:1, 3:]).numpy()[0], rtol=2e-5, atol=5e-6)
+
+
+@ids_of
+@pytest.mark.parametrize("target", ["any", "cpu", "portable", "webgpu"])
+def test_exported_steps_give_what_one_shot_gives(entry: Any, target: str) -> None:
+    decoder = entry.load()
+    session = Session(to_onnx(decoder, cache="growing", target=target), threads=1)
+    ids = tokens(decoder)
+    mask = left_padded(ids).numpy()
+    positions = np.maximum(mask.cumsum(1) - 1, 0)
+    want = decoder(ids, lucid.tensor(mask), lucid.tensor(positions)).numpy()
+    feeds = {name: value.numpy() for name, value in flat(decoder.empty_cache(2), "past_key_values").items()}
+    start, logits = 0, []
+    for count in (4, 1, 1, 3):
+        stop = start + count
+        step = {"input_ids": ids.numpy()[:, start:stop], "attention_mask": mask[:, :stop]}
+        step["position_ids"] = positions[:, start:stop]
+        found = session.run({**step, **feeds})
+        logits.append(found.pop("logits"))
+        feeds = {name.replace("present", "past_key_values"): array for name, array in found.items()}
+        start = stop
+    kept = mask == 1
+    np.testing.assert_allclose(np.concatenate(logits, 1)[kept], want[kept], rtol=2e-5, atol=5e-6)
+
+
+def flat(cache: list[nn.KeyValueCache], name: str) -> dict[str, Tensor]:
+    return {f"{name}.{i}.{part}": getattr(layer, part) for i, layer in enumerate(cache) for part in layer._fields}
+
+
+def test_names_are_those_that_other_tools_expect() -> None:
+    model = to_onnx(Llama.from_pretrained(goldens.folder("llama/llama2")), cache="growing")
+    inputs, outputs = [value.name for value in model.graph.input], [value.name for value in model.graph.output]
+    layers = len(outputs) // 2
+    caches = [f"{i}.{part}" for i in range(layers) for part in ("key", "value")]
+    assert inputs == ["input_ids", "attention_mask", "position_ids", *(f"past_key_values.{c}" for c in caches)]
+    assert outputs == ["logits", *(f"present.{c}" for c in caches)]
+    shape = [d.dim_param or d.dim_value for d in model.graph.input[3].type.tensor_type.shape.dim]
+    assert shape == ["N", 2, "P", 8]
+
+
+def test_parity_and_explain_take_the_inputs_of_a_step() -> None:
+    gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
+    report = assert_parity(
+        gpt2, kwargs=gpt2.cached_input_specs(), sizes=[{"N": 2, "L": 3, "P": 4}, {"N": 1, "L": 1, "P": 7}]
+    )
+    assert len(report.comparisons) == 2 * len(gpt2.cached_output_names())
+    assert {decision.taken for decision in explain(gpt2, cache="growing").attention} == {"ai.onnx Attention"}
+
+
+class Block(nn.Module):
+    """A user's own attention block with a cache."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        self.qkv, self.out, self.heads = nn.Linear(width, 3 * width), nn.Linear(width, width), heads
+
+    def forward(self, x: Tensor, cache: nn.KeyValueCache | None = None) -> tuple[Tensor, nn.KeyValueCache | None]:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        y, cache = F.cached_attention(q, k, v, cache, heads=self.heads, is_causal=True)
+        return self.out(y), cache
+
+
+def test_a_block_of_ones_own() -> None:
+    block, x = Block(16, 2), lucid.randn(2, 5, 16)
+    want, nothing = block(x)
+    assert nothing is None
+    cache: nn.KeyValueCache | None = nn.KeyValueCache.empty(nn.CacheShape(1, 2, 8, lucid.float32), 2)
+    for position in range(5):
+        y, cache = block(x[:, position : position + 1], cache)
+        np.testing.assert_allclose(y.numpy()[:, 0], want.numpy()[:, position], rtol=2e-5, atol=5e-6)
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cache_of_another_model_type_or_length_is_an_error() -> None:
+    gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
+    good, ids = gpt2.empty_cache(1), lucid.tensor([[1, 2]])
+    narrow = nn.KeyValueCache(*(t.astype(lucid.float16) for t in good[0]))
+    wide = nn.KeyValueCache(*(lucid.zeros(1, 99, 0, 8) for _ in good[0]))
+    longer = nn.KeyValueCache(
+        *(lucid.concat([t, t[:, :, :0], lucid.zeros(*t.shape[:2], 1, t.shape[3])], 2) for t in good[0])
+    )
+    with pytest.raises(ValueError, match=r"GPT2: past_key_values has 1 layers, expected \d: one a layer"):
+        gpt2(ids, past_key_values=good[:1])
+    for cache in (narrow, wide, longer):
+        with pytest.raises(
+            ValueError, match=r"GPT2: past_key_values.1.key is .*, expected float32\[1, .*a cache of this model"
+        ):
+            gpt2(ids, past_key_values=[good[0], cache, *good[2:]])
+    with pytest.raises(ValueError, match=r"past_key \[1, .* does not fit the new \[2, "):
+        gpt2(lucid.tensor([[1], [2]]), past_key_values=good)
+
+
+def test_positions_beyond_the_table_are_an_error() -> None:
+    gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
+    far = lucid.tensor([[gpt2.config.max_positions]])
+    with pytest.raises(IndexError, match="embedding"):
+        gpt2(lucid.tensor([[1]]), None, far, past_key_values=gpt2.empty_cache(1))
+
+
+def test_a_model_without_a_cache_or_a_cache_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match="cache='growing': Linear takes no cache; expected a lucid.nn.CausalDecoder"):
+        to_onnx(nn.Linear(2, 2), cache="growing")
+    with pytest.raises(ValueError, match="cache 'paged' does not exist: choose one of growing"):
+        to_onnx(nn.Linear(2, 2), cache="paged")  # type: ignore[arg-type]  # a mistake
+    with pytest.raises(NotImplementedError, match="Bare has no cache_shape: define the property"):
+        type("Bare", (nn.CausalDecoder,), {})().empty_cache(1)
