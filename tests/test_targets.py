@@ -75,7 +75,9 @@ def test_a_form_that_cannot_be_had_is_an_error() -> None:
         ExportError, match=r'no form of forms=\{"gelu": "standard"\} is exact here \(ai.onnx Gelu: .* float64'
     ):
         to_onnx(ops.gelu, lucid.spec(2, dtype="float64"), target=Target(forms={"gelu": "standard"}))
-    with pytest.raises(ExportError, match="forms: gelu has no form of kind 'contrib': choose one of standard, expanded"):
+    with pytest.raises(
+        ExportError, match="forms: gelu has no form of kind 'contrib': choose one of standard, expanded"
+    ):
         to_onnx(ops.gelu, (2,), target=Target(forms={"gelu": "contrib"}))
     with pytest.raises(ExportError, match="forms: glue has no form of kind 'standard': there is no op of that name"):
         to_onnx(ops.gelu, (2,), target=Target(forms={"glue": "standard"}))
