@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import lucid
 from lucid import nn
 from lucid.inspection import inspect_model
-from lucid.inspection.tree import parts_of
+from lucid.inspection.tree import module_path
 
 
 def save(
@@ -77,13 +77,13 @@ def test_modules_of_ours_fold_into_a_tree(tmp_path):
     ids=["torch", "tensorflow", "by its weight", "nothing to go by"],
 )
 def test_modules_of_other_exporters(node, expected):
-    assert parts_of(node, frozenset({"layer.0.query.weight"})) == expected
+    assert module_path(node, frozenset({"layer.0.query.weight"})) == expected
 
 
 def test_modules_that_torch_notes_beside_the_node():
     node = helper.make_node("MatMul", ["x", "w"], ["y"], name="node_MatMul_3")
     node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value="['', 'layers.0', 'layers.0.linear', 'linear_3']")
-    assert parts_of(node) == ("layers", "0", "linear")
+    assert module_path(node) == ("layers", "0", "linear")
 
 
 COSTS = {

@@ -1,4 +1,4 @@
-"""What is in an ONNX file, whoever made it: modules, parameters, cost, and what can load it."""
+"""Inspect an ONNX file from any exporter: modules, parameters, cost, and what can load it."""
 
 from lucid.inspection.cost import Cost as Cost
 from lucid.inspection.inspect import Inspection as Inspection

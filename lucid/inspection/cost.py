@@ -1,7 +1,7 @@
-"""What a node costs: floating-point operations, multiplications and additions counted each.
+"""The cost of a node in floating-point operations; a multiplication and an addition count as two.
 
-Only what takes time is counted exactly: products of matrices, convolutions, attention, recurrent layers. Norms
-and softmax count five operations an element, other arithmetic one, moving data none.
+Only the expensive operators are counted exactly: matrix products, convolutions, attention, recurrent layers. Norms and
+softmax count five operations per element, other arithmetic one, and moving data none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lucid.inspection.shapes import Known
 Shapes: TypeAlias = Mapping[str, Known]
 
 
-class UnknownShape(Exception):  # noqa: N818  # no error: the node is counted as unknown
+class UnknownShape(Exception):  # noqa: N818  # not an error: the node is counted as unknown
     """A shape that the cost depends on is not known."""
 
 
@@ -39,7 +39,7 @@ NOTHING = Cost()
 
 
 def cost_of(node: NodeProto, shapes: Shapes) -> Cost:
-    """The cost of one node; of an If the dearest branch, of a loop one turn."""
+    """The cost of one node; for an If that of the most expensive branch, for a loop that of one iteration."""
     inner = [sum((cost_of(n, shapes) for n in graph.node), NOTHING) for graph in subgraphs(node)]
     if inner:
         return max(inner, key=lambda cost: cost.flops)

@@ -1,4 +1,4 @@
-"""One look at an ONNX file."""
+"""`inspect_model`, and what it finds in an ONNX file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lucid.runtime_record import Release, release_of
 
 @dataclass(frozen=True)
 class Inspection:
-    """What `inspect_model` found."""
+    """The result of `inspect_model`."""
 
     files: tuple[tuple[str, int], ...]
     producer: str
@@ -36,7 +36,7 @@ class Inspection:
 
     @property
     def parameters(self) -> int:
-        """How many numbers the weights are."""
+        """The number of elements of all weights."""
         return self.modules.parameters
 
     @property
@@ -75,29 +75,29 @@ class Inspection:
 
 
 def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None = None) -> Inspection:
-    """Look at any ONNX file: modules, parameters, floating-point operations, and what loads it.
+    """Inspect any ONNX file: modules, parameters, floating-point operations, and what loads it.
 
     Args:
-        path: the file; data beside it is found through it.
+        path: the file; its external data must be in its folder.
         sizes: values of symbolic sizes, for which operations are counted; by default 1 for the first axis of an
-            input and 128 for others. A size without a name is called after its input and axis, `x.1`.
+            input and 128 for others. A size without a name is named after its input and axis, `x.1`.
 
     Raises:
-        ModelError: for a file that is broken, newer than the installed onnx, lacks its data, or asks for more than any
-            model does.
+        ModelError: for a file that is broken, newer than the installed onnx, lacks its data, or demands more than any
+            real model.
         OSError: for a file that is missing or may not be read.
         ValueError: for a size that the model does not have.
     """
     path = Path(path)
     slim = read(path)
     model = slim.model
-    usual = free_sizes(model.graph)
-    unknown = sorted(set(sizes or {}) - set(usual))
+    defaults = free_sizes(model.graph)
+    unknown = sorted(set(sizes or {}) - set(defaults))
     if unknown:
         raise ValueError(
-            f"size {', '.join(unknown)}: the model's symbolic sizes are {', '.join(sorted(usual)) or 'none'}"
+            f"size {', '.join(unknown)}: the model's symbolic sizes are {', '.join(sorted(defaults)) or 'none'}"
         )
-    bound = {**usual, **(sizes or {})}
+    bound = {**defaults, **(sizes or {})}
     nodes = all_nodes(model.graph)
     opsets = {entry.domain: entry.version for entry in model.opset_import}
     operators = Counter(
@@ -120,6 +120,6 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
 
 
 def _declared(model: onnx.ModelProto) -> Release | None:
-    """The oldest onnxruntime that a model was exported for, where it says so."""
-    noted = {entry.key: entry.value for entry in model.metadata_props}
-    return release_of(noted.get(OLDEST_RELEASE, ""))
+    """The oldest onnxruntime that a model was exported for, if it says so."""
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    return release_of(metadata.get(OLDEST_RELEASE, ""))

@@ -14,7 +14,7 @@ _ORT_OWN = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental"
 
 @dataclass(frozen=True)
 class Loader:
-    """A runtime and whether it loads the model; `loads` is None where that cannot be told."""
+    """A runtime and whether it loads the model; `loads` is None if that is unknown."""
 
     name: str
     loads: bool | None
@@ -24,13 +24,13 @@ class Loader:
 def loaders(
     opsets: Mapping[str, int], ir_version: int, operators: Collection[str], declared: Release | None
 ) -> tuple[Loader, ...]:
-    """What loads a model and computes it rightly.
+    """The runtimes that load a model and compute it correctly.
 
     Args:
         opsets: by domain.
-        ir_version: as the file says.
-        operators: the standard ones among its nodes.
-        declared: the oldest onnxruntime that it was exported for, where the file says so.
+        ir_version: that of the file.
+        operators: the standard operators among its nodes.
+        declared: the oldest onnxruntime that it was exported for, if the file says so.
     """
     opset = max((version for domain, version in opsets.items() if domain in ("", "ai.onnx")), default=1)
     loading = next((since for since, (newest, ir) in RELEASES.items() if newest >= opset and ir >= ir_version), None)
@@ -46,7 +46,7 @@ def loaders(
             Loader("onnxruntime", False, f"opset {opset} with IR {ir_version} is newer than release {newest} loads")
         )
     else:
-        oldest, why = _right_from(operators, declared)
+        oldest, why = _first_correct(operators, declared)
         also = f"{versions}, which {shown(loading)} loads; {why}" if oldest > loading else versions
         found.append(Loader(f"onnxruntime {shown(max(oldest, loading))} or newer", True, also))
     if own:
@@ -56,8 +56,8 @@ def loaders(
     return tuple(found)
 
 
-def _right_from(operators: Collection[str], declared: Release | None) -> tuple[Release, str]:
-    """The first release that computes a model rightly, and why: what the file says, else what is known of its ops."""
+def _first_correct(operators: Collection[str], declared: Release | None) -> tuple[Release, str]:
+    """The first release that computes a model correctly, and why: as the file declares, else by its operators."""
     if declared is not None:
         return declared, "exported for this release and newer ones"
     faults = [

@@ -1,4 +1,4 @@
-"""How long a session takes and what memory the process needs. Also a program, so that memory is that of one model."""
+"""Measures the time and memory of a session. Also a program, so that the memory is that of one model alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from lucid.runtime.session import Session
 from lucid.types import Array
 
-_WARM_UP, _LEAST = 3, 10
+_WARM_UP, _MIN_RUNS = 3, 10
 _STATUS = Path("/proc/self/status")
 
 
@@ -29,17 +29,17 @@ class Measurement:
     model_memory: int
 
     def percentile(self, percent: float) -> float:
-        """Seconds that this share of the runs needs at most."""
+        """The seconds that this percentage of the runs take at most."""
         return float(np.percentile(self.times, percent))
 
 
 def repeat(call: Callable[[], object], seconds: float) -> tuple[float, ...]:
-    """Seconds of each call, as many as fit, at least ten; the first three do not count."""
+    """Seconds of each call: as many calls as fit into `seconds`, at least ten, after three that do not count."""
     for _ in range(_WARM_UP):
         call()
     times: list[float] = []
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times) < _LEAST:
+    while time.perf_counter() < end or len(times) < _MIN_RUNS:
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
@@ -49,7 +49,7 @@ def repeat(call: Callable[[], object], seconds: float) -> tuple[float, ...]:
 def measure(
     make: Callable[[], Session], inputs: Callable[[Session], Mapping[str, Array]], seconds: float
 ) -> Measurement:
-    """Make a session and run it again and again; its memory is what the process grew by."""
+    """Make a session and run it repeatedly; its memory is the growth of the process."""
     before = peak_memory()
     session = make()
     arrays = inputs(session)
@@ -59,8 +59,8 @@ def measure(
 
 
 def peak_memory() -> int:
-    """The most memory that this process has had, in bytes."""
-    if _STATUS.exists():  # Linux; getrusage would also count what this process was before it began to run Python
+    """The peak memory of this process, in bytes."""
+    if _STATUS.exists():  # Linux; getrusage would also count the parent's memory at the time of fork
         found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text(encoding="ascii"))
         if found:
             return int(found[1]) * 1024
@@ -69,7 +69,7 @@ def peak_memory() -> int:
 
 
 def _typed(session: Session, arrays: Sequence[Array]) -> dict[str, Array]:
-    """Arrays by input, in its element type: a file holds no bfloat16 (lucid.npz)."""
+    """Arrays by input, in its element type: an .npz file cannot hold bfloat16 (lucid.npz)."""
     kinds = [(name, dtype) for name, (dtype, _) in session.inputs.items()]
     pairs = zip(kinds, arrays, strict=True)
     return {name: array if dtype is None else array.astype(dtype.numpy) for (name, dtype), array in pairs}

@@ -1,4 +1,4 @@
-"""Reading an ONNX file without its weights: a model of gigabytes is looked at in milliseconds."""
+"""Reading an ONNX file without its weights: a model of gigabytes is read in milliseconds."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from lucid.runtime.skeleton import skeleton
 
 MAX_SIZE_TEXT = 256  # characters of one symbolic size, such as "2*L + 1"
 MAX_SIZE_TEXTS = 1 << 17  # of all different ones together
-MAX_PATH = 64  # modules in each other
+MAX_PATH = 64  # nested modules
 MAX_MODULES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Slim:
-    """A model whose large weights have lost their data, and the files it is made of."""
+    """A model without the data of its large weights, and the files that it consists of."""
 
     model: ModelProto
     files: tuple[tuple[Path, int], ...]
 
 
 def read(path: Path) -> Slim:
-    """Check a file and read what is not bulk. Calls of the model's own functions become their bodies.
+    """Check a file and read it without large data. Calls of the model's own functions are inlined.
 
     Raises:
-        ModelError: for a file that is broken, too new, refers to data that is not there, or whose names of sizes and
-            modules are beyond all that exporters write.
+        ModelError: for a file that is broken, too new, refers to missing data, or has longer names of sizes than any
+            exporter writes.
         OSError: for a file that is missing or may not be read.
     """
     check_model_file(path)
@@ -43,14 +43,14 @@ def read(path: Path) -> Slim:
     model = onnx.ModelProto.FromString(slim)
     if model.functions:
         model = inliner.inline_local_functions(model)
-        check_demands(model, path)  # the functions' constants are the graph's now
+        check_demands(model, path)  # now with the constants of the functions
     _check_sizes(model, path)
     sides = {path.parent / name for name in _side_files(model)}
     return Slim(model, ((path, length), *((side, side.stat().st_size) for side in sorted(sides))))
 
 
 def _check_sizes(model: ModelProto, path: Path) -> None:
-    """Sizes are read as sums of products, which takes time with the square of their length."""
+    """Raise ModelError for long symbolic sizes: parsing them takes time quadratic in their length."""
     graphs = [model.graph, *(graph for node in all_nodes(model.graph) for graph in subgraphs(node))]
     values = (value for graph in graphs for value in (*graph.input, *graph.output, *graph.value_info))
     texts = {size.dim_param for value in values for size in value.type.tensor_type.shape.dim}
@@ -58,7 +58,7 @@ def _check_sizes(model: ModelProto, path: Path) -> None:
     if longest > MAX_SIZE_TEXT or total > MAX_SIZE_TEXTS:
         raise ModelError(
             f"{str(path)!r}: symbolic sizes of {longest} characters, {total} together, expected at most "
-            f"{MAX_SIZE_TEXT} and {MAX_SIZE_TEXTS}; export the model again with short names of sizes"
+            f"{MAX_SIZE_TEXT} and {MAX_SIZE_TEXTS}; export the model again with shorter names of sizes"
         )
 
 

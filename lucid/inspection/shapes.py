@@ -14,15 +14,12 @@ from lucid.inspection.read import subgraphs
 from lucid.runtime.demands import made_of_constants
 
 Known: TypeAlias = tuple[int | None, ...]
-_FOLLOWED = 1 << 20
-_BATCH, _LENGTH = (
-    1,
-    128,
-)  # what a size is taken for where nothing is said: the first axis of an input, any other
+_MAX_PROPAGATED = 1 << 20
+_BATCH, _LENGTH = 1, 128  # default sizes: of the first axis of an input, of any other
 
 
 def free_sizes(graph: GraphProto) -> dict[str, int]:
-    """The symbolic sizes of the inputs with a usual value each; one without a name is called after its axis."""
+    """The symbolic sizes of the inputs with a default value each; one without a name is named after its axis."""
     found: dict[str, int] = {}
     for value in real_inputs(graph):
         for axis, size in enumerate(value.type.tensor_type.shape.dim):
@@ -34,7 +31,7 @@ def free_sizes(graph: GraphProto) -> dict[str, int]:
 
 
 def real_inputs(graph: GraphProto) -> list[ValueInfoProto]:
-    """The inputs that are no weights (old files list these as inputs too)."""
+    """The inputs that are not weights (old files list weights as inputs too)."""
     weights = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
     return [value for value in graph.input if value.name not in weights]
 
@@ -45,7 +42,7 @@ def _name(value: ValueInfoProto, axis: int) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Whether a size stands for itself; others are sums and products of such."""
+    """Whether a size is a name; others are sums and products of names."""
     return not any(sign in text for sign in "+-*/%() ")
 
 
@@ -61,9 +58,10 @@ def shapes_of(model: ModelProto, sizes: Mapping[str, int]) -> dict[str, Known]:
     for node in bound.graph.node:
         for graph in subgraphs(node):
             _bind_all([*graph.output, *graph.value_info], sizes)
-    follow = made_of_constants(bound) <= _FOLLOWED  # values of shapes: onnx holds each in fifty bytes or more
-    with suppress(onnx.shape_inference.InferenceError):  # of a model that contradicts itself
-        bound = onnx.shape_inference.infer_shapes(bound, data_prop=follow)
+    # Data propagation takes fifty bytes or more for each element of a shape that onnx computes.
+    propagate = made_of_constants(bound) <= _MAX_PROPAGATED
+    with suppress(onnx.shape_inference.InferenceError):  # for a model that contradicts itself
+        bound = onnx.shape_inference.infer_shapes(bound, data_prop=propagate)
     found: dict[str, Known] = {}
     _collect(bound.graph, found)
     return found
@@ -92,7 +90,7 @@ def _evaluate(text: str, sizes: Mapping[str, int]) -> int | None:
         size = dim(text)
         return evaluate(size, sizes) if isinstance(size, Dim) else size
     except (ValueError, KeyError, SymbolicSizeError, ZeroDivisionError):
-        return None  # another tool's way to write sizes
+        return None  # another tool's notation
 
 
 def _collect(graph: GraphProto, found: dict[str, Known]) -> None:
@@ -119,7 +117,7 @@ def _constant_shape(node: onnx.NodeProto) -> Known:
 
 
 def type_text(value: ValueInfoProto) -> str:
-    """The type of an input or output as people write it: float32[N, L, 512]."""
+    """The type of an input or output as text: float32[N, L, 512]."""
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
         return value.type.WhichOneof("value") or "unknown"

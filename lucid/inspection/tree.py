@@ -1,4 +1,4 @@
-"""Modules as a tree, from the names that exporters leave in a file."""
+"""Modules as a tree, from the names that exporters write to a file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CONSTANTS = (
     TensorProto.INT64,
     TensorProto.BOOL,
     TensorProto.STRING,
-)  # shapes, axes, masks: no weights
+)  # shapes, axes, masks: not weights
 
 
 @dataclass
 class ModuleCost:
-    """What a module and everything inside it holds and costs."""
+    """The nodes, parameters and cost of a module, including the modules inside it."""
 
     name: str
     nodes: int = 0
@@ -32,7 +32,7 @@ class ModuleCost:
     children: dict[str, ModuleCost] = field(default_factory=dict)
 
     def child(self, name: str) -> ModuleCost:
-        """The module of this name inside, made where there is none."""
+        """The module of this name inside; a new one if there is none."""
         return self.children.setdefault(name, ModuleCost(name))
 
     def rows(self, depth: int, level: int = 0) -> Iterator[tuple[int, ModuleCost]]:
@@ -43,19 +43,19 @@ class ModuleCost:
                 yield from child.rows(depth, level + 1)
 
 
-def parts_of(node: NodeProto, weights: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def module_path(node: NodeProto, weights: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """The path of the module that a node belongs to, outermost first.
 
-    Lucid and torch's newer exporter note the module beside the node; others put it into the node's name, with
-    slashes; where there is no name the weight that the node reads has one, with dots.
+    Lucid and torch's newer exporter write the module to the node's metadata; others put it into the node's name, with
+    slashes. If the node has no name, the name of the weight that it reads is used, with dots.
     """
-    noted = {entry.key: entry.value for entry in node.metadata_props}
-    if "module" in noted:
-        return _split(noted["module"])
-    if "pkg.torch.onnx.name_scopes" in noted:
-        scopes = [part.strip(" '\"") for part in noted["pkg.torch.onnx.name_scopes"].strip("[]").split(",")]
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    if "module" in metadata:
+        return _split(metadata["module"])
+    if "pkg.torch.onnx.name_scopes" in metadata:
+        scopes = [part.strip(" '\"") for part in metadata["pkg.torch.onnx.name_scopes"].strip("[]").split(",")]
         scope = scopes[-2] if len(scopes) > 1 else ""
-        return () if scope.startswith("_empty_nn_module_stack") else _split(scope)  # torch's word for no module
+        return () if scope.startswith("_empty_nn_module_stack") else _split(scope)  # torch's name for no module
     if "/" in node.name:
         places = node.name.strip("/").split("/")[:-1]
         return tuple(part for place in places for part in _split(place))
@@ -68,12 +68,12 @@ def _split(path: str) -> tuple[str, ...]:
 
 
 def place_of(model: ModelProto, path: Path) -> Callable[[NodeProto], tuple[str, ...]]:
-    """What tells the module of a node in this model; raises ModelError for one too deep in others."""
+    """A function that gives the module path of a node in this model; it raises ModelError for one nested too deep."""
     weights = frozenset(tensor.name for tensor in model.graph.initializer)
     ours = model.producer_name == "lucid"
 
     def place(node: NodeProto) -> tuple[str, ...]:
-        parts = _lucid_parts(node, model.ir_version >= 10) if ours else parts_of(node, weights)
+        parts = _lucid_module_path(node, model.ir_version >= 10) if ours else module_path(node, weights)
         if len(parts) > MAX_PATH:
             raise _beyond(path, f"a node {len(parts)} modules deep, expected at most {MAX_PATH}")
         return parts
@@ -86,7 +86,7 @@ def _beyond(path: Path, what: str) -> ModelError:
 
 
 def tree_of(model: ModelProto, shapes: dict[str, Known], path: Path) -> ModuleCost:
-    """The modules of a model with their costs; raises ModelError for more of them than any model has."""
+    """The modules of a model with their costs; raises ModelError for more of them than any real model has."""
     root = ModuleCost("model")
     graph = model.graph
     sizes = {t.name: t for t in graph.initializer}
@@ -122,12 +122,12 @@ def all_nodes_of(node: NodeProto) -> list[NodeProto]:
     ]
 
 
-def _lucid_parts(node: NodeProto, noted: bool) -> tuple[str, ...]:
-    """Lucid notes modules from IR 10 on; names are `layers.0.self_attn/attention/MatMul`: the module, then the op."""
-    if noted:
+def _lucid_module_path(node: NodeProto, in_metadata: bool) -> tuple[str, ...]:
+    """Lucid writes modules to metadata from IR 10 on; names are `layers.0.self_attn/attention/MatMul`: module, op."""
+    if in_metadata:
         return next((_split(entry.value) for entry in node.metadata_props if entry.key == "module"), ())
     module = node.name.split("/")[0] if "/" in node.name else ""
-    return () if module.startswith("size ") else _split(module)  # what computes a size belongs to no module
+    return () if module.startswith("size ") else _split(module)  # nodes that compute a size belong to no module
 
 
 def _elements(tensor: TensorProto) -> int:
@@ -138,7 +138,7 @@ def _elements(tensor: TensorProto) -> int:
 
 
 def folded(children: list[ModuleCost]) -> list[ModuleCost]:
-    """Numbered modules in a row that are alike, such as the layers of an encoder, as one that stands for all."""
+    """Merge consecutive numbered modules that are equal, such as the layers of an encoder, into one."""
     result: list[ModuleCost] = []
     group: list[ModuleCost] = []
     for child in children:
