@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_an_error(tmp_path):
     mha = nn.MultiHeadAttention(16, 4)
     with pytest.raises(KeyError, match="inputs missing: query; unknown: x"):
         report(mha, ("N", "L", 16), path=tmp_path / "r.html", data={"x": np.zeros(3, np.float32)})
-    with pytest.raises(ValueError, match="size K: the model has L, N"):
+    with pytest.raises(ValueError, match="size K: the model's symbolic sizes are L, N"):
         report(mha, ("N", "L", 16), path=tmp_path / "r.html", sizes={"K": 3})
     assert not (tmp_path / "r.html").exists()
 

@@ -1,4 +1,4 @@
-"""One page about a model: its graph, attention maps, errors, latency by target. It needs no network."""
+"""One page about a model: its graph, attention maps, errors, latency by target. It works without a network."""
 
 from lucid.report.report import graph_page as graph_page
 from lucid.report.report import report as report

@@ -13,11 +13,11 @@ from lucid.scope import new_node
 from lucid.types import Array
 from lucid.values import Node
 
-_BUDGET = 3_000_000  # bytes of all maps together; longer inputs are shown up to where they fit
+_BUDGET = 3_000_000  # bytes of all maps together; longer inputs are shown as far as they fit
 
 
 def attention_weights(graph: Graph, arrays: Sequence[Array]) -> dict[str, Array]:
-    """By the path of the module: weights (H, L, S) of the first item of the batch."""
+    """The weights (H, L, S) of the first item of the batch, by module path."""
     found: dict[str, Node] = {}
     for node in graph.nodes():
         if node.op.name == "attention":
@@ -27,13 +27,13 @@ def attention_weights(graph: Graph, arrays: Sequence[Array]) -> dict[str, Array]
             found[name] = new_node(node.op, node.inputs, {**node.attributes, "need_weights": True})
     if not found:
         return {}
-    watched = graph.with_outputs({name: node.results[-1] for name, node in found.items()})
-    weights = watched.run(arrays)
+    with_weights = graph.with_outputs({name: node.results[-1] for name, node in found.items()})
+    weights = with_weights.run(arrays)
     return {name: each[0] for name, each in zip(found, weights, strict=True) if len(each)}
 
 
 def maps_data(weights: dict[str, Array], tokens: Sequence[str]) -> dict[str, Any]:
-    """The maps as the page reads them: bytes of 0 to 255, with what 255 stands for."""
+    """The maps in the page's format: bytes of 0 to 255, and the weight that 255 represents."""
     if not weights:
         return {"layers": [], "tokens": list(tokens), "cut": 0}
     longest = max(max(each.shape[1:]) for each in weights.values())
@@ -48,7 +48,7 @@ def maps_data(weights: dict[str, Array], tokens: Sequence[str]) -> dict[str, Any
 
 
 def _layer(name: str, weights: Array) -> dict[str, Any]:
-    weights = np.nan_to_num(weights)  # what is not a number has no colour, and no place in JSON
+    weights = np.nan_to_num(weights)  # NaN has no colour, and JSON cannot hold it
     top = float(weights.max(initial=0.0)) or 1.0
     levels = np.round(weights * (255 / top)).astype(np.uint8)
     heads, queries, keys = weights.shape

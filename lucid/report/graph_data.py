@@ -1,4 +1,4 @@
-"""Graphs as the page draws them: nodes with their modules and what flows between them, as plain data."""
+"""Graphs as plain data for the page: nodes with their modules, and the values between them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from lucid.values import Constant, Input, Node, Result, Value
 Data: TypeAlias = dict[str, Any]
 
 
-def of_graph(graph: Graph, forms: Mapping[int, str], errors: Mapping[int, float | None]) -> Data:
-    """A traced graph.
+def graph_data(graph: Graph, forms: Mapping[int, str], errors: Mapping[int, float | None]) -> Data:
+    """The data of a traced graph.
 
     Args:
-        forms: what became of a node in ONNX, by the node's identity.
+        forms: the form of each node in ONNX, by the node's identity.
         errors: the largest difference between NumPy and onnxruntime, by the node's identity.
     """
     nodes = graph.nodes()
@@ -67,8 +67,8 @@ def _name(graph: Graph, value: Value) -> str:
     return value.name if isinstance(value, Input) else value.node.op.name
 
 
-def of_file(path: Path) -> Data:
-    """The main graph of an ONNX file, from Lucid or not. Types are those that the file states."""
+def file_data(path: Path) -> Data:
+    """The data of the main graph of an ONNX file, from Lucid or not. Types are those in the file."""
     model = read(path).model
     graph = model.graph
     types = {value.name: type_text(value) for value in (*graph.input, *graph.value_info, *graph.output)}

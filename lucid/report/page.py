@@ -1,4 +1,4 @@
-"""One HTML file with everything in it: style, libraries, data."""
+"""Writes one HTML file that contains everything: style, libraries, data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWN = ("graph.js", "charts.js", "page.js")
 
 
 def write_page(path: Path, data: dict[str, Any]) -> None:
-    """Write the page. Its security policy lets it load nothing from anywhere."""
+    """Write the page. Its content security policy forbids it to load anything."""
     with write(path) as file:
         file.write(render(data).encode("utf-8"))
 
@@ -33,11 +33,11 @@ def render(data: dict[str, Any]) -> str:
         "DATA": json.dumps(_visible(data), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         "SCRIPTS": scripts,
     }
-    before, *pieces = _text("page.html").split("{{")
-    for piece in pieces:  # one pass: what is put in is never looked at again
-        name, rest = piece.split("}}", 1)
-        before += parts[name] + rest
-    return before
+    page, *sections = _text("page.html").split("{{")
+    for section in sections:  # one pass, so text that is put in is never expanded again
+        name, rest = section.split("}}", 1)
+        page += parts[name] + rest
+    return page
 
 
 def _text(name: str) -> str:
@@ -49,7 +49,7 @@ def _inside_script(code: str) -> str:
 
 
 def _visible(data: Any) -> Any:
-    """The data with its text as people are shown it; what the page itself looks things up by stays."""
+    """The data with its text escaped for display, except for the identities that the page looks things up by."""
     if isinstance(data, dict):
         return {visible(key): v if key in _IDENTITIES else _visible(v) for key, v in data.items()}
     if isinstance(data, (list, tuple)):

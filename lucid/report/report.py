@@ -1,4 +1,4 @@
-"""Collecting what a page shows, and writing it."""
+"""Collects the data of a page and writes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lucid.export.explain import title
 from lucid.graph import Graph
 from lucid.nn.module import Module
 from lucid.report.attention_maps import attention_weights, maps_data
-from lucid.report.graph_data import of_file, of_graph
+from lucid.report.graph_data import file_data, graph_data
 from lucid.report.page import write_page
 from lucid.report.targets import compare_targets
 from lucid.testing import compare_nodes, random_array
@@ -22,7 +22,7 @@ from lucid.types import Array
 from lucid.version import __version__
 
 TARGETS = ("any", "cpu", "portable")
-_BATCH, _LENGTH = 1, 16  # what a size is where nothing is said: the first axis of an input, any other
+_BATCH, _LENGTH = 1, 16  # default sizes: of the first axis of an input, of any other
 
 
 def report(
@@ -45,7 +45,7 @@ def report(
         data: arrays by input name; random ones otherwise.
         sizes: values of the symbolic sizes for random inputs; by default 1 for the first axis of an input, else 16.
         tokens: labels of the positions, for the attention maps.
-        targets: what to export for.
+        targets: the targets to export for.
         seconds: how long to measure each target.
         name: the page's title.
 
@@ -69,7 +69,7 @@ def report(
             "version": __version__,
             "shapes": {value.name: list(array.shape) for value, array in zip(graph.inputs, arrays, strict=True)},
             "random": data is None,
-            "graph": of_graph(graph, forms, errors),
+            "graph": graph_data(graph, forms, errors),
             "attention": maps_data(attention_weights(graph, arrays), tokens),
             "errors": [
                 {
@@ -86,8 +86,8 @@ def report(
 
 
 def graph_page(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Write a page with nothing but the graph of an ONNX file, from Lucid or not."""
-    shown = of_file(Path(model))
+    """Write a page with only the graph of an ONNX file, from Lucid or not."""
+    shown = file_data(Path(model))
     page = {"title": Path(model).name, "version": __version__, "shapes": {}, "random": False, "graph": shown}
     write_page(Path(path), {**page, "attention": {"layers": [], "tokens": [], "cut": 0}, "errors": [], "targets": []})
 
@@ -109,7 +109,8 @@ def _random(graph: Graph, given: Mapping[str, int]) -> list[Array]:
     unknown = sorted(given.keys() - graph.sizes())
     if unknown:
         raise ValueError(
-            f"report: size {', '.join(unknown)}: the model has {', '.join(sorted(graph.sizes())) or 'none'}"
+            f"report: size {', '.join(unknown)}: the model's symbolic sizes are "
+            f"{', '.join(sorted(graph.sizes())) or 'none'}"
         )
     sizes: dict[str, int] = {}
     for value in graph.inputs:

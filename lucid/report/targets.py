@@ -1,4 +1,4 @@
-"""A model exported for several targets, and what each costs."""
+"""A model exported for several targets, and the time and memory of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMEOUT = 600  # seconds for one target
 def compare_targets(
     graph: Graph, arrays: Sequence[Array], targets: Sequence[str], seconds: float
 ) -> list[dict[str, Any]]:
-    """Export for each target, and run the file on the inputs in a process of its own, so that memory is its own too."""
+    """Export for each target, and run each file in a separate process, so that its memory can be measured."""
     found: list[dict[str, Any]] = []
     with TemporaryDirectory() as scratch:
         data = Path(scratch) / "inputs.npz"
@@ -62,7 +62,7 @@ def _measured(path: Path, data: Path, provider: str, seconds: float) -> Mapping[
 
 
 def forms_data(taken: Explanation) -> list[dict[str, Any]]:
-    """Which form each attention node took, and why not the others."""
+    """The form taken for each attention node, and why the others were refused."""
     return [
         {
             "node": title(d),
