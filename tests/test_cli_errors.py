@@ -81,10 +81,10 @@ WRONG_COMMAND_LINES = {
     "no such option": (["export", *LINEAR, "--colour", "-o", "a.onnx"], "No such option"),
     "output missing": (["export", *LINEAR], "Missing option '--output'"),
     "no such file": (["export", "none.py:Net", "-o", "a.onnx"], "no file 'none.py'"),
-    "a folder": (["export", "sub.py:Net", "-o", "a.onnx"], "'sub.py' is no file"),
-    "no name in the file": (["export", "net.py", "-o", "a.onnx"], "as net.py:Name; there is Net, make"),
-    "no such name": (["export", "net.py:Nat", "-o", "a.onnx"], "net.py has no 'Nat'; there is Net, make"),
-    "nothing there": (["export", "empty_module.py:Net", "-o", "a.onnx"], "there is no Module and no function in it"),
+    "a folder": (["export", "sub.py:Net", "-o", "a.onnx"], "'sub.py' is not a file"),
+    "no name in the file": (["export", "net.py", "-o", "a.onnx"], "as net.py:Name; the file has Net, make"),
+    "no such name": (["export", "net.py:Nat", "-o", "a.onnx"], "net.py has no 'Nat'; it has Net, make"),
+    "nothing there": (["export", "empty_module.py:Net", "-o", "a.onnx"], "it has no Module and no function"),
     "no module": (["export", "net.py:VERSION", "-o", "a.onnx"], "is of type str, expected a Module"),
     "makes no module": (["export", "net.py:make", "-o", "a.onnx"], "returned of type int, expected a Module"),
     "syntax error": (["export", "broken.py:f", "-o", "a.onnx"], "does not import: SyntaxError"),
@@ -126,7 +126,7 @@ FAILURES = {
     "input name": (["run", "good.onnx", "wrong_name.npz"], "inputs missing: x; unknown: y"),
     "input type": (["run", "good.onnx", "wrong_type.npz"], "input x has dtype float64, expected float32"),
     "one array": (["run", "good.onnx", "one.npy"], "one array without a name"),
-    "no archive": (["run", "good.onnx", "text.npz"], "is no .npz file"),
+    "no archive": (["run", "good.onnx", "text.npz"], "is not an .npz file"),
     "provider": (["run", "good.onnx", "wrong_type.npz", "-p", "gpu"], "provider 'gpu' does not exist"),
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ _NEEDED = ("typer", "rich")
 
 
 def main() -> None:
-    """The console script; says what to install where the extra `cli` is missing."""
+    """The console script; says what to install if the extra `cli` is missing."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         sys.exit(f"lucid: the command line needs {' and '.join(missing)}: pip install 'lucid-onnx[cli]'")

@@ -1,4 +1,4 @@
-"""The commands as they are typed. What they do is in a module each, loaded when it runs: `--help` is quick."""
+"""The commands and their options. Each is implemented in its own module, loaded when it runs, so `--help` is fast."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Attention models in plain Python, exported to exact and lean ONNX files.",
-    epilog="Exit codes: 0 done; 1 it did not work, or results differ; 2 the command line is wrong; 130 interrupted.",
+    epilog="Exit codes: 0 success; 1 failure, or results differ; 2 the command line is wrong; 130 interrupted.",
 )
 _ANY, _AUTO = o.TargetName("any"), o.AttentionName.auto
 
 
 def _run(command: str, **arguments: Any) -> None:
-    """Load a command's module, and onnx and onnxruntime with it, only now."""
+    """Load a command's module, and with it onnx and onnxruntime, and run it."""
     raise typer.Exit(import_module(f"lucid.cli.{command}").run(**arguments))
 
 
@@ -38,7 +38,7 @@ def _show_version(wanted: bool) -> None:
 def _main(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
     ] = False,
     debug: o.Debug = False,
 ) -> None:
@@ -62,7 +62,7 @@ def export(
     attention: o.Attention = _AUTO,
     external: Annotated[
         bool,
-        typer.Option("--external-data", rich_help_panel="The export", help="Weights in a file beside the model."),
+        typer.Option("--external-data", rich_help_panel="The export", help="Write weights to a separate file."),
     ] = False,
     check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True,
     rtol: o.Rtol = None,
@@ -71,7 +71,7 @@ def export(
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
-    """Export a model to an ONNX file, check it against NumPy and show what became of it.
+    """Export a model to an ONNX file, check it against NumPy and show the result.
 
     [bold]Examples[/]
 
@@ -108,7 +108,7 @@ def inspect(
     depth: Annotated[int, typer.Option("--depth", "-d", min=0, help="Levels of the module tree to show.")] = 3,
     graph: Annotated[
         Path | None,
-        typer.Option("--graph", metavar="FILE.HTML", help="Also write the graph as a picture that folds by module."),
+        typer.Option("--graph", metavar="FILE.HTML", help="Also write the graph as a page, with modules that fold."),
     ] = None,
     json: o.Json = False,
     debug: o.Debug = False,
@@ -140,7 +140,7 @@ def verify(
             "--size",
             "-s",
             metavar="N=1,L=7",
-            help="Values of the symbolic sizes for one run. Repeatable: a run each.",
+            help="Values of the symbolic sizes for one run. Repeatable: one run for each.",
         ),
     ] = None,
     rtol: o.Rtol = None,
@@ -153,7 +153,7 @@ def verify(
 ) -> None:
     """Compare an exported file with its model on NumPy, over several sizes and all providers.
 
-    Where they differ, the first node that does is named; give the --target and --attention of the export then.
+    If they differ, it names the first node that does; for this, give the --target and --attention of the export.
 
     [bold]Examples[/]
 
@@ -251,7 +251,7 @@ def report(
         Path | None, typer.Option("--data", metavar="INPUT.NPZ", help="Arrays by input name; random ones otherwise.")
     ] = None,
     tokens: Annotated[
-        Path | None, typer.Option("--tokens", metavar="FILE", help="Labels for the attention maps, one a line.")
+        Path | None, typer.Option("--tokens", metavar="FILE", help="Labels for the attention maps, one per line.")
     ] = None,
     sizes: o.Sizes = None,
     targets: Annotated[
@@ -262,7 +262,7 @@ def report(
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
-    """Write one page to look at: the graph, attention maps, the error of every node, latency and memory by target.
+    """Write an HTML page: the graph, attention maps, the error of every node, latency and memory by target.
 
     [bold]Examples[/]
 
@@ -290,7 +290,7 @@ def report(
 
 @app.command()
 def doctor(json: o.Json = False, debug: o.Debug = False) -> None:
-    """Say what is installed, which providers work and why one does not, and what to install.
+    """Show what is installed, which providers work and why others do not, and what to install.
 
     [bold]Example[/]: lucid doctor
     """

@@ -39,7 +39,7 @@ def run(
     peak: bool,
     json: bool,
 ) -> int:
-    """Measure and show; the exit code."""
+    """Measure and show; returns the exit code."""
     given = read_sizes(sizes)
     if given:
         check_known(given, set(free_sizes(read(model).model.graph)))
@@ -80,7 +80,7 @@ def _random_inputs(session: Session, sizes: Mapping[str, int]) -> dict[str, Arra
     arrays: dict[str, Array] = {}
     for name, (dtype, shape) in session.inputs.items():
         if dtype is None:
-            raise CommandError(f"input {name}: its element type cannot be filled with random numbers")
+            raise CommandError(f"input {name}: Lucid has no random numbers for its element type")
         known = [
             size if isinstance(size, int) else sizes.get(size or f"{name}.{axis}") for axis, size in enumerate(shape)
         ]
@@ -91,7 +91,7 @@ def _random_inputs(session: Session, sizes: Mapping[str, int]) -> dict[str, Arra
 
 
 def _matmul_peak(providers: tuple[str, ...], threads: int | None) -> float:
-    """Operations a second of the same runtime on a square float32 product: what a model could reach."""
+    """Operations per second of the same runtime in a square float32 product: an upper limit for models."""
     n = _PEAK_SIZE
     right = np.ones((n, n), np.float32)
     session = Session(to_onnx(lambda x: matmul(x, right), spec(n, n)), providers, threads=threads)

@@ -1,4 +1,4 @@
-"""The inputs of a model as the command line gives them."""
+"""The inputs of a model, from the command line."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from lucid.tracing import Model, step_of
 
 
 def arguments(model: Model, given: Sequence[str], call: Sequence[str], cache: str | None = None) -> dict[str, Any]:
-    """The `kwargs` of `lucid.trace`: what `--input` and `--call` say, checked against what the model takes; with
-    `--cache` after the inputs of a step.
+    """The `kwargs` of `lucid.trace` from `--input` and `--call`, checked against the model's arguments; with `--cache`
+    those of a decode step.
 
     Raises:
-        CommandError: for a name that the model does not have, and for an input that nobody describes.
+        CommandError: for a name that the model does not have, and for an input without a description.
     """
     specs, plain = inputs(given), settings("--call", call)
     signature = inspect.signature(model.forward if isinstance(model, Module) else model)
@@ -29,7 +29,7 @@ def arguments(model: Model, given: Sequence[str], call: Sequence[str], cache: st
             raise usage(f"{option} {', '.join(unknown)}: the model takes {', '.join(parameters) or 'no arguments'}")
     both = sorted(specs.keys() & plain.keys())
     if both:
-        raise usage(f"{', '.join(both)} is given by --input and by --call; use one of them")
+        raise usage(f"{', '.join(both)} is given both by --input and by --call; use one of them")
     known = model.input_specs() if isinstance(model, Module) else {}
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     missing = [
@@ -41,7 +41,7 @@ def arguments(model: Model, given: Sequence[str], call: Sequence[str], cache: st
     ]
     if missing:
         shown = " ".join(f"--input {name}:float32:N,..." for name in missing)
-        raise usage(f"the model does not know its inputs: say what they are, as in {shown}")
+        raise usage(f"the model does not know its inputs: describe them, as in {shown}")
     if cache is None:
         return {**specs, **plain}
     try:

@@ -1,4 +1,4 @@
-"""The console script: runs the command and tells errors in a line or two."""
+"""The console script: runs the command and reports errors in a line or two."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from lucid.cli.errors import FAILED, OK, CommandError, short
 from lucid.cli.guard import supervise
 from lucid.text import visible_lines
 
-_INTERRUPTED = 130  # what shells say of a program that Ctrl-C ended
+_INTERRUPTED = 130  # the exit code that shells give a program ended by Ctrl-C
 
 
 def main() -> None:
-    """Run the command line of this process; ends it with the exit code."""
-    supervise(_tell)
+    """Run the command line of this process and exit with its code."""
+    supervise(_report)
     warnings.showwarning = _show_warning
     try:
         result = app(standalone_mode=False)
         code = result if isinstance(result, int) else OK
         if code == _INTERRUPTED:  # how typer passes Ctrl-C on
-            _tell("interrupted", code)
+            _report("interrupted", code)
         sys.stdout.flush()
     except typer.TyperException as error:
-        code = _tell(error.format_message().replace("\n", " ") + _where(error), error.exit_code)
+        code = _report(error.format_message().replace("\n", " ") + _where(error), error.exit_code)
     except CommandError as error:
         _trace(error)
-        code = _tell(str(error), error.code)
-    except KeyboardInterrupt:  # before or after typer's own watch
-        code = _tell("interrupted", _INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output has seen enough
+        code = _report(str(error), error.code)
+    except KeyboardInterrupt:  # before or after typer catches it
+        code = _report("interrupted", _INTERRUPTED)
+    except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()
         code = OK
     finally:
-        sys.excepthook = _tell_other  # typer puts its own there
+        sys.excepthook = _report_uncaught  # typer has set its own
     sys.exit(code)
 
 
-def _tell_other(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
-    """What Python calls for an error that nobody caught, before it ends the process with exit code 1."""
+def _report_uncaught(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+    """Called by Python for an uncaught error, before it ends the process with exit code 1."""
     _trace(error)
-    said = isinstance(error, (ValueError, OSError)) or kind.__module__.startswith("lucid.")
-    hint = "" if said or "--debug" in sys.argv else f" ({kind.__name__}; --debug shows where)"
-    _tell("\n".join([*vars(error).get("__notes__", []), short(error) + hint]), FAILED)
+    clear = isinstance(error, (ValueError, OSError)) or kind.__module__.startswith("lucid.")
+    hint = "" if clear or "--debug" in sys.argv else f" ({kind.__name__}; --debug shows where)"
+    _report("\n".join([*vars(error).get("__notes__", []), short(error) + hint]), FAILED)
 
 
-def _tell(message: str, code: int) -> int:
+def _report(message: str, code: int) -> int:
     if "--json" in sys.argv:
         print(json.dumps({"error": message, "exit_code": code}).replace("\x7f", "\\u007f"))
-    _say(message)
+    _print_error(message)
     return code
 
 
-def _say(message: object) -> None:
-    """A message on the error output. Its first line alone begins like one of ours, whatever name stands in it."""
+def _print_error(message: object) -> None:
+    """Print a message to stderr. Only its first line starts with "lucid:", whatever names it contains."""
     print(f"lucid: {visible_lines(message)}".replace("\n", "\n  "), file=sys.stderr)
 
 
@@ -74,4 +74,4 @@ def _trace(error: BaseException) -> None:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    _say(f"warning: {message}")
+    _print_error(f"warning: {message}")

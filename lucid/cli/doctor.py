@@ -1,4 +1,4 @@
-"""`lucid doctor`: works, and says why, also where half of what Lucid needs is missing or broken."""
+"""`lucid doctor`: it also works when some of Lucid's dependencies are missing or broken, and names them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CPU, _GPU = "onnxruntime", "onnxruntime-gpu"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at; `good` is None for what is merely not there."""
+    """The result of one check; `good` is None for an optional part that is missing."""
 
     name: str
     good: bool | None
@@ -30,7 +30,7 @@ class Finding:
 
 
 def run(*, json: bool) -> int:
-    """Look at everything; the exit code says whether models can be exported and run."""
+    """Check everything; the exit code says whether models can be exported and run."""
     findings = list(_findings())
     healthy = all(finding.good is not False for finding in findings)
     if json:
@@ -81,10 +81,10 @@ def _version(name: str) -> str | None:
 
 
 def _runtime() -> Iterator[Finding]:
-    """onnxruntime: exactly one wheel, which imports; its providers; the newest opset it loads."""
+    """onnxruntime: exactly one wheel, which can be imported; its providers; the newest opset that it loads."""
     wheels = {name: version for name in (_CPU, _GPU) if (version := _version(name))}
     if len(wheels) == 2:
-        text = f"{_CPU} {wheels[_CPU]} and {_GPU} {wheels[_GPU]} are both here and overwrite each other's files"
+        text = f"{_CPU} {wheels[_CPU]} and {_GPU} {wheels[_GPU]} are both installed and overwrite each other's files"
         remedy = f"pip uninstall -y {_CPU} {_GPU}, then install one: lucid-onnx[cpu] or [gpu], never both"
         yield Finding("onnxruntime", False, text, remedy)
         return
@@ -99,7 +99,7 @@ def _runtime() -> Iterator[Finding]:
         )
         return
     runtime = import_module("onnxruntime")
-    yield Finding("onnxruntime", True, _show(wheels) or f"onnxruntime {runtime.__version__}, from no known wheel")
+    yield Finding("onnxruntime", True, _show(wheels) or f"onnxruntime {runtime.__version__}, from an unknown wheel")
     trials = import_module("lucid.cli.trials")
     yield from _providers(runtime, trials, _GPU in wheels)
     newest = trials.newest_opset()

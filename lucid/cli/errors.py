@@ -1,20 +1,16 @@
-"""How a command ends: the exit codes, and errors that are told in a line or two."""
+"""Exit codes, and errors that are reported in a line or two."""
 
 from __future__ import annotations
 
-OK, FAILED, USAGE = (
-    0,
-    1,
-    2,
-)  # done; it did not work, or the answer is no; the command line cannot be carried out
+OK, FAILED, USAGE = 0, 1, 2  # success; failure, or results differ; a wrong command line
 
 
 class CommandError(Exception):
-    """An error for the person at the terminal.
+    """An error to show to the user.
 
     Args:
         message: what is wrong and what to do.
-        code: FAILED, or USAGE where the command line itself is to be changed.
+        code: FAILED, or USAGE if the command line itself is wrong.
     """
 
     def __init__(self, message: str, code: int = FAILED) -> None:
@@ -23,14 +19,14 @@ class CommandError(Exception):
 
 
 def usage(message: str) -> CommandError:
-    """An error of the command line itself."""
+    """An error in the command line itself."""
     return CommandError(message, USAGE)
 
 
 def short(error: BaseException) -> str:
-    """An error's message in at most two lines: libraries put stack traces into theirs."""
+    """An error's message in at most two lines, because some libraries put stack traces into theirs."""
     text = str(error)
-    if isinstance(error, KeyError) and len(error.args) == 1:  # whose text is the repr of the message
+    if isinstance(error, KeyError) and len(error.args) == 1:  # its str() is the repr of the message
         text = str(error.args[0])
     if isinstance(error, OSError) and error.strerror:  # without "[Errno 2]"
         text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror

@@ -23,8 +23,6 @@ from lucid.nn.module import Module
 from lucid.testing import ParityReport
 from lucid.tracing import Model, step_of, trace
 
-_SMALL = 1 << 24  # bytes of weights that are written in no time
-
 
 def run(
     *,
@@ -45,7 +43,7 @@ def run(
     json: bool,
     cache: str | None,
 ) -> int:
-    """Export, check, show; the exit code."""
+    """Export, check, show; returns the exit code."""
     show.check_apart(output, json)
     model = load_model(source, settings("--set", arguments), weights, seed)
     named = calls.arguments(model, inputs, call, cache)
@@ -71,7 +69,7 @@ def _weight_bytes(model: Model) -> int:
 
 
 def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Explanation, path: Path) -> dict[str, Any]:
-    """Everything that the command tells, as plain data."""
+    """Everything that the command reports, as plain data."""
     files = [path, *(path.with_name(name) for name in sorted(_locations(exported) - {path.name}))]
     operators = Counter(
         f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in exported.graph.node
@@ -94,7 +92,7 @@ def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Expla
 
 
 def _locations(exported: onnx.ModelProto) -> set[str]:
-    """The files that hold weights: a side file, or, where there are many, the model's own."""
+    """The files that hold weights as external data: a side file, or, if the weights are large, the model's own."""
     return {
         entry.value
         for tensor in exported.graph.initializer

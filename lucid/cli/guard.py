@@ -1,8 +1,8 @@
-"""A budget of time and memory for the commands that look at or run strangers' models.
+"""A budget of time and memory for the commands that inspect or run untrusted models.
 
-Before anything large is imported the process divides: the new one carries out the command, this one watches it and
-ends it where it needs more than the budget. So whatever onnx or onnxruntime do with a hostile model, running for ever,
-taking all memory or aborting, a person reads one clear line. Linux only; elsewhere the commands run without a budget.
+Before anything large is imported, the process forks: the child runs the command, the parent watches it and ends it if
+it exceeds the budget. So whatever onnx or onnxruntime do with a hostile model, such as running forever, using all
+memory or aborting, the user gets one clear line. Linux only; elsewhere the commands run without a budget.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 
 COMMANDS = ("inspect", "verify", "run", "bench", "report")
 MEMORY, SECONDS = "LUCID_MAX_MEMORY", "LUCID_MAX_SECONDS"
-_LOOKING, _RUNNING = 60.0, 3600.0  # seconds; `inspect` runs nothing
-_EVERY = 0.05
+_INSPECTING, _RUNNING = 60.0, 3600.0  # seconds; `inspect` does not run the model
+_PERIOD = 0.05  # seconds between two checks
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
 
-def supervise(tell: Callable[[str, int], int]) -> None:
-    """Go on in a process with a budget, where the command wants one; ends this process with that one's exit code.
+def supervise(report: Callable[[str, int], int]) -> None:
+    """If the command has a budget, continue in a child process and exit with its exit code.
 
-    It only divides a process without threads and large libraries: one of those is not safe to divide.
+    It forks only before large libraries are imported: forking a process with threads is not safe.
     """
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if command not in COMMANDS or sys.platform != "linux" or "numpy" in sys.modules:
         return
-    seconds = _limit(SECONDS, _LOOKING if command == "inspect" else _RUNNING)
+    seconds = _limit(SECONDS, _INSPECTING if command == "inspect" else _RUNNING)
     memory = _limit(MEMORY, _half_of_memory() / (1 << 30)) * (1 << 30)
     watched = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -47,24 +47,24 @@ def supervise(tell: Callable[[str, int], int]) -> None:
         if excess:
             pass  # it is being ended
         elif _memory(child) > memory:
-            excess = f"more than {memory / (1 << 30):.3g} GiB of memory; {MEMORY}=GIB allows more, 0 any"
+            excess = f"more than {memory / (1 << 30):.3g} GiB of memory; {MEMORY}=GIB allows more, 0 any amount"
         elif time.monotonic() > end:
-            excess = f"more than {seconds:g} seconds; {SECONDS}=SECONDS allows more, 0 any"
+            excess = f"more than {seconds:g} seconds; {SECONDS}=SECONDS allows more, 0 any time"
         if excess:
             os.kill(child, signal.SIGKILL)
-        found = signal.sigtimedwait(watched, _EVERY)
-        # Ctrl-C reaches both processes by itself; what somebody sends to this one is passed on.
-        if found is not None and found.si_signo != signal.SIGCHLD and found.si_code <= 0:
-            os.kill(child, found.si_signo)
+        received = signal.sigtimedwait(watched, _PERIOD)
+        # Ctrl-C reaches both processes by itself; a signal that another process sends to this one is passed on.
+        if received is not None and received.si_signo != signal.SIGCHLD and received.si_code <= 0:
+            os.kill(child, received.si_signo)
     code = os.waitstatus_to_exitcode(done[1])
     if excess:
-        code = tell(f"{command}: the model asks for {excess}. Do so only for a model that you trust", 1)
+        code = report(f"{command}: the model needs {excess}. Do so only for a model that you trust", 1)
     elif code in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
         name = signal.Signals(-code).name
-        code = tell(f"{command}: the model brought onnx or onnxruntime down ({name}); do not use it, or report this", 1)
+        code = report(f"{command}: the model crashed onnx or onnxruntime ({name}); do not use it, or report this", 1)
     sys.stdout.flush()
     sys.stderr.flush()
-    if code < 0:  # another signal: end as it did
+    if code < 0:  # another signal: end with the same
         if code != -signal.SIGKILL:
             signal.signal(-code, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -86,7 +86,7 @@ def _half_of_memory() -> float:
 
 
 def _memory(process: int) -> int:
-    """What a process holds in memory, bytes, without files that are mapped."""
+    """The memory of a process in bytes, without mapped files."""
     try:
         lines = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

@@ -19,7 +19,7 @@ _SIGNS = {True: ("yes", "green"), False: ("no", "red"), None: ("maybe", "yellow"
 
 
 def run(*, model: Path, sizes: list[str], depth: int, graph: Path | None, json: bool) -> int:
-    """Look and show; the exit code."""
+    """Inspect and show; returns the exit code."""
     if graph is not None:
         show.check_apart(graph, json)
     given = read_sizes(sizes)

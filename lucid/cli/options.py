@@ -10,7 +10,7 @@ import typer
 
 from lucid.known_runtimes import RUNTIMES
 
-TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy wants the names spelled out
+TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy expects literal names
 
 
 class AttentionName(StrEnum):
@@ -66,7 +66,7 @@ Inputs = Annotated[
         "-i",
         metavar="NAME:DTYPE:SIZES",
         rich_help_panel=_MODEL,
-        help="An input, such as [bold]query:float32:N,L,512[/]; for models that do not know theirs. Repeatable.",
+        help="An input, such as [bold]query:float32:N,L,512[/]; for models without known inputs. Repeatable.",
     ),
 ]
 Call = Annotated[
@@ -78,19 +78,19 @@ Call = Annotated[
         help="A plain argument of the call, such as is_causal=true. Repeatable.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", rich_help_panel=_MODEL, help="For random weights and inputs.")]
+Seed = Annotated[int, typer.Option("--seed", rich_help_panel=_MODEL, help="The seed of random weights and inputs.")]
 Target = Annotated[
     TargetName,
     typer.Option(
         "--target",
         "-t",
         rich_help_panel=_EXPORT,
-        help="Where it is to run: " + "; ".join(f"[bold]{r.name}[/]: {r.about}" for r in RUNTIMES.values()) + ".",
+        help="Where the model will run: " + "; ".join(f"[bold]{r.name}[/]: {r.about}" for r in RUNTIMES.values()) + ".",
     ),
 ]
 Opset = Annotated[
     int | None,
-    typer.Option("--opset", rich_help_panel=_EXPORT, help="17 to 26; by default what goes with the target."),
+    typer.Option("--opset", rich_help_panel=_EXPORT, help="17 to 26; by default that of the target."),
 ]
 Attention = Annotated[
     AttentionName,
@@ -106,13 +106,15 @@ Providers = Annotated[
 ]
 Provider = Annotated[
     list[str] | None,
-    typer.Option("--provider", "-p", metavar="NAME", help="cpu, cuda, or onnxruntime's full name; first choice first."),
+    typer.Option(
+        "--provider", "-p", metavar="NAME", help="cpu, cuda, or onnxruntime's full name; in order of preference."
+    ),
 ]
 Sizes = Annotated[
     list[str] | None,
     typer.Option("--size", "-s", metavar="NAME=N", help="The value of a symbolic size, such as L=128. Repeatable."),
 ]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads for one op; by default one a core.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads for one op; by default one per core.")]
 Rtol = Annotated[
     float | None,
     typer.Option("--rtol", min=0, rich_help_panel=_PARITY, help="Relative tolerance; by default 1e-5 for float32."),
@@ -126,5 +128,5 @@ Atol = Annotated[
         help="Absolute tolerance; by default the relative one times the output's typical magnitude.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

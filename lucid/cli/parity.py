@@ -1,4 +1,4 @@
-"""Parity as commands compute and show it."""
+"""Computes parity for the commands and shows it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_parity(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> ParityReport:
-    """The report, whether the results agree or not."""
+    """The report, whether or not the results agree."""
     try:
         return assert_parity(
             model, kwargs=named, exported=exported, providers=providers, sizes=sizes, rtol=rtol, atol=atol
@@ -68,7 +68,7 @@ def _tolerance_json(tolerance: Tolerance | None) -> dict[str, Any] | None:
 
 
 def print_parity(out: show.Output, report: ParityReport, brief: bool = False) -> None:
-    """One line where all is well and brevity is wanted, else every comparison."""
+    """Print one line if all passed and `brief` is set, else every comparison."""
     providers = ", ".join(dict.fromkeys(c.provider for c in report.comparisons))
     if report.passed and brief:
         runs = len({(c.provider, *c.sizes.items()) for c in report.comparisons})

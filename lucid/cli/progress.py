@@ -17,10 +17,10 @@ _PERIOD = 0.1  # seconds
 
 @contextmanager
 def writing(path: Path, total: int) -> Iterator[None]:
-    """Show how many bytes are written while the block writes to `path`; on a terminal only.
+    """Show how many bytes are written while the block writes to `path`; only on a terminal.
 
-    Files appear whole (lucid.files), so what grows is a temporary file beside the target: it is looked at from
-    outside, and the exporter knows nothing of bars.
+    Files appear whole (lucid.files), so the file that grows is a temporary one next to the target. It is watched from
+    here, so the exporter does not depend on the progress bar.
     """
     if not sys.stderr.isatty():
         yield
@@ -49,6 +49,6 @@ def _written(path: Path) -> int:
     for entry in path.parent.glob(f".{escape(path.name[:40])}*.lucid-tmp"):
         try:
             found += entry.stat().st_size
-        except FileNotFoundError:  # it has just taken its name
+        except FileNotFoundError:  # it has just been renamed
             continue
     return found

@@ -32,13 +32,13 @@ def run(
     seconds: float,
     json: bool,
 ) -> int:
-    """Collect and write; the exit code."""
+    """Collect and write; returns the exit code."""
     if not output.parent.is_dir():
-        raise usage(f"--output: there is no folder {str(output.parent)!r}; make it first")
+        raise usage(f"--output: the folder {str(output.parent)!r} does not exist; create it first")
     show.check_apart(output, json)
     given = read_sizes(sizes)
     if given and data is not None:
-        raise usage("--size and --data exclude each other: the data have their sizes")
+        raise usage("got both --size and --data, expected one: the data determine the sizes")
     labels = _labels(tokens) if tokens is not None else []
     arrays = read_arrays(data) if data is not None else None
     model = load_model(source, settings("--set", arguments), weights, seed)

@@ -16,9 +16,9 @@ from lucid.types import Array
 
 
 def run(*, model: Path, data: Path, output: Path | None, providers: list[str], threads: int | None, json: bool) -> int:
-    """Run once on the arrays of a file; the exit code."""
+    """Run once on the arrays of a file; returns the exit code."""
     if output is not None and not output.parent.is_dir():
-        raise usage(f"--output: there is no folder {str(output.parent)!r}; make it first")
+        raise usage(f"--output: the folder {str(output.parent)!r} does not exist; create it first")
     arrays = read_arrays(data)
     session = Session(model, providers or None, threads=threads)
     if output is not None:
@@ -52,7 +52,7 @@ def run(*, model: Path, data: Path, output: Path | None, providers: list[str], t
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of an .npz file by name."""
-    remedy = "make an .npz file with np.savez(file, NAME=array)"
+    remedy = "create an .npz file with np.savez(file, NAME=array)"
     try:
         with open_regular(path) as file:
             loaded = np.load(file, allow_pickle=False)
@@ -60,4 +60,4 @@ def read_arrays(path: Path) -> dict[str, Array]:
                 raise CommandError(f"{str(path)!r} holds one array without a name; {remedy}")
             return {name: loaded[name] for name in loaded.files}
     except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise CommandError(f"{str(path)!r} is no .npz file of plain arrays; {remedy}") from error
+        raise CommandError(f"{str(path)!r} is not an .npz file of plain arrays; {remedy}") from error

@@ -1,7 +1,7 @@
 """Tables, numbers and JSON on the terminal.
 
-All text of the commands goes through `Output`: names come from strangers' files, so what could act on a terminal is
-shown escaped (lucid.text), and nothing is read as rich's markup.
+All text of the commands goes through `Output`: names come from untrusted files, so control characters are escaped
+(lucid.text), and nothing is read as rich's markup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lucid.cli.errors import usage
 from lucid.files import is_stream
 from lucid.text import visible
 
-_WIDE = 140  # of a pipe or a file, which have no width of their own
+_DEFAULT_WIDTH = 140  # for a pipe or a file, which have no width
 
 
 class Styled(NamedTuple):
@@ -33,25 +33,25 @@ class Styled(NamedTuple):
 
 
 class Output:
-    """Where a command tells people what it found."""
+    """The output of a command for people."""
 
     def __init__(self, error: bool = False) -> None:
         stream = sys.stderr if error else sys.stdout
-        width = None if stream.isatty() else _WIDE
+        width = None if stream.isatty() else _DEFAULT_WIDTH
         self._console = Console(highlight=False, markup=False, emoji=False, width=width, stderr=error)
 
     def line(self, *parts: object, style: str = "") -> None:
-        """One line, whatever its parts contain."""
+        """Print one line, whatever its parts contain."""
         self._console.print(Text.assemble(*map(_text, parts)), style=style, soft_wrap=True)
 
     def lines(self, text: object, style: str = "") -> None:
-        """Text that has several lines of its own."""
+        """Print text that has several lines."""
         for line in str(text).split("\n"):
             self.line(line, style=style)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-        """A table; columns whose title ends with ">" hold numbers."""
-        made = Table(
+        """Print a table; columns whose title ends with ">" hold numbers."""
+        table = Table(
             title=title,
             title_justify="left",
             title_style="bold",
@@ -60,10 +60,10 @@ class Output:
             show_edge=False,
         )
         for column in columns:
-            made.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
+            table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
         for row in rows:
-            made.add_row(*map(_text, row))
-        self._console.print(made)
+            table.add_row(*map(_text, row))
+        self._console.print(table)
 
 
 def _text(part: object) -> Text:
@@ -71,35 +71,35 @@ def _text(part: object) -> Text:
 
 
 def console(beside: Path | None = None) -> Output:
-    """The standard output; the other one where the file that the command writes is the standard output itself."""
+    """The standard output; stderr if the file `beside`, which the command writes, is the standard output itself."""
     return Output(error=beside is not None and _is_standard_output(beside))
 
 
 def check_apart(output: Path, json: bool) -> None:
-    """Complain where the file to write and the JSON to print would be mixed up."""
+    """Raise an error if both the file to write and the JSON go to the standard output."""
     if json and _is_standard_output(output):
-        raise usage("--json and the file to write both go to the standard output; give it the name of a file")
+        raise usage("--json and the file to write both go to the standard output; write to a file instead")
 
 
 def _is_standard_output(path: Path) -> bool:
     try:
         return os.path.samestat(os.stat(path), os.fstat(sys.stdout.fileno()))
-    except OSError:  # no such file yet, or an output that is no file
+    except OSError:  # no such file yet, or an output that is not a file
         return False
 
 
 def verdict(passed: bool) -> Styled:
-    """A tick or a cross, to open a line."""
+    """The start of a line: whether a check passed."""
     return Styled("ok    " if passed else "FAIL  ", "green" if passed else "bold red")
 
 
 def print_json(data: Any) -> None:
-    """Data for machines: strict JSON, with "NaN", "Infinity" and "-Infinity" for what is no number there."""
+    """Print strict JSON, with the texts "NaN", "Infinity" and "-Infinity", which are not numbers in JSON."""
     try:
         text = json.dumps(data, indent=2, allow_nan=False)
     except ValueError:
         text = json.dumps(_strict(data), indent=2, allow_nan=False)
-    print(text.replace("\x7f", "\\u007f"))  # the one control character that JSON leaves as it is
+    print(text.replace("\x7f", "\\u007f"))  # the only control character that JSON does not escape
 
 
 def _strict(data: Any) -> Any:
@@ -113,23 +113,23 @@ def _strict(data: Any) -> Any:
 
 
 def number(value: float) -> float | None:
-    """A number as JSON can hold it: None for infinity and NaN."""
+    """A number that JSON can hold: None for infinity and NaN."""
     return float(value) if abs(value) < float("inf") else None
 
 
 def bytes_of(path: Path) -> int | None:
-    """The size of a file that was written; None of a pipe or device."""
+    """The size of a file that was written; None for a pipe or device."""
     return None if is_stream(path) else path.stat().st_size
 
 
 def file_and_size(path: Path) -> str:
-    """A file that was written, for people."""
+    """A file that was written, with its size, as text."""
     count = bytes_of(path)
     return str(path) if count is None else f"{path}, {size(count)}"
 
 
 def size(count: float) -> str:
-    """A number of bytes for people."""
+    """A number of bytes as text: 1.5 MiB."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -138,7 +138,7 @@ def size(count: float) -> str:
 
 
 def amount(count: float) -> str:
-    """A large number for people: 1.2 k, 3.4 M."""
+    """A large number as text: 1.2 k, 3.4 M."""
     for unit in ("", " k", " M", " G"):
         if count < 1000:
             return f"{count:.0f}{unit}" if not unit else f"{count:.3g}{unit}"

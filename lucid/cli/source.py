@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import lucid
 from lucid import nn, random
-from lucid.cli.errors import CommandError, short, usage
+from lucid.cli.errors import short, usage
 from lucid.nn.module import Module
 from lucid.tracing import Model
 from lucid.weights import load
@@ -27,17 +27,17 @@ class Pretrained(Protocol):
 
     @property
     def from_pretrained(self) -> Callable[..., Module]:
-        """Makes a model of a folder."""
+        """Makes a model from a folder."""
 
 
 def load_model(source: str, arguments: Mapping[str, Any], weights: Path | None = None, seed: int = 0) -> Model:
     """The model that a SOURCE names, made with the arguments of `--set` and the weights of a checkpoint.
 
-    A class is called with the arguments, or its `from_pretrained` where there are weights. So is a function,
+    A class is called with the arguments, or its `from_pretrained` if there are weights. A function is called, too,
     unless it needs arguments that are not given: then it is itself the model.
 
     Raises:
-        CommandError: when SOURCE does not lead to a model; the message says what is there.
+        CommandError: if SOURCE does not name a model; the message lists what it could name.
     """
     if weights is not None and not weights.exists():
         raise usage(f"--weights: there is no file or folder {str(weights)!r}; check the path")
@@ -45,7 +45,7 @@ def load_model(source: str, arguments: Mapping[str, Any], weights: Path | None =
     random.manual_seed(seed)
     if isinstance(found, type) and issubclass(found, Module):
         if weights is not None and isinstance(found, Pretrained):
-            return found.from_pretrained(weights, **arguments)  # says itself what is wrong with a checkpoint
+            return found.from_pretrained(weights, **arguments)  # reports itself what is wrong with a checkpoint
         model = _call(source, found, arguments)
     elif isinstance(found, Module):
         _no_arguments(source, arguments)
@@ -65,7 +65,7 @@ def _find(source: str) -> Any:
     place, colon, name = source.rpartition(":")
     if not colon:
         if source.endswith(".py"):
-            raise usage(f"SOURCE {source!r}: say which model, as {source}:Name; there is {_contents(_file(source))}")
+            raise usage(f"SOURCE {source!r}: name a model, as {source}:Name; the file has {_contents(_file(source))}")
         return _builtin(source)
     if not place or not name:
         raise usage(f"SOURCE {source!r}: expected FILE.py:Name, package.module:name or nn.Name")
@@ -73,7 +73,7 @@ def _find(source: str) -> Any:
     try:
         return attrgetter(name)(module)
     except AttributeError:
-        raise usage(f"SOURCE {source!r}: {place} has no {name!r}; there is {_contents(module)}") from None
+        raise usage(f"SOURCE {source!r}: {place} has no {name!r}; it has {_contents(module)}") from None
 
 
 def _builtin(source: str) -> Any:
@@ -82,18 +82,18 @@ def _builtin(source: str) -> Any:
     except AttributeError:
         models = ", ".join(f"nn.{name}" for name, value in vars(nn).items() if _is_model_class(value))
         raise usage(
-            f"SOURCE {source!r}: nothing of this name in lucid; write FILE.py:Name, package.module:name or one of "
+            f"SOURCE {source!r}: lucid has nothing of this name; give FILE.py:Name, package.module:name or one of "
             f"{models}"
         ) from None
 
 
 def _file(place: str) -> ModuleType:
-    """Import a file; as a part of its package, where it lies in one, so that its own imports work."""
+    """Import a file; if it is in a package, as a module of that package, so that its own imports work."""
     path = Path(place).resolve()
     if not path.exists():
         raise usage(f"SOURCE: there is no file {place!r}; check the path")
     if not path.is_file():
-        raise usage(f"SOURCE: {place!r} is no file; expected a Python file, as FILE.py:Name")
+        raise usage(f"SOURCE: {place!r} is not a file; expected a Python file, as FILE.py:Name")
     folder, names = path.parent, [path.stem]
     while (folder / "__init__.py").exists():
         folder, names = folder.parent, [folder.name, *names]
@@ -102,14 +102,14 @@ def _file(place: str) -> ModuleType:
         return _import(".".join(names), place)
     spec = spec_from_file_location(f"lucid_source_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise usage(f"SOURCE: {place!r} is no Python file")
+        raise usage(f"SOURCE: {place!r} is not a Python file; expected FILE.py:Name")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     loader = spec.loader
-    return _guarded(place, lambda: _executed(loader, module))
+    return _guarded(place, lambda: _execute(loader, module))
 
 
-def _executed(loader: Loader, module: ModuleType) -> ModuleType:
+def _execute(loader: Loader, module: ModuleType) -> ModuleType:
     loader.exec_module(module)
     return module
 
@@ -153,14 +153,14 @@ def _bindable(function: Callable[..., Any], arguments: Mapping[str, Any]) -> boo
 
 def _no_arguments(source: str, arguments: Mapping[str, Any]) -> None:
     if arguments:
-        raise CommandError(f"--set {', '.join(arguments)}: {source!r} is a model already, nothing is left to set", 2)
+        raise usage(f"--set {', '.join(arguments)}: {source!r} is already a model; leave out --set")
 
 
 def _contents(module: ModuleType) -> str:
     own = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     names = [name for name, value in own.items() if _is_model_class(value) or isinstance(value, Module)]
     names += [name for name, value in own.items() if inspect.isfunction(value) and value.__module__ == module.__name__]
-    return ", ".join(names) if names else "no Module and no function in it"
+    return ", ".join(names) if names else "no Module and no function"
 
 
 def _is_model_class(value: object) -> bool:
@@ -169,5 +169,5 @@ def _is_model_class(value: object) -> bool:
 
 def _kind(value: object) -> str:
     if isinstance(value, type):
-        return f"the class {value.__name__}, which is no Module"
+        return f"the class {value.__name__}, which is not a Module"
     return "None" if value is None else f"of type {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""What this onnxruntime really does, found out by trying."""
+"""What the installed onnxruntime can do, found by trying."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def loads_here(path: Path) -> Loader:
 
 
 def why_not(provider: str) -> str:
-    """What keeps a provider from running the smallest model; empty if it does."""
+    """Why a provider does not run the smallest model; empty if it does."""
     if provider == REMOTE:
-        return "calls a web service; it computes nothing here"
+        return "calls a web service; it computes nothing on this machine"
     try:
         Session(_model(_OLDEST), provider)
     except _REFUSALS as error:
@@ -69,6 +69,6 @@ def _line(error: Exception) -> str:
 def _model(opset: int) -> bytes:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "trial", ends[:1], ends[1:])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    data: bytes = made.SerializeToString()
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    data: bytes = model.SerializeToString()
     return data

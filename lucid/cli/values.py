@@ -1,4 +1,4 @@
-"""What is written behind options: `--set`, `--input`, `--size`."""
+"""The values of the options `--set`, `--input` and `--size`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _size(text: str) -> str | int:
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
-    """`NAME=N` texts, several in one with commas between."""
+    """`NAME=N` texts, each one or several separated by commas."""
     found: dict[str, int] = {}
     for text in texts:
         for part in text.split(","):
@@ -74,8 +74,8 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
 
 
 def check_known(given: Mapping[str, int], known: set[str]) -> None:
-    """Complain about sizes that the model does not have."""
+    """Raise an error for sizes that the model does not have."""
     unknown = sorted(given.keys() - known)
     if unknown:
-        there = f"the model's sizes are {', '.join(sorted(known))}" if known else "all sizes of the model are fixed"
-        raise usage(f"--size {', '.join(unknown)}: {there}")
+        existing = f"the model's sizes are {', '.join(sorted(known))}" if known else "all sizes of the model are fixed"
+        raise usage(f"--size {', '.join(unknown)}: {existing}")

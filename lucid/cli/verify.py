@@ -36,7 +36,7 @@ def run(
     json: bool,
     cache: str | None,
 ) -> int:
-    """Compare, look for the first difference where there is one; the exit code."""
+    """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
     check_model_file(model)
     eager = load_model(source, settings("--set", arguments), weights, seed)
@@ -63,7 +63,7 @@ def run(
         out = show.console()
         print_parity(out, report)
         if not report.passed:
-            out.line(first or "every node agrees by itself: look at the output's names and order")
+            out.line(first or "every node agrees by itself: check the names and the order of the outputs")
     return OK if report.passed else FAILED
 
 
