@@ -1,7 +1,7 @@
 """Lucid: attention models in plain Python on NumPy, exported to exact and lean ONNX graphs.
 
-Everything loads on first use: the `lucid` command tells its help before NumPy would be there, and onnx and onnxruntime
-wait for `lucid.export` and `lucid.runtime`.
+Everything loads on first use: the `lucid` command prints its help without loading NumPy, and onnx and onnxruntime load
+with `lucid.export` and `lucid.runtime`.
 """
 
 from importlib import import_module
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from lucid import ops as ops
     from lucid import runtime as runtime
     from lucid import testing as testing
-    from lucid._api import *  # noqa: F403  # each name of it, re-exported
+    from lucid._api import *  # noqa: F403  # re-exports each of its names
 else:
 
     def __getattr__(name: str) -> Any:
-        if name == "__all__":  # asked for by a star import
+        if name == "__all__":  # used by a star import
             return _load()
-        if name.startswith("_"):  # Python and its tools ask for such names; none of them is ours
+        if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them
             raise AttributeError(f"module 'lucid' has no attribute {name!r}")
         if find_spec(f"lucid.{name}") is not None:
             return import_module(f"lucid.{name}")

@@ -1,4 +1,4 @@
-"""What `lucid` offers besides its parts (`lucid.nn`, `lucid.export` and so on); loaded on first use."""
+"""The names in `lucid` besides its packages (`lucid.nn`, `lucid.export` and so on); loaded on first use."""
 
 from lucid.dims import Dim as Dim
 from lucid.dims import Size as Size

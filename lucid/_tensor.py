@@ -1,4 +1,4 @@
-"""Where `Tensor` stood once: documents that people port code from write `from lucid._tensor import Tensor`."""
+"""The old place of `Tensor`: existing code has `from lucid._tensor import Tensor`."""
 
 from lucid.ops.tensor import Tensor as Tensor
 from lucid.ops.tensor import TracedValueError as TracedValueError

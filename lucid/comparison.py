@@ -1,9 +1,9 @@
-"""Comparing one array with another, so that no difference and no emptiness passes for agreement.
+"""Compares one array with another, so that neither a difference nor an empty array passes as agreement.
 
-Rounding is relative to what is computed with, so by default the tolerance is, too: the unit of the element type times
-the tensor's typical magnitude and the element's own. Where a difference is larger than that, the result in float64
-decides, if the caller has it: cancellation and long chains of half precision cost digits that no look at the results
-can count, but they cost the eager side as many.
+Rounding errors are relative to the numbers computed with, so by default the tolerance is, too: the unit of the element
+type times the tensor's typical magnitude and the element's own. If a difference is larger, the result in float64
+decides, if the caller has it: cancellation and long chains in half precision lose digits in a way that the results do
+not show, but the eager side loses as many.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ from lucid.types import Array
 
 # By element type: some units in the last place of sums of a few hundred terms.
 UNITS = {"float64": 1e-10, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
-_AS_EAGER = (
-    3.0  # how much farther from the exact result than the eager one's worst element; orders of sums differ in luck
-)
-_FEW = 32  # elements, of which even the worst may be right by luck: they get some last places of 1 on top
+# How many times the eager result's largest error is allowed: the error depends on the order of sums.
+_AS_EAGER = 3.0
+_FEW = 32  # below so many elements, all may be exact by chance: they get a few units in the last place of 1 on top
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """An element may be `atol + rtol * |eager|` off."""
+    """An element may differ by `atol + rtol * |eager|`."""
 
     atol: float
     rtol: float
-    origin: str = ""  # of atol, where it is not the caller's
+    origin: str = ""  # where atol comes from, if not from the caller
 
     def __str__(self) -> str:
         return f"{self.atol:.1e} + {self.rtol:g} * |eager|" + (f"; {self.origin}" if self.origin else "")
 
     def allowed(self, want: Array) -> Array:
-        """What each element may be off; nothing more for one that is infinite."""
+        """How much each element may differ; for an infinite one, `atol`."""
         return self.atol + self.rtol * np.abs(np.where(np.isfinite(want), want, 0.0))
 
 
@@ -46,8 +45,8 @@ class Tolerance:
 class Comparison:
     """One output in one run.
 
-    `where` is the element that comes closest to its tolerance, or is farthest beyond it; `error` is how far it is off,
-    and `allowed` how far it may be. `max_abs` and `max_rel` are the largest differences of any element.
+    `where` is the element with the largest error relative to its tolerance; `error` is its error, and `allowed` its
+    tolerance. `max_abs` and `max_rel` are the largest differences of any element.
     """
 
     provider: str
@@ -61,7 +60,7 @@ class Comparison:
     problem: str = ""
     error: float = 0.0
     allowed: float = 0.0
-    tolerance: Tolerance | None = None  # None where none applies: for integers, other types, nothing at all
+    tolerance: Tolerance | None = None  # None if none applies: for integers, different types, empty arrays
 
     @property
     def share(self) -> float:
@@ -97,11 +96,11 @@ def compare(
     side.
 
     Args:
-        rtol, atol: by default the unit of the element type, and that times the typical magnitude of `want`. With one of
-            them given nothing is scaled: the other is the unit.
-        exact: what `want` would be without rounding, for the default tolerance: an element passes also where it is at
-            most three times as far from `exact` as the farthest of `want` is, beyond their own last places.
-        computed_in: the coarsest element type among the values behind `want`; by default that of `want`.
+        rtol, atol: by default the unit of the element type, and that times the typical magnitude of `want`. If one of
+            them is given, nothing is scaled: the other is the unit.
+        exact: what `want` would be without rounding, for the default tolerance: an element also passes if its error is
+            at most three times the largest error in `want`, not counting the rounding of the elements themselves.
+        computed_in: the coarsest element type among the values that `want` is computed from; by default that of `want`.
     """
 
     def result(max_abs: float, max_rel: float, where: tuple[int, ...], passed: bool, problem: str = "") -> Comparison:
@@ -112,7 +111,7 @@ def compare(
         return result(np.inf, np.inf, (), False, shown)
     if not want.size:
         return result(0.0, 0.0, (), True, "empty")
-    if want.dtype.kind in "biu":  # float64 could not tell all int64 apart
+    if want.dtype.kind in "biu":  # float64 cannot hold all int64
         return _compare_exactly(got, want, result)
     x, y = got.astype(np.float64), want.astype(np.float64)
     if np.isnan(x).any() or np.isnan(y).any():
@@ -124,7 +123,7 @@ def compare(
         judged = _by_default(x, y, want.dtype, exact, computed_in or want.dtype)
     else:
         unit = UNITS.get(str(want.dtype), 0.0)
-        judged = _held(difference, y, Tolerance(_or(atol, unit), _or(rtol, unit)))
+        judged = _judge(difference, y, Tolerance(_or(atol, unit), _or(rtol, unit)))
     with np.errstate(invalid="ignore", divide="ignore"):
         relative = np.where(difference == 0, 0.0, difference / np.abs(y))
     at = tuple(int(i) for i in np.unravel_index(int(np.argmax(judged.shares)), want.shape))
@@ -139,11 +138,11 @@ def compare(
 
 class _Judged(NamedTuple):
     error: Array
-    shares: Array  # of what is allowed: more than 1 is too much
+    shares: Array  # the error divided by the tolerance: more than 1 fails
     tolerance: Tolerance
 
 
-def _held(error: Array, want: Array, tolerance: Tolerance) -> _Judged:
+def _judge(error: Array, want: Array, tolerance: Tolerance) -> _Judged:
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.where(error == 0, 0.0, error / tolerance.allowed(want))
     return _Judged(error, np.where(np.isnan(shares), np.inf, shares), tolerance)
@@ -153,14 +152,14 @@ def _by_default(
     got: Array, want: Array, dtype: np.dtype[Any], exact: Array | None, computed_in: np.dtype[Any]
 ) -> _Judged:
     unit = UNITS.get(str(dtype), 0.0)
-    first = _held(_distance(got, want), want, _by_scale(want, unit, dtype))
+    first = _judge(_distance(got, want), want, _by_scale(want, unit, dtype))
     if exact is None or (first.shares <= 1).all():
         return first
     off = _rounding(want, exact, computed_in)
     beyond = first.shares > 1
     if (beyond & np.isinf(off)).any():
         return first
-    second = _held(_distance(got, exact), want, _by_exact(first.tolerance, off, want, dtype))
+    second = _judge(_distance(got, exact), want, _by_exact(first.tolerance, off, want, dtype))
     return second._replace(shares=np.where(beyond, second.shares, 0.0))
 
 
@@ -174,11 +173,11 @@ def _distance(x: Array, y: Array) -> Array:
 
 
 def _by_scale(want: Array, unit: float, dtype: np.dtype[Any]) -> Tolerance:
-    """The unit at the tensor's typical magnitude, which is the median: huge elements hardly move it.
+    """The unit times the tensor's typical magnitude, which is the median: huge elements hardly change it.
 
-    So an outlier has a tolerance of its own size, and those beside it have not. Zeros tell no magnitude: those that a
-    ReLU or a mask makes do not count, and where there is nothing else the magnitude is 1. Below the smallest normal
-    number all numbers are rounded alike.
+    So an outlier has a tolerance of its own size, and other elements do not. Zeros have no magnitude: those that a ReLU
+    or a mask makes do not count, and if there is nothing else, the magnitude is 1. It is at least the smallest normal
+    number, because all smaller numbers have the same rounding error.
     """
     counted = np.abs(want[np.isfinite(want) & (want != 0)])
     scale = max(float(np.median(counted)), float(_limits(dtype).tiny)) if counted.size else 1.0
@@ -186,10 +185,10 @@ def _by_scale(want: Array, unit: float, dtype: np.dtype[Any]) -> Tolerance:
 
 
 def _rounding(want: Array, exact: Array, computed_in: np.dtype[Any]) -> Array:
-    """How far each element is from the exact one; infinity where that is too far for rounding.
+    """The difference of each element from the exact one; infinity if that is too large for rounding.
 
-    At least half of the digits of the largest element must be right. With fewer the eager result is not rounded but
-    wrong or infinite, or jumps as `argmax` and comparisons do; then float64 says nothing about the exported one.
+    At least half of the digits of the largest element must be right. Otherwise the eager result is wrong or infinite,
+    or discontinuous like `argmax` and comparisons; then float64 says nothing about the exported one.
     """
     off = _distance(want, exact)
     largest = np.max(np.abs(want), where=np.isfinite(want), initial=0.0)
@@ -197,9 +196,9 @@ def _rounding(want: Array, exact: Array, computed_in: np.dtype[Any]) -> Array:
 
 
 def _by_exact(tolerance: Tolerance, off: Array, want: Array, dtype: np.dtype[Any]) -> Tolerance:
-    """The tolerance with the eager result's own error added: what its last places do not explain, at the worst element.
+    """The tolerance plus the eager result's own error: its largest one, without the rounding of the element itself.
 
-    (Those of an element of -1e9 explain an error of 30, which says nothing of the elements beside it.)
+    (The rounding of an element of -1e9 explains an error of 30, which says nothing about other elements.)
     """
     with np.errstate(invalid="ignore"):
         unexplained = off - float(_limits(dtype).eps) / 2 * np.abs(want)

@@ -1,4 +1,4 @@
-"""Values that hold for a block of code, in the thread that runs it and in no other."""
+"""Values that apply to a block of code, only in the thread that runs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @contextmanager
 def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """The variable has this value inside, and the one it had before afterwards, whatever is raised inside."""
+    """Set a variable to this value inside, and back to the earlier one afterwards, also after an exception."""
     token = variable.set(value)
     try:
         yield

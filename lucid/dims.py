@@ -1,13 +1,13 @@
 """Symbolic sizes: an axis whose length is known only when the model runs.
 
-A `Dim` is an integer polynomial over named sizes, so that ``n * l``, ``l + 1`` or ``e // h`` can be written in
-a model exactly as with integers. Whatever turns out to be constant *is* an ``int``: ``(n + 2) - n`` gives ``2``. Names
-stand for sizes that are zero or more; the same name means the same size everywhere in a graph. Division rounds down and
-remainders have the sign of the divisor, as in Python; both are known as such: ``l + (-l % w)`` is a multiple of ``w``.
+A `Dim` is an integer polynomial over named sizes, so that ``n * l``, ``l + 1`` or ``e // h`` can be written in a model
+exactly as with integers. A constant result *is* an ``int``: ``(n + 2) - n`` gives ``2``. Names are sizes of zero or
+more; the same name means the same size everywhere in a graph. Division rounds down and remainders have the sign of the
+divisor, as in Python, and this is used to simplify: ``l + (-l % w)`` is known to be a multiple of ``w``.
 
 A Dim has no value while a model is traced. Asking for one (``int(l)``, ``if l > 4``, ``range(l)``) raises
-`SymbolicSizeError` instead of quietly fixing the size to what it was in some example. ``==`` raises it too, so nothing
-here looks a size up by it: what sets, dicts and caches compare is text (`identity`).
+`SymbolicSizeError` instead of silently fixing the size to that of an example. ``==`` may raise it too, so sets, dicts
+and caches compare the text of sizes instead (`identity`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Dim:
 
     @property
     def key(self) -> str:
-        """The same text for sizes that are certainly equal, another for any others."""
+        """A text that is the same for two sizes if and only if they are certainly equal."""
         self._key = self._key or text(in_order(plain(self._terms)))
         return self._key
 
@@ -94,13 +94,13 @@ class Dim:
         sign = _sign(self - other)
         if sign is None:
             raise SymbolicSizeError(
-                f"whether {self} == {other} is known only at run time; where they are the same size, "
+                f"whether {self} == {other} is known only at run time; if they are the same size, "
                 "give both the same name in lucid.spec(...), or make the size a number"
             )
         return sign == 0
 
     def __hash__(self) -> int:
-        # Of text: the hashes of numbers collide (those of -1 and -2 are equal), and sets would then compare with ==.
+        # Hash the text: hashes of numbers collide (those of -1 and -2 are equal), and sets would then compare with ==.
         return hash(self.key)
 
     def __lt__(self, other: Size) -> bool:
@@ -137,7 +137,7 @@ def dim(text: str) -> Size:
     """A size from text: a name (``"N"``) or a sum of products (``"2*L + 1"``).
 
     Raises:
-        ValueError: when the text is neither.
+        ValueError: for other text.
     """
     total: Size = 0
     if not re.fullmatch(r"\s*\w+(\s*[*+]\s*\w+)*\s*", text):
@@ -163,19 +163,19 @@ def same(a: Size, b: Size) -> bool:
 
 
 def identity(value: Any) -> Hashable:
-    """What stands for a size, or nested tuples with sizes in them, in a set or as the key of a dict."""
+    """A hashable key for a size, or nested tuples with sizes in them, which can be compared with ==."""
     if isinstance(value, tuple):
         return tuple(map(identity, value))
     return (Dim, value.key) if isinstance(value, Dim) else value
 
 
 def evaluate(size: Size, sizes: Mapping[str, int]) -> int:
-    """The value of a size where the named sizes have the given values."""
+    """The value of a size, given the values of the named sizes."""
     return size if isinstance(size, int) else _evaluate(size.terms, sizes)
 
 
 def bind(value: Any, sizes: Mapping[str, int]) -> Any:
-    """The value of a size, or of nested tuples with sizes in them; anything else as it is."""
+    """The value of a size, or of nested tuples with sizes in them; anything else unchanged."""
     if isinstance(value, tuple):
         return tuple(bind(item, sizes) for item in value)
     return evaluate(value, sizes) if isinstance(value, Dim) else value
@@ -195,10 +195,10 @@ def _evaluate(terms: Terms, sizes: Mapping[str, int]) -> int:
 
 
 def as_size(where: str, value: Size | SupportsIndex) -> Size:
-    """A size from a whole number of any type, NumPy's included, or a symbolic size.
+    """A size from a whole number of any type, including NumPy's, or a symbolic size.
 
     Raises:
-        TypeError: for anything else; `where` opens the message.
+        TypeError: for anything else; the message starts with `where`.
     """
     if isinstance(value, (int, Dim)):
         return value
@@ -218,10 +218,10 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def as_written(terms: Terms) -> Size:
-    """The size that a polynomial is: an int where it is constant."""
-    shared = plain(terms)
-    # L % 4 + 4 * (L // 4) is L: what can do without division is written without.
-    terms = shared if is_polynomial(shared) else terms
+    """The size given by a polynomial: an int if it is constant."""
+    normal = plain(terms)
+    # L % 4 + 4 * (L // 4) is L: if a size can be written without division, it is.
+    terms = normal if is_polynomial(normal) else terms
     number = constant(terms)
     return Dim(terms) if number is None else number
 
@@ -248,7 +248,7 @@ def _names(terms: Terms) -> set[str]:
 
 
 def _sign(difference: Size) -> int | None:
-    """-1, 0 or 1 where the sign is certain for all sizes of zero or more, else None."""
+    """-1, 0 or 1 if the sign is certain for all sizes of zero or more, else None."""
     if isinstance(difference, int):
         return (difference > 0) - (difference < 0)
     number = difference.terms.get((), 0)
@@ -265,7 +265,7 @@ def _decide(a: Dim, operator: str, b: Size) -> int:
     """A number that compares with zero as ``a`` does with ``b``, for the given operator."""
     difference = a - b
     sign = _sign(difference)
-    # L >= 0 and L + P >= L hold although L may equal 0: ask whether the difference can pass the bound at all.
+    # L >= 0 and L + P >= L are certain although L may equal 0: check whether the difference can cross the bound at all.
     if sign is None and operator in (">=", "<"):
         sign = _sign(difference + 1)
         sign = sign if sign == 1 else None

@@ -1,4 +1,4 @@
-"""Evaluation mode for a block of code: no module is in training there, and nothing in any module is changed."""
+"""Evaluation mode for a block of code: inside, no module is in training, and no module is changed."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def is_evaluating() -> bool:
 
 
 def evaluating() -> AbstractContextManager[None]:
-    """Every module reads as in evaluation mode inside, in this thread alone: other threads may train it meanwhile."""
+    """Inside, every module is in evaluation mode, in this thread alone: other threads may train it meanwhile."""
     return holding(_evaluating, True)

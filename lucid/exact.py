@@ -1,4 +1,4 @@
-"""A graph computed in float64: what its results would be if a float32 or half-precision model did not round."""
+"""A graph computed in float64: the results of a float32 or half-precision model without its rounding."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class NarrowOpError(TypeError):
 
 
 def in_float64(graph: Graph) -> Graph:
-    """The same graph with every floating-point value in float64; casts between such types do nothing there.
+    """The same graph with every floating-point value in float64; casts between floating-point types do nothing in it.
 
-    Constants are widened by a node, so that a run holds only those wide that it needs at the time.
+    Constants are widened by nodes, so that a run holds in float64 only those that it needs at the time.
 
     Raises:
-        NarrowOpError: for an op whose types are otherwise, such as one that somebody made for float32 alone.
+        NarrowOpError: for an op that does not take float64, such as one defined for float32 alone.
     """
     inputs = {id(value): Input(value.name, _wide(value.type)) for value in graph.inputs}
     values: dict[int, Value] = dict(inputs)
@@ -42,24 +42,24 @@ def in_float64(graph: Graph) -> Graph:
             computed = new_node(node.op, [None if value is None else read(value) for value in node.inputs], attributes)
         except (TypeError, ValueError) as error:
             raise NarrowOpError(f"{node.op.name} is not computed in float64: {error}") from None
-        # An op may give a type of its own, as the mean of integers does.
+        # An op may have a fixed result type, so its result may have to be widened.
         values.update((id(old), _widened(new)) for old, new in zip(node.results, computed.results, strict=True))
     outputs = {name: read(value) for name, value in zip(graph.output_names, graph.outputs, strict=True)}
     return Graph([inputs[id(value)] for value in graph.inputs], outputs)
 
 
 def run_in_float64(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of a graph in float64, from inputs of its own types.
+    """The outputs of a graph in float64, from inputs of the graph's types.
 
     Raises:
-        NarrowOpError: as `in_float64` does.
+        NarrowOpError: as in `in_float64`.
     """
     wide = in_float64(graph)
     return wide.run([array.astype(value.type.dtype.numpy) for array, value in zip(arrays, wide.inputs, strict=True)])
 
 
 def coarsest(graph: Graph) -> DType | None:
-    """The floating-point type with the fewest digits among a graph's values; None where there is none."""
+    """The floating-point type with the fewest digits among a graph's values; None if there is none."""
     types = {value.type.dtype for value in (*graph.inputs, *graph.outputs)}
     types |= {result.type.dtype for node in graph.nodes() for result in node.results}
     return max((dtype for dtype in types if dtype.kind == "float"), key=lambda dtype: dtype.epsilon, default=None)

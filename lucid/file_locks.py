@@ -1,4 +1,4 @@
-"""Locks between the writers of a file, in one process or several. The system drops a lock however its owner ends."""
+"""Locks between the writers of a file, in one process or several. The system releases a lock when its owner ends."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SUFFIX = ".lucid-lock"
 
 @contextmanager
 def exclusively(path: str | os.PathLike[str]) -> Iterator[bool]:
-    """Wait until no other writer of `path` is in a block of this kind, in this process or another.
+    """Hold the lock of the writers of `path`; waits until no other writer, in this process or another, holds it.
 
-    True: no other one is. False: the file system has no locks, or denies this one, so others may be: then
-    nothing may be removed that another writer may need. The lock is a file beside the target, removed with the lock;
-    what a killed writer left is taken over by the next one, for the system has dropped its lock.
+    Yields True with the lock. Yields False if the file system has no locks or denies this one; then other writers may
+    be active, and nothing may be removed that they may need. The lock is a file in the target's folder, removed with
+    the lock; the file of a killed writer is reused by the next one, because the system has released its lock.
     """
     place = Path(path).with_name(f".{Path(path).name[:50]}{_SUFFIX}")
     file = _acquire(place)
@@ -32,13 +32,13 @@ def exclusively(path: str | os.PathLike[str]) -> Iterator[bool]:
         try:
             yield True
         finally:
-            with suppress(OSError):  # another user's, in a folder that keeps it so: an empty file that stays
+            with suppress(OSError):  # another user's file in a folder with restricted deletion: an empty file stays
                 place.unlink()
             _unlock(file)
 
 
 def names(path: Path, file: BinaryIO) -> bool:
-    """Whether a path names this open file, and not another one by now."""
+    """Whether a path still names this open file, not another one."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -46,7 +46,7 @@ def names(path: Path, file: BinaryIO) -> bool:
 
 
 def lock(file: BinaryIO, wait: bool = False) -> bool | None:
-    """True: the lock is ours. False: somebody holds it. None: there are no locks here."""
+    """True: this process has the lock. False: another one holds it. None: the file system has no locks."""
     if sys.platform == "win32":
         return None
     else:
@@ -60,12 +60,12 @@ def lock(file: BinaryIO, wait: bool = False) -> bool | None:
 
 
 def _unlock(file: BinaryIO) -> None:
-    if sys.platform != "win32":  # closing is not enough where a fork of this process has the file open, too
+    if sys.platform != "win32":  # closing is not enough if a fork of this process has the file open, too
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _acquire(place: Path) -> BinaryIO | None:
-    """The lock's file, with the lock on it; None where there can be none."""
+    """The lock's file, with the lock on it; None if there are no locks."""
     while (file := _open(place)) is not None:
         with ExitStack() as closing:
             closing.enter_context(file)
@@ -76,7 +76,7 @@ def _acquire(place: Path) -> BinaryIO | None:
             if held is None:
                 place.unlink(missing_ok=True)
                 return None
-        # The one that held it has removed it meanwhile; there may be a new one.
+        # Its owner has removed the file meanwhile; there may be a new one.
     return None
 
 
@@ -84,7 +84,7 @@ def _open(place: Path) -> BinaryIO | None:
     if sys.platform == "win32":
         return None
     else:
-        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):  # another user's may allow no more than reading
+        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):  # another user's file may only be readable
             with suppress(PermissionError, FileNotFoundError):
                 return os.fdopen(os.open(place, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), "rb")
         return None

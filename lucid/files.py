@@ -1,8 +1,8 @@
-"""Files that appear whole or not at all, and files that are safe to open.
+"""Writing files that appear whole or not at all, and opening files safely.
 
-`write_atomically` is how every file of Lucid is written: into a temporary file in the same folder, which takes the
-target's name only when it is complete and on the disk. `draft` is the same in steps. `write` also takes a pipe or a
-device, which are written to and never replaced. `open_regular` is how every file from a stranger is opened.
+Lucid writes every file with `write_atomically`: to a temporary file in the same folder, which is renamed to the target
+only when it is complete and on the disk. `draft` is the same in steps. `write` also takes a pipe or a device, which are
+written to and never replaced. Lucid opens every untrusted file with `open_regular`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lucid.file_locks import names as _names
 if sys.platform == "win32":
     _READ, _NO_WAIT = os.O_RDONLY | os.O_BINARY, os.O_BINARY
 else:
-    # Between the two looks of `open_regular` a pipe may take the file's place: open it without waiting.
+    # Between the two checks of `open_regular` a pipe may replace the file: open it without waiting.
     _NO_WAIT = os.O_NONBLOCK
     _READ = os.O_RDONLY | _NO_WAIT
 
 _SUFFIX = ".lucid-tmp"
-_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")  # where systems name the open files of a process
-_MOST_LINKS = 40  # that systems follow
+_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")  # folders in which systems name the open files of a process
+_MAX_LINKS = 40  # as many as systems follow
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -46,8 +46,10 @@ class DiskFullError(OSError):
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a regular file for reading; symbolic links are followed.
 
-    Raises `NotAFileError` for anything but a regular file (a pipe would wait for ever, a device can act on
-    being read), `OSError` when the file is missing or may not be read.
+    Raises:
+        NotAFileError: for anything but a regular file (reading a pipe could wait forever, reading a device can have
+            effects).
+        OSError: for a file that is missing or may not be read.
     """
     try:
         mode = os.stat(path).st_mode
@@ -64,29 +66,30 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 @contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A binary file for writing; it takes the name `path` only when the block ends without an error.
+    """A binary file for writing; it gets the name `path` only if the block ends without an error.
 
-    The data is on the disk (fsync of file and folder) before the name changes hands, so a crash at any moment
-    leaves the earlier file or the new one, never a part. On an error the temporary file is removed and an
-    earlier file keeps its bytes. What a killed writer left behind is removed by the next one.
+    The data is on the disk (fsync of file and folder) before the file is renamed, so a crash at any moment leaves the
+    earlier file or the new one, never a part. After an error the temporary file is removed and an earlier file is
+    unchanged. Temporary files of killed writers are removed by the next one.
 
-    Only regular files and new names are replaced. A symbolic link to a regular file, or to nothing, is replaced
-    itself and not followed; one that leads to a pipe, device or open descriptor (/dev/stdout) is refused.
+    Only regular files and new names are replaced. A symbolic link to a regular file, or to nothing, is replaced itself
+    and not followed; one that leads to a pipe, device or open descriptor (/dev/stdout) is refused.
 
-    An earlier file's permissions are kept, and its owner and group where the system allows it; a group that cannot be
-    kept leaves the new one no more than everybody had. Access control lists and extended attributes are not kept.
-    The temporary file never allows anybody more than the finished one.
+    An earlier file's permissions are kept, and its owner and group if the system allows it; if the group cannot be
+    kept, the new group gets only the permissions that everybody had. Access control lists and extended attributes are
+    not kept. The temporary file never has wider permissions than the finished one.
 
-    Raises `OSError` for a missing folder, missing permission or a full disk; each message names the path.
+    Raises:
+        OSError: for a missing folder, missing permission or a full disk; each message names the path.
     """
-    with draft(path) as made:
-        yield made.file
-        made.publish()
+    with draft(path) as drafted:
+        yield drafted.file
+        drafted.publish()
 
 
 @dataclass
 class Draft:
-    """A file under a temporary name, to be written; `publish` gives it its own."""
+    """A file to be written under a temporary name; `publish` renames it to the target."""
 
     file: BinaryIO
     target: Path
@@ -96,7 +99,7 @@ class Draft:
     published: bool = False
 
     def complete(self) -> None:
-        """Put all of it on the disk, as what it replaces was owned and could be read: only the name is missing then."""
+        """Write everything to the disk, with the owner and permissions of the earlier file, but not yet its name."""
         self.file.flush()
         if self.earlier is not None:
             _take_over(self.file, self.temporary, self.earlier)
@@ -104,12 +107,12 @@ class Draft:
         self.completed = True
 
     def publish(self) -> None:
-        """Take the target's name."""
+        """Rename the file to the target."""
         if not self.completed:
             self.complete()
         if sys.platform == "win32":  # an open file cannot be renamed there
             self.file.close()
-        os.replace(self.temporary, self.target)  # elsewhere while locked, so that no other writer takes it for dead
+        os.replace(self.temporary, self.target)  # elsewhere with the lock, so that no other writer removes it
         self.published = True
         self.file.close()
         _sync_folder(self.target.parent)
@@ -117,39 +120,40 @@ class Draft:
 
 @contextmanager
 def draft(path: str | os.PathLike[str]) -> Iterator[Draft]:
-    """`write_atomically` in steps: what the block has not published is removed."""
+    """`write_atomically` in steps: if the block does not publish the file, it is removed."""
     target = Path(path)
     earlier = _status_of_target(target)
-    made: Draft | None = None
-    temporary = _name_beside(target)  # chosen before the try, so that an interrupt at any moment finds what to remove
+    drafted: Draft | None = None
+    temporary = _temporary_name(target)  # before the try, so that after an interrupt it can always be removed
     try:
         try:
             remove_leftovers(target)
             while (file := _create(temporary, earlier)) is None:
-                temporary = _name_beside(target)
+                temporary = _temporary_name(target)
         except OSError as error:
             if error.errno not in _DENIED + _FULL:
                 raise
             raise _explained(error, target) from error
         with file:
-            made = Draft(file, target, temporary, earlier)
-            yield made
-    except DiskFullError:  # of this file or of another one that the block writes: told already
+            drafted = Draft(file, target, temporary, earlier)
+            yield drafted
+    except DiskFullError:  # for this file or another one that the block writes, with its message already
         raise
     except OSError as error:
-        if error.errno not in _FULL:  # anything else may come from the block, and be about another file
+        if error.errno not in _FULL:  # any other error may come from the block and concern another file
             raise
         raise _explained(error, target) from error
     finally:
-        if made is None or not made.published:
+        if drafted is None or not drafted.published:
             temporary.unlink(missing_ok=True)
 
 
 @contextmanager
 def write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """`write_atomically`, or where `is_stream` the pipe, device or descriptor itself, which is written to as it is.
+    """`write_atomically`; for a stream (`is_stream`), the pipe, device or descriptor itself, which is written directly.
 
-    Raises `OSError` for a pipe that nobody reads, and for a terminal.
+    Raises:
+        OSError: for a pipe without a reader, and for a terminal.
     """
     if not is_stream(path):
         with write_atomically(path) as file:
@@ -157,7 +161,7 @@ def write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         return
     with io.BufferedWriter(_Stream(path, "wb", opener=_open_stream)) as file:
         if file.isatty():
-            raise OSError(errno.EINVAL, f"cannot write {os.fspath(path)}: that is a terminal; give the name of a file")
+            raise OSError(errno.EINVAL, f"cannot write {os.fspath(path)}: it is a terminal; give the name of a file")
         yield file
 
 
@@ -174,10 +178,10 @@ def is_stream(path: str | os.PathLike[str]) -> bool:
 
 
 def remove_leftovers(path: str | os.PathLike[str]) -> None:
-    """Remove what killed writers of `path`, or of files whose names begin with its name, left behind.
+    """Remove the temporary files of killed writers of `path`, or of files whose names begin with its name.
 
-    A living writer holds a lock on its temporary file (the system drops it however the writer ends), so only
-    files without an owner go. Where the file system has no locks, nothing is removed.
+    A running writer holds a lock on its temporary file (the system releases it when the writer ends), so only files of
+    dead writers are removed. If the file system has no locks, nothing is removed.
     """
     target = Path(path)
     for entry in os.scandir(target.parent):
@@ -190,17 +194,17 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
 
 
 def _prefix(target: Path) -> str:
-    # Cut, so that a long name stays below the file system's limit; a neighbour's leftover is welcome too.
+    # Shortened, so that a long name stays below the file system's limit; another file's leftovers may be removed too.
     return "." + target.name[:50]
 
 
-def _name_beside(target: Path) -> Path:
+def _temporary_name(target: Path) -> Path:
     return target.with_name(f"{_prefix(target)}.{os.urandom(4).hex()}{_SUFFIX}")
 
 
 def _create(temporary: Path, earlier: os.stat_result | None) -> BinaryIO | None:
-    """A new file with our lock on it; None when another writer took it for a leftover before the lock was ours."""
-    # What replaces a file is its writer's alone until it gets that file's permissions, as it is complete.
+    """A new file, locked; None if another writer has removed it as a leftover before it was locked."""
+    # A file that replaces another one is accessible only to its writer until it is complete and gets its permissions.
     mode = 0o666 if earlier is None else stat.S_IMODE(earlier.st_mode) & 0o600
     file = open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115 - by the caller
     if _lock(file) is not False and _names(temporary, file):
@@ -214,31 +218,31 @@ def _remove_if_dead(leftover: Path) -> None:
         with open_regular(leftover) as file:
             if sys.platform != "win32" and _lock(file) is True:
                 leftover.unlink(missing_ok=True)
-        if sys.platform == "win32":  # removing a file that a living writer has open fails there
+        if sys.platform == "win32":  # removing a file that a running writer has open fails there
             leftover.unlink(missing_ok=True)
     except (FileNotFoundError, PermissionError):
-        pass  # gone meanwhile, or another user's: neither is ours to report
+        pass  # removed meanwhile, or another user's: neither is an error
 
 
 def _status_of_target(target: Path) -> os.stat_result | None:
-    """The earlier file's status, None without one; refuses targets that no file can replace."""
+    """The earlier file's status, None without one; raises OSError for targets that cannot be replaced."""
     if not target.parent.is_dir():
         raise FileNotFoundError(
-            errno.ENOENT, f"cannot write {target}: there is no folder {target.parent}; make it first"
+            errno.ENOENT, f"cannot write {target}: the folder {target.parent} does not exist; create it first"
         )
     if target.name in ("", ".."):
-        raise IsADirectoryError(errno.EISDIR, f"cannot write {target}: that is a folder; give a file name")
+        raise IsADirectoryError(errno.EISDIR, f"cannot write {target}: it is a folder; give a file name")
     no_file = f"cannot write {target}: not a regular file; give the name of a file"
     if _is_descriptor(target):
         raise OSError(errno.EINVAL, no_file)
     try:
         status = os.stat(target)
     except FileNotFoundError:
-        return None  # nothing there, or a dangling link
+        return None  # no file, or a dangling link
     except PermissionError as error:
         raise _explained(error, target) from error
     if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, f"cannot write {target}: that is a folder; give a file name")
+        raise IsADirectoryError(errno.EISDIR, f"cannot write {target}: it is a folder; give a file name")
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, no_file)
     if not os.access(target, os.W_OK):
@@ -250,23 +254,23 @@ def _status_of_target(target: Path) -> os.stat_result | None:
 
 
 def _is_descriptor(target: Path) -> bool:
-    """Whether a path is, or leads by links to, a name that the system gives to an open file of a process.
+    """Whether a path is, or links to, a name that the system gives to an open file of a process.
 
-    Such a name may show a regular file, or nothing, and must never be taken for one.
+    Such a name may look like a regular file, or like no file, but must not be replaced.
     """
     try:
         homes = {os.stat(home).st_dev for home in _DESCRIPTORS if os.path.isdir(home)}
-        for _ in range(_MOST_LINKS):
+        for _ in range(_MAX_LINKS):
             if os.stat(target.parent).st_dev in homes:
                 return True
             target = target.parent / os.readlink(target)
-    except OSError:  # no link, or nothing there
+    except OSError:  # not a link, or no file
         return False
     return False
 
 
 class _Stream(io.FileIO):
-    """Takes bytes in order alone, even where a regular file is behind it: what is written goes to its end."""
+    """Takes bytes only in order: even if it is a regular file, bytes are appended."""
 
     def seekable(self) -> bool:
         return False
@@ -279,19 +283,19 @@ class _Stream(io.FileIO):
 
 
 def _open_stream(path: str, _: int) -> int:
-    """For writing at the end of what is there (a descriptor may stand for a file), without waiting for a reader."""
+    """Open for appending (a descriptor may be that of a file), without waiting for a reader."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | _NO_WAIT)
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
-        raise OSError(error.errno, f"cannot write {path}: nobody reads this pipe; start its reader first") from error
+        raise OSError(error.errno, f"cannot write {path}: the pipe has no reader; start its reader first") from error
     os.set_blocking(descriptor, True)
     return descriptor
 
 
 def _take_over(file: BinaryIO, temporary: Path, earlier: os.stat_result) -> None:
-    """Owner, group and permissions of the file that will be replaced, as far as the system lets us give them."""
+    """Set the owner, group and permissions of the file that will be replaced, as far as the system allows it."""
     mode = stat.S_IMODE(earlier.st_mode)
     if sys.platform == "win32":
         os.chmod(temporary, mode)
@@ -303,9 +307,9 @@ def _take_over(file: BinaryIO, temporary: Path, earlier: os.stat_result) -> None
 
 
 def _give(file: BinaryIO, earlier: os.stat_result) -> bool:
-    """Whether the file has the group of the earlier one now, and where that is possible its owner."""
+    """Set the group of the earlier file and, if possible, its owner; whether the group could be set."""
     if sys.platform != "win32":
-        for owner in (earlier.st_uid, -1):  # only root gives files away
+        for owner in (earlier.st_uid, -1):  # only root can change the owner
             with suppress(OSError):
                 os.fchown(file.fileno(), owner, earlier.st_gid)
                 return True
@@ -313,11 +317,11 @@ def _give(file: BinaryIO, earlier: os.stat_result) -> bool:
 
 
 def _explained(error: OSError, target: Path) -> OSError:
-    untouched = "(what was there before is untouched)"
+    untouched = "(an earlier file is unchanged)"
     if error.errno in _FULL:
         text = "the disk, quota or file size limit is full; free some space or choose another folder"
         return DiskFullError(error.errno, f"cannot write {target}: {text} {untouched}")
-    text = f"no permission to create files in {target.parent}; change its rights or choose another folder"
+    text = f"no permission to create files in {target.parent}; change its permissions or choose another folder"
     return OSError(error.errno, f"cannot write {target}: {text} {untouched}")
 
 

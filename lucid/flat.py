@@ -1,7 +1,7 @@
-"""A graph as flat data, for copies and pickles: however deep it is, and with everything shared that was.
+"""A graph as flat data, for copies and pickles of graphs of any depth, which keep what is shared.
 
-Objects refer to each other by number instead of by identity. Arrays that lie in the same memory, as a weight and its
-transpose, do so afterwards: an exporter that knows them by their place still writes them once.
+Objects refer to each other by number instead of by identity. Arrays that share memory, such as a weight and its
+transpose, still share it afterwards, so an exporter writes them once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INPUT, _CONSTANT, _RESULT = range(3)
 
 
 class FlatNode(NamedTuple):
-    """A node with references in the place of values."""
+    """A node with references instead of values."""
 
     op: Operation
     inputs: tuple[Reference | None, ...]
@@ -30,7 +30,7 @@ class FlatNode(NamedTuple):
 
 
 class FlatConstant(NamedTuple):
-    """A constant with numbers in the place of arrays, and its chain of parts, outermost last."""
+    """A constant with numbers instead of arrays, and its chain of parts, outermost last."""
 
     array: int
     type: TensorType
@@ -38,7 +38,7 @@ class FlatConstant(NamedTuple):
 
 
 class FlatArray(NamedTuple):
-    """Where an array lies in a block of memory; block -1 for one without elements."""
+    """The place of an array in a block of memory; block -1 for one without elements."""
 
     block: int
     offset: int
@@ -55,7 +55,7 @@ class Flat(NamedTuple):
     arrays: tuple[FlatArray, ...]
     constants: tuple[FlatConstant, ...]
     inputs: tuple[Input, ...]
-    own_inputs: int  # those of the graph; others can only be in one that is wrong
+    own_inputs: int  # the first ones, which are the graph's; only an invalid graph has others
     nodes: tuple[FlatNode, ...]
     outputs: tuple[Reference, ...]
 
@@ -118,7 +118,7 @@ def flatten(
 
 
 def restore(flat: Flat) -> tuple[tuple[Input, ...], list[Value], list[tuple[str, Array]]]:
-    """Inputs, outputs and named arrays of a graph that is as the flattened one was, and shares nothing with it."""
+    """Inputs, outputs and named arrays of a copy of the flattened graph, which shares nothing with it."""
     arrays: list[Array] = [_unpacked(entry, flat.blocks) for entry in flat.arrays]
     constants = [
         Constant(arrays[entry.array], entry.type, _linked((arrays[whole], suffix) for whole, suffix in entry.parts))
@@ -153,10 +153,10 @@ def _linked(parts: Iterable[tuple[Array, str]]) -> Part | None:
 
 
 def _pack(arrays: Sequence[Array]) -> tuple[tuple[Array, ...], list[tuple[int, int]]]:
-    """The memory of the arrays, what overlaps in one block, and in which block and where each begins."""
+    """The memory of the arrays, with overlapping arrays in one block, and the block and offset of each array."""
     bounds = {number: np.lib.array_utils.byte_bounds(array) for number, array in enumerate(arrays) if array.size}
     places = [(-1, 0)] * len(arrays)
-    spans: list[tuple[int, int, int]] = []  # where it begins and ends, and the first array in it
+    spans: list[tuple[int, int, int]] = []  # start and end, and the first array in it
     for number, (low, high) in sorted(bounds.items(), key=lambda item: item[1]):
         if spans and low < spans[-1][1]:
             begin, end, first = spans[-1]
@@ -168,7 +168,7 @@ def _pack(arrays: Sequence[Array]) -> tuple[tuple[Array, ...], list[tuple[int, i
 
 
 def _memory(array: Array, length: int) -> Array:
-    """The bytes from the lowest address of an array on, not copied; they keep alive what holds them."""
+    """The bytes from the lowest address of an array on, as a view."""
     forwards = (
         array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)] if array.ndim else array
     )

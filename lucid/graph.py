@@ -1,7 +1,7 @@
 """The traced graph: what a model computes, as data.
 
-A graph is what its outputs reach. A `Value` is an `Input`, a `Constant` or one result of a `Node`; nothing else holds a
-graph together, so dead code is never in it and two threads can trace at once.
+A graph consists of the nodes that its outputs reach. A `Value` is an `Input`, a `Constant` or one result of a `Node`.
+There is no other record of nodes, so a graph has no dead code, and two threads can trace at once.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Graph:
         names: Names | None = None,
         structure: Any = None,
     ) -> None:
-        """`structure` is what the function returned, with the number of an output in the place of each tensor."""
+        """`structure` is what the function returned, with each tensor replaced by the number of its output."""
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs.values())
         self.output_names = tuple(outputs)
@@ -64,7 +64,7 @@ class Graph:
         return self._names
 
     def __reduce__(self) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
-        """A copy or a pickle, of a graph of any depth: names, and what is shared, stay as they are."""
+        """Support copies and pickles of graphs of any depth; they keep names and what is shared."""
         flat = flatten(self.nodes(), self.inputs, self.outputs, self._names.get)
         return _restored, (flat, self.output_names, self._structure)
 
@@ -86,7 +86,7 @@ class Graph:
         return names_of(size for value in self.inputs for size in value.type.shape)
 
     def with_outputs(self, outputs: Mapping[str, Value]) -> Graph:
-        """The same inputs with other outputs: a rewritten graph, or a look at values inside."""
+        """The same inputs with other outputs: for a rewritten graph, or for values inside."""
         structure = self._structure if tuple(outputs) == self.output_names else None
         return Graph(self.inputs, outputs, self._names, structure)
 
@@ -98,19 +98,19 @@ class Graph:
         """Compute the outputs with NumPy, node by node, dropping each value after its last use.
 
         Raises:
-            TypeError, ValueError: when an array does not fit its input.
+            TypeError, ValueError: for an array that does not fit its input.
         """
         return run(self.inputs, self.outputs, arrays)
 
     def __call__(self, *arrays: Any) -> Any:
-        """Run with NumPy: arrays in the order of `inputs`; returns arrays in the structure the function returned."""
+        """Run with NumPy, on arrays in the order of `inputs`; returns arrays in the structure of the traced result."""
         return self.rebuild(self.run([np.asarray(array) for array in arrays]))
 
     def verify(self) -> None:
         """Check that every node's recorded types follow from its inputs.
 
         Raises:
-            ValueError: naming the node that is wrong, after a faulty rewrite or type rule.
+            ValueError: for a node that is wrong, after a faulty rewrite or type rule; the message names it.
         """
         verify(self.inputs, self.outputs)
 

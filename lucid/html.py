@@ -1,4 +1,4 @@
-"""Small pieces of HTML for notebooks. They take text and numbers, so that every floor of the house can use them."""
+"""Small pieces of HTML for notebooks. They take only text and numbers, so that every module can use them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lucid.text import visible_lines
 
 _CELL = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
 _MONO = "font-family:monospace;white-space:pre"
-_PIXELS = 12  # of one weight
-_LABEL = 70  # of the tokens' names
+_PIXELS = 12  # width and height of one weight
+_LABEL = 70  # pixels for the tokens' labels
 
 
 def escape(text: object) -> str:
-    """Text as HTML shows it, with control characters and what turns lines around escaped."""
+    """Text as HTML, with control characters and those that change the text direction escaped."""
     shown = visible_lines(text)
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
         shown = shown.replace(character, entity)
@@ -38,7 +38,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def paragraph(text: object, good: bool | None = None) -> str:
-    """A line; green or red where it says whether all is well."""
+    """A line; green or red if `good` is True or False."""
     colour = "" if good is None else f";color:{'#2e7d32' if good else '#c62828'};font-weight:bold"
     return f'<p style="margin:4px 0{colour}">{escape(text)}</p>'
 
@@ -50,7 +50,7 @@ def folded(summary: object, inside: str, is_open: bool = False) -> str:
 
 
 def listing(text: str) -> str:
-    """The text of a printed graph; what follows a line ``# module`` is folded away under the module's name."""
+    """The text of a printed graph; the lines after ``# module`` are folded under the module's name."""
     first, *between, last = text.splitlines()
     parts: list[tuple[str, list[str]]] = [("", [first])]
     for line in between:
@@ -68,14 +68,14 @@ def _part(module: str, lines: Sequence[str]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class AttentionMaps:
-    """Attention weights as pictures, one a head: rows are queries, columns keys, dark is much.
+    """Attention weights as pictures, one per head: rows are queries, columns keys, dark is a large weight.
 
     Args:
         weights: (L, S), (H, L, S) or (N, H, L, S), of which the first item is shown; a tensor or array.
         tokens: labels of the positions.
 
     Raises:
-        ValueError: for weights of another rank, or tokens that are neither as many as the queries nor as the keys.
+        ValueError: for weights of another rank, or a number of tokens that is neither that of queries nor of keys.
     """
 
     weights: Any
@@ -133,7 +133,7 @@ def _svg(weights: npt.NDArray[np.float32], tokens: Sequence[str]) -> str:
 
 
 def _png(weights: npt.NDArray[np.float32]) -> str:
-    """A picture of a byte a pixel, white to blue (PNG specification: IHDR, PLTE, IDAT, IEND)."""
+    """A picture with one byte per pixel, white to blue (PNG specification: IHDR, PLTE, IDAT, IEND)."""
     highest = float(weights.max(initial=0.0)) or 1.0
     pixels = np.clip(np.nan_to_num(weights) * (255 / highest), 0, 255).astype(np.uint8)
     ramp = np.linspace([247, 248, 252], [40, 53, 147], 256).astype(np.uint8)

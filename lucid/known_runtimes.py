@@ -1,9 +1,9 @@
-"""The runtimes that models are exported for, a record each: what it lacks, and what it computes wrongly until when.
+"""The runtimes that models are exported for, with one record for each: missing kernels and faults, by release.
 
-Forms ask the record of their target, never for a name, so a runtime that comes to be known is one record more. What
-concerns onnxruntime's CPU provider is measured by tools/check_onnxruntime_versions.py (docs/onnxruntime-versions.md has
-the tables) and OpenVINO by tests/test_portable.py; what concerns CUDA was read in the release's source and has not run
-on a device (docs/gpu.md names the places).
+Forms ask the record of their target and never check its name, so a new runtime is one more record. The facts about
+onnxruntime's CPU provider are measured by tools/check_onnxruntime_versions.py (docs/onnxruntime-versions.md has the
+tables), those about OpenVINO by tests/test_portable.py; those about CUDA are from the release's source and have not
+been run on a device (docs/gpu.md names the places).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import MappingProxyType
 from lucid.runtime_record import Fault, Known, Missing, Release, Runtime
 
 # The newest opset and IR version that each release of onnxruntime loads, measured with one Identity node; a release
-# that is missing here is as the one before it.
+# that is missing here loads the same as the one before it.
 RELEASES: Mapping[Release, tuple[int, int]] = MappingProxyType(
     {
         (1, 15): (18, 9),
@@ -27,12 +27,12 @@ RELEASES: Mapping[Release, tuple[int, int]] = MappingProxyType(
         (1, 25): (26, 13),
     }
 )
-OLDEST: Release = (1, 20)  # that models are exported for
-OLDEST_RELEASE = "lucid.onnxruntime"  # where an exported file says for which release and newer ones it is
+OLDEST: Release = (1, 20)  # the oldest that models are exported for
+OLDEST_RELEASE = "lucid.onnxruntime"  # the metadata key for the oldest release that a file was exported for
 
-# What forms ask about --------------------------------------------------------------------------------------------
+# Faults that forms ask about -------------------------------------------------------------------------------------
 
-PASSES_OVER_NAN = Fault("largest and smallest numbers where there is NaN")
+PASSES_OVER_NAN = Fault("maxima and minima of numbers with NaN")
 INTEGERS_AS_FLOAT64 = Fault("sums, products and powers of integers")
 HALF_TRANSPOSED = Fault("a half-precision product after a transpose of the first axis")
 FLOAT64_TRANSPOSED = Fault("a float64 product after a transpose")
@@ -46,22 +46,22 @@ ATTENTION_SINGLE = Fault("causal Attention of a single query", "Attention")
 ATTENTION_CROSS = Fault("causal Attention of another number of keys")
 ATTENTION_SOFTCAP = Fault("Attention with softcap")
 ATTENTION_WEIGHTS = Fault("Attention that returns weights")
-ATTENTION_OPEN_WEIGHTS = Fault("Attention that returns weights of an open number of keys")
+ATTENTION_OPEN_WEIGHTS = Fault("Attention that returns weights of a symbolic number of keys")
 FILLED_MASKS = Fault("blocks of queries with filled masks")
-FUSED_SOFTMAX = Fault("a softmax between two products, over an open number of keys")
+FUSED_SOFTMAX = Fault("a softmax between two products, over a symbolic number of keys")
 PRODUCT_OF_NOTHING = Fault("a product over no keys")
 COARSE_SINE = Fault("sine and cosine")
 
 # onnxruntime -----------------------------------------------------------------------------------------------------
 
-# Types that ONNX does not give these ops.
+# Types that ONNX does not have for these ops.
 _NOT_IN_ONNX = (
     Missing("MatMul Pow", "int8 uint8"),
     Missing("Neg", "uint8"),
     Missing("ArgMax", "bool"),
     Missing("RotaryEmbedding", "float64"),
 )
-# Of every provider, as far as tried.
+# For every provider that was tried.
 _EVERYWHERE = (
     *_NOT_IN_ONNX,
     Missing("Where", "bool"),
@@ -75,7 +75,7 @@ _EVERYWHERE = (
 )
 _INTEGERS = {INTEGERS_AS_FLOAT64: Known("computes it as float64, which loses the digits of integers beyond 2^53")}
 _SLOW_GROUPS = {
-    GROUP_NORMALIZATION: Known("has no kernel, and what it puts in its place is 1.6 to 4 times slower than the body")
+    GROUP_NORMALIZATION: Known("has no kernel, and its own expansion is 1.6 to 4 times slower than the body")
 }
 
 _CPU_LACKS = (
@@ -86,30 +86,30 @@ _CPU_LACKS = (
         but="Cast Concat Gather GatherElements GatherND LayerNormalization Reshape Slice Split Squeeze Transpose "
         "Unsqueeze",
     ),
-    # It casts these to float32 by itself; said here so that the guards against NaN are computed in it, too.
+    # It casts these to float32 by itself; they are listed so that the guards against NaN are computed in float32, too.
     Missing("ArgMax MaxPool ReduceMax ReduceMin Sign", "float16"),
     Missing("AveragePool Conv Erf", "float64"),
-    Missing("CumSum", "float32", "adds up in float32, where eager code does in float64"),
-    Missing("LogSoftmax", "float64", "passes over NaN"),
+    Missing("CumSum", "float32", "adds up in float32, but eager code in float64"),
+    Missing("LogSoftmax", "float64", "ignores NaN"),
     Missing("Gelu FusedMatMul", "float16 float64"),
     Missing("Attention", "float16", "rounds scores to float16"),
 )
 _CPU_FAULTS = {
     **_INTEGERS,
-    PASSES_OVER_NAN: Known("passes over NaN"),
-    HALF_TRANSPOSED: Known("crashes as it loads one (1.23 to 1.31)"),
-    FLOAT64_TRANSPOSED: Known("fuses a Transpose and a float64 MatMul into an op that it has no kernel for", (1, 26)),
+    PASSES_OVER_NAN: Known("ignores NaN"),
+    HALF_TRANSPOSED: Known("crashes when it loads one (1.23 to 1.31)"),
+    FLOAT64_TRANSPOSED: Known("fuses a Transpose and a float64 MatMul into an op without a kernel", (1, 26)),
     FLOAT64_COS: Known("has no float64 kernel for Cos", (1, 29)),
-    FLOAT64_QUICK_GELU: Known("fuses a float64 Sigmoid and Mul into an op that it has no kernel for", (1, 31)),
+    FLOAT64_QUICK_GELU: Known("fuses a float64 Sigmoid and Mul into an op without a kernel", (1, 31)),
 }
 _CPU_ATTENTION = {
     ATTENTION_OF_HALVES: Known("rounds scores to float16, and has no bfloat16 kernel"),
-    ATTENTION_OF_GROUPS: Known("reads the wrong keys where heads are grouped", (1, 23, 1)),
+    ATTENTION_OF_GROUPS: Known("reads the wrong keys for grouped heads", (1, 23, 1)),
     ATTENTION_UNSEEN: Known("gives NaN or the mean of the values to a query that sees no key", (1, 28)),
     ATTENTION_SINGLE: Known("lets a single query see every key, causal or not", (1, 28)),
     ATTENTION_OPEN_WEIGHTS: Known(
-        "takes the returned weights for empty where the number of keys is open, and may put them where something "
-        "smaller was"
+        "treats the returned weights as empty if the number of keys is symbolic, and may write them to a buffer "
+        "that is too small"
     ),
     FILLED_MASKS: Known("has not been measured with blocks of queries", (1, 28)),
 }
@@ -124,12 +124,12 @@ _CUDA_FAULTS = {
     ATTENTION_UNSEEN: Known("gives the mean of the values to a query that sees no key", (1, 28)),
     ATTENTION_SOFTCAP: Known("refuses softcap, or applies it in another order", (1, 28)),
     ATTENTION_OF_GROUPS: Known("has no kernel for grouped heads in every element type and size", (1, 28)),
-    ATTENTION_CROSS: Known("does not align causal queries alike in all its kernels", (1, 28)),
+    ATTENTION_CROSS: Known("does not align causal queries in the same way in all its kernels", (1, 28)),
     ATTENTION_WEIGHTS: Known("has no kernel for Attention that returns weights"),
 }
 _OPENVINO_FAULTS = {
     FUSED_SOFTMAX: Known("fuses them, and is wrong after a first call with a single key"),
-    PRODUCT_OF_NOTHING: Known("gives whatever the memory held"),
+    PRODUCT_OF_NOTHING: Known("gives uninitialised memory"),
 }
 
 # The records -----------------------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
         for runtime in (
             Runtime(
                 "any",
-                "standard ops only",
+                "only standard ops",
                 engine="onnxruntime's CPU provider",
                 asked_for=("com.microsoft",),
                 lacks=_CPU_LACKS,
@@ -172,7 +172,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 faults={**_CPU_FAULTS, **_OPENVINO_FAULTS},
             ),
             # Runs on OpenVINO 2026.4 in tests/test_portable.py. It computes int64 as int32 and float64 as float32, and
-            # passes over NaN (docs/portable.md).
+            # ignores NaN (docs/portable.md).
             Runtime(
                 "openvino",
                 "tuned for OpenVINO 2026.4 and newer",
@@ -186,8 +186,8 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 ),
                 faults={**_OPENVINO_FAULTS, INTEGERS_AS_FLOAT64: Known("computes them in 32 bits")},
             ),
-            # From the kernels that onnxruntime's source registers, and Chromium's software adapter (docs/portable.md):
-            # what it lacks, the CPU computes, with copies.
+            # From the kernels that onnxruntime's source registers, and Chromium's software adapter (docs/portable.md).
+            # Ops without a kernel run on the CPU, with copies.
             Runtime(
                 "webgpu",
                 "tuned for onnxruntime's WebGPU provider",

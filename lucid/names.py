@@ -1,4 +1,4 @@
-"""Names: those of parameters, known by their arrays, and those that nothing else has yet."""
+"""Names of parameters, found by their arrays, and new names that are not used yet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ class _HasArray(Protocol):
 
 
 class Names:
-    """The names of parameters by the identity of their arrays. Holds the arrays, so that an identity is never
-    reused."""
+    """The names of parameters by the identity of their arrays. It holds the arrays, so that no identity is reused."""
 
     def __init__(self, named: Mapping[str, _HasArray]) -> None:
         """`named` maps a name to something with a `numpy()` method; the first name of an array counts."""
@@ -25,7 +24,7 @@ class Names:
 
     @staticmethod
     def of(pairs: Iterable[tuple[str, Array]]) -> Names:
-        """These names of these arrays."""
+        """Names from pairs of a name and an array."""
         names = Names({})
         names._names = {id(array): (name, array) for name, array in pairs}
         return names
@@ -37,10 +36,9 @@ class Names:
 
 
 def unused_name(name: str, taken: dict[str, int]) -> str:
-    """The name, or with a number behind it where it is taken; it is taken then.
+    """The name, with a number appended if it is taken; the result is added to `taken`.
 
-    `taken` holds the last number given to each name, so that a thousand of one name are no more work than that many
-    names.
+    `taken` holds the last number given to each name, so that a name used a thousand times costs no search.
     """
     number = taken.get(name, 0) + 1
     while (candidate := name if number == 1 else f"{name}_{number}") in taken:

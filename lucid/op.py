@@ -1,4 +1,4 @@
-"""Where ops stood once: `from lucid.op import composite` keeps working beside `from lucid.ops import composite`."""
+"""The old place of `composite` and others, which are now in `lucid.ops`: `from lucid.op import composite` works."""
 
 from lucid.ops.op import Op as Op
 from lucid.ops.op import composite as composite

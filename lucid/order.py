@@ -8,9 +8,9 @@ from lucid.values import Node, Result, Value
 
 
 def in_order(outputs: Sequence[Value], known: Callable[[Value], bool] = lambda value: False) -> list[Node]:
-    """The nodes that the outputs reach, each after the nodes it needs; stops at values that are `known`.
+    """The nodes that the outputs reach, each after the nodes that it needs; stops at values that are `known`.
 
-    Iterative, so that a model of any depth works. The order is a function of the graph alone.
+    Iterative, so that a model of any depth works. The order depends on the graph alone.
     """
     ordered: list[Node] = []
     seen: set[int] = set()

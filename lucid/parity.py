@@ -1,4 +1,4 @@
-"""What a comparison of eager and exported results found, in every run and output."""
+"""The report of a comparison of eager and exported results, for every run and output."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ParityReport:
 
     @property
     def worst(self) -> Comparison | None:
-        """The comparison that comes closest to its tolerance, or is farthest beyond it."""
+        """The comparison with the largest error relative to its tolerance."""
         return max((c for c in self.comparisons if c.tolerance is not None), key=lambda c: c.share, default=None)
 
     def __str__(self) -> str:

@@ -1,5 +1,4 @@
-"""Figures with matplotlib (the extra `plot`). Nothing global is touched: each function makes a figure and returns
-it."""
+"""Figures with matplotlib (the extra `plot`). Each function returns a new figure and changes no global state."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _COLUMNS = 4
 
 
 class Picture(Figure):
-    """A figure that notebooks show by itself."""
+    """A figure that notebooks show automatically."""
 
     def _repr_png_(self) -> bytes:
         buffer = BytesIO()
@@ -26,14 +25,14 @@ class Picture(Figure):
 
 
 def attention(weights: Any, tokens: Sequence[str] = ()) -> Figure:
-    """Attention weights, one picture a head: rows are queries, columns keys.
+    """Attention weights, one picture per head: rows are queries, columns keys.
 
     Args:
         weights: (L, S), (H, L, S) or (N, H, L, S), of which the first item is shown; a tensor or array.
         tokens: labels of the positions.
 
     Raises:
-        ValueError: for weights of another rank, or tokens that are neither as many as the queries nor as the keys.
+        ValueError: for weights of another rank, or a number of tokens that is neither that of queries nor of keys.
     """
     maps = heads_of(weights, tokens)
     columns = min(_COLUMNS, len(maps))
@@ -57,7 +56,7 @@ def attention(weights: Any, tokens: Sequence[str] = ()) -> Figure:
 
 
 def parity(report: ParityReport) -> Figure:
-    """The largest difference of each run and output of a parity report; failures are red, and NaN stands at the top."""
+    """The largest difference of each run and output of a parity report; failures are red, and NaN is a longest bar."""
     figure = Picture(figsize=(7, 0.45 * len(report.comparisons) + 1.5), layout="constrained")
     axis = figure.subplots()
     names, values, colours = [], [], []

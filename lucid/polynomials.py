@@ -1,7 +1,7 @@
-"""Arithmetic of integer polynomials, written as the coefficient of each product of atoms.
+"""Arithmetic of integer polynomials, stored as the coefficient of each product of atoms.
 
-An atom is anything hashable whose text tells it from all others. A product is a tuple of atoms, sorted by text, with
-repetition: N*N*L is ("L", "N", "N"), and the constant term stands at ().
+An atom is any hashable object with a unique text. A product is a tuple of atoms, sorted by text, with repetition: N*N*L
+is ("L", "N", "N"), and the key of the constant term is ().
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def order(product: Product[A]) -> tuple[bool, int, list[str]]:
 
 
 def constant(terms: Mapping[Product[A], int]) -> int | None:
-    """The number that a polynomial is; None for one that depends on an atom."""
+    """The value of a constant polynomial; None for one that depends on an atom."""
     if len(terms) > 1:
         return None
     return terms.get(()) if terms else 0
@@ -71,7 +71,7 @@ def _join(left: Product[A], right: Product[A]) -> Product[A]:
 
 
 def _without(product: Product[A], factors: Product[A]) -> Product[A] | None:
-    """What a product leaves divided by other factors; None where they are not all in it."""
+    """A product divided by other factors; None if it does not contain them all."""
     rest = list(product)
     for atom in factors:
         if atom not in rest:

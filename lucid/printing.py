@@ -9,12 +9,13 @@ from lucid.names import unused_name
 from lucid.order import in_order
 from lucid.values import Constant, Input, Node, Value
 
-_WIDEST = 100  # columns before the types, however long one line is
+_MAX_WIDTH = 100  # columns before the types, however long a line is
 
 
 def listing(inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable[[Constant], str | None]) -> str:
-    """One line a node: name, op, arguments, type; a comment opens each module. `name_of` gives the names of
-    parameters."""
+    """One line per node: name, op, arguments, type; each module starts with a comment. `name_of` gives the names of
+    parameters.
+    """
     names: dict[int, str] = {id(value): value.name for value in inputs}
     taken = dict.fromkeys(names.values(), 1)
 
@@ -34,9 +35,9 @@ def listing(inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable
             lines.append((f"  # {node.scope or 'top level'}", ""))
             previous = node.scope
         left = ", ".join(names[id(result)] for result in node.results)
-        arguments = [*map(name, _given(node)), *_unusual_attributes(node)]
+        arguments = [*map(name, _given(node)), *_set_attributes(node)]
         lines.append((f"  {left} = {node.op.name}({', '.join(arguments)})", ", ".join(map(str, node.types))))
-    width = min(max((len(left) for left, _ in lines), default=0), _WIDEST)
+    width = min(max((len(left) for left, _ in lines), default=0), _MAX_WIDTH)
     head = ", ".join(f"{value.name}: {value.type}" for value in inputs)
     tail = ", ".join(str(value.type) for value in outputs)
     body = [f"{left:<{width}}  {right}".rstrip() for left, right in lines]
@@ -49,14 +50,15 @@ def _given(node: Node) -> Sequence[Value | None]:
     return node.inputs[: given[-1] + 1] if given else ()
 
 
-def _unusual_attributes(node: Node) -> list[str]:
+def _set_attributes(node: Node) -> list[str]:
+    """The attributes that do not have their defaults."""
     shown = {key: show_attribute(value) for key, value in node.attributes.items()}
-    usual = {key: show_attribute(value) for key, value in node.op.defaults.items()}
-    return [f"{key}={text}" for key, text in shown.items() if usual.get(key) != text]
+    defaults = {key: show_attribute(value) for key, value in node.op.defaults.items()}
+    return [f"{key}={text}" for key, text in shown.items() if defaults.get(key) != text]
 
 
 def show_attribute(value: Any) -> str:
-    """An attribute as the printed graph writes it."""
+    """An attribute as text for a printed graph."""
     if isinstance(value, tuple):
         return f"({', '.join(map(show_attribute, value))}{',' if len(value) == 1 else ''})"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,7 @@
 """Quotients and remainders of integer polynomials, rounded down as in Python.
 
-What divides evenly is a polynomial again. What does not is an atom, a `Quotient`, which keeps the form it was written
-in; `plain` gives the form in which equal ones meet: ``l + -l % 4`` and ``(l + 3) // 4 * 4`` are one size.
+If a division is exact, the result is a polynomial again. Otherwise it is an atom, a `Quotient`, which is shown as it
+was written; `plain` gives the normal form that equal ones share: ``l + -l % 4`` and ``(l + 3) // 4 * 4`` are one size.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Terms: TypeAlias = Mapping[Product[Atom], int]
 
 
 class Quotient:
-    """A quotient or remainder that is no polynomial, such as ``L // 2``. Those that read alike are equal."""
+    """A quotient or remainder that is not a polynomial, such as ``L // 2``. Those with the same text are equal."""
 
     __slots__ = ("_text", "left", "operator", "plain", "right")
 
     def __init__(self, operator: str, left: Terms, right: Terms) -> None:
         self.operator, self.left, self.right = operator, left, right
         self._text = f"{_bracket(text(left))}{operator}{_bracket(text(right))}"
-        self.plain: Terms | None = None  # once asked for
+        self.plain: Terms | None = None  # set on first use
 
     def __str__(self) -> str:
         return self._text
@@ -36,7 +36,7 @@ class Quotient:
 
 
 def text(terms: Terms) -> str:
-    """A polynomial as people write it; the terms stand in their order."""
+    """A polynomial as text, with the terms in their order."""
     shown = ""
     for product, coefficient in terms.items():
         factors = [str(abs(coefficient))] if abs(coefficient) != 1 or not product else []
@@ -66,7 +66,7 @@ def mod(a: Terms, b: Terms) -> Terms:
 
 
 def _divided(a: Terms, b: Terms) -> tuple[Terms, Terms]:
-    """Quotient and remainder with a = quotient * b + remainder: as written, or plain where that divides evenly."""
+    """Quotient and remainder with a = quotient * b + remainder: as written, or the normal forms if these divide."""
     quotient, remainder = divide(a, b)
     if constant(remainder) is None:
         exact, rest = divide(plain(a), plain(b))
@@ -76,7 +76,7 @@ def _divided(a: Terms, b: Terms) -> tuple[Terms, Terms]:
 
 
 def is_polynomial(terms: Terms) -> bool:
-    """Whether there are only names in it."""
+    """Whether all atoms are names."""
     for product in terms:
         for atom in product:
             if not isinstance(atom, str):
@@ -85,7 +85,7 @@ def is_polynomial(terms: Terms) -> bool:
 
 
 def plain(terms: Terms) -> Terms:
-    """The form that all spellings of a size share: no remainders, and few kinds of quotients."""
+    """The normal form that all spellings of a size share: no remainders, and only some kinds of quotients."""
     if is_polynomial(terms):
         return terms
     total: Terms = {}

@@ -1,4 +1,4 @@
-"""Random numbers: one seeded generator a process, guarded so that threads may share it."""
+"""Random numbers: one seed per process, and a generator for each thread."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import numpy as np
 _local = threading.local()
 _lock = threading.Lock()
 _seed = 0
-_streams = 0  # how many threads have one of this seed
-_epoch = 0  # how often a seed was set
+_streams = 0  # the number of threads that have a generator of this seed
+_epoch = 0  # how many times a seed was set
 
 
 def manual_seed(seed: int) -> None:
-    """Make the random numbers that follow a function of the seed.
+    """Seed the random numbers.
 
-    Each thread has a stream of its own: the thread that seeds gets the first, others the next ones as they first draw.
+    Each thread has its own stream: the thread that seeds gets the first one, other threads the next ones when they
+    first draw a number.
     """
     global _seed, _streams, _epoch
-    np.random.SeedSequence(seed)  # refuses what is no seed, before anything changes
+    np.random.SeedSequence(seed)  # raises an error for an invalid seed, before anything changes
     with _lock:
         _seed, _streams, _epoch = seed, 0, _epoch + 1
     generator()

@@ -15,7 +15,7 @@ def run(inputs: Sequence[Input], outputs: Sequence[Value], arrays: Sequence[Arra
     """The outputs for these arrays of the inputs; each value is dropped after its last use.
 
     Raises:
-        TypeError, ValueError: when an array does not fit its input.
+        TypeError, ValueError: for an array that does not fit its input.
     """
     if len(arrays) != len(inputs):
         wanted = ", ".join(f"{value.name}: {value.type}" for value in inputs)
@@ -45,6 +45,6 @@ def _check(node: Node, result: Result, array: Array, sizes: Mapping[str, int]) -
     expected = bind(result.type.shape, sizes)
     if array.shape != expected:
         raise ValueError(
-            f"{node.op.name}: its result has shape {show_shape(array.shape)} where the trace promised "
-            f"{show_shape(expected)}: a slice or index reaches past the end of an axis of symbolic size"
+            f"{node.op.name}: its result has shape {show_shape(array.shape)}, but the trace expected "
+            f"{show_shape(expected)}: a slice or index is past the end of an axis of symbolic size"
         )

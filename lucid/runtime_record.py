@@ -1,4 +1,4 @@
-"""What a record of a runtime says (the records themselves are in `known_runtimes`)."""
+"""The classes that describe a runtime (the records themselves are in `known_runtimes`)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 Release: TypeAlias = tuple[int, ...]
-"""A release of onnxruntime as numbers: (1, 23) stands for 1.23.0."""
+"""A release of onnxruntime as numbers: (1, 23) is 1.23.0."""
 
 
 def shown(release: Release) -> str:
-    """A release as people write it."""
+    """A release as text."""
     return ".".join(map(str, release))
 
 
 def release_of(text: str) -> Release | None:
-    """The release that a text names, such as "1.28" or "1.23.2"; None if it is none."""
+    """The release from text such as "1.28" or "1.23.2"; None for other text."""
     parts = text.split(".")
     if len(parts) not in (2, 3) or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
         return None
@@ -27,9 +27,9 @@ def release_of(text: str) -> Release | None:
 
 @dataclass(frozen=True, eq=False)
 class Fault:
-    """Something that some runtime computes wrongly or slowly. Forms name it; the records say which and until when.
+    """Something that some runtime computes wrongly or slowly. Forms ask for it; the records say which releases have it.
 
-    `op` is the ONNX op that has it, where a node of that op may be wrong wherever it stands.
+    `op` is the ONNX op that has the fault, if any node of that op may be wrong.
     """
 
     what: str
@@ -49,12 +49,12 @@ class Missing:
     """Kernels that a runtime lacks for some element types.
 
     Args:
-        kernels: names of ONNX ops, blanks between; ``*``: all that `but` does not name.
+        kernels: names of ONNX ops, separated by spaces; ``*``: all that `but` does not name.
         types: names of element types; ``*``: all.
-        instead: what the runtime does where it has no kernel, or does wrongly in the one it has.
+        instead: what the runtime does without the kernel, or what its kernel does wrongly.
         until: the first release that has them.
         but: with ``*`` for the kernels, those that it has.
-        said: the whole reason, in place of the one made of these.
+        said: the whole reason, instead of the one composed of these.
     """
 
     kernels: str
@@ -65,23 +65,23 @@ class Missing:
     said: str = ""
 
     def covers(self, kernel: str, dtype: str) -> bool:
-        """Whether a kernel is among these, for an element type."""
+        """Whether a kernel is among these for an element type."""
         kernels = kernel not in self.but.split() if self.kernels == "*" else kernel in self.kernels.split()
         return kernels and (self.types == "*" or dtype in self.types.split())
 
 
 @dataclass(frozen=True, eq=False)
 class Runtime:
-    """A runtime, as far as an exporter must know it.
+    """What an exporter must know about a runtime.
 
     Args:
-        name: of the target.
-        about: what the target is, in a few words.
-        engine: who computes, in messages.
-        opset: of exports that ask for none.
+        name: the name of the target.
+        about: a short description of the target.
+        engine: the name of the runtime in messages.
+        opset: the default opset of exports.
         provider: onnxruntime's provider that runs them in a session.
-        domains: domains of operators, beside the standard one, that exports may use.
-        asked_for: domains that they may use where the user insists on a form that needs them.
+        domains: the domains of operators, besides the standard one, that exports may use.
+        asked_for: domains that exports may use if the user insists on a form that needs them.
         lacks: the kernels that are missing.
         faults: what it computes wrongly.
     """
@@ -96,19 +96,19 @@ class Runtime:
     lacks: tuple[Missing, ...] = ()
     faults: Mapping[Fault, Known] = field(default_factory=lambda: MappingProxyType({}))
 
-    @lru_cache(maxsize=4096)  # noqa: B019  # records live as long as the process
+    @lru_cache(maxsize=4096)  # noqa: B019  # records are never released
     def missing(self, kernel: str, dtype: str, release: Release) -> str:
         """Why a kernel cannot be used for an element type on a release and all newer ones; empty if it can."""
         for gap in self.lacks:
             if gap.covers(kernel, dtype) and (gap.until is None or release < gap.until):
                 has_none = f"has no {dtype} kernel for {kernel}" + (
-                    f" that serves: it {gap.instead}" if gap.instead else ""
+                    f" that is correct: it {gap.instead}" if gap.instead else ""
                 )
                 return gap.said or self._reason(has_none, gap.until, release)
         return ""
 
     def wrong(self, fault: Fault, release: Release) -> str:
-        """Why a release, or a newer one, does not compute something rightly; empty if all do."""
+        """How a release, or a newer one, has a fault; empty if none has it."""
         known = self.faults.get(fault)
         if known is None or (known.until is not None and release >= known.until):
             return ""
@@ -117,4 +117,4 @@ class Runtime:
     def _reason(self, what: str, until: Release | None, release: Release) -> str:
         if until is None:
             return f"{self.engine} {what}"
-        return f"{self.engine} before {shown(until)} {what}; this export is for {shown(release)} too"
+        return f"{self.engine} before {shown(until)} {what}; this export is also for {shown(release)}"

@@ -1,4 +1,4 @@
-"""Where tracing stands, and the nodes that are made there."""
+"""The current place of tracing, and the nodes that are made there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from lucid.values import Attributes, Node, Operation, Value
 
 
 class Scope(NamedTuple):
-    """Where tracing stands: the path of the running module, the path of each module by identity, and the names of the
-    parameters."""
+    """The current place of tracing: the path of the running module, the path of each module by identity, and the names
+    of the parameters.
+    """
 
     path: str
     names: Mapping[int, str]
@@ -30,17 +31,17 @@ scope: ContextVar[Scope | None] = ContextVar("lucid_scope", default=None)
 
 
 def entered(inside: Scope) -> AbstractContextManager[None]:
-    """Tracing stands here inside, in this thread; nodes made meanwhile are of this scope."""
+    """Inside, nodes made in this thread belong to this scope."""
     return holding(scope, inside)
 
 
 def is_tracing() -> bool:
-    """Whether what runs in this thread is being traced."""
+    """Whether this thread is tracing."""
     return scope.get() is not None
 
 
 def new_node(op: Operation, inputs: Sequence[Value | None], attributes: Attributes) -> Node:
-    """A node in the module that is being traced."""
+    """Make a node in the module that is being traced."""
     types = op.infer([value.type if value is not None else None for value in inputs], attributes)
     here = scope.get()
     return Node(op, tuple(inputs), attributes, types, here.path if here else "")

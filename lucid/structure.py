@@ -1,4 +1,4 @@
-"""Lists, tuples and dicts of things, as functions take and return them."""
+"""Nested lists, tuples and dicts, as functions take and return them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def fill(structure: Any, values: Sequence[Any]) -> Any:
-    """The structure with values in the places of their numbers."""
+    """The structure with each number replaced by the value of that number."""
     if isinstance(structure, int):
         return values[structure]
     if isinstance(structure, (list, tuple)):
@@ -18,5 +18,5 @@ def fill(structure: Any, values: Sequence[Any]) -> Any:
 
 
 def like(value: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
-    """A list, tuple or named tuple as `value` is, of other items."""
+    """A list, tuple or named tuple of the type of `value`, with other items."""
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

@@ -1,4 +1,4 @@
-"""Does the exported model compute what the eager one does, and if not, where do they part?"""
+"""Checks that an exported model computes the same as the eager one, and finds the first node that differs."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from lucid.types import Array, DType, TensorType, bind_sizes
 from lucid.values import Result
 
 _VALUES = (2, 3, 5, 7, 11, 13)
-# Run only when asked for: the one calls a service, the other builds an engine for minutes.
-_WHEN_ASKED = (REMOTE, "TensorrtExecutionProvider")
+# Run only if requested: the first calls a service, the second builds an engine for minutes.
+_ON_REQUEST = (REMOTE, "TensorrtExecutionProvider")
 
 
 @dataclass(frozen=True)
@@ -65,20 +65,20 @@ def assert_parity(
     Args:
         model, inputs, kwargs: as for `lucid.export.to_onnx`. Specs are filled with random numbers
             (`lucid.manual_seed`): normal for floats, 0 and 1 for integers and booleans.
-        rtol, atol: each element may be atol + rtol * |eager| off. By default rtol is 1e-5 for float32, looser or
-            tighter for other types, and atol that times the output's typical magnitude; what is farther off passes if
-            it is about as near to the result in float64 as the eager one.
-        providers: which to run, each of which must start; by default every one that does, TensorRT apart.
+        rtol, atol: each element may differ by atol + rtol * |eager|. By default rtol is 1e-5 for float32, looser or
+            tighter for other types, and atol is rtol times the output's typical magnitude; a larger difference passes
+            if the element is about as close to the result in float64 as the eager one.
+        providers: the providers to run, each of which must start; by default all that start, except TensorRT.
         sizes: values of the symbolic sizes, one run each; by default three runs, one of them all ones.
-        exported: a model made by `to_onnx`, or its path, to be compared instead of a fresh export.
+        exported: a model made by `to_onnx`, or its path, to be compared instead of a new export.
         export: further arguments of `to_onnx`.
 
     Returns:
         The report, which is also in the message of the error.
 
     Raises:
-        ParityError: when an output differs, holds NaN, or nothing could be compared.
-        ValueError: for a tolerance that everything passes, or sizes that the inputs do not have.
+        ParityError: if an output differs or holds NaN, or nothing could be compared.
+        ValueError: for a tolerance that is not a finite number, or sizes that the inputs do not have.
     """
     _check_tolerance(rtol, atol)
     graph = trace(model, *inputs, kwargs=kwargs)
@@ -111,13 +111,13 @@ def assert_parity(
 def _sessions(
     exported: onnx.ModelProto | str | os.PathLike[str], providers: Sequence[str] | None
 ) -> tuple[dict[str, Session], dict[str, str]]:
-    """A session for each provider that was asked for, or for each that starts; and why the others do not."""
+    """A session for each requested provider, or for each that starts; and why the others do not."""
     if providers:
         return {name: Session(exported, name) for name in providers}, {}
     sessions: dict[str, Session] = {}
     not_run: dict[str, str] = {}
     for name in available():
-        if name not in _WHEN_ASKED:
+        if name not in _ON_REQUEST:
             try:
                 sessions[name] = Session(exported, name)
             except ProviderError as error:
@@ -140,7 +140,7 @@ def bisect(
     """The first node, in the order of the graph, whose value differs between NumPy and onnxruntime; None if none does.
 
     Args:
-        exported: the model to examine, made by `to_onnx` with the same arguments; by default a fresh export.
+        exported: the model to examine, made by `to_onnx` with the same arguments; by default a new export.
     """
     graph = trace(model, *inputs, kwargs=kwargs)
     values = _default_sizes(graph)[-1]
@@ -163,14 +163,14 @@ def compare_nodes(
     atol: float | None = None,
     target: Target | str = "any",
 ) -> list[tuple[Result, Comparison]]:
-    """Every value inside a graph, in order, that the exported model has too, compared between NumPy and onnxruntime.
+    """Compare every value inside a graph that the exported model also has, in order, between NumPy and onnxruntime.
 
     Args:
-        arrays: the inputs, in the order of the graph's.
-        exported: the model to examine, made by `to_onnx` from this graph for this target; by default a fresh export.
+        arrays: the inputs, in the order of the graph's inputs.
+        exported: the model to examine, made by `to_onnx` from this graph for this target; by default a new export.
 
     Returns:
-        Pairs of a node's result and how it compares; the comparison's `output` is the name in the exported model.
+        Pairs of a node's result and its comparison, whose `output` is the name in the exported model.
     """
     assembled, lowering = export_graph(graph, Target.of(target, None, None))
     sizes = bind_sizes([i.name for i in graph.inputs], [i.type for i in graph.inputs], arrays)
@@ -178,16 +178,16 @@ def compare_nodes(
     inner = {name for node in assembled.skeleton.graph.node for name in node.output}
     names = {id(result): lowering.build.final_name(result) for result in results}
     shown = [result for result in results if names[id(result)] in inner]
-    watched = onnx.ModelProto()
-    watched.CopyFrom(exported if exported is not None else in_memory(assembled))
-    outputs = {value.name for value in watched.graph.output}
-    infos = {info.name: info for info in watched.graph.value_info}
+    with_outputs = onnx.ModelProto()
+    with_outputs.CopyFrom(exported if exported is not None else in_memory(assembled))
+    outputs = {value.name for value in with_outputs.graph.output}
+    infos = {info.name: info for info in with_outputs.graph.value_info}
     for result in shown:
         name = names[id(result)]
         if name not in outputs and name in infos:
             outputs.add(name)
-            watched.graph.output.append(infos[name])
-    session = Session(watched, provider, optimize=False)
+            with_outputs.graph.output.append(infos[name])
+    session = Session(with_outputs, provider, optimize=False)
     found = session.run(dict(zip(session.inputs, arrays, strict=True)))
     examined = [result for result in shown if names[id(result)] in found]
     reference = graph.with_outputs({names[id(result)]: result for result in examined})
@@ -206,20 +206,20 @@ def _compared(
     rtol: float | None,
     atol: float | None,
 ) -> list[Comparison]:
-    """The outputs compared; where rounding may explain a difference, with the results in float64 beside them."""
+    """Compare the outputs; if rounding may explain a difference, also with the results in float64."""
 
     def compared(exact: Sequence[Array | None], computed_in: DType | None = None) -> list[Comparison]:
         rounded = None if computed_in is None else computed_in.numpy
         return [
-            compare(got, want, name, provider, sizes, rtol, atol, beside, rounded)
-            for (name, got), want, beside in zip(found.items(), expected, exact, strict=True)
+            compare(got, want, name, provider, sizes, rtol, atol, exact_result, rounded)
+            for (name, got), want, exact_result in zip(found.items(), expected, exact, strict=True)
         ]
 
     comparisons = compared([None] * len(expected))
     if rtol is None and atol is None and any(not c.passed and not c.problem for c in comparisons):
         try:
             return compared(run_in_float64(graph, arrays), coarsest(graph))
-        except NarrowOpError:  # so there is no more to go by than the magnitudes
+        except NarrowOpError:  # only the magnitudes are known
             return comparisons
     return comparisons
 
@@ -232,9 +232,9 @@ def _check_tolerance(rtol: float | None, atol: float | None) -> None:
 
 def _check_runs(graph: Graph, providers: Sequence[str] | None, sizes: Sequence[Mapping[str, int]] | None) -> None:
     if providers is not None and not providers:
-        raise ValueError("assert_parity: no providers to run; leave providers out for all that are available")
+        raise ValueError("assert_parity: providers is empty; leave it out to run all that are available")
     if sizes is not None and not sizes:
-        raise ValueError("assert_parity: no sizes to run; leave sizes out for three runs of different ones")
+        raise ValueError("assert_parity: sizes is empty; leave it out for three runs with different sizes")
     for run in sizes or ():
         if run.keys() != graph.sizes() or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in run.values()):
             wanted = ", ".join(sorted(graph.sizes())) or "none"
@@ -244,7 +244,7 @@ def _check_runs(graph: Graph, providers: Sequence[str] | None, sizes: Sequence[M
 
 
 def _default_sizes(graph: Graph) -> list[dict[str, int]]:
-    """All ones; and twice different numbers, so that two sizes that were mixed up show."""
+    """All ones, and twice different numbers, so that sizes that were mixed up are noticed."""
     names = sorted(graph.sizes())
     if not names:
         return [{}]
@@ -257,7 +257,7 @@ def _default_sizes(graph: Graph) -> list[dict[str, int]]:
 def _eager(
     model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, sizes: Mapping[str, int], arrays: list[Array]
 ) -> list[Array]:
-    """Run the model itself, on examples where given and random numbers elsewhere; these go to `arrays`."""
+    """Run the model itself, on given examples and random numbers for the rest; the inputs are added to `arrays`."""
 
     def fill(path: str, kind: TensorType, example: Array | None) -> Tensor:
         shape = tuple(evaluate(size, sizes) for size in kind.shape)

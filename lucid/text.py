@@ -1,4 +1,4 @@
-"""Text that may come from a stranger, as people are shown it: it cannot act on a terminal or turn a line around."""
+"""Untrusted text made safe to show: it cannot control a terminal or change the text direction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 def visible(text: object) -> str:
     r"""One line, with an escape such as ``\x1b``, ``\n`` or ``\u202e`` for each character that is not printable.
 
-    Those are control characters, what orders text from right to left, separators of lines, and what is not assigned.
+    These are control characters, marks of text direction, line separators and unassigned code points.
     """
     shown = str(text)
     if shown.isprintable():

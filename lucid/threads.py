@@ -1,8 +1,9 @@
-"""Worker threads for NumPy kernels, and BLAS held at one thread while they run.
+"""Worker threads for NumPy kernels, and BLAS limited to one thread while they run.
 
-NumPy lets go of the interpreter lock inside its loops, so plain threads share the cores well: a thread a core, each
-with a BLAS of one thread, beats one thread with a BLAS of many as soon as there is more to do than matrix products.
-BLAS has one setting for the whole process: it is saved when the first kernel starts and put back when the last ends.
+NumPy releases the interpreter lock inside its loops, so plain threads use all cores: one thread per core, each with a
+single-threaded BLAS, is faster than one thread with a multi-threaded BLAS as soon as there is more work than matrix
+products. BLAS has one setting for the whole process: it is saved when the first kernel starts and restored when the
+last one ends.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from threadpoolctl import ThreadpoolController
 
 Job = TypeVar("Job")
 
-KEPT = 4 << 20  # bytes of a buffer up to which a thread keeps it
+KEPT = 4 << 20  # a thread keeps buffers up to so many bytes
 
 
 def get_num_threads() -> int:
-    """How many threads Lucid's NumPy kernels use, the calling one included; by default the cores of this process."""
+    """How many threads Lucid's NumPy kernels use, including the calling one; by default the cores of this process."""
     return _workers.size
 
 
 def set_num_threads(n: int) -> None:
-    """Set how many threads Lucid's NumPy kernels use, the calling one included; calls that run already keep theirs.
+    """Set how many threads Lucid's NumPy kernels use, including the calling one; running calls are not affected.
 
     Raises:
         TypeError: `n` is not an int.
@@ -45,18 +46,18 @@ def set_num_threads(n: int) -> None:
 
 
 def share(jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:
-    """Run `work` in this thread and in as many workers as there are jobs for; each gets an iterator of jobs to do.
+    """Run `work` in this thread and in as many workers as there are jobs for; each gets an iterator of jobs.
 
-    BLAS runs with one thread meanwhile. Safe to call from many threads at once, and after the main thread has ended:
-    where no worker can be had, this thread does it all. The first exception ends it: jobs not begun are dropped, those
-    begun are waited for, and it is raised here.
+    BLAS runs with one thread meanwhile. It is safe to call this from many threads at once, and after the main thread
+    has ended: if there are no workers, this thread does all jobs. After the first exception, jobs that have not started
+    are dropped, those that have are waited for, and the exception is raised here.
     """
     with single_threaded_blas():
         _workers.share(jobs, work)
 
 
 def single_threaded_blas() -> AbstractContextManager[None]:
-    """BLAS with one thread, in the whole process, inside a with statement; statements may overlap."""
+    """Limit BLAS to one thread, in the whole process, inside a with statement; with statements may overlap."""
     return _blas.single_threaded()
 
 
@@ -77,7 +78,7 @@ class _Workers:
     def share(self, jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:
         queue = deque(jobs)
         helpers: list[Future[None]] = []
-        with self._lock:  # no pool is shut down between its choice and the last submit
+        with self._lock:  # so that the pool is not shut down before the last submit
             count = min(self.size, len(queue)) - 1
             if count > 0:
                 helpers = self._begin(count, queue, work)
@@ -90,7 +91,7 @@ class _Workers:
             helper.result()
 
     def _begin(self, count: int, queue: deque[Job], work: Callable[[Iterator[Job]], None]) -> list[Future[None]]:
-        """As many helpers as there are to be had: none where the interpreter ends or the system gives no threads."""
+        """Start helpers: none if the interpreter is shutting down or the system has no more threads."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.size - 1, thread_name_prefix="lucid")
         helpers: list[Future[None]] = []
@@ -98,13 +99,13 @@ class _Workers:
             for _ in range(count):
                 helpers.append(self._pool.submit(_until_done, queue, work))
         except RuntimeError:
-            self._pool.shutdown(wait=False, cancel_futures=True)  # a helper may be queued that nobody would wait for
+            self._pool.shutdown(wait=False, cancel_futures=True)  # a queued helper would never be waited for
             self._pool = None
         return helpers
 
 
 def _until_done(queue: deque[Job], work: Callable[[Iterator[Job]], None]) -> None:
-    """Let `work` take jobs from a queue shared with other threads; when it fails, nobody takes another."""
+    """Let `work` take jobs from a queue shared with other threads; after an error, no thread takes another job."""
     try:
         work(_take(queue))
     finally:
@@ -121,13 +122,13 @@ def _take(queue: deque[Job]) -> Iterator[Job]:
 
 
 class _Blas:
-    """The process's BLAS libraries, held at one thread while at least one kernel runs."""
+    """The process's BLAS libraries, limited to one thread while at least one kernel runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running = 0
         self._before: list[int] = []
-        self._controller: ThreadpoolController | None = None  # finding the libraries takes a while, so it is done once
+        self._controller: ThreadpoolController | None = None  # finding the libraries is slow, so it is done once
 
     @contextmanager
     def single_threaded(self) -> Iterator[None]:
@@ -151,7 +152,7 @@ class _Blas:
 
 
 class _Buffers(threading.local):
-    """Memory that a thread keeps for its next job: fresh pages from the system can cost more than the work on them."""
+    """Memory that a thread keeps for its next job: new pages from the system can cost more than the computation."""
 
     def __init__(self) -> None:
         self._memory: dict[str, npt.NDArray[np.uint8]] = {}
@@ -168,7 +169,7 @@ class _Buffers(threading.local):
 
 
 def _usable_cores() -> int:
-    """The cores this process may run on, which in a container or under taskset are not all of the machine's."""
+    """The number of cores that this process may run on; in a container or under taskset, fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -183,7 +184,7 @@ def buffer(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArr
 
 
 def _after_fork() -> None:
-    """Threads do not survive a fork, and a lock may have been held by one: the child starts with its own."""
+    """After a fork the child needs new workers and locks: threads do not survive it, and one may have held a lock."""
     global _workers, _blas
     _workers, _blas = _Workers(_workers.size), _Blas()
 

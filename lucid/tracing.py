@@ -1,4 +1,4 @@
-"""Tracing: run a model once on tensors that stand for its inputs, and keep what it computed as a graph."""
+"""Tracing: run a model once on placeholders for its inputs, and record the computation as a graph."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     """The graph of a module or a function.
 
     Args:
-        model: what to trace. A module is traced in evaluation mode whatever mode it is in.
-        inputs: per argument a `lucid.spec(...)`; a bare tuple such as ``("N", "L", 512)`` for a float32 one; an example
-            tensor or array, which stands for its exact shape; or a list, tuple or dict of these. Without any, a
+        model: what to trace. A module is traced in evaluation mode, whatever its mode.
+        inputs: for each argument, a `lucid.spec(...)`; a tuple such as ``("N", "L", 512)`` for a float32 one; an
+            example tensor or array, whose exact shape is then fixed; or a list, tuple or dict of these. Without any, a
             module's own `input_specs()`.
-        kwargs: arguments by name: the same, or plain Python values, which the graph then has built in.
+        kwargs: arguments by name: the same, or plain Python values, which become part of the graph.
 
     Returns:
         The graph; its inputs are named after the arguments.
 
     Raises:
-        TypeError: when no inputs are known, or the model returns something other than tensors.
-        SymbolicSizeError, TracedValueError: when the model needs a number that is known only when it runs.
+        TypeError: if no inputs are known, or the model returns something other than tensors.
+        SymbolicSizeError, TracedValueError: if the model needs a number that is known only when it runs.
     """
     if not callable(model):
         raise TypeError(f"trace: the model has type {type(model).__name__}, expected a Module or a function")
@@ -57,7 +57,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     _check_sizes(graph_inputs)
     names = Names(model.state_dict() if isinstance(model, Module) else {})
     paths = {id(module): path for path, module in model.named_modules()} if isinstance(model, Module) else {}
-    # One BLAS thread: a product of constants rounds differently with every number of them.
+    # One BLAS thread: the rounding of a product of constants depends on the number of threads.
     with evaluating(), entered(Scope("", paths, names)), single_threaded_blas():
         result = model(*call, **named)
     outputs: dict[str, Value] = {}
@@ -92,7 +92,7 @@ def step_of(
 def arguments_of(
     model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, make: Make
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments of a call, with what `make` gives in the place of every spec and every example.
+    """The arguments of a call, with every spec and every example replaced by the result of `make`.
 
     `make` gets the name of the argument, its type, and the example's array or None.
     """
@@ -108,7 +108,7 @@ def _arguments(
     signature = inspect.signature(model.forward if isinstance(model, Module) else model)
     if not inputs and isinstance(model, Module):
         known = model.input_specs()
-        # Whoever gives one of the inputs that the module knows gives all of them: query alone is self-attention.
+        # If one of the inputs that the module knows is given, the others are not added: query alone is self-attention.
         if not any(_has_spec(kwargs[name]) for name in known.keys() & kwargs.keys()):
             kwargs = {name: kind for name, kind in known.items() if name not in kwargs} | kwargs
         order = {name: index for index, name in enumerate(signature.parameters)}
@@ -139,7 +139,7 @@ def _usage(model: Model, signature: inspect.Signature) -> str:
     taken = signature.replace(parameters=parameters, return_annotation=signature.empty)
     wanted = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     specs = ", ".join(f'{argument}=lucid.spec("N", ...)' for argument in wanted or ["x"])
-    return f"{name} takes {taken}: write lucid.export.to_onnx(model, kwargs=dict({specs})), one spec an argument"
+    return f"{name} takes {taken}: write lucid.export.to_onnx(model, kwargs=dict({specs})), one spec for each argument"
 
 
 def _is_shorthand(value: Any) -> bool:
@@ -155,7 +155,7 @@ def _has_spec(value: Any) -> bool:
 
 
 def _replace(path: str, value: Any, make: Make, top: bool = False) -> Any:
-    """An argument with something made for every spec or example in it."""
+    """An argument with every spec or example in it replaced by the result of `make`."""
     if top and _is_shorthand(value):
         return make(path, spec(*value), None)
     if isinstance(value, TensorType):
@@ -179,7 +179,7 @@ def _check_sizes(inputs: Sequence[Input]) -> None:
     if unknown:
         raise ValueError(
             f"trace: size {', '.join(sorted(unknown))} appears only inside sums or products; "
-            "give it an axis of its own in one of the inputs, so that its value can be read there"
+            "give one of the inputs an axis of this size alone, so that its value can be read there"
         )
 
 
@@ -188,8 +188,8 @@ def _check_origin(graph: Graph) -> None:
     for value in (*(value for node in graph.nodes() for value in node.inputs), *graph.outputs):
         if isinstance(value, Input) and id(value) not in own:
             raise ValueError(
-                f"trace: the model uses a tensor that it kept from another trace (there {value.name}: {value.type}); "
-                "do not store what forward computes, or pass it in as an argument"
+                f"trace: the model uses a tensor that it kept from another trace ({value.name}: {value.type}); "
+                "do not store what forward computes, or pass it as an argument"
             )
 
 
@@ -213,7 +213,7 @@ def _collect(value: Any, outputs: dict[str, Value], path: str) -> None:
 
 
 def _structure(value: Any, numbers: Iterator[int]) -> Any:
-    """The structure of `value` with numbers in the places of its tensors."""
+    """The structure of `value` with its tensors replaced by numbers."""
     if isinstance(value, Tensor):
         return next(numbers)
     if isinstance(value, (list, tuple)):

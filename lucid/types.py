@@ -1,4 +1,4 @@
-"""Element types and tensor types: what is known of a value before it is computed."""
+"""Element types and tensor types: what is known about a value before it is computed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DType:
 
     @cached_property
     def epsilon(self) -> float:
-        """From 1 to the next number of a floating-point type."""
+        """The difference between 1 and the next larger number of a floating-point type."""
         return float(ml_dtypes.finfo(self.numpy).eps)  # type: ignore[no-untyped-call]
 
     def __repr__(self) -> str:
@@ -71,10 +71,10 @@ DTypeLike: TypeAlias = DType | str | type | np.dtype[Any]
 
 
 def as_dtype(dtype: DTypeLike) -> DType:
-    """The DType that a DType, a name, a NumPy dtype or a Python type stands for.
+    """The DType from a DType, a name, a NumPy dtype or a Python type.
 
     Raises:
-        TypeError: for a type that Lucid does not have; the message lists those it has.
+        TypeError: for a type that Lucid does not have; the message lists those that it has.
     """
     if isinstance(dtype, DType):
         return dtype
@@ -82,7 +82,7 @@ def as_dtype(dtype: DTypeLike) -> DType:
         return _BY_PYTHON[dtype]
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
-    if not isinstance(dtype, (str, type(None))):  # NumPy takes None for float64
+    if not isinstance(dtype, (str, type(None))):  # NumPy reads None as float64
         found = _BY_NUMPY.get(np.dtype(dtype))
         if found is not None:
             return found
@@ -90,9 +90,9 @@ def as_dtype(dtype: DTypeLike) -> DType:
 
 
 def convert(array: Array, dtype: DType, where: str) -> Array:
-    """Stored numbers in another element type; `where` opens the message.
+    """Stored numbers in another element type; the error message starts with `where`.
 
-    (The op `cast` is for computed ones, and gives infinity where a number is too large, as every backend does.)
+    (The op `cast` is for computed numbers, and gives infinity if a number is too large, as every backend does.)
 
     Raises:
         OverflowError: for a number that the type cannot hold; rounding is not an error.
@@ -100,13 +100,13 @@ def convert(array: Array, dtype: DType, where: str) -> Array:
     if array.dtype == dtype.numpy:
         return array
     if dtype.kind == "float" and not array.ndim and abs(float(array)) <= dtype.largest:
-        return array.astype(dtype.numpy)  # a Python number beside a tensor, in no time
+        return array.astype(dtype.numpy)  # the fast path for a Python number
     with np.errstate(all="ignore"):
         result = array.astype(dtype.numpy)
         if dtype.kind == "float":
             lost = np.isinf(result) & np.isfinite(array) if array.dtype.itemsize > 1 else False
         elif dtype.kind == "int" and array.dtype != np.bool_:
-            # Through the wider type and back: a whole number that fits is itself again.
+            # Cast back: a whole number that fits is unchanged.
             lost = result.astype(array.dtype) != np.trunc(array)
         else:
             lost = False
@@ -117,7 +117,7 @@ def convert(array: Array, dtype: DType, where: str) -> Array:
 
 
 def dtype_of_scalar(value: Scalar) -> DType:
-    """The type that a Python number has by itself, with no tensor beside it."""
+    """The type that a Python number has when no tensor determines it."""
     return _BY_PYTHON[type(value)]
 
 
@@ -128,7 +128,7 @@ def promote(a: DType, b: DType) -> DType:
     """The type of a result computed from two operands of these types.
 
     The wider kind wins (bool < integer < float), within a kind the wider type: an int64 and a float16 give float16. The
-    two pairs of which neither holds the other (float16 with bfloat16, int8 with uint8) give float32 and int32.
+    two pairs in which neither type contains the other (float16 and bfloat16, int8 and uint8) give float32 and int32.
     """
     if a == b:
         return a
@@ -182,8 +182,8 @@ def spec(*shape: str | Size, dtype: DTypeLike = float32) -> TensorType:
         ``lucid.spec("N", "L", 512)`` is a float32 tensor of shape (N, L, 512) for any N and L.
 
     Raises:
-        ValueError: for a negative size, or text that is no size.
-        TypeError: for anything else in the place of a size, or an unknown dtype.
+        ValueError: for a negative size, or text that is not a size.
+        TypeError: for a size of another type, or an unknown dtype.
     """
     sizes: list[Size] = []
     for size in shape:
@@ -198,7 +198,7 @@ def spec(*shape: str | Size, dtype: DTypeLike = float32) -> TensorType:
 
 
 def show_shape(shape: Sequence[Size]) -> str:
-    """A shape as messages write it: ``[N, L, 512]``."""
+    """A shape as text for messages: ``[N, L, 512]``."""
     return f"[{', '.join(map(str, shape))}]"
 
 
@@ -211,7 +211,7 @@ def broadcast(where: str, *shapes: Sequence[Size]) -> Shape:
     """The shape to which all given shapes broadcast by NumPy's rule.
 
     Raises:
-        ValueError: when they do not, or when that is not certain for symbolic sizes. ``where`` opens the message.
+        ValueError: if they do not, or if that is not certain for symbolic sizes; the message starts with `where`.
     """
     result: list[Size] = [1] * max(map(len, shapes), default=0)
     for shape in shapes:
@@ -228,11 +228,11 @@ def broadcast(where: str, *shapes: Sequence[Size]) -> Shape:
 
 
 def bind_sizes(names: Sequence[str], types: Sequence[TensorType], arrays: Sequence[Array]) -> dict[str, int]:
-    """The values of the named sizes, read off arrays that are given for inputs of the given types.
+    """The values of the named sizes, from arrays for inputs of the given types.
 
     Raises:
         TypeError: for an array of another dtype.
-        ValueError: for one of another rank or size, or two different values for one name.
+        ValueError: for an array of another rank or size, or two different values for one name.
     """
     sizes: dict[str, int] = {}
     owner: dict[str, str] = {}

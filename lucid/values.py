@@ -1,4 +1,4 @@
-"""What a graph is made of: a value is an `Input`, a `Constant`, or one result of a `Node`."""
+"""The parts of a graph: a value is an `Input`, a `Constant`, or one result of a `Node`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Attributes: TypeAlias = Mapping[str, Any]
 
 
 class Operation(Protocol):
-    """What the graph needs of an op; `lucid.ops.Op` is one."""
+    """What the graph needs from an op; `lucid.ops.Op` provides it."""
 
     @property
     def name(self) -> str:
@@ -20,7 +20,7 @@ class Operation(Protocol):
 
     @property
     def defaults(self) -> Attributes:
-        """The attributes that it has where none are given."""
+        """The default values of its attributes."""
 
     def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
         """Compute the outputs with NumPy."""
@@ -38,7 +38,7 @@ class Input:
 
 
 class Part(NamedTuple):
-    """Says that an array is a part or a view of another, so that it can be named after it: ``weight[q].T``."""
+    """Records that an array is a part or a view of another, so that it is named after it: ``weight[q].T``."""
 
     whole: Array
     suffix: str

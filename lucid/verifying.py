@@ -1,4 +1,4 @@
-"""A graph checked: the types that its nodes record are those that their inputs give."""
+"""Checks a graph: the recorded types of its nodes must follow from their inputs."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from lucid.values import Input, Value
 
 
 def verify(inputs: Sequence[Input], outputs: Sequence[Value]) -> None:
-    """Check that the nodes that the outputs reach read these inputs alone, and record the types that follow.
+    """Check that the nodes that the outputs reach read only these inputs, and have the types that follow from them.
 
     Raises:
-        ValueError: naming the node that is wrong.
+        ValueError: for a wrong node, which the message names.
     """
     own = {id(value) for value in inputs}
     for node in in_order(outputs):
         for value in node.inputs:
             if isinstance(value, Input) and id(value) not in own:
-                raise ValueError(f"graph: {node.op.name} reads {value.name}, which is no input of this graph")
+                raise ValueError(f"graph: {node.op.name} reads {value.name}, which is not an input of this graph")
         types = node.op.infer([None if value is None else value.type for value in node.inputs], node.attributes)
         for got, expected in zip(node.types, types, strict=True):
             if got.dtype != expected.dtype or not same_shape(got.shape, expected.shape):
-                raise ValueError(f"graph: {node.op.name} is recorded as {got}, its inputs give {expected}")
+                raise ValueError(f"graph: {node.op.name} is recorded as {got}, but its inputs give {expected}")

@@ -1,8 +1,8 @@
 """Weights in safetensors files: read without copying, written atomically, and never trusted.
 
-The safetensors library is not used here: its NumPy reader copies every tensor, lets bad booleans through and
-knows nothing of indexes, and its writer gives the tensors an order of its own. It is the judge in the tests,
-where each reads what the other wrote and what was damaged on the way.
+The safetensors library is not used: its NumPy reader copies every tensor, accepts invalid booleans and does not read
+indexes, and its writer reorders the tensors. The tests use it as the reference: each reads what the other wrote, and
+damaged files.
 """
 
 from __future__ import annotations
@@ -49,12 +49,16 @@ SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 def load(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Read a checkpoint: a .safetensors file, a model.safetensors.index.json, or a folder that holds either.
 
-    Returns the arrays by name, in the file's order, as read-only views of the memory-mapped files: nothing is
-    copied, and nothing but the header is read until an array is used. bfloat16 comes as `ml_dtypes.bfloat16`.
-    Copy an array to change it; do not shorten a file while its arrays are in use.
+    The header is checked against the file's size before the file is mapped. Copy an array to change it; do not truncate
+    a file while its arrays are in use.
 
-    Everything is checked against the file's size before anything is mapped. Raises `WeightsError` for a file
-    that is not exactly right, `OSError` for one that is missing or may not be read.
+    Returns:
+        The arrays by name, in the file's order, as read-only views of the memory-mapped files: nothing is copied, and
+        only the header is read until an array is used. bfloat16 is `ml_dtypes.bfloat16`.
+
+    Raises:
+        WeightsError: for a file that does not follow the format exactly.
+        OSError: for a file that is missing or may not be read.
     """
     path = Path(path)
     if path.is_dir():
@@ -84,7 +88,7 @@ def _load_file(path: Path) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     for name, entry in entries.items():
         array: Array = np.ndarray(entry.shape, entry.dtype, buffer=buffer, offset=start + entry.begin)
-        # NumPy takes every byte of a bool for 0 or 1, and computes nonsense from others.
+        # NumPy assumes that every byte of a bool is 0 or 1, and computes wrong results from others.
         if entry.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise broken(path, f"tensor {show(name)}: a BOOL byte is neither 0 nor 1")
         arrays[name] = array
@@ -101,9 +105,9 @@ def _load_sharded(path: Path) -> dict[str, Array]:
     for shard, keys in shards.items():
         held = _load_file(files[shard])
         if missing := [key for key in keys if key not in held]:
-            raise broken(path, f"places {show(missing)} in {show(shard)}, which lacks them")
+            raise broken(path, f"assigns {show(missing)} to {show(shard)}, which does not have them")
         if omitted := sorted(held.keys() - set(keys)):
-            raise broken(path, f"omits {show(omitted)}, which {show(shard)} holds")
+            raise broken(path, f"omits {show(omitted)}, which {show(shard)} has")
         arrays.update(held)
     return {key: arrays[key] for key in index}
 
@@ -138,7 +142,7 @@ def _shard_path(index: Path, shard: str) -> Path:
         folder = Path(os.path.realpath(index.parent, strict=True))
     except OSError as error:
         raise WeightsError(f"{show(index)}: shard {show(shard)}: {error.strerror}; download it again") from error
-    # The hub's cache is a folder snapshots/<revision> of links to its neighbour blobs/: these are inside.
+    # The hub's cache is a folder snapshots/<revision> of links to the folder blobs/ next to it, which is allowed.
     homes = [folder, folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else [folder]
     if real.parent not in homes:
         raise WeightsError(
@@ -164,12 +168,15 @@ def save(
     metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write tensors or arrays, such as a `state_dict()`, to a safetensors file, atomically: a crash or a full disk
-    leaves the earlier file as it was.
+    leaves the earlier file unchanged.
 
-    The same arrays give the same bytes, and `load` gives them back in the same order. Nothing but the one
-    array that is not in C order or little-endian is copied. Raises `WeightsError` for a name or dtype that
-    the format cannot hold, `TypeError` for anything but NumPy arrays and text, `OSError` when the file cannot
-    be written.
+    The same arrays give the same bytes, and `load` returns them in the same order. Only an array that is not in C order
+    and little-endian is copied, one at a time.
+
+    Raises:
+        WeightsError: for a name or dtype that the format cannot hold.
+        TypeError: for anything but NumPy arrays and text.
+        OSError: if the file cannot be written.
     """
     arrays = {name: tensor.numpy() if isinstance(tensor, Tensor) else tensor for name, tensor in tensors.items()}
     header: dict[str, object] = {}
@@ -179,7 +186,7 @@ def save(
         header["__metadata__"] = dict(metadata)
     for name, array in arrays.items():
         _check_storable(name, array)
-    # The widest items lie first, so that every array is aligned in memory although gaps are not allowed.
+    # The widest items come first, so that every array is aligned in memory although gaps are not allowed.
     order = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
     begins, end = {}, 0
     for name in order:

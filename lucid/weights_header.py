@@ -1,4 +1,4 @@
-"""The JSON of strangers' weights files: a safetensors header or an index, checked against the file's size.
+"""The JSON of untrusted weights files: a safetensors header or an index, checked against the file's size.
 
 Source of the format: https://github.com/huggingface/safetensors, "Format": eight bytes of header length
 (little-endian), a JSON header `{"name": {"dtype", "shape", "data_offsets": [begin, end]}, "__metadata__":
@@ -20,8 +20,8 @@ import ml_dtypes
 import numpy as np
 
 MAX_HEADER = 32 << 20  # bytes of header or index: ten times the largest one published
-MAX_TENSORS = 1 << 16  # of one file
-MAX_KEYS = 1 << 18  # of an index
+MAX_TENSORS = 1 << 16  # in one file
+MAX_KEYS = 1 << 18  # in an index
 MAX_MEMBER = 4096  # bytes of one tensor's name or description
 
 DTYPES: dict[str, np.dtype[np.generic]] = {
@@ -45,12 +45,12 @@ DTYPES: dict[str, np.dtype[np.generic]] = {
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 CONVERT = (
-    "pickle runs code when it is read, so Lucid never does; convert it where you trust it: "
+    "pickle runs code when it is read, so Lucid does not read it; if you trust the file, convert it: "
     'python -c "import torch, safetensors.torch as s; '
     "d = torch.load('pytorch_model.bin', map_location='cpu', weights_only=True); "
     "s.save_file({k: v.contiguous().clone() for k, v in d.items()}, 'model.safetensors')\""
 )
-_FOREIGN = {  # what people pass by mistake, by its first bytes
+_FOREIGN = {  # other formats that are given by mistake, by their first bytes
     b"PK\x03\x04": f"a zip archive (torch or npz); {CONVERT}",
     b"\x80\x02": f"a pickle; {CONVERT}",
     b"\x80\x03": f"a pickle; {CONVERT}",
@@ -75,9 +75,9 @@ class Entry(NamedTuple):
 
 
 def read_header(file: BinaryIO, size: int, path: Path) -> tuple[dict[str, Entry], int]:
-    """The checked entries by name, in the header's order, and where in the file the data begins."""
+    """The checked entries by name, in the header's order, and the offset of the data in the file."""
     first = file.read(32)
-    # A pickle's first bytes can also be a header length, but then the header's brace follows.
+    # The first bytes of a pickle can also be a header length, but then the header's brace follows.
     for magic, what in _FOREIGN.items():
         if first.startswith(magic) and first[8:9] != b"{":
             raise WeightsError(f"{show(path)}: expected a safetensors file, got {what}")
@@ -85,7 +85,7 @@ def read_header(file: BinaryIO, size: int, path: Path) -> tuple[dict[str, Entry]
         raise broken(path, f"{size} bytes, expected at least 10" if size else "an empty file")
     length = int.from_bytes(first[:8], "little")
     if length > size - 8:
-        raise broken(path, f"announces a header of {length} bytes in a file of {size}: truncated, or another format")
+        raise broken(path, f"declares a header of {length} bytes in a file of {size}: truncated, or another format")
     if length > MAX_HEADER:
         raise broken(path, f"a header of {length} bytes, expected at most {MAX_HEADER}")
     file.seek(8)
@@ -110,7 +110,7 @@ def _entry(text: bytes, begin: int, end: int, path: Path, name: str) -> Entry:
         raise broken(path, f"tensor {show(name)}: dtype {code}, expected one of {', '.join(DTYPES)}")
     dtype = DTYPES[code]
     shape = tuple(map(int, found[2].split(b","))) if found[2] else ()
-    # NumPy's limits; that on the bytes holds even where a zero makes the whole array empty.
+    # NumPy's limits; that on the bytes applies even if a zero makes the array empty.
     if len(shape) > 64 or math.prod(filter(None, shape)) * dtype.itemsize >= 1 << 63:
         raise broken(path, f"tensor {show(name)}: shape {show(shape)}, expected <= 64 sizes, < 2^63 bytes")
     entry = Entry(dtype, shape, int(found[3]), int(found[4]))
@@ -122,21 +122,21 @@ def _entry(text: bytes, begin: int, end: int, path: Path, name: str) -> Entry:
 
 
 def _check_coverage(entries: Mapping[str, Entry], size: int, path: Path) -> None:
-    """The tensors must cover the data exactly: no overlap, no gap, no byte left over."""
+    """Check that the tensors cover the data exactly: no overlap, no gap, no byte left over."""
     covered, before = 0, "the header"
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.end > size:
             raise broken(path, f"tensor {show(name)} ends at byte {entry.end} of {size} bytes of data: truncated")
         if entry.begin != covered:
-            relation = "overlaps" if entry.begin < covered else f"lies {entry.begin - covered} bytes behind"
-            raise broken(path, f"tensor {show(name)} {relation} {show(before)}, expected one after the other")
+            relation = "overlaps" if entry.begin < covered else f"starts {entry.begin - covered} bytes after"
+            raise broken(path, f"tensor {show(name)} {relation} {show(before)}, expected one directly after the other")
         covered, before = entry.end, name
     if covered != size:
-        raise broken(path, f"{size - covered} bytes after the last tensor, expected none: over-long")
+        raise broken(path, f"{size - covered} bytes after the last tensor, expected none")
 
 
-# JSON from strangers is walked one member at a time by patterns that cannot backtrack, so that neither depth
-# nor width costs memory: an object here holds strings, and objects without further objects in them.
+# Untrusted JSON is parsed one member at a time, with patterns that cannot backtrack, so that neither depth nor width
+# costs memory: an object here holds strings, and objects without nested objects.
 _SPACE = rb"[\x20\t\n\r]*+"
 _CHARS = rb'[^"\\\x00-\x1f]*+'
 _STRING = rb'"%b(?:\\["\\/bfnrtu]%b)*+"' % (_CHARS, _CHARS)
@@ -146,7 +146,7 @@ _FORM = '{"dtype": name, "shape": [size, ...], "data_offsets": [begin, end]} in 
 
 
 def _json(pattern: bytes) -> re.Pattern[bytes]:
-    """A pattern in which a blank stands for JSON's white space, and N for a whole number."""
+    """A pattern in which a space matches JSON's white space, and N a whole number."""
     return re.compile(pattern.replace(b" ", _SPACE).replace(b"N", _COUNT))
 
 
@@ -156,12 +156,12 @@ _PAIR = _json(rb"(%b) : (%b)" % (_STRING, _STRING))
 _STRINGS = _json(rb"\{ (?:%b : %b (?:, %b : %b )*+)?+\}" % ((_STRING,) * 4))
 _DTYPE, _SHAPE = rb'"dtype" : "(\w{1,16})"', rb'"shape" : \[ ((?:N(?: , N)*)?) \]'
 _OFFSETS = rb'"data_offsets" : \[ (N) , (N) \]'
-# The three in any order; one that comes twice leaves another's group empty.
+# The three in any order; if one occurs twice, the group of another is empty.
 _ENTRY = _json(rb"\{ (?:(?:%b|%b|%b) (?:, (?=\")|(?=\}))){3}\}" % (_DTYPE, _SHAPE, _OFFSETS))
 
 
 def members(text: bytes, path: Path) -> Iterator[tuple[str, int, int]]:
-    """Each member's name and where its value begins and ends, for the JSON object that is all of `text`."""
+    """Each member's name and the start and end of its value, for `text`, which must be one JSON object."""
     opened = _OPEN.match(text)
     if opened is None:
         raise broken(path, f"byte 0 of the JSON: {text[:40]!r}, expected an object")
@@ -173,7 +173,7 @@ def members(text: bytes, path: Path) -> Iterator[tuple[str, int, int]]:
             raise broken(path, f'byte {at} of the JSON: {text[at : at + 40]!r}, expected "name": {{...}}')
         name = _string(member[1], path)
         if name in seen:
-            raise broken(path, f"the name {show(name)} stands twice")
+            raise broken(path, f"the name {show(name)} occurs twice")
         if len(seen) == MAX_TENSORS:
             raise broken(path, f"more than {MAX_TENSORS} entries")
         seen.add(name)
@@ -184,17 +184,17 @@ def members(text: bytes, path: Path) -> Iterator[tuple[str, int, int]]:
 
 
 def strings(text: bytes, begin: int, end: int, path: Path) -> dict[str, str]:
-    """The JSON object of strings that is text[begin:end]; one pass, because an index has many."""
+    """The JSON object of strings in text[begin:end], in one pass, because an index has many."""
     if _STRINGS.fullmatch(text, begin, end) is None:
         raise broken(path, f"{show(text[begin : min(end, begin + 80)])}, expected an object of strings")
-    # Four quotes an entry that no backslash stands before, at least: counted in no time, before any is decoded.
+    # An entry has at least four quotes without a backslash before them: a fast limit, before anything is decoded.
     if text.count(b'"', begin, end) - text.count(b'\\"', begin, end) > 4 * MAX_KEYS:
         raise broken(path, f"more than {MAX_KEYS} entries")
     found: dict[str, str] = {}
     for pair in _PAIR.finditer(text, begin, end):
         key = _string(pair[1], path)
         if key in found:
-            raise broken(path, f"the name {show(key)} stands twice")
+            raise broken(path, f"the name {show(key)} occurs twice")
         if len(found) == MAX_KEYS:
             raise broken(path, f"more than {MAX_KEYS} entries")
         found[key] = _string(pair[2], path)
@@ -215,10 +215,10 @@ def _string(raw: bytes, path: Path) -> str:
 
 
 def checked_utf8(text: bytes, path: Path) -> bytes:
-    """The text itself, once it is known to be valid UTF-8."""
+    """The text, after a check that it is valid UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
-        for begin in range(0, len(text), 1 << 20):  # in pieces: decoded text may take four times the memory
+        for begin in range(0, len(text), 1 << 20):  # in blocks: decoded text may take four times the memory
             decoder.decode(text[begin : begin + (1 << 20)])
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
@@ -226,7 +226,7 @@ def checked_utf8(text: bytes, path: Path) -> bytes:
     return text
 
 
-# A message names the file and shows what came escaped and short: the text is a stranger's.
+# A message names the file and shows untrusted text escaped and shortened.
 
 
 def broken(path: Path, what: str) -> WeightsError:

@@ -255,7 +255,7 @@ def test_verify_notices_a_foreign_input() -> None:
     stranger = Input("stranger", lucid.spec("N"))
     node = Node(ops.exp, (stranger,), {}, (stranger.type,), "")
     graph = Graph([Input("x", lucid.spec("N"))], {"output": node.results[0]})
-    with pytest.raises(ValueError, match="exp reads stranger, which is no input of this graph"):
+    with pytest.raises(ValueError, match="exp reads stranger, which is not an input of this graph"):
         graph.verify()
 
 

@@ -86,7 +86,7 @@ def test_a_form_that_cannot_be_had_is_an_error() -> None:
 def test_the_reason_names_the_release_that_is_too_old() -> None:
     _, refused = taken("key mask", Target(onnxruntime="1.23.2"))
     assert refused[STANDARD].startswith("onnxruntime's CPU provider before 1.28 gives NaN")
-    assert refused[STANDARD].endswith("; this export is for 1.23.2 too")
+    assert refused[STANDARD].endswith("; this export is also for 1.23.2")
 
 
 def test_causal_attention_is_kept_where_no_single_query_can_come() -> None:

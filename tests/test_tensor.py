@@ -296,7 +296,7 @@ def test_slices_of_symbolic_axes_select_what_numpy_selects(axes: list[tuple[int,
 def test_a_slice_beyond_a_symbolic_axis_is_an_error_when_it_runs() -> None:
     graph = lucid.trace(lambda a: a[:, :3], lucid.spec("N", "L"))
     agree(graph(numbers(2, 4)), numbers(2, 4)[:, :3])
-    with pytest.raises(ValueError, match="a slice or index reaches past the end of an axis of symbolic size"):
+    with pytest.raises(ValueError, match="a slice or index is past the end of an axis of symbolic size"):
         graph(numbers(2, 2))
 
 

@@ -289,7 +289,7 @@ def test_a_really_full_disk_leaves_the_earlier_file(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
     try:
-        with pytest.raises(OSError, match=r"cannot write .*model: .*full.*untouched"):
+        with pytest.raises(OSError, match=r"cannot write .*model: .*full.*unchanged"):
             weights.save(path, {"new": np.zeros(1 << 16)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -298,7 +298,7 @@ def test_a_really_full_disk_leaves_the_earlier_file(tmp_path):
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no folder .*nowhere; make it first"):
+    with pytest.raises(FileNotFoundError, match=r"the folder .*nowhere does not exist; create it first"):
         weights.save(tmp_path / "nowhere" / "w.safetensors", {})
 
 
