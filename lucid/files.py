@@ -102,7 +102,7 @@ class Draft:
         """Write everything to the disk, with the owner and permissions of the earlier file, but not yet its name."""
         self.file.flush()
         if self.earlier is not None:
-            _take_over(self.file, self.temporary, self.earlier)
+            _copy_permissions(self.file, self.temporary, self.earlier)
         os.fsync(self.file.fileno())
         self.completed = True
 
@@ -122,7 +122,7 @@ class Draft:
 def draft(path: str | os.PathLike[str]) -> Iterator[Draft]:
     """`write_atomically` in steps: if the block does not publish the file, it is removed."""
     target = Path(path)
-    earlier = _status_of_target(target)
+    earlier = _target_status(target)
     drafted: Draft | None = None
     temporary = _temporary_name(target)  # before the try, so that after an interrupt it can always be removed
     try:
@@ -133,7 +133,7 @@ def draft(path: str | os.PathLike[str]) -> Iterator[Draft]:
         except OSError as error:
             if error.errno not in _DENIED + _FULL:
                 raise
-            raise _explained(error, target) from error
+            raise _explain(error, target) from error
         with file:
             drafted = Draft(file, target, temporary, earlier)
             yield drafted
@@ -142,7 +142,7 @@ def draft(path: str | os.PathLike[str]) -> Iterator[Draft]:
     except OSError as error:
         if error.errno not in _FULL:  # any other error may come from the block and concern another file
             raise
-        raise _explained(error, target) from error
+        raise _explain(error, target) from error
     finally:
         if drafted is None or not drafted.published:
             temporary.unlink(missing_ok=True)
@@ -224,7 +224,7 @@ def _remove_if_dead(leftover: Path) -> None:
         pass  # removed meanwhile, or another user's: neither is an error
 
 
-def _status_of_target(target: Path) -> os.stat_result | None:
+def _target_status(target: Path) -> os.stat_result | None:
     """The earlier file's status, None without one; raises OSError for targets that cannot be replaced."""
     if not target.parent.is_dir():
         raise FileNotFoundError(
@@ -240,7 +240,7 @@ def _status_of_target(target: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None  # no file, or a dangling link
     except PermissionError as error:
-        raise _explained(error, target) from error
+        raise _explain(error, target) from error
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, f"cannot write {target}: it is a folder; give a file name")
     if not stat.S_ISREG(status.st_mode):
@@ -294,19 +294,19 @@ def _open_stream(path: str, _: int) -> int:
     return descriptor
 
 
-def _take_over(file: BinaryIO, temporary: Path, earlier: os.stat_result) -> None:
+def _copy_permissions(file: BinaryIO, temporary: Path, earlier: os.stat_result) -> None:
     """Set the owner, group and permissions of the file that will be replaced, as far as the system allows it."""
     mode = stat.S_IMODE(earlier.st_mode)
     if sys.platform == "win32":
         os.chmod(temporary, mode)
     else:
         own = os.fstat(file.fileno())
-        if (own.st_uid, own.st_gid) != (earlier.st_uid, earlier.st_gid) and not _give(file, earlier):
+        if (own.st_uid, own.st_gid) != (earlier.st_uid, earlier.st_gid) and not _set_owner(file, earlier):
             mode &= 0o707 | (mode & 0o007) << 3
         os.fchmod(file.fileno(), mode)
 
 
-def _give(file: BinaryIO, earlier: os.stat_result) -> bool:
+def _set_owner(file: BinaryIO, earlier: os.stat_result) -> bool:
     """Set the group of the earlier file and, if possible, its owner; whether the group could be set."""
     if sys.platform != "win32":
         for owner in (earlier.st_uid, -1):  # only root can change the owner
@@ -316,7 +316,7 @@ def _give(file: BinaryIO, earlier: os.stat_result) -> bool:
     return False
 
 
-def _explained(error: OSError, target: Path) -> OSError:
+def _explain(error: OSError, target: Path) -> OSError:
     untouched = "(an earlier file is unchanged)"
     if error.errno in _FULL:
         text = "the disk, quota or file size limit is full; free some space or choose another folder"

@@ -35,7 +35,7 @@ def listing(inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable
             lines.append((f"  # {node.scope or 'top level'}", ""))
             previous = node.scope
         left = ", ".join(names[id(result)] for result in node.results)
-        arguments = [*map(name, _given(node)), *_set_attributes(node)]
+        arguments = [*map(name, _without_trailing_none(node)), *_set_attributes(node)]
         lines.append((f"  {left} = {node.op.name}({', '.join(arguments)})", ", ".join(map(str, node.types))))
     width = min(max((len(left) for left, _ in lines), default=0), _MAX_WIDTH)
     head = ", ".join(f"{value.name}: {value.type}" for value in inputs)
@@ -44,7 +44,7 @@ def listing(inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable
     return "\n".join([f"graph({head}) -> {tail}", *body, f"  return {', '.join(map(name, outputs))}"])
 
 
-def _given(node: Node) -> Sequence[Value | None]:
+def _without_trailing_none(node: Node) -> Sequence[Value | None]:
     """The inputs without absent ones at the end."""
     given = [index for index, value in enumerate(node.inputs) if value is not None]
     return node.inputs[: given[-1] + 1] if given else ()

@@ -101,7 +101,7 @@ def assert_parity(
             arrays: list[Array] = []
             expected = _eager(model, inputs, kwargs, values, arrays)
             found = session.run(dict(zip(session.inputs, arrays, strict=True)))
-            comparisons += _compared(graph, arrays, found, expected, provider, values, rtol, atol)
+            comparisons += _compare_outputs(graph, arrays, found, expected, provider, values, rtol, atol)
     report = ParityReport(tuple(comparisons), elsewhere, not_run)
     if not report.passed:
         raise ParityError(report)
@@ -192,11 +192,11 @@ def compare_nodes(
     examined = [result for result in shown if names[id(result)] in found]
     reference = graph.with_outputs({names[id(result)]: result for result in examined})
     found = {name: found[name] for name in reference.output_names}
-    compared = _compared(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
+    compared = _compare_outputs(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
     return list(zip(examined, compared, strict=True))
 
 
-def _compared(
+def _compare_outputs(
     graph: Graph,
     arrays: Sequence[Array],
     found: Mapping[str, Array],

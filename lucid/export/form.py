@@ -18,7 +18,7 @@ from lucid.export.target import Target
 from lucid.ops.op import Op
 from lucid.printing import show_attribute
 from lucid.runtime_record import Fault
-from lucid.values import Node
+from lucid.values import Node, Value
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,13 @@ class Refused(Exception):  # noqa: N818  # not an error: the next form is tried
 def refuse(reason: str) -> NoReturn:
     """Leave a node to the next form."""
     raise Refused(reason)
+
+
+def operand(node: Node, index: int = 0) -> Value:
+    """An input of a node that is never absent."""
+    value = node.inputs[index]
+    assert value is not None
+    return value
 
 
 def refuse_wrong(build: Builder, fault: Fault) -> None:

@@ -49,7 +49,7 @@ class Lowering:
                 raise ExportError(f"forms: {op} has no form of kind {kind!r}: {has}")
         build.compute = self.lower
 
-    def _forms_of(self, op: Op[..., Any]) -> tuple[Form, ...]:
+    def _cached_forms(self, op: Op[..., Any]) -> tuple[Form, ...]:
         if op not in self._forms:
             self._forms[op] = forms_of(op, self.build.target)
         return self._forms[op]
@@ -65,7 +65,7 @@ class Lowering:
         parts = [node.scope, node.op.name if node.op.body is not None else ""]
         path = "/".join(part for part in parts if part)
         if node.op.body is None:
-            kernel = next((form.kernel for form in self._forms_of(node.op) if form.kernel), "")
+            kernel = next((form.kernel for form in self._cached_forms(node.op) if form.kernel), "")
             wider = wider_type(node, kernel, self.build.target, path)
             if wider is not None:
                 self._lower_widened(node, wider)
@@ -75,7 +75,7 @@ class Lowering:
             names, taken, refused, note = self._choose(node, node.op, path)
         for result, name in zip(node.results, names, strict=True):
             self.build.bind(result, name)
-        if refused or len(self._forms_of(node.op)) > 1:
+        if refused or len(self._cached_forms(node.op)) > 1:
             self._record(node, taken, before, refused, note)
 
     def _record(self, node: Node, taken: str, before: int, refused: Sequence[tuple[str, str]], note: str = "") -> None:
@@ -95,7 +95,7 @@ class Lowering:
         """The names of the results, the form taken, the forms refused with their reasons, and why it was taken."""
         target = self.build.target
         refused: list[tuple[str, str]] = []
-        forms = self._forms_of(op)
+        forms = self._cached_forms(op)
         before = self.build.emitted
         for form in forms:
             outside, self._inside = self._inside, []

@@ -85,7 +85,7 @@ def _arithmetic(node: _View) -> int:
     return math.prod(node.output())
 
 
-def _five(node: _View) -> int:
+def _five_per_element(node: _View) -> int:
     return 5 * math.prod(node.input(0))
 
 
@@ -207,6 +207,6 @@ _RULES: dict[str, Callable[[_View], int]] = {
     "MultiHeadAttention": _attention,
     "GroupQueryAttention": _attention,
     **dict.fromkeys(("AveragePool", "MaxPool", "LpPool"), _pool),
-    **dict.fromkeys(_NORMS.split(), _five),
+    **dict.fromkeys(_NORMS.split(), _five_per_element),
     **dict.fromkeys(_REDUCTIONS.split(), _reduction),
 }

@@ -75,13 +75,13 @@ def place_of(model: ModelProto, path: Path) -> Callable[[NodeProto], tuple[str, 
     def place(node: NodeProto) -> tuple[str, ...]:
         parts = _lucid_module_path(node, model.ir_version >= 10) if ours else module_path(node, weights)
         if len(parts) > MAX_PATH:
-            raise _beyond(path, f"a node {len(parts)} modules deep, expected at most {MAX_PATH}")
+            raise _too_large(path, f"a node {len(parts)} modules deep, expected at most {MAX_PATH}")
         return parts
 
     return place
 
 
-def _beyond(path: Path, what: str) -> ModelError:
+def _too_large(path: Path, what: str) -> ModelError:
     return ModelError(f"{str(path)!r}: {what}; export the model again with shorter names of nodes")
 
 
@@ -110,7 +110,7 @@ def tree_of(model: ModelProto, shapes: dict[str, Known], path: Path) -> ModuleCo
             place.parameters += parameters
             place.cost += cost
         if modules > MAX_MODULES:
-            raise _beyond(path, f"more than {MAX_MODULES} modules")
+            raise _too_large(path, f"more than {MAX_MODULES} modules")
     return root
 
 

@@ -53,7 +53,7 @@ def combined_mask(call: AttentionCall, position: Tensor | None) -> Tensor | None
     scores; a sum not above its lowest number excludes, too. `position` is the result of `position_mask`.
     """
     dtype = call.scores_type
-    given = [m for m in (*_by_scores(call), position) if m is not None]
+    given = [m for m in (*_score_masks(call), position) if m is not None]
     seen = [m for m in given if m.dtype.kind == "bool"]
     floating = [m for m in given if m.dtype.kind == "float"]
     visible = reduce(logical_and, seen) if seen else None
@@ -86,7 +86,7 @@ def check_masks(call: AttentionCall, scores: Shape) -> None:
         TypeError: for an integer mask.
         ValueError: for a mask that does not broadcast to the scores.
     """
-    for mask in _by_scores(call):
+    for mask in _score_masks(call):
         if mask.dtype.kind == "int":
             raise TypeError(
                 f"attention: the mask is {mask.type}, expected booleans or floats; a mask of 0 and 1 becomes "
@@ -103,7 +103,7 @@ def check_masks(call: AttentionCall, scores: Shape) -> None:
             )
 
 
-def _by_scores(call: AttentionCall) -> list[Tensor]:
+def _score_masks(call: AttentionCall) -> list[Tensor]:
     """The masks given to a call, with the axes that broadcast to its scores."""
     key_mask = None if call.key_mask is None else unsqueeze(call.key_mask, (1, 2))
     return [mask for mask in (call.mask, key_mask) if mask is not None]

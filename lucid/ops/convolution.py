@@ -204,11 +204,11 @@ def adaptive_average_pool(x: Tensor, *, output_size: Ints) -> Tensor:
     order = uneven + [axis for axis in range(x.ndim) if axis not in uneven]
     x = permute(x, order)
     for place, axis in enumerate(uneven):
-        x = _mean_of_cells(x, place, output_size[axis - 2])
+        x = _cell_means(x, place, output_size[axis - 2])
     return permute(x, [order.index(axis) for axis in range(x.ndim)])
 
 
-def _mean_of_cells(x: Tensor, axis: int, cells: int) -> Tensor:
+def _cell_means(x: Tensor, axis: int, cells: int) -> Tensor:
     """Means over the cells of an axis. Elements outside a cell are replaced: times 0, infinity would become NaN."""
     size, cell = x.shape[axis], arange_op(start=0, stop=cells)
     total = size_op(size=size)

@@ -161,14 +161,14 @@ def eye(rows: int, columns: int | None = None, dtype: DTypeLike = float32) -> Te
 @function
 def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
     """Standard normal random numbers; see `lucid.manual_seed`."""
-    return _drawn(random.generator().standard_normal(_shape(shape)), dtype)
+    return _as_tensor(random.generator().standard_normal(_shape(shape)), dtype)
 
 
 @function
 def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
     """Uniform random numbers from 0 to 1; see `lucid.manual_seed`."""
-    return _drawn(random.generator().random(_shape(shape)), dtype)
+    return _as_tensor(random.generator().random(_shape(shape)), dtype)
 
 
-def _drawn(values: Any, dtype: DTypeLike) -> Tensor:
+def _as_tensor(values: Any, dtype: DTypeLike) -> Tensor:
     return Tensor.from_array(np.asarray(values, as_dtype(dtype).numpy))

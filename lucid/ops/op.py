@@ -137,7 +137,7 @@ class Op(Generic[P, R]):
         if self._rule is not None:
             result = self._rule(*inputs, **attributes)
             return result if isinstance(result, tuple) else (result,)
-        return _types_of_body(_Application(self, tuple(inputs), tuple(attributes.items())))
+        return _infer_body(_Application(self, tuple(inputs), tuple(attributes.items())))
 
     def expand(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> tuple[Tensor, ...]:
         """The outputs in terms of other ops.
@@ -290,7 +290,7 @@ class _Application:
 
 
 @functools.lru_cache(maxsize=4096)
-def _types_of_body(call: _Application) -> tuple[TensorType, ...]:
+def _infer_body(call: _Application) -> tuple[TensorType, ...]:
     placeholders = [
         None if t is None else Tensor.from_value(Input(name, t))
         for name, t in zip(call.op.arguments, call.inputs, strict=False)

@@ -54,7 +54,7 @@ def rotary_embedding(
         )
     n, length = x.shape[0], x.shape[1] if packed else x.shape[2]
     if positions is not None:
-        cos, sin = _at("cos", cos, positions, n, length), _at("sin", sin, positions, n, length)
+        cos, sin = _rows_at("cos", cos, positions, n, length), _rows_at("sin", sin, positions, n, length)
     _check_angles(cos, sin, n, length)
     split_heads = x
     if heads is not None:
@@ -62,10 +62,10 @@ def rotary_embedding(
         cos, sin = unsqueeze(cos, -2), unsqueeze(sin, -2)  # (N, L, 1, r/2): the same for all heads
     elif cos.ndim == 3:
         cos, sin = unsqueeze(cos, 1), unsqueeze(sin, 1)  # (N, 1, L, r/2)
-    return reshape(_turn(split_heads, cos, sin, interleaved), x.shape)
+    return reshape(_rotate(split_heads, cos, sin, interleaved), x.shape)
 
 
-def _turn(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
     half, width = cos.shape[-1], x.shape[-1]
     if not isinstance(half, int) or not isinstance(width, int) or not 0 < 2 * half <= width:
         raise ValueError(f"rotary_embedding: cos rotates 2 * {half} features, expected at most the heads' {width}")
@@ -80,7 +80,7 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
     return turned if rest is None else concat([turned, rest], -1)
 
 
-def _at(name: str, table: Tensor, positions: Tensor, n: Size, length: Size) -> Tensor:
+def _rows_at(name: str, table: Tensor, positions: Tensor, n: Size, length: Size) -> Tensor:
     """The rows of a table (P, r/2) at positions (N, L)."""
     if table.ndim != 2 or positions.dtype.kind != "int" or not same_shape(positions.shape, (n, length)):
         raise ValueError(

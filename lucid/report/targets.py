@@ -45,13 +45,13 @@ def compare_targets(
                 "forms": forms_data(explain(graph, target=target)),
                 "problem": "",
             }
-            found.append({**entry, **_measured(path, data, RUNTIMES[target].provider, seconds)})
+            found.append({**entry, **_measure(path, data, RUNTIMES[target].provider, seconds)})
             for file in files:
                 file.unlink()
     return found
 
 
-def _measured(path: Path, data: Path, provider: str, seconds: float) -> Mapping[str, Any]:
+def _measure(path: Path, data: Path, provider: str, seconds: float) -> Mapping[str, Any]:
     command = [sys.executable, "-m", "lucid.inspection.measure", str(path), str(data), provider, str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT)
     if done.returncode:

@@ -109,7 +109,7 @@ class Session:
         self._flush = flush_denormals
         with self._mode():
             try:
-                self._session = _loaded(
+                self._session = _load_again_if_replaced(
                     model, lambda: onnxruntime.InferenceSession(_source(model), options, providers=wanted)
                 )
             except InvalidProtobuf as error:
@@ -222,7 +222,7 @@ class Session:
                     )
 
 
-def _loaded(model: onnx.ModelProto | bytes | str | os.PathLike[str], load: Callable[[], Any]) -> Any:
+def _load_again_if_replaced(model: onnx.ModelProto | bytes | str | os.PathLike[str], load: Callable[[], Any]) -> Any:
     """Call `load`, and again if it fails because an export has replaced the file meanwhile.
 
     That export may have removed the side file of the model that was opened first.

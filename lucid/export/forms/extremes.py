@@ -14,7 +14,7 @@ import numpy as np
 
 from lucid.export.builder import Builder
 from lucid.export.element_codes import onnx_code
-from lucid.export.form import Form, Taken, form, refuse, refuse_wrong
+from lucid.export.form import Form, Taken, form, operand, refuse, refuse_wrong
 from lucid.export.forms.plain import axes_from_front, over_axes, reduction_node
 from lucid.known_runtimes import PASSES_OVER_NAN
 from lucid.ops import max_pool, reduction
@@ -31,14 +31,14 @@ def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
     @form(op, takes="axis keepdims", name=f"{onnx}, unless there is NaN", mends=PASSES_OVER_NAN)
     def guarded(build: Builder, node: Node) -> Taken:
         _refuse_integers(node)
-        x = _given(node)
+        x = operand(node)
 
         def restored() -> str:
             # A sum of absolute values is NaN if and only if one of them is.
             is_nan = build.op("IsNaN", reduction_node(build, "ReduceL1", x, node))
             return build.op("Where", is_nan, _nan(x), reduction_node(build, onnx, x, node))
 
-        return _unless(build, node, _any_nan(build, x), lambda: reduction_node(build, onnx, x, node), restored)
+        return _if_else(build, node, _any_nan(build, x), lambda: reduction_node(build, onnx, x, node), restored)
 
     return plain, guarded
 
@@ -56,7 +56,7 @@ def argmax(build: Builder, node: Node) -> str:
 @form(reduction.argmax, takes="axis keepdims", name="ArgMax, unless there is NaN", mends=PASSES_OVER_NAN)
 def guarded_argmax(build: Builder, node: Node) -> Taken:
     _refuse_integers(node)
-    x, along = _given(node), _along(node)
+    x, along = operand(node), _along(node)
 
     def restored() -> str:
         is_nan = build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8))
@@ -64,7 +64,7 @@ def guarded_argmax(build: Builder, node: Node) -> Taken:
         any_nan = reduction_node(build, "ReduceMax", is_nan, node)
         return build.op("Where", build.op("Cast", any_nan, to=onnx_code(bool_)), first, found)
 
-    return _unless(build, node, _any_nan(build, x), lambda: build.op("ArgMax", x, **along), restored)
+    return _if_else(build, node, _any_nan(build, x), lambda: build.op("ArgMax", x, **along), restored)
 
 
 def _along(node: Node) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def plain_max_pool(build: Builder, node: Node) -> str:
     mends=PASSES_OVER_NAN,
 )
 def guarded_max_pool(build: Builder, node: Node) -> Taken:
-    x = _given(node)
+    x = operand(node)
     total = over_axes(build, "ReduceSum", x, None, False)
     not_finite = build.op("IsNaN", build.op("Sub", total, total))  # infinity minus infinity is NaN
 
@@ -100,7 +100,7 @@ def guarded_max_pool(build: Builder, node: Node) -> Taken:
         is_nan = pooled(build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8)))
         return build.op("Where", build.op("Cast", is_nan, to=onnx_code(bool_)), _nan(x), found)
 
-    return _unless(build, node, not_finite, lambda: pooled(x), restored)
+    return _if_else(build, node, not_finite, lambda: pooled(x), restored)
 
 
 def _windows(node: Node) -> dict[str, Any]:
@@ -110,19 +110,13 @@ def _windows(node: Node) -> dict[str, Any]:
 # The guard --------------------------------------------------------------------------------------------------------
 
 
-def _given(node: Node) -> Value:
-    value = node.inputs[0]
-    assert value is not None
-    return value
-
-
 def _refuse_floats(build: Builder, node: Node) -> None:
-    if _given(node).type.dtype.kind == "float":
+    if operand(node).type.dtype.kind == "float":
         refuse_wrong(build, PASSES_OVER_NAN)
 
 
 def _refuse_integers(node: Node) -> None:
-    if _given(node).type.dtype.kind != "float":
+    if operand(node).type.dtype.kind != "float":
         refuse("integers have no NaN")
 
 
@@ -135,7 +129,9 @@ def _nan(x: Value) -> np.ndarray:
     return np.asarray(np.nan, x.type.dtype.numpy)
 
 
-def _unless(build: Builder, node: Node, condition: str, plain: Callable[[], str], restored: Callable[[], str]) -> Taken:
+def _if_else(
+    build: Builder, node: Node, condition: str, plain: Callable[[], str], restored: Callable[[], str]
+) -> Taken:
     """An If node: `restored` where the condition is true, else `plain`."""
     kind = node.types[0]
     then = build.block(lambda: [(restored(), kind)])

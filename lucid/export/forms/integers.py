@@ -15,7 +15,7 @@ import numpy as np
 
 from lucid.export.builder import Builder
 from lucid.export.element_codes import onnx_code
-from lucid.export.form import form, refuse, refuse_wrong
+from lucid.export.form import form, operand, refuse, refuse_wrong
 from lucid.export.forms.plain import reduction_node
 from lucid.export.target import ExportError
 from lucid.known_runtimes import INTEGERS_AS_FLOAT64
@@ -34,7 +34,7 @@ _BITS = 8
 
 @form(reduction.sum_, takes="axis keepdims", name="ai.onnx ReduceSum", kernel="ReduceSum")
 def reduce_sum(build: Builder, node: Node) -> str:
-    x = _given(node, 0)
+    x = operand(node)
     if not _exact_as_float64(x, node):
         refuse_wrong(build, INTEGERS_AS_FLOAT64)
     counted = x if x.type.dtype == node.types[0].dtype else build.op("Cast", x, to=onnx_code(int64))
@@ -71,7 +71,7 @@ def reduce_prod(build: Builder, node: Node) -> str:
 @form(reduction.prod, takes="axis keepdims", name="halves multiplied", mends=INTEGERS_AS_FLOAT64)
 def halves_multiplied(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
-    x = _given(node, 0)
+    x = operand(node)
     axes = node.attributes["axis"]
     if not all(isinstance(x.type.shape[axis], int) for axis in (range(x.type.rank) if axes is None else axes)):
         refuse("it takes only axes of fixed sizes; .astype(lucid.float64).prod() is exported, but rounds beyond 2^53")
@@ -98,7 +98,7 @@ def pow_(build: Builder, node: Node) -> str:
 @form(elementwise.pow_, name="repeated squares", mends=INTEGERS_AS_FLOAT64)
 def repeated_squares(build: Builder, node: Node) -> Tensor:
     _refuse_floats(node)
-    base, exponent = Tensor.from_value(_given(node, 0)), Tensor.from_value(_given(node, 1))
+    base, exponent = Tensor.from_value(operand(node)), Tensor.from_value(operand(node, 1))
     if exponent.is_traced:
         return _computed_power(base, exponent)
     given = exponent.numpy()
@@ -136,12 +136,6 @@ def _power(base: Tensor, exponent: Tensor, bits: int) -> Tensor:
     return power
 
 
-def _given(node: Node, index: int) -> Value:
-    value = node.inputs[index]
-    assert value is not None
-    return value
-
-
 def _refuse_floats(node: Node) -> None:
     if node.types[0].dtype.kind == "float":
         refuse("it is for integers")
@@ -152,7 +146,7 @@ def _exact_as_float64(x: Value, node: Node) -> bool:
     if x.type.dtype.kind == "float":
         return True
     if x.type.dtype == int64 and isinstance(x, Result) and x.node.op is elementwise.cast:
-        x = _given(x.node, 0)
+        x = operand(x.node)
     if x.type.dtype.kind == "float":
         return False
     if x.type.dtype.itemsize == 1:
@@ -165,7 +159,7 @@ def _exact_as_float64(x: Value, node: Node) -> bool:
 
 def _axis_by_axis(node: Node, along: Callable[[Tensor, int], Tensor]) -> Tensor:
     """A reduction in int64, axis by axis. With integers that wrap around, the order does not matter."""
-    x = Tensor.from_value(_given(node, 0)).astype(int64)
+    x = Tensor.from_value(operand(node)).astype(int64)
     axis, rank = node.attributes["axis"], x.ndim
     axes = sorted(range(rank) if axis is None else (a % rank for a in axis), reverse=True)
     for each in axes:

@@ -9,7 +9,7 @@ import numpy as np
 from lucid.dims import Dim, Size, product, same
 from lucid.export.builder import Builder, Operand
 from lucid.export.element_codes import onnx_code
-from lucid.export.form import Form, form
+from lucid.export.form import Form, form, operand
 from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
 from lucid.known_runtimes import FLOAT64_COS, FLOAT64_QUICK_GELU, FLOAT64_TRANSPOSED, HALF_TRANSPOSED
 from lucid.ops import creation, elementwise, indexing, reduction, shaping
@@ -23,12 +23,6 @@ _FAR = 2**63 - 1
 
 def _vector(*numbers: int) -> Any:
     return np.asarray(numbers, np.int64)
-
-
-def _only(node: Node) -> Value:
-    value = node.inputs[0]
-    assert value is not None
-    return value
 
 
 # Elementwise ------------------------------------------------------------------------------------------------------
@@ -56,7 +50,7 @@ def _product(op: Op[..., Any]) -> Form:
         x, y = node.inputs
         assert x is not None
         assert y is not None
-        return build.op(op.onnx, _apart(build, _as_row(build, x, y.type)), _apart(build, _as_row(build, y, x.type)))
+        return build.op(op.onnx, _unfused(build, _as_row(build, x, y.type)), _unfused(build, _as_row(build, y, x.type)))
 
     return scaled
 
@@ -73,7 +67,7 @@ def _as_row(build: Builder, value: Value, other: TensorType) -> Value | Any:
     )
 
 
-def _apart(build: Builder, value: Operand) -> Operand:
+def _unfused(build: Builder, value: Operand) -> Operand:
     """A float64 sigmoid, followed by a reshape to the same shape: otherwise onnxruntime fuses its product to QuickGelu,
     which has no float64 kernel.
     """
@@ -114,7 +108,7 @@ def fmod(build: Builder, node: Node) -> str:
 
 @form(shaping.reshape_op, takes="shape", kernel="Reshape")
 def reshape(build: Builder, node: Node) -> str:
-    x = _only(node)
+    x = operand(node)
     return reshaped(build, x, x.type.shape, node.attributes["shape"])
 
 
@@ -130,7 +124,7 @@ def unsqueeze(build: Builder, node: Node) -> str:
 
 @form(shaping.permute_op, takes="axes", kernel="Transpose")
 def permute(build: Builder, node: Node) -> str:
-    axes, x = node.attributes["axes"], _only(node)
+    axes, x = node.attributes["axes"], operand(node)
     transposed = build.op("Transpose", x, perm=axes)
     # onnxruntime (1.23 to 1.31) crashes when it loads a half-precision MatMul after a Transpose that makes the first
     # axis one of the last two. A reshape to the same shape in between prevents that and costs nothing.
@@ -144,7 +138,7 @@ def permute(build: Builder, node: Node) -> str:
 
 @form(shaping.expand_op, takes="shape", kernel="Expand")
 def expand(build: Builder, node: Node) -> str:
-    x, shape = _only(node), node.attributes["shape"]
+    x, shape = operand(node), node.attributes["shape"]
     new = len(shape) - x.type.rank
     # Expand broadcasts both ways: for an axis that keeps its size, a 1 is enough.
     kept = [axis >= new and same(size, x.type.shape[axis - new]) for axis, size in enumerate(shape)]
@@ -184,7 +178,7 @@ def split(build: Builder, node: Node) -> tuple[str, ...]:
 
 @form(indexing.slice_op, takes="cuts", kernel="Slice")
 def slice_op(build: Builder, node: Node) -> str:
-    x, cuts = _only(node), node.attributes["cuts"]
+    x, cuts = operand(node), node.attributes["cuts"]
     starts = [_bound(cut.start, x.type.shape[cut.axis], cut, stop=False) for cut in cuts]
     stops = [_bound(cut.stop, x.type.shape[cut.axis], cut, stop=True) for cut in cuts]
     axes, steps = _vector(*(cut.axis for cut in cuts)), _vector(*(cut.step for cut in cuts))
@@ -261,7 +255,7 @@ def reduction_node(build: Builder, kind: str, x: Operand, node: Node) -> str:
 
 def axes_from_front(node: Node) -> tuple[int, ...] | None:
     """Reduced axes, not negative if a size may be 0: onnxruntime ignores negative axes of empty tensors."""
-    axis, shape = node.attributes["axis"], _only(node).type.shape
+    axis, shape = node.attributes["axis"], operand(node).type.shape
     axes = (axis,) if isinstance(axis, int) else axis
     if axes is None or all(isinstance(size, int) for size in shape):
         return axes
@@ -272,7 +266,7 @@ def axes_from_front(node: Node) -> tuple[int, ...] | None:
 def mean(build: Builder, node: Node) -> str:
     result, shape, axis = (
         reduction_node(build, "ReduceMean", node.inputs[0], node),
-        _only(node).type.shape,
+        operand(node).type.shape,
         axes_from_front(node),
     )
     count = product(shape if axis is None else [shape[a] for a in axis])
@@ -298,7 +292,7 @@ def all_(build: Builder, node: Node) -> str:
 
 @form(reduction.cumsum, takes="axis", kernel="CumSum")
 def cumsum(build: Builder, node: Node) -> str:
-    x, dtype = _only(node), node.types[0].dtype
+    x, dtype = operand(node), node.types[0].dtype
     counted = x if x.type.dtype == dtype else build.op("Cast", x, to=onnx_code(dtype))
     return build.op("CumSum", counted, np.asarray(node.attributes["axis"], np.int64))
 
