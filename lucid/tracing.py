@@ -74,10 +74,10 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
 def step_of(
     model: Model | Graph, cache: str, kwargs: Mapping[str, Any] | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """The inputs of a decoder's step over a cache, with those that are given, and the names of its outputs.
+    """The inputs of a decode step with a cache, where `kwargs` replaces some, and the names of its outputs.
 
     Raises:
-        ValueError: for a cache that does not exist, or a model that takes none.
+        ValueError: for a kind of cache that does not exist, or a model that does not take one.
     """
     if cache not in CACHES:
         raise ValueError(f"cache {cache!r} does not exist: choose one of {', '.join(CACHES)}")

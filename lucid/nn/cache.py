@@ -1,7 +1,7 @@
-"""The keys and values of earlier positions, kept from step to step: the cache of attention layers.
+"""The cache of attention layers: the keys and values of earlier positions, for the next decode step.
 
-A cache is an input and an output like any other: a model that is given one returns the cache that the next step needs.
-Nothing is kept inside a module.
+A cache is an ordinary input and output: a model that is given one returns the cache for the next step. Modules do not
+store it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class KeyValueCache(NamedTuple):
 
     @classmethod
     def empty(cls, shape: CacheShape, batch: int) -> Self:
-        """A cache of no positions."""
+        """A cache without positions."""
         sizes = (batch, shape.kv_heads, 0, shape.head_dim)
         return cls(zeros(sizes, dtype=shape.dtype), zeros(sizes, dtype=shape.dtype))
 
 
 class CacheShape(NamedTuple):
-    """What the cache of a decoder is made of: one pair of keys and values a layer."""
+    """The sizes of a decoder's cache, which has one pair of keys and values per layer."""
 
     layers: int
     kv_heads: int
@@ -54,7 +54,7 @@ def cached_attention(
 
     Args:
         query, key, value: of the L new positions, as for `ops.attention`.
-        cache: the P earlier positions; None where there is no cache.
+        cache: the P earlier positions; None without a cache.
         mask, key_mask: as for `ops.attention`, over P + L keys.
         options: `heads`, `kv_heads`, `scale`, `is_causal`, `window` and `softcap` of `ops.attention`.
 
@@ -73,7 +73,7 @@ def cached_attention(
 def positions_of(
     input_ids: Tensor, position_ids: Tensor | None, past_key_values: Sequence[KeyValueCache] | None
 ) -> Tensor:
-    """The positions of new tokens, (N, L) as given or (L,): counted on from those in the cache."""
+    """The positions of new tokens: (N, L) as given, or (L,), which follow those in the cache."""
     if position_ids is not None:
         return position_ids
     past = 0 if not past_key_values else past_key_values[0].key.shape[2]
@@ -81,10 +81,10 @@ def positions_of(
 
 
 def check_cache(where: str, shape: CacheShape, caches: Sequence[KeyValueCache] | None) -> None:
-    """Refuse a cache of another model or element type, or whose layers differ.
+    """Check that a cache belongs to the model.
 
     Raises:
-        ValueError: naming the layer, what it has and what was expected.
+        ValueError: for another number of layers, shape or element type; the message names the layer.
     """
     if caches is None:
         return

@@ -1,4 +1,4 @@
-"""Decoders: modules from token ids to logits, one shot or step by step over a cache."""
+"""Decoders: modules from token ids to logits, for all tokens at once or step by step with a cache."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class CausalDecoder(Module):
 
         def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None): ...
 
-    which returns the logits (N, L, vocabulary) of the token after each, and where `past_key_values` is given a pair of
-    them and the new list of caches. In attention layers `nn.functional.cached_attention` does both.
+    which returns the logits (N, L, vocabulary) of the next token for each position; with `past_key_values`, a pair of
+    the logits and the new list of caches. Attention layers use `nn.functional.cached_attention` for both.
 
     ::
 
@@ -34,7 +34,7 @@ class CausalDecoder(Module):
         raise NotImplementedError(f"{type(self).__name__} has no cache_shape: define the property to give it a cache")
 
     def empty_cache(self, batch: int) -> list[KeyValueCache]:
-        """The cache before the first step: one of no positions for each layer."""
+        """The cache before the first step: one without positions for each layer."""
         return [KeyValueCache.empty(self.cache_shape, batch) for _ in range(self.cache_shape.layers)]
 
     def input_specs(self) -> Mapping[str, TensorType]:
@@ -42,21 +42,21 @@ class CausalDecoder(Module):
         return {"input_ids": ids, "attention_mask": ids}
 
     def cached_input_specs(self) -> Mapping[str, Any]:
-        """The inputs of a step: L new tokens after P earlier ones, each of which may be any number."""
+        """The inputs of a decode step: L new tokens after P earlier ones, with symbolic L and P."""
         ids, mask = spec("N", "L", dtype=int64), spec("N", "P + L", dtype=int64)
         shape = self.cache_shape
         past = spec("N", shape.kv_heads, "P", shape.head_dim, dtype=shape.dtype)
-        caches = [KeyValueCache(past, past)] * shape.layers  # type: ignore[arg-type]  # types in the places of tensors
+        caches = [KeyValueCache(past, past)] * shape.layers  # type: ignore[arg-type]  # types instead of tensors
         return {"input_ids": ids, "attention_mask": mask, "position_ids": ids, "past_key_values": caches}
 
     def cached_output_names(self) -> list[str]:
-        """What an exported step calls its outputs."""
+        """The names of the outputs of an exported decode step."""
         parts = [
             f"present.{layer}.{part}" for layer in range(self.cache_shape.layers) for part in KeyValueCache._fields
         ]
         return ["logits", *parts]
 
-    # What comes back depends on past_key_values, which a ParamSpec cannot say.
+    # The return type depends on past_key_values, which a ParamSpec cannot express.
     @overload
     def __call__(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
