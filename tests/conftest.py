@@ -1,4 +1,4 @@
-"""What every test has: the same random numbers each time, and hypothesis without clock or memory."""
+"""Settings of all tests: the same random numbers each time, and hypothesis without deadlines or a database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ settings.load_profile("lucid")
 
 @cache
 def without_cuda() -> str:
-    """Why the tests that need a GPU cannot run; empty where they can."""
+    """Why the tests that need a GPU cannot run; empty if they can."""
     try:
         lucid.runtime.Session(lucid.export.to_onnx(lucid.nn.Linear(1, 1), ("N", 1)), "cuda")
     except lucid.runtime.ProviderError as error:
@@ -37,5 +37,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    """A test draws the same numbers whichever tests ran before it."""
+    """A test draws the same numbers regardless of the tests that ran before it."""
     lucid.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The `lucid` console script, as the package's installation made it."""
+"""The `lucid` console script, as installed with the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LUCID = Path(sys.executable).with_name("lucid")
 
 
 def in_process(arguments: Sequence[object], monkeypatch: pytest.MonkeyPatch, cwd: Path | None = None) -> int:
-    """Run the script's file in this process, which is much quicker than starting one a test; the exit code."""
+    """Run the script's file in this process, which is much faster than starting a new one; returns the exit code."""
     assert LUCID.exists(), "the console script is not installed: pip install -e ."
     modules = set(sys.modules)
     with monkeypatch.context() as patch:

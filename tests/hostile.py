@@ -1,4 +1,4 @@
-"""How reading a hostile file must end: in a clear error, within a second and below 100 MB."""
+"""Reading a hostile file must end in a clear error, within a second and below 100 MB."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TOOLS = Path(__file__).parent.parent / "tools"
 
 
 def corpus(name: str) -> dict[str, Any]:
-    """The cases of tools/hostile_NAME.py: what is wrong, and what makes the file in a folder."""
+    """The cases of tools/hostile_NAME.py: what is wrong, and the function that writes the file."""
     cases: dict[str, Any] = runpy.run_path(str(TOOLS / f"hostile_{name}.py"))["CASES"]
     return cases
 
 
 def assert_refused(read: Callable[[Path], object], path: Path, error: type[Exception]) -> None:
-    """Read a file, and hold the error, its time and its memory against what is promised."""
-    for _ in range(3):  # the best of three: other tests run beside this one
+    """Read a file, and check the error, its time and its memory."""
+    for _ in range(3):  # the best of three: other tests run at the same time
         start = time.process_time()
         with Peak() as peak, pytest.raises(error) as caught:
             read(path)

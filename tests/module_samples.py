@@ -1,4 +1,4 @@
-"""One line per module: one of it, and the inputs to trace it with where it does not know them itself."""
+"""One line per module: an instance, and the inputs to trace it with if it does not know them itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lucid.nn import rope_scaling
 
 
 class Rotated(nn.Module):
-    """Rotary positions, used as models use them."""
+    """Rotary positions, applied as models apply them."""
 
     def __init__(self, rope: nn.RotaryEmbedding) -> None:
         self.rope = rope
@@ -21,7 +21,7 @@ class Rotated(nn.Module):
 
 
 class Biased(nn.Module):
-    """A bias of positions, added to scores (N, H, L, S)."""
+    """A position bias, added to scores (N, H, L, S)."""
 
     def __init__(self, bias: nn.Module) -> None:
         self.bias = bias
@@ -54,7 +54,7 @@ class Alternating(nn.Module):
         return x
 
 
-lucid.manual_seed(0)  # the modules below have the same weights wherever this is imported
+lucid.manual_seed(0)  # the modules below have the same weights in every test
 
 X, IMAGES, SCORES = ("N", "L", 8), ("N", 8, 12, 9), ("N", 4, "L", "S")
 

@@ -1,4 +1,4 @@
-"""What each op should give, computed from its definition in float64, with loops where those say it best."""
+"""The result of each op, computed from its definition in float64, with loops where these are clearest."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def group_norm(v: Array, weight: Array | None = None, bias: Array | None = None,
 
 
 def windows(v: Array, kernel: tuple[int, ...], strides: Any, pads: Any, dilations: Any, fill: float) -> Any:
-    """The position of every output cell, and what its window sees: values by offset, None in the padding."""
+    """The position of every output cell, and the values in its window by offset, None in the padding."""
     axes = len(kernel)
     sizes = v.shape[2:]
     counts = [

@@ -1,9 +1,8 @@
-"""Pages of the documentation as blocks of code, and what they say is printed compared with what is.
+"""Pages of the documentation as blocks of code; the outputs they show are compared with what is printed.
 
-A `text` block that comes right after a block that runs is what that prints. In it `...` stands for anything in a line,
-and in a line of its own for any lines; digits may differ in times (1.5 ms), in rounding errors (1.2e-07) and in
-versions (1.31.1). Everything else is as printed, but for the number of spaces. A comment behind `print(...)` that has
-`...` in it is compared as well.
+A `text` block right after a block that runs is its output. In it `...` matches anything in a line, and as a whole line
+any lines; digits may differ in times (1.5 ms), in rounding errors (1.2e-07) and in versions (1.31.1). Everything else
+is as printed, except for the number of spaces. A comment after `print(...)` that contains `...` is compared too.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ class Block(NamedTuple):
     language: str
     line: int
     text: str
-    printed: str | None = None  # what the page says that it prints
-    title: str = ""  # of a block that is (part of) a file of that name, or a program of its own
+    printed: str | None = None  # the output that the page shows
+    title: str = ""  # of a block that is (part of) a file of that name, or a separate program
 
 
 def blocks(page: Path) -> list[Block]:
-    """The blocks of a page, in order; one that runs has what follows it as its output."""
+    """The blocks of a page, in order; a block that runs has the text block after it as its output."""
     text = page.read_text(encoding="utf-8")
     found: list[Block] = []
     end = 0
@@ -56,7 +55,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def pattern(expected: str) -> re.Pattern[str]:
-    """What a printed block matches."""
+    """The pattern that an output must match."""
     made, end = [], 0
     expected = _lines(expected)
     for match in _VARIES.finditer(expected):
@@ -66,19 +65,19 @@ def pattern(expected: str) -> re.Pattern[str]:
 
 
 def difference(expected: str, printed: str) -> str:
-    """What to say of a page whose output is not what is printed; empty where it is."""
+    """A message if the output on the page differs from what is printed; else empty."""
     if pattern(expected).fullmatch(_lines(printed)):
         return ""
     return f"the page says:\n{expected}\nprinted is:\n{printed}"
 
 
 def comments(block: Block) -> list[str]:
-    """What the comments behind its calls of `print` say, where they leave something out: others explain."""
+    """The comments after calls of `print` that contain `...`: other comments are explanations."""
     return re.findall(r"^print\(.*\)  # (.*\.\.\..*)$", block.text, re.M)
 
 
 def missing(comment: str, printed: str) -> str:
-    """What to say of such a comment that is not printed; empty where it is."""
+    """A message if such a comment is not printed; else empty."""
     parts = [re.escape(part.strip()) for part in comment.split("...")]
     return "" if re.search(".*".join(parts), printed, re.S) else f"the comment says: {comment}\nprinted is:\n{printed}"
 

@@ -1,4 +1,4 @@
-"""Attention in float64 from its definition, one query at a time: what every path is held to. Shares no code with
+"""Attention in float64 from its definition, one query at a time: the reference for every path. It shares no code with
 Lucid."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def attention(
     window: int | None = None,
     softcap: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Output and weights of (N, H, L, d) queries; a mask is true or 0 where a key may be seen."""
+    """Output and weights of (N, H, L, d) queries; a mask is true, or 0, where a key is visible."""
     query, key, value = (x.astype(np.float64) for x in (query, key, value))
     past = 0
     if past_key is not None and past_value is not None:
@@ -58,7 +58,7 @@ def attention(
 
 
 def _additive(masks: list[Array | None], shape: tuple[int, ...]) -> Array:
-    """What masks add to the scores: -inf for what one of them excludes, by the numbers of its own type."""
+    """The sum that masks add to the scores: -inf for what one of them excludes, by the numbers of its own type."""
     total, hidden = np.zeros(shape), np.zeros(shape, bool)
     for mask in masks:
         if mask is not None and mask.dtype == np.bool_:

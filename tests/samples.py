@@ -1,7 +1,7 @@
 """One line per op: example inputs as functions of symbolic sizes, and an independent NumPy reference in float64.
 
-`test_ops.py` holds each op to its sample: kernel, type rule, body and every exported form. The references are written
-from the definition of each op, with loops where those are the clearest definition, and share nothing with the kernels.
+`test_ops.py` compares each op with its sample: kernel, type rule, body and every exported form. The references are
+written from the definition of each op, with loops where these are clearest, and share no code with the kernels.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
 
 @dataclass(frozen=True)
 class Argument:
-    """An input: its shape, its element type (None: that of the run) and how its values are drawn."""
+    """An input: its shape, its element type (None: that of the run) and the way its values are drawn."""
 
     shape: Shape
     dtype: DType | None
@@ -106,7 +106,7 @@ def natural(*shape: Any) -> Argument:
 
 
 def halves(*shape: Any) -> Argument:
-    """Multiples of a half, where rounding has to choose."""
+    """Multiples of one half, where rounding has ties."""
     return Argument(shape, None, lambda g, s: g.integers(-9, 10, s) / 2)
 
 
@@ -135,9 +135,9 @@ def angle(function: Callable[[Array], Array], *shape: Any) -> Argument:
 
 @dataclass(frozen=True)
 class Sample:
-    """An op with inputs and attributes, and what it should give.
+    """An op with inputs and attributes, and the result it should give.
 
-    `inputs` an op does not take (`carriers`) only bring sizes into the graph.
+    `carriers` are inputs that the op does not take; they only bring sizes into the graph.
     """
 
     op: Op[..., Any]
@@ -498,8 +498,8 @@ SAMPLES: list[Sample] = [
     sample(ops.rotary_embedding, x(N, 2, L, 4), angle(np.cos, L, 2), angle(np.sin, L, 2), ref=rotary, label="shared"),
 ]
 
-# What onnxruntime's CPU provider has no kernel for in any type that is wide enough: the export is refused. (All other
-# gaps are closed by lucid/export/widening.py.)
+# onnxruntime's CPU provider has no kernel for these in any type that is wide enough: the export is refused.
+# (lucid/export/widening.py handles all other missing kernels.)
 NO_KERNEL = frozenset(
     f"{name}-float64"
     for name in ("erf", "gelu", "conv", "conv-one axis", "average_pool", "average_pool-without padding")

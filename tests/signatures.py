@@ -1,7 +1,7 @@
-"""Lucid's signatures beside those of torch's functions and classes of the same names.
+"""Lucid's signatures compared with those of torch's functions and classes of the same names.
 
-A port is wrong in silence where a positional argument means something else here, or where a default differs. What torch
-has and Lucid has not, or the reverse, is an error that Python raises by itself.
+A port is silently wrong where a positional argument means something else here, or where a default differs. An argument
+that only one of the two has is an error that Python raises by itself.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from lucid.nn import functional
 
 
 class Parameter(NamedTuple):
-    """One parameter: whether a position reaches it, and its default as text (None: it has none)."""
+    """One parameter: whether it can be given by position, and its default as text (None: it has none)."""
 
     name: str
     positional: bool
     default: str | None
 
 
-# torch's name of a parameter and what Lucid calls it.
+# torch's name of a parameter, and Lucid's.
 RENAMED = {
     "input": ("x", "indices"),
     "dim": ("axis",),
@@ -89,7 +89,7 @@ DELIBERATE: dict[str, dict[str, str]] = {
 
 
 def namesakes() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """What Lucid offers to users that torch may have under the same name."""
+    """Lucid's public names that torch may have too."""
     for name, thing in vars(nn).items():
         if inspect.isclass(thing) and issubclass(thing, nn.Module) and thing is not nn.Module:
             yield f"nn.{name}", thing
@@ -117,7 +117,7 @@ def signature(thing: Callable[..., Any]) -> list[Parameter]:
 
 
 def differences(ours: list[Parameter], theirs: list[Parameter]) -> list[str]:
-    """What a port could trip over in silence."""
+    """The differences that would make a port silently wrong."""
     found = []
     known = {name: p for p in theirs for name in (p.name, *RENAMED.get(p.name, ()))}
     places = [p for p in theirs if p.positional]

@@ -1,5 +1,5 @@
-"""Sums of many numbers: half precision is accumulated in float32 and rounded once, running sums in a wider type still,
-integers in int64 to the last digit. Eagerly, and exported for every target of a CPU, as torch does."""
+"""Sums of many numbers: half precision is accumulated in float32 and rounded once, running sums of float32 in float64,
+integers exactly in int64, as in torch. Eagerly, and exported for every target that runs on a CPU."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The attention contract, on every path: eager, the graph interpreter, and each ONNX form at each opset.
 
-A case says what attention is asked for; a form says how it is exported. Every case is traced once with symbolic sizes
-and runs at sizes that the trace never saw, against the float64 reference.
+A case is a call of attention; a form is a way to export it. Every case is traced once with symbolic sizes, run at sizes
+that the trace never saw, and compared with the float64 reference.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LENGTHS = (1, 2, 7, 33)
 
 
 def random_mask(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Half of the keys; some queries see none."""
+    """Masks half of the keys; some queries see none."""
     mask = rng.random(shape) < 0.5
     mask.reshape(-1, shape[-1])[::3] = False
     return mask
@@ -45,7 +45,7 @@ Make = Callable[[int, int, int, np.random.Generator], np.ndarray]
 
 @dataclass(frozen=True)
 class Case:
-    """Attributes of `ops.attention`, and how to make each optional input."""
+    """Attributes of `ops.attention`, and functions that make the optional inputs."""
 
     name: str
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -237,7 +237,7 @@ def test_cache(opset: int, attention: str, causal: bool, masked: bool) -> None:
 
 @pytest.mark.parametrize("provider", ["any", "cpu", "portable"])
 def test_cache_and_more_new_keys_than_queries(provider: str) -> None:
-    """onnxruntime (to 1.31.1) lets a single causal query see every key then, where Attention is told is_causal."""
+    """onnxruntime (to 1.31.1) then lets a single causal query see every key if is_causal is set."""
 
     def step(query: Any, key: Any, past: Any) -> Any:
         return ops.attention(query, key, key, None, None, past, past, is_causal=True)[0]
@@ -253,7 +253,7 @@ def test_cache_and_more_new_keys_than_queries(provider: str) -> None:
 
 
 def test_weights_of_two_sizes_in_one_model() -> None:
-    """onnxruntime would take both for empty, and put one into the other's memory."""
+    """onnxruntime would infer that both are empty, and put one into the other's memory."""
     first, second = nn.MultiHeadAttention(4, 1), nn.MultiHeadAttention(4, 1, add_bias_kv=True)
 
     def model(x: Any) -> Any:
@@ -267,7 +267,7 @@ def test_weights_of_two_sizes_in_one_model() -> None:
 
 
 def test_float64_keeps_its_digits_through_every_factor() -> None:
-    """onnxruntime makes a float32 of a factor that it folds into a product, whatever the width of the scores."""
+    """onnxruntime makes a factor float32 when it folds it into a product, whatever the type of the scores."""
 
     def capped(query: Any, key: Any) -> Any:
         return ops.attention(query, key, key, softcap=3.0, scale=0.3)
@@ -295,7 +295,7 @@ def test_empty_sizes(case: Case, n: int, l: int, s: int) -> None:
 
 
 def test_a_call_names_the_operands_and_options_of_the_op() -> None:
-    """Order and defaults too: what the op learns, every path that reads its calls learns here."""
+    """Order and defaults too: every path that reads calls of the op reads new arguments here."""
     named = {f.name: f.default for f in fields(AttentionCall) if f.name != "options"}
     assert tuple(named) == ops.attention.arguments
     assert tuple(name for name, default in named.items() if default is None) == ops.attention.optional
@@ -307,7 +307,7 @@ def test_a_call_names_the_operands_and_options_of_the_op() -> None:
 @pytest.mark.parametrize("past", [0, 5])
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 def test_heads_of_no_width(packed: bool, past: int, length: int, width: int, value_width: int) -> None:
-    """Scores of no numbers are 0: a query takes the mean of the values that it sees."""
+    """Scores over zero features are 0: a query gets the mean of the values that it sees."""
     rng = np.random.default_rng(4)
     query, key = np.zeros((2, H, length, width), np.float32), np.zeros((2, 2, past + length, width), np.float32)
     value = rng.standard_normal((2, 2, past + length, value_width)).astype(np.float32)

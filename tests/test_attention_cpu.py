@@ -1,5 +1,5 @@
 """The forms tuned for onnxruntime's CPU provider: exact like all others, at the lengths where their blocks begin and
-end, and for inputs made to break them."""
+end, and for adversarial inputs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_fixed_length(case: Case, length: int, packed: bool) -> None:
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_whole_contract(case: Case, packed: bool) -> None:
-    """Every case of the contract, whichever form it takes on this target."""
+    """Every case of the contract, in the form that it takes on this target."""
     exported = lucid.export.to_onnx(function_of(case, packed), kwargs=cross_specs(case, packed), target="cpu")
     session = lucid.runtime.Session(exported, threads=1)
     for n, l, s in sizes():
@@ -111,7 +111,7 @@ def test_the_whole_contract(case: Case, packed: bool) -> None:
 
 @pytest.mark.parametrize("length", [7, 2048])
 def test_three_products(length: int) -> None:
-    """Unmasked attention of split heads; long inputs go in rows."""
+    """Unmasked attention of split heads; long inputs are processed in blocks of rows."""
     specs = [lucid.spec("N", 2, length, 16)] * 3
     exported = lucid.export.to_onnx(ops.attention, *specs, target="cpu")
     assert [n.op_type for n in exported.graph.node][-1] == ("Concat" if length > 1024 else "MatMul")
@@ -174,8 +174,8 @@ ADVERSARIES = {
 @pytest.mark.parametrize("fixed", [False, True], ids=["any length", "fixed length"])
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_adversarial_inputs(name: str, fixed: bool) -> None:
-    """No worse than plain float32 attention, which loses precision to large scores as well; a later value never
-    shows."""
+    """No worse than plain float32 attention, which also loses precision for large scores; a later value never has an
+    effect."""
     for length in (40, 150, 290):
         case = SELF[0]
         session = lucid.runtime.Session(export(case, False, length if fixed else "L", 1 if fixed else "N"), threads=1)
@@ -190,7 +190,7 @@ def test_adversarial_inputs(name: str, fixed: bool) -> None:
 
 
 def test_hidden_values_do_not_show() -> None:
-    """What a query may not see changes its output by less than float32 can tell."""
+    """Hidden keys change the output of a query by less than the precision of float32."""
     session = lucid.runtime.Session(export(SELF[0], False), threads=1)
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 100, D)).astype(np.float32)
     before = session(q, k, v).numpy()[:, :, :50]
@@ -209,7 +209,7 @@ def session_of(case: Case, length: int, **attributes: Any) -> lucid.runtime.Sess
 @pytest.mark.parametrize("size", [1.0, 1e-6, 1e6], ids="visible {:g}".format)
 @pytest.mark.parametrize("reach", [1.0, 1.5, 2.0])
 def test_hidden_values_of_any_size_do_not_show(reach: float, size: float) -> None:
-    """A billionth of the smallest visible value at most: scores reach up to the bound, values beyond any."""
+    """At most a billionth of the smallest visible value: scores up to the bound, values of any magnitude."""
     causal, masked = session_of(SELF[0], 100), session_of(SELF[6], 100)
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 100, D)).astype(np.float32)
     q, k, v = q * np.float32(reach), k * np.float32(reach), v * np.float32(size)
@@ -227,7 +227,7 @@ def test_hidden_values_of_any_size_do_not_show(reach: float, size: float) -> Non
 @pytest.mark.parametrize("direction", [1, -1], ids=["hidden keys score high", "hidden keys score low"])
 @pytest.mark.parametrize("large", LARGE)
 def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float, direction: int) -> None:
-    """Visible keys score lowest and hidden ones highest: the worst that norms allow, for norms around every bound."""
+    """Visible keys score lowest and hidden ones highest: the worst case for given norms, around every bound."""
     session = session_of(SELF[0], 60, scale=1.0)
     for norm in (8, 12, 14, 16, 18, 19.9, 20, 20.1, 22, 30):
         q, k, v = np.zeros((3, 1, H, 60, D), np.float32)
@@ -237,7 +237,7 @@ def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float,
 
 
 def test_one_large_hidden_value_beside_nan_does_not_show() -> None:
-    """A NaN drops out of a maximum, and what lies beside it would, too."""
+    """A maximum ignores NaN, and may ignore the numbers next to it, too."""
     session = session_of(SELF[0], 60)
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 60, D)).astype(np.float32)
     v[:, :, 59, 0], v[:, :, 59, 1] = np.nan, 1e30
@@ -260,7 +260,7 @@ def test_norms_that_a_square_cannot_hold_do_not_fool_the_bound(of_query: float, 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-37, 1e-30, 1e-19, 1e-18])
 def test_the_smallest_scales(scale: float) -> None:
-    """All scores are about 0 then: means."""
+    """All scores are then about 0: the result is a mean."""
     session = session_of(SELF[0], 60, scale=scale)
     q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 60, D)).astype(np.float32)
     want = np.cumsum(v.astype(np.float64), 2) / np.arange(1, 61)[:, None]

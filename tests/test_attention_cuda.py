@@ -1,5 +1,4 @@
-"""The forms for onnxruntime's CUDA provider: their structure here, their numbers where there is a GPU (`make
-test-gpu`)."""
+"""The forms for onnxruntime's CUDA provider: their structure everywhere, their numbers on a GPU (`make test-gpu`)."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_without_masks_it_is_one_node_and_causality_an_attribute(dtype: str, causal: bool) -> None:
-    """Only so does onnxruntime take its flash kernel."""
+    """Otherwise onnxruntime does not take its flash kernel."""
     exported = to_onnx(ops.attention, *specs(dtype), kwargs={"heads": 8, "is_causal": causal}, target="cuda")
     (node,) = exported.graph.node
     assert node.op_type == "Attention"
@@ -124,7 +123,7 @@ def test_releases_without_a_cuda_kernel_take_the_com_microsoft_ops() -> None:
 
 @pytest.mark.parametrize("case", [CAUSAL, GROUPED], ids=str)
 def test_group_query_attention_computes_the_contract(case: Case) -> None:
-    """Its CPU kernel has the same semantics, so that much can be checked without a GPU."""
+    """Its CPU kernel has the same semantics, so these can be checked without a GPU."""
     half = {name: lucid.spec("N", "L", spec.shape[2], dtype="float16") for name, spec in specs_of(case, True).items()}
     exported = to_onnx(function_of(case, True), kwargs=half, target=Target("cuda", onnxruntime="1.24"))
     assert "GroupQueryAttention" in {node.op_type for node in exported.graph.node}
@@ -168,7 +167,7 @@ def test_contract_on_cuda(case: Case, dtype: str, packed: bool) -> None:
         arrays = arrays_of(case, n, l, s)
         want, _ = expected(case.name, n, l, s)
         feeds = packed_arrays(arrays) if packed else arrays
-        with np.errstate(over="ignore"):  # the lowest float32 becomes -inf, which excludes a key as well
+        with np.errstate(over="ignore"):  # the lowest float32 becomes -inf, which also excludes a key
             typed = {name: a if a.dtype == bool else a.astype(dtype) for name, a in feeds.items()}
         close(session.run(typed)["output"], pack(want) if packed else want, dtype, (n, l, s))
 

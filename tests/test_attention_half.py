@@ -1,4 +1,4 @@
-"""Attention in half precision: on every target that a CPU runs, what float32 gives, rounded once."""
+"""Attention in half precision: on every target that runs on a CPU, the float32 result, rounded once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def held(got: Any, want: Any, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("export", EXPORTS, ids=str)
 def test_is_float32_rounded_once(export: dict[str, Any], dtype: str, name: str, factor: float) -> None:
-    """Also where raw scores exceed 65504, the largest float16: 60 times unit normal they reach 200,000."""
+    """Also if raw scores exceed 65504, the largest float16: at 60 times unit normal they reach 200,000."""
     arrays = inputs(dtype, factor)
     want = ops.attention(*(x.astype("float64") for x in arrays), **OPTIONS[name]).numpy()
     exported = to_onnx(ops.attention, *[lucid.spec("N", 2, "L", 64, dtype=dtype)] * 3, kwargs=OPTIONS[name], **export)

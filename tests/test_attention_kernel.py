@@ -1,4 +1,4 @@
-"""The NumPy attention kernel: what it computes, in whatever tiles and threads, and what it leaves as it was."""
+"""The NumPy attention kernel: its results with any tiles and threads, and its inputs, which it does not change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reference(
     window: Any,
     softcap: float,
 ) -> Any:
-    """The contract in float64, one line a rule."""
+    """The contract in float64, one line per rule."""
     query, key, value = (x.astype(np.float64) for x in (query, key, value))
     key, value = (np.repeat(x, query.shape[1] // x.shape[1], axis=1) for x in (key, value))
     scores = scale * query @ key.swapaxes(-1, -2)
@@ -72,7 +72,7 @@ def inputs(
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So small that a dozen keys make several jobs and blocks, all in threads."""
+    """Tiles so small that a dozen keys make several jobs and blocks, all in threads."""
     for name, size in (("ROWS", 5), ("KEYS", 6), ("EDGE", 3), ("TILE", 48), ("SMALL", 0)):
         monkeypatch.setattr(attention_tiles, name, size)
 
@@ -84,7 +84,7 @@ def calls(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
     d, d_v = draw(st.integers(1, 5)), draw(st.integers(1, 5))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     query, key, value = inputs(n, kv_heads * group, kv_heads, queries, keys, d, d_v, dtype)
-    query = query * draw(st.sampled_from([1, 8, 60]))  # calm scores, steep ones, ones that leave exp's range
+    query = query * draw(st.sampled_from([1, 8, 60]))  # small scores, large ones, ones outside the range of exp
     mask = None
     kind = draw(st.sampled_from(["none", "bool", "float", "float with -inf", "float with finfo.min", "bias"]))
     if kind != "none":
@@ -114,7 +114,7 @@ def test_is_the_contract_in_any_tiles(call: Any) -> None:
     result = attention(*arrays, **options)
     expected = reference(*arrays, **options)
     assert result.dtype == arrays[0].dtype
-    # Scores are sums of products: their rounding grows with them, and an error of theirs is one of the weights.
+    # Scores are sums of products: their rounding grows with them, and becomes an error of the weights.
     steep = max(1.0, float(np.abs(arrays[0]).max(initial=0)) * 3, 0 if arrays[3] is None else 300)
     np.testing.assert_allclose(result, expected, rtol=0, atol=8 * steep * np.finfo(result.dtype).eps)
 
@@ -137,7 +137,7 @@ MAGNITUDES = [10.0**power for power in range(-30, 5)]
 
 @st.composite
 def extremes(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
-    """Scores of any size, moved by any offset of a row, with a key that stands out; values of any size."""
+    """Scores of any magnitude, with any offset of a row and one much larger key; values of any magnitude."""
     queries, keys, d = draw(st.integers(1, 12)), draw(st.sampled_from([1, 7, 24, 300])), draw(st.integers(1, 4))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     query, key, value = inputs(1, 2, 1, queries, keys, d, 2, dtype)
@@ -181,9 +181,9 @@ def test_scores_and_values_of_any_size_in_one_piece(call: Any) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("offset", [-59, -40, 60, 80, 84, 86, 88, 200, 704, 709])
 def test_what_all_keys_of_a_query_share_changes_nothing(offset: float, dtype: Any) -> None:
-    """Also where each weight is a number and their sum is not."""
+    """Also if each weight is finite and their sum is not."""
     query, key, value = inputs(1, 2, 2, 600, 600, 8, 8, dtype)
-    value = value * dtype(1e-3)  # so that sums of weighted values stay numbers where sums of weights do not
+    value = value * dtype(1e-3)  # so that sums of weighted values stay finite where sums of weights do not
     mask = np.full((600, 1), offset, dtype)
     result = attention(query, key, value, np.broadcast_to(mask, (600, 600)), **PLAIN)
     without = attention(query, key, value, None, **PLAIN)
@@ -314,7 +314,7 @@ def test_a_hidden_key_weighs_exactly_nothing(factor: int) -> None:
     query, key, value = inputs(1, 2, 2, 16, 16, 4, 4)
     mask = np.random.default_rng(1).random((16, 16)) < 0.6
     mask[:, 3] = False
-    value[:, :, 3] = 1e30  # the smallest weight would show
+    value[:, :, 3] = 1e30  # the smallest weight would have an effect
     assert np.abs(attention(query * factor, key, value, mask, **PLAIN)).max() < 10
 
 
@@ -329,7 +329,7 @@ def test_large_scores_cost_no_more_than_their_own_rounding(factor: int) -> None:
 
 def test_values_near_the_end_of_the_range_do_not_overflow() -> None:
     query, key, value = inputs(1, 1, 1, 20, 20, 4, 4)
-    query, key = np.abs(query) * 3, np.abs(key) * 3  # weights of e^50 and more where no maximum is subtracted
+    query, key = np.abs(query) * 3, np.abs(key) * 3  # weights of e^50 and more if no maximum is subtracted
     arrays = (query, key, value * 1e37, None)
     options = PLAIN | {"scale": 2.0}
     result, expected = attention(*arrays, **options), reference(*arrays, **options)
@@ -337,7 +337,7 @@ def test_values_near_the_end_of_the_range_do_not_overflow() -> None:
 
 
 def test_no_mask_is_made_to_learn_the_type_of_the_result() -> None:
-    length = 4096 + 17  # which no other test has: types that were worked out once are remembered
+    length = 4096 + 17  # used in no other test, because types are cached
     q, k, v = (Tensor.randn(1, 1, length, 4) for _ in range(3))
     tracemalloc.start()
     ops.attention(q, k, v, is_causal=True)

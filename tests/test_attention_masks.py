@@ -1,5 +1,5 @@
 """What masks exclude and what NaN and infinity do (docs/attention.md), on every path: the eager body and kernel, the
-graph on NumPy, and each exported form, with and without onnxruntime's own rewriting."""
+graph on NumPy, and each exported form, with and without onnxruntime's graph optimizations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ H, D = 2, 8
 SMALL, LARGE, SQUARE = (2, 5, 6), (1, 40, 600), (1, 70, 70)  # the body's, the tiled kernel's, several blocks on a CPU
 BRAIN = np.dtype(ml_dtypes.bfloat16)
 
-# Options of to_onnx, and whether onnxruntime may rewrite the graph.
+# Options of to_onnx, and whether onnxruntime may optimize the graph.
 EXPORTS: dict[str, tuple[dict[str, Any], bool]] = {
     "any, opset 17": ({"opset": 17}, True),
     "any": ({"opset": 24}, True),
@@ -93,12 +93,12 @@ TOLERANCE = {"float32": 2e-6, "float64": 1e-13, "float16": 4e-3, "bfloat16": 3e-
 
 
 def paths_of(dtype: Any) -> list[str]:
-    """The paths for queries of a type: the node on the CPU takes no other than these."""
+    """The paths for queries of a type: the node on the CPU takes only these types."""
     return [p for p in PATHS if p != "cpu, one node" or np.dtype(dtype) in (np.float32, np.float16)]
 
 
 def check(path: str, arrays: Arrays, want: np.ndarray | None = None, **attributes: Any) -> None:
-    """A path gives what the reference does, NaN and infinities in the same places."""
+    """A path agrees with the reference, with NaN and infinities in the same positions."""
     want = expected(arrays, **attributes) if want is None else want
     got = run(path, arrays, **attributes)
     np.testing.assert_allclose(got, want, rtol=0, atol=TOLERANCE[arrays["query"].dtype.name], err_msg=path)
@@ -144,7 +144,7 @@ def test_a_mask_excludes_by_the_lowest_number_of_its_own_type(
     ],
 )
 def test_the_lowest_number_of_a_narrower_type_is_added(dtype: Any, mask_type: Any, number: float) -> None:
-    """A query for which every key has it sees them all, and all alike: beside such a number no score counts."""
+    """A query for which every key has it sees all keys with equal weight: the number is so large that scores vanish."""
     for sizes in (SMALL, LARGE):
         arrays = inputs(sizes, dtype) | {"mask": masked(sizes, mask_type, number)}
         arrays["query"] = np.zeros_like(arrays["query"])
@@ -156,7 +156,7 @@ def test_the_lowest_number_of_a_narrower_type_is_added(dtype: Any, mask_type: An
 
 @dataclass(frozen=True)
 class Two:
-    """Two masks: the types of queries, mask and key mask, and what they hold for the keys they exclude."""
+    """Two masks: the types of queries, mask and key mask, and their values for the keys they exclude."""
 
     dtype: Any
     mask: Any
@@ -207,7 +207,7 @@ TWO = [
 
 @pytest.mark.parametrize(("two", "path"), [(two, p) for two in TWO for p in paths_of(two.dtype)], ids=str)
 def test_two_masks(two: Two, path: str) -> None:
-    """float64 keeps its digits; a key that one of them excludes is excluded, whatever the other adds."""
+    """float64 keeps its precision; a key that one of them excludes is excluded, whatever the other adds."""
     for sizes in (SMALL, LARGE):
         check(path, two.arrays(sizes), **two.attributes)
 
@@ -216,7 +216,7 @@ def test_two_masks(two: Two, path: str) -> None:
     ("dtype", "path"), [(t, p) for t in (np.dtype("f2"), np.dtype("f4"), np.dtype("f8")) for p in paths_of(t)], ids=str
 )
 def test_sums_of_two_masks(dtype: Any, path: str) -> None:
-    """What one excludes no number brings back; a sum that is not above the lowest number of the scores excludes."""
+    """No number undoes an exclusion; a sum that is not above the lowest number of the scores excludes."""
     for sizes in (SMALL, LARGE):
         n, l, s = sizes
         arrays = inputs(sizes, dtype)
@@ -279,7 +279,7 @@ def test_multi_head_attention_joins_masks_of_any_type(padding: Any, attend: Any,
 
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So small that the kernel leaves out blocks of keys."""
+    """Tiles so small that the kernel skips blocks of keys."""
     for name, size in (("ROWS", 16), ("KEYS", 32), ("EDGE", 16), ("TILE", 1024)):
         monkeypatch.setattr(attention_tiles, name, size)
 
@@ -288,7 +288,7 @@ def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("mask_type", [np.float16, np.float32, np.float64], ids=lambda t: t.__name__)
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_nan_or_infinity_in_a_mask_is_nan_for_its_queries(number: float, mask_type: Any, path: str) -> None:
-    """Also where all other keys are excluded; not where another mask, or the position, excludes that key."""
+    """Also if all other keys are excluded; not if another mask, or the position, excludes that key."""
     for sizes in (SMALL, LARGE, SQUARE):
         _, l, s = sizes
         arrays = inputs(sizes) | {"mask": masked(sizes, mask_type, -np.inf)}
@@ -330,10 +330,10 @@ def hidden_by_a_mask(number: float, hide: str) -> list[tuple[Arrays, np.ndarray]
 @pytest.mark.parametrize("hide", ["bool", "-inf", "finfo.min"])
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 def test_a_mask_hides_numbers_only(number: float, hide: str, path: str) -> None:
-    """NaN and infinity under a mask do what arithmetic does: -inf is added to a score, a value is multiplied by 0."""
+    """NaN and infinity under a mask follow arithmetic: -inf is added to a score, a value is multiplied by 0."""
     for arrays, want in hidden_by_a_mask(number, hide):
         got = run(path, arrays)
-        if "mask" in arrays:  # no path owes more than this to a query without keys
+        if "mask" in arrays:  # all that the contract requires for a query without keys
             assert set(np.unique(np.nan_to_num(got[:, :, 1]))) == {0}
             got[:, :, 1] = want[:, :, 1]
         np.testing.assert_allclose(got, want, rtol=0, atol=2e-6)
@@ -341,7 +341,7 @@ def test_a_mask_hides_numbers_only(number: float, hide: str, path: str) -> None:
 
 @cache
 def hidden_by_position(number: float, window: int | None) -> list[tuple[Arrays, np.ndarray, np.ndarray, np.ndarray]]:
-    """A number in one key or value; the output, that without the number, and which queries see it."""
+    """A number in one key or value: the output with it, the output without it, and the queries that see it."""
     cases = []
     for sizes in (SMALL, LARGE, SQUARE):
         clean, l = inputs(sizes), sizes[1]

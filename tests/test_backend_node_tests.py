@@ -1,6 +1,6 @@
 """ONNX's own node tests, from the onnx wheel, against Lucid's eager ops: the numbers that define each op.
 
-What Lucid has no counterpart of is not left out in silence: `inapplicable` gives its reason, and the reasons are
+Cases without a counterpart in Lucid are not silently left out: `inapplicable` gives the reason, and the reasons are
 counted.
 """
 
@@ -73,7 +73,7 @@ def layer_norm(inputs: list[Any], a: Mapping[str, Any], node: onnx.NodeProto) ->
 
 
 def rms_norm(inputs: list[Any], a: Mapping[str, Any], node: onnx.NodeProto) -> list[Tensor | None]:
-    """Lucid's normalises the last axis; several are joined first."""
+    """Lucid's op normalises the last axis; several axes are joined first."""
     x, weight = inputs
     flat = x.flatten(a.get("axis", -1))
     return [ops.rms_norm(flat, weight.flatten(), eps=a.get("epsilon", 1e-5)).reshape(x.shape)]
@@ -95,7 +95,7 @@ def attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def inapplicable(case: Any) -> str:
-    """Why Lucid cannot run a case; empty where it can."""
+    """Why Lucid cannot run a case; empty if it can."""
     node = case.model.graph.node[0]
     a, arrays = attributes(node), case.data_sets[0][0]
     if node.op_type != "Attention":
@@ -142,7 +142,7 @@ def test_an_eager_op_gives_the_numbers_of_the_standard(name: str) -> None:
 
 
 def test_the_node_tests_of_every_op_are_run() -> None:
-    """Neither an op nor most of its cases may drop out unnoticed when the wheel changes."""
+    """An op, or most of its cases, must not drop out unnoticed when the wheel changes."""
     run = Counter(CASES[name].model.graph.node[0].op_type for name in RUNS)
     found = Counter(case.model.graph.node[0].op_type for case in CASES.values())
     assert set(run) == set(OPS)

@@ -1,4 +1,4 @@
-"""The benchmarks run, without torch too, and say what they found; how fast anything is, no test asks."""
+"""The benchmarks run, with torch and without, and report their results; no test checks how fast anything is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MACHINE = {"processor": "p", "system": "s", "threads": 1, "versions": {"numpy": 
 
 
 def line(ratio: float = 0.756, goal: float | None = 0.75) -> Line:
-    """A line of two ways."""
+    """A line with two implementations."""
     cells = {
         "base": Cell(Quartiles(1.0, 2.0, 3.0)),
         "Lucid": Cell(Quartiles(1.0, 1.5, 3.0), Quartiles(0.5, ratio, 0.9), 1e-7),
@@ -57,7 +57,7 @@ def test_the_exact_result_is_what_the_node_computes() -> None:
 
 @pytest.mark.parametrize("section", ["unmasked", "causal", "padding"])
 def test_a_section_of_tiny_size(section: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """From measuring to the tables, with what is installed here."""
+    """From measuring to the tables, with the installed libraries."""
     monkeypatch.setattr(attention.peers, "torch", None)
     monkeypatch.setattr(attention, "UNMASKED", {128: 0.7})
     monkeypatch.setattr(attention, "CAUSAL", {128: 0.8})
@@ -113,5 +113,5 @@ def test_goals_stand_side_by_side() -> None:
 
 def test_peak_memory_is_counted_over_what_was_held() -> None:
     with Peak() as peak:
-        np.ones(16_000_000).sum()  # too large for the allocator to serve from what it already holds
+        np.ones(16_000_000).sum()  # too large for memory that the allocator already holds
     assert 100e6 < peak.bytes < 200e6

@@ -1,6 +1,6 @@
-"""The `lucid` command as a person uses it: every command through the real console script, in a process of its own.
+"""The `lucid` command as a person uses it: every command through the real console script, in a new process.
 
-Where a test needs a command once more, the script's file runs in this process.
+Where a test runs a command again, the script's file runs in this process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def lucid(*arguments: object, code: int = 0, cwd: Path | None = None) -> subproc
 
 @pytest.fixture
 def data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """What a command prints with --json, run in this process."""
+    """The output of a command with --json, run in this process."""
 
     def call(*arguments: object, code: int = 0, cwd: Path | None = None) -> Any:
         assert in_process([*arguments, "--json"], monkeypatch, cwd) == code
@@ -217,7 +217,7 @@ def test_doctor_is_content_here(data):
 
 
 def doctor_beside(packages):
-    """The command, with a folder of packages in front of those that are installed."""
+    """The command, with a folder of packages before the installed ones."""
     environment = {**os.environ, "PYTHONPATH": str(packages)}
     return subprocess.run([LUCID, "doctor"], capture_output=True, text=True, timeout=60, env=environment)
 

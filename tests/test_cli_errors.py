@@ -1,4 +1,4 @@
-"""What can go wrong with a command: the exit code says which kind, one or two lines say what, no traceback."""
+"""Errors of commands: the exit code gives the kind, one or two lines say what is wrong, without a traceback."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def make(): return 3
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files that are all wrong in their own way."""
+    """Files, each wrong in a different way."""
     place = tmp_path_factory.mktemp("errors")
     (place / "sub.py").mkdir()
     (place / "net.py").write_text(SOURCES)
@@ -157,7 +157,7 @@ def test_no_write_permission(tmp_path, monkeypatch, capsys):
 
 
 def test_the_process_ends_so_too(folder):
-    """The same through a process of its own: an error that is told, one that nobody caught, and JSON for machines."""
+    """The same in a new process: an expected error, an unexpected one, and JSON."""
     for command, code, expected in (
         (["inspect", "none.onnx"], 1, "lucid: there is no file 'none.onnx'; check the path\n"),
         (["export", "nn.Linear", "-o", "a.onnx"], 2, "needs --set in_features=..."),

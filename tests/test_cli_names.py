@@ -1,4 +1,4 @@
-"""Names that strangers choose: none acts on the terminal, is read as markup, or loses what it names."""
+"""Untrusted names: none acts on the terminal, is read as markup, or loses a result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lucid.report.page import render
 from lucid.text import visible, visible_lines
 from tests.console import LUCID, in_process
 
-# A window's title, colours, a C1 control, DEL, an override of direction, a line that looks like ours, rich's markup.
+# A window title, colours, a C1 control, DEL, a direction override, a line that looks like ours, rich's markup.
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\u202eoof\u2066\r\nlucid: all is well [/b][bold]"
 HARMFUL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -34,7 +34,7 @@ def harmless(text: str) -> None:
 
 
 def evil_model() -> onnx.ModelProto:
-    """Escapes wherever a file has a name."""
+    """A file with escapes in every name."""
     ends = [
         helper.make_tensor_value_info("x" + EVIL, TensorProto.FLOAT, ["N" + EVIL]),
         helper.make_tensor_value_info("y" + EVIL, TensorProto.FLOAT, ["N" + EVIL]),
@@ -156,7 +156,7 @@ def test_what_is_shown_is_printable_and_printable_text_is_as_it_was(text: str) -
 
 
 def outputs_model(names: list[str]) -> bytes:
-    """Each output is x and one more than the one before."""
+    """A model whose outputs are x, x + 1, x + 2, ..."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in names]
     one = helper.make_tensor("one", TensorProto.FLOAT, [], [1.0])
@@ -239,7 +239,7 @@ def test_json_holds_what_is_no_number(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize("to_file", [False, True], ids=["a pipe", "a file"])
 def test_what_goes_to_the_standard_output_is_the_file_alone(to_file, tmp_path):
-    """The words go to the other output then, and /dev/stdout stays what it is."""
+    """Messages then go to standard error, and /dev/stdout is not replaced."""
     (tmp_path / "m.onnx").write_bytes(outputs_model(["y"]))
     np.savez(tmp_path / "in.npz", x=np.ones(2, np.float32))
     commands = {

@@ -1,4 +1,4 @@
-"""Several exports to one path at once: who finishes last wins, whole; a reader sees one of them, with its weights."""
+"""Several exports to one path at once: the last one wins, as a whole; a reader sees one of them, with its weights."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ WIDTH = 64
 
 
 def graph_of(number: float) -> Graph:
-    """A model whose every weight, and so whose output for ones, says which it is."""
+    """A model that can be recognised by any of its weights, and so by its output for ones."""
     weight = np.full((WIDTH, WIDTH), number, np.float32)
     return lucid.trace(lambda x: x @ weight, ("N", WIDTH))
 
 
 def shown(path: Path) -> float:
-    """Which model the file holds, by its weights: all of them must be of one model."""
+    """The model that the file holds, by its weights, all of which must be of one model."""
     (weight,) = onnx.load(path).graph.initializer
     values = np.unique(onnx.numpy_helper.to_array(weight))
     assert values.size == 1, "weights of two models"
@@ -43,7 +43,7 @@ def shown(path: Path) -> float:
 
 # Processes --------------------------------------------------------------------------------------------------------
 
-# A line of input is a trial: the file's name, and when to begin, for all at the same moment.
+# A line of input is a trial: the file's name, and the moment when all processes start.
 WRITER = """
 import sys, time
 import numpy as np
@@ -101,7 +101,7 @@ def hear(process: subprocess.Popen[str]) -> None:
 def test_two_processes_exporting_to_one_path_leave_one_whole_model(
     numbers: tuple[float, float], external: tuple[bool, bool], tmp_path: Path
 ) -> None:
-    """30 trials, each on a path of its own with an earlier model, read all the while."""
+    """30 trials, each on a new path with an earlier model, which is read all the time."""
     trials = [f"m{trial}" for trial in range(30)]
     for name in trials:
         to_onnx(graph_of(0.0), path=tmp_path / f"{name}.onnx", external_data=True)
@@ -129,7 +129,7 @@ def test_two_processes_exporting_to_one_path_leave_one_whole_model(
 def test_an_export_waits_while_another_stands_between_its_two_files(
     second: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first has put its side file in place and not yet its model: nothing is removed from under it."""
+    """The first has put its side file in place but not yet its model: the side file is not removed."""
     path = tmp_path / "model.onnx"
     between, go_on = threading.Event(), threading.Event()
     put_together = writer._with_initializers

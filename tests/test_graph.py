@@ -197,7 +197,7 @@ def test_running_drops_values_after_their_last_use() -> None:
     peak = 0
 
     class Watch:
-        """Stands in for an op: counts how many of the results it has given are still held."""
+        """A stand-in for an op: counts how many of its results are still held."""
 
         def __init__(self, op: Any) -> None:
             self.op = op

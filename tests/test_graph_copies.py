@@ -1,4 +1,4 @@
-"""Copies and pickles of graphs and modules hold everything: names, sharing, structure, and the same exported bytes."""
+"""Copies and pickles of graphs and modules keep everything: names, sharing, structure, and the same exported bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Pair = namedtuple("Pair", "first second")  # what a model returns
 
 
 class Tied(nn.Module):
-    """A table read in rows, and transposed as the last layer."""
+    """A table used for embedding and, transposed, as the last layer."""
 
     def __init__(self) -> None:
         self.table = nn.Embedding(50, 16)
@@ -158,7 +158,7 @@ sys.stdout.buffer.write(to_onnx(graph).SerializeToString(deterministic=True))
 
 @pytest.mark.parametrize("name", ["attention", "sizes"])
 def test_another_process_reads_it(name: str) -> None:
-    """Text has another hash there, and no op is loaded yet."""
+    """There strings have other hashes, and no op is loaded yet."""
     model, how = MODELS[name]
     graph = lucid.trace(model, **how)
     done = subprocess.run(

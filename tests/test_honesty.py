@@ -1,4 +1,4 @@
-"""Nothing is passed over in silence: weights that hold nonsense, numbers that do not fit, comparisons of nothing."""
+"""Nothing is silently ignored: invalid weights, numbers that do not fit, empty comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small files that ask for all memory or for ever: refused within a second and 100 MB, whatever command meets them."""
+"""Small files that would take all memory or never end: every command refuses them within a second and 100 MB."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.hostile import assert_refused, corpus
 
 CASES = corpus("demands")
 LOADED = [name for name in CASES if name.startswith("load_")]
-INLINED = "load_concat_in_a_function"  # seen once the functions are the graph's
+INLINED = "load_concat_in_a_function"  # seen when the functions are inlined
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -131,7 +131,7 @@ def test_a_model_that_takes_for_ever_is_ended_with_a_clear_error(tmp_path):
 
 @LINUX
 def test_a_model_that_takes_all_memory_is_ended_with_a_clear_error(tmp_path):
-    """How large the tensor is stands in the input."""
+    """An input gives the size of the tensor."""
     ends = [helper.make_tensor_value_info(name, kind, [None]) for name, kind in (("x", 7), ("y", 1))]
     graph = helper.make_graph([helper.make_node("ConstantOfShape", ["x"], ["y"])], "g", ends[:1], ends[1:])
     opsets = [helper.make_opsetid("", 20)]

@@ -63,7 +63,7 @@ def test_the_check_reads_no_external_data(tmp_path):
     weights.external_data.add(key="location", value="weights.bin")
     (tmp_path / "weights.bin").touch()
     with (tmp_path / "weights.bin").open("wb") as file:
-        file.truncate(4 << 40)  # sparse: no room on the disk
+        file.truncate(4 << 40)  # sparse: no space on the disk
     (tmp_path / "model.onnx").write_bytes(model_of(weights).SerializeToString())
     check_model_file(tmp_path / "model.onnx")
 

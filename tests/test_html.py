@@ -1,4 +1,4 @@
-"""What notebooks show of graphs, modules, reports and attention weights."""
+"""The display of graphs, modules, reports and attention weights in notebooks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lucid import html, nn
 
 
 class Checker(HTMLParser):
-    """Every tag that opens is closed, in order."""
+    """Every opened tag is closed, in order."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

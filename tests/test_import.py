@@ -1,4 +1,4 @@
-"""Everything loads on first use: `import lucid` nothing, its tensors NumPy, its parts what they need."""
+"""Everything is loaded on first use: `import lucid` loads nothing, its tensors NumPy, its parts what they need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def loaded_after(code: str) -> set[str]:
-    """The top-level packages that a fresh Python has loaded after running the code."""
+    """The top-level packages that a new Python process has loaded after running the code."""
     script = f"{code}\nimport sys\nprint(*sorted({{name.split('.')[0] for name in sys.modules}}))"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True

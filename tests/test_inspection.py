@@ -1,4 +1,4 @@
-"""Looking at ONNX files of any origin: modules from names, parameters, operations counted by hand, runtimes."""
+"""Inspecting ONNX files of any origin: modules from names, parameters, operations counted by hand, runtimes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lucid.inspection.tree import module_path
 def save(
     path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, Any], weights: dict[str, Any], **options: Any
 ) -> Path:
-    """A model of these nodes; its output is what the last one computes."""
+    """A model of these nodes; its output is that of the last one."""
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
     held = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
     output = helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)

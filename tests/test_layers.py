@@ -1,4 +1,4 @@
-"""The layers: each against its formula, eagerly and exported."""
+"""The layers: each compared with its formula, eagerly and exported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Case(NamedTuple):
-    """A layer, the formula in float64 and what its input looks like."""
+    """A layer, its formula in float64 and its input."""
 
     name: str
     make: Callable[[], Any]
@@ -58,7 +58,7 @@ def tanh_gelu(m: Any, x: Array) -> Array:
 
 
 def random_state(module: Any) -> Any:
-    """Weights that are not the neutral ones a norm begins with."""
+    """Weights other than a norm's initial ones, which have no effect."""
     module.load_state_dict({key: lucid.randn(*tensor.shape) for key, tensor in module.state_dict().items()})
     return module
 
@@ -230,7 +230,7 @@ def test_float_remainders_and_quotients_are_pythons(dtype: str) -> None:
     with np.errstate(over="ignore"):
         numbers = numbers.astype(lucid.types.as_dtype(dtype).numpy)
     x, y = numbers[:, None], numbers[None, :]
-    # Python's own, in float64 of the same numbers; by zero it raises, and torch and NumPy divide.
+    # Python's own, in float64; Python raises for a division by zero, torch and NumPy do not.
     with np.errstate(divide="ignore", invalid="ignore"):
         wide = numbers.astype(np.float64)
         exact = [[divmod(float(a), float(b)) if b else (a / b, math.nan) for b in wide] for a in wide]

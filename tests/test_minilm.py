@@ -51,7 +51,7 @@ def test_the_tokens_are_those_of_the_reference() -> None:
 def test_eager(model: SentenceEncoder) -> None:
     long = int(np.argmax(REFERENCE["lengths"]))
     short = [index for index in range(len(REFERENCE["lengths"])) if index != long]
-    for sentences in (short, [long]):  # apart, since padding all of them to the long one takes seconds
+    for sentences in (short, [long]):  # separately: padding all of them to the long one takes seconds
         length = max(REFERENCE["lengths"][index] for index in sentences)
         inputs = {name: lucid.tensor(array[sentences, :length]) for name, array in INPUTS.items()}
         check(model(**inputs).numpy(), sentences)

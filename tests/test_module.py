@@ -1,4 +1,4 @@
-"""Modules: what they hold, how they are saved and loaded, how they print."""
+"""Modules: their contents, saving and loading, printing."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_without_strict_keys_may_differ_but_shapes_may_not() -> None:
 
 
 def separate(mha: nn.MultiHeadAttention, prefix: str = "") -> dict[str, Array]:
-    """The state of an attention in the layout with one projection each for query, key and value."""
+    """The state of an attention module in the layout with separate projections for query, key and value."""
     state: dict[str, Array] = {}
     kv = mha.embed_dim // mha.num_heads * mha.num_kv_heads
     bounds = [mha.embed_dim, mha.embed_dim + kv]

@@ -1,4 +1,4 @@
-"""Which native form an op takes at which opset, why not another, and that onnxruntime then computes what eager does."""
+"""The native form of an op by opset, the reasons against others, and that onnxruntime computes the eager result."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_group_normalisation_goes_through_instance_normalisation(
     for offset in (
         0,
         3,
-    ):  # the node loses digits as the mean outgrows the deviation, two or three times what eager does
+    ):  # for a mean much larger than the deviation the node's error is two or three times that of eager
         x = lucid.randn(*shape) + offset
         np.testing.assert_allclose(Session(exported)(x), norm(x), rtol=1e-5, atol=1e-5)
 
@@ -157,7 +157,7 @@ def test_what_has_no_op_is_its_body(model: Any, inputs: Any, expected: list[str]
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("axes", [(1, 0, 2), (1, 2, 0), (1, 2, 0, 3), (1, 2, 3, 0)], ids=str)
 def test_half_precision_survives_a_product_behind_a_moved_first_axis(axes: tuple[int, ...], dtype: str) -> None:
-    """onnxruntime ends the process as it loads such a model, unless something stands between the two nodes."""
+    """onnxruntime aborts when it loads such a model, unless another node separates the two."""
     weight = lucid.randn(24, 24).astype(dtype)
     split = (-1, 4, 6) if len(axes) == 3 else (-1, 2, 3, 4)
 
@@ -183,10 +183,10 @@ def test_length_first_attention_in_half_precision() -> None:
 
 
 def optimised(model: onnx.ModelProto, folder: Path) -> list[str]:
-    """The operators that onnxruntime makes of a model."""
+    """The operators of a model after onnxruntime's optimizations."""
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(folder / "optimised.onnx")
-    options.log_severity_level = 3  # that such a file is for this machine only
+    options.log_severity_level = 3  # the warning that such a file is only for this machine
     onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     return [node.op_type for node in onnx.load(folder / "optimised.onnx").graph.node]
 

@@ -1,4 +1,4 @@
-"""NumPy's functions and numbers beside tensors, eagerly and traced."""
+"""NumPy's functions and scalars combined with tensors, eagerly and traced."""
 
 from __future__ import annotations
 

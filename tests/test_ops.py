@@ -1,4 +1,4 @@
-"""Every op, held to its sample: kernel, type rule, body, and every exported form at every opset."""
+"""Every op, compared with its sample: kernel, type rule, body, and every exported form at every opset."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lucid.testing import compare
 from lucid.types import Array, DType, TensorType
 from tests.samples import NO_KERNEL, SAMPLES, Sample, bound
 
-# Differences are counted in units of the last place of numbers around 1: kernels and references sum in another order.
+# Differences are in units of the last place of numbers around 1: kernels and references sum in different orders.
 UNITS = {"float32": 16 * 2**-23, "float64": 16 * 2**-52, "float16": 4 * 2**-10, "bfloat16": 4 * 2**-7}
 
 ON_CPU: tuple[Literal["any", "cpu", "portable"], ...] = ("any", "cpu", "portable")
@@ -49,7 +49,7 @@ def attributes_of(s: Sample, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def check(got: Array, want: Array, name: str) -> None:
     units = UNITS.get(str(want.dtype), 0.0)
-    if np.isnan(want).any():  # only where NaN is the very subject
+    if np.isnan(want).any():  # only in samples about NaN
         got, want = np.nan_to_num(got, nan=123.0), np.nan_to_num(want, nan=123.0)
     found = compare(got, want, name, rtol=units, atol=units)
     assert found.passed, found
@@ -111,7 +111,7 @@ def traced(s: Sample, dtype: DType) -> lucid.Graph:
 
 
 def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
-    """Every form that the op can take on a CPU: each that some target accepts, and the plain spelling or the
+    """Every form that the op can take on a CPU: each that some target accepts, and the ONNX op of the same name or the
     body."""
     served = False
     targets = [Target(provider, opset) for provider in (*ON_CPU, "webgpu")]
@@ -156,8 +156,8 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
 
 
 def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No form refuses everything, but for those that look at the node before it (test_portable, test_native_forms), one
-    that only CUDA takes, one for half precision (test_attention_half), and dropout's, which says why there is none."""
+    """No form refuses everything, except those that look at the node before (test_portable, test_native_forms), one
+    only for CUDA, one for half precision (test_attention_half), and dropout's, which says why there is none."""
     taken = {
         (s.op.name, form)
         for s in SAMPLES
@@ -181,7 +181,7 @@ def test_older_names_are_the_ops_themselves() -> None:
 
 
 def test_a_function_in_front_of_an_op_has_its_name() -> None:
-    """So that graphs, explanations and weights speak of `reshape`, as people write it."""
+    """So that graphs, explanations and names of weights say `reshape`, as users write it."""
     x = lucid.randn(2, 3)
     for front in (ops.reshape, ops.squeeze, ops.unsqueeze, ops.permute, ops.expand, ops.concat, ops.split, ops.take):
         assert front.__name__ in ops.REGISTERED

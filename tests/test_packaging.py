@@ -1,4 +1,4 @@
-"""What `pip install` gives: the wheel holds what it must, and works in an environment that has nothing else."""
+"""The installed package: the wheel is complete, and works in an environment that has nothing else."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def test_the_index_would_take_both(dist):
 
 @pytest.fixture(scope="module")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new environment with the wheel and what it asks for; the folder of its programs."""
+    """A new environment with the wheel and its requirements; returns the folder of its programs."""
     folder = tmp_path_factory.mktemp("fresh")
     run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
     programs = folder / ("Scripts" if sys.platform == "win32" else "bin")
-    # This environment's pip installs into that one, so that nothing but the wheel's own needs is there.
+    # This environment's pip installs into that one, so that it holds only the wheel's requirements.
     pip = (
         sys.executable,
         "-m",

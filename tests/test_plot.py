@@ -1,4 +1,4 @@
-"""Figures: what they show, and that they touch nothing global."""
+"""Figures: their contents, and that they change no global state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets "portable", "openvino" and "webgpu": the whole contract in runtimes that share no code, from ops they have.
+"""Targets "portable", "openvino" and "webgpu": the whole contract in independent runtimes, from ops that they have.
 
 OpenVINO is a test extra (the `openvino` wheel); without it its part is skipped. docs/portable.md has the table of ops.
 """
@@ -55,9 +55,8 @@ from tests.test_ops import eager, traced
 Arrays = Mapping[str, np.ndarray]
 Run = Callable[[Arrays], dict[str, np.ndarray]]
 
-# What a portable model may be made of. Everything is in OpenVINO and TensorRT; what CoreML, QNN or WebGPU lack among it
-# (as # providers of onnxruntime, which computes such nodes on the CPU) is integer arithmetic on sizes, and masks:
-# docs/portable.md.
+# The ops of portable models. OpenVINO and TensorRT have all of them. CoreML, QNN and WebGPU, as providers of
+# onnxruntime, lack integer arithmetic on sizes and masks, which onnxruntime computes on the CPU: docs/portable.md.
 PORTABLE = frozenset(
     """
     Abs Add And ArgMax Cast Concat ConstantOfShape Conv Cos CumSum Div Equal Erf Exp Expand Floor Gather GatherND
@@ -67,7 +66,7 @@ PORTABLE = frozenset(
     """.split()
 )
 
-# And what the others may have beside these.
+# The further ops of the other targets.
 NEWER = {
     "portable": frozenset(),
     "openvino": frozenset({"Gelu", "RMSNormalization", "RotaryEmbedding"}),
@@ -91,7 +90,7 @@ def in_openvino(model: onnx.ModelProto) -> Run:
     core, hints = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32"}
     compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", hints)
     names = [output.get_any_name() for output in compiled.outputs]
-    inputs = {name for port in compiled.inputs for name in port.get_names()}  # it drops those that nothing reads
+    inputs = {name for port in compiled.inputs for name in port.get_names()}  # OpenVINO drops inputs that are not used
 
     def run(feeds: Arrays) -> dict[str, np.ndarray]:
         found = compiled({name: array for name, array in feeds.items() if name in inputs})
@@ -101,7 +100,7 @@ def in_openvino(model: onnx.ModelProto) -> Run:
 
 
 class Place(NamedTuple):
-    """A runtime, and the target of the models that it gets here."""
+    """A runtime, and the target of the models that it runs here."""
 
     target: str
     start: Callable[[onnx.ModelProto], Run]
@@ -116,7 +115,7 @@ PLACES = [
     pytest.param(Place("portable", in_reference), id="reference"),
     pytest.param(Place("portable", in_openvino), id="openvino", marks=without_openvino),
     pytest.param(Place("openvino", in_openvino), id="tuned for openvino", marks=without_openvino),
-    # What WebGPU computes is tried on the CPU: that the graph is right, not the device.
+    # Models for WebGPU are run on the CPU: this tests the graph, not the device.
     pytest.param(Place("webgpu", in_onnxruntime), id="tuned for webgpu"),
 ]
 everywhere = pytest.mark.parametrize("place", PLACES)
@@ -317,7 +316,7 @@ def test_openvino_takes_native_nodes_where_it_has_them() -> None:
 # Every op -------------------------------------------------------------------------------------------------------------
 
 RUNS = [(s, dtype) for s in SAMPLES if s.exported for dtype in s.dtypes]
-# NumPy has no bfloat16, so OpenVINO's Python package cannot give it; and a model that returns its input gives zeros.
+# NumPy has no bfloat16, so OpenVINO's Python package cannot return it; and a model that returns its input gives zeros.
 IN_FLOAT32 = [
     s
     for s, dtype in RUNS

@@ -188,7 +188,7 @@ def test_alibi_takes_slope_times_distance() -> None:
 
 
 def bucket(relative: int, buckets: int, reach: int, bidirectional: bool) -> int:
-    """The bucket of a distance, from the description in Raffel et al. 2020, in float64."""
+    """The bucket of a distance, as described in Raffel et al. 2020, in float64."""
     offset, distance = 0, -relative if not bidirectional else abs(relative)
     if bidirectional:
         buckets //= 2
@@ -223,7 +223,7 @@ def test_too_few_buckets_are_refused() -> None:
 
 
 class Biased(nn.Module):
-    """Self-attention with a bias of positions."""
+    """Self-attention with a position bias."""
 
     def __init__(self, bias: nn.Module) -> None:
         self.bias = bias
@@ -246,7 +246,7 @@ def test_sinusoidal_positions_export_with_any_sizes(module: nn.Module) -> None:
 
 
 class Rotated(nn.Module):
-    """Queries turned by given positions."""
+    """Queries rotated by given positions."""
 
     def __init__(self, rope: nn.RotaryEmbedding, heads: int | None) -> None:
         self.rope, self.heads = rope, heads

@@ -1,4 +1,4 @@
-"""Exports lose nothing: killed, starved of disk or permission, repeated elsewhere, larger than memory allows.
+"""Exports lose nothing: if killed, without disk space or permission, repeated elsewhere, larger than memory allows.
 
 The long versions of these, and the figures, are in docs/reliability.md.
 """
@@ -29,7 +29,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="uses /proc and signa
 
 
 def python(code: str, *arguments: object, **environment: str) -> str:
-    """Run code in a fresh interpreter; what it prints."""
+    """Run code in a new interpreter; returns its output."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
@@ -53,7 +53,7 @@ def linears(seed: int, layers: int = 2, width: int = 64) -> nn.Module:
 
 # Killed -----------------------------------------------------------------------------------------------------------
 
-# One process prepares two models of 130 MB, then makes children that export one over the other and are killed.
+# One process prepares two models of 130 MB, then forks children that export one over the other and are killed.
 KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
@@ -162,7 +162,7 @@ except OSError as error:
 @pytest.mark.parametrize("external", [False, True], ids=["one file", "side file"])
 @pytest.mark.parametrize("how", ["full", "forbidden"])
 def test_a_full_disk_or_no_permission_is_a_clear_error_and_the_old_file_stays(how: str, external: bool) -> None:
-    with tempfile.TemporaryDirectory() as made:  # pytest's own folder is closed to other users
+    with tempfile.TemporaryDirectory() as made:  # other users cannot enter pytest's folder
         _starve(Path(made), how, external)
 
 
@@ -308,7 +308,7 @@ print(resident("VmHWM") - before, before)
 
 @LINUX
 def test_a_model_over_the_limit_is_streamed(tmp_path: Path) -> None:
-    """A stand-in: 256 MB with the limit put at 64 MB. tools/soak.py does the same with 2.5 GB and the real one."""
+    """256 MB with the limit set to 64 MB; tools/soak.py does the same with 2.5 GB and the real limit."""
     path = tmp_path / "large.onnx"
     extra, _ = map(float, python(LARGE, 64 << 20, 256, path).split())
     assert extra < 0.15 * 256, "the export held more than the weights"

@@ -1,4 +1,4 @@
-"""The report page: what is in it, and that it works in a real browser without a network."""
+"""The report page: its contents, and that it works in a real browser without a network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKENS = ["the", "<cat>", "sat", "on", "it"]
 
 
 class Encoder(nn.Module):
-    """Two layers under a name, as models have them."""
+    """Two layers in a submodule, as in models."""
 
     def __init__(self) -> None:
         self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32), 2)

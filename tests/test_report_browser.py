@@ -23,7 +23,7 @@ if not CHROMIUM or not DRIVER:
 
 
 class Encoder(nn.Module):
-    """Two layers under a name, as models have them."""
+    """Two layers in a submodule, as in models."""
 
     def __init__(self) -> None:
         self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32), 2)
@@ -63,14 +63,14 @@ def browser():
 
 @pytest.fixture
 def opened(browser, page):
-    """The page, freshly opened, and a check that it said nothing on the console."""
+    """The page, newly opened, and a check that it logged nothing on the console."""
     browser.get(page.as_uri())
     yield browser
     assert [entry["message"] for entry in browser.get_log("browser")] == []
 
 
 def wait(condition: Callable[[], bool]) -> None:
-    """The browser tells the page of a change when it next draws."""
+    """The browser reports a change to the page when it next draws."""
     end = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < end, "it never came true"
@@ -83,7 +83,7 @@ def boxes(browser) -> list[str]:
 
 
 def click(browser, box: str, edge: bool = False) -> None:
-    """Click where a box of the picture is: in its middle, or just inside the left edge of a frame."""
+    """Click a box of the picture: in its middle, or just inside the left edge of a frame."""
     canvas = browser.find_element("id", "graph")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
     x, y, width, height = browser.execute_script(
@@ -99,7 +99,7 @@ def click(browser, box: str, edge: bool = False) -> None:
 
 
 def test_modules_open_and_fold_with_a_click(opened):
-    # The only module holds nothing but the layers, so they are what is shown at first.
+    # The only module contains just the layers, so these are shown at first.
     assert {"m:encoder.layers.0", "m:encoder.layers.1", "i:x", "o:output"} <= set(boxes(opened))
     click(opened, "m:encoder.layers.0")
     assert "m:encoder.layers.0.self_attn" in boxes(opened)

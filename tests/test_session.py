@@ -1,4 +1,4 @@
-"""Sessions: exported models in onnxruntime, on the providers that were asked for and no others."""
+"""Sessions: exported models in onnxruntime, only on the providers that were asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a session: by name and checked; denormal numbers as zero in every thread, and nowhere else."""
+"""Options of a session: checked by name; denormal numbers as zero in every thread of a run, and nowhere else."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def zeros(session):
 
 
 def run(script: str) -> list[str]:
-    """The lines that a script prints in a process of its own: onnxruntime's setting depends on what came before."""
+    """The lines that a script prints in a new process: onnxruntime's setting depends on earlier sessions."""
     code = SETUP + textwrap.dedent(script)
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""No argument of torch's means something else here in silence, except where coming-from.md says so."""
+"""No argument of torch silently means something else here, except where coming-from.md says so."""
 
 from __future__ import annotations
 

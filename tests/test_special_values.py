@@ -1,4 +1,4 @@
-"""NaN and infinities go through every op as in NumPy and torch, eagerly and exported for every target of a CPU."""
+"""NaN and infinities propagate as in NumPy and torch, eagerly and exported for every target that runs on a CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.test_ops import ON_CPU, UNITS
 FLOATS = (float32, float64, float16, bfloat16)
 WINDOW = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 1), "dilations": (1,)}
 
-# What NumPy gives is the judge: of float64 numbers, which all types hold exactly.
+# The reference is NumPy's result for float64 numbers, which all types hold exactly.
 REDUCING: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]] = {
     "max": (lambda x: x.max(-1), lambda v: v.max(-1)),
     "max of all": (lambda x: x.max(), lambda v: v.max()),
@@ -67,7 +67,7 @@ def _softmax(v: Array) -> Array:
 
 
 def _numbers() -> Array:
-    """Rows of 12 numbers: plain ones, and then special ones in every kind of place and company."""
+    """Rows of 12 numbers: plain ones, then special ones in different positions and combinations."""
     nan, inf = np.nan, np.inf
     rows = np.tile(np.array([0.5, -1, 2, 1, -2, 0.25, 1.5, -0.5, 3, -3, 0.125, 1]), (16, 1))
     for row, places in enumerate(({}, {0: nan}, {5: nan}, {11: nan}, {2: nan, 7: nan}, {3: inf}, {3: -inf})):
@@ -93,7 +93,7 @@ def _expected(name: str, v: Array) -> Array:
 
 
 def _check(got: Array, want: Array, dtype: Any, where: str) -> None:
-    """NaN and infinities in the same places, all else to the precision of the type."""
+    """NaN and infinities in the same positions, the rest to the precision of the type."""
     units = UNITS[str(dtype)] if got.dtype.kind not in "ib" else 0.0
     found, wanted = (np.asarray(numbers, np.float64) for numbers in (got, want.astype(got.dtype)))
     np.testing.assert_allclose(found, wanted, rtol=units, atol=units, err_msg=where)

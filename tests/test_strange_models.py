@@ -1,4 +1,4 @@
-"""Models that nobody draws on a whiteboard and everybody meets: each exports, runs and agrees with eager."""
+"""Unusual models that occur in practice: each is exported, runs and agrees with eager."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def initializers(model: onnx.ModelProto) -> list[str]:
 
 
 class Model(nn.Module):
-    """A module around a function, with whatever attributes it is given."""
+    """A module around a function, with the given attributes."""
 
     def __init__(self, function: Any, **attributes: Any) -> None:
         vars(self).update(attributes)
@@ -50,7 +50,7 @@ def test_a_parameter_used_twice_is_stored_once() -> None:
 
 
 def test_two_views_of_one_weight_are_two_weights() -> None:
-    """All axes reversed and the last two exchanged are both called .T, and differ for a cube."""
+    """Reversing all axes and exchanging the last two are both called .T, but differ for three axes."""
     cube = np.arange(27, dtype=np.float32).reshape(3, 3, 3)
     model = Model(lambda self, x: x + self.w.mT + self.w.T, w=nn.Parameter(cube))
     assert_parity(model, ("N", 3, 3, 3))
@@ -69,7 +69,7 @@ def test_a_tied_weight_is_stored_once_under_its_first_name() -> None:
 
 
 def test_tied_arrays_load_and_export_once() -> None:
-    """Two parameters that came to hold one array are one weight of the file."""
+    """Two parameters that hold the same array are one weight in the file."""
     model = Model(lambda self, x: (x @ self.a) @ self.b, a=nn.Parameter(np.eye(4)), b=nn.Parameter(np.eye(4)))
     shared = np.full((4, 4), 0.5, np.float64)
     model.load_state_dict({"a": shared, "b": shared})
@@ -219,7 +219,7 @@ def test_a_value_that_a_thousand_nodes_read() -> None:
 
 
 def test_a_sum_of_powers_of_two_stays_small() -> None:
-    """2**200 paths lead through this graph; each node is visited once."""
+    """This graph has 2**200 paths; each node is visited once."""
 
     def doubling(x: Tensor) -> Tensor:
         for _ in range(200):
@@ -330,7 +330,7 @@ def test_a_branch_on_a_traced_value_names_the_way_out() -> None:
 
 
 def test_a_model_that_keeps_a_traced_tensor_says_so_later() -> None:
-    """A tensor kept from one trace is no value of another graph, nor of eager computation."""
+    """A tensor kept from one trace is not a value of another graph, nor of eager code."""
     kept: list[Tensor] = []
 
     def leaky(x: Tensor) -> Tensor:

@@ -1,5 +1,5 @@
-"""What a target promises: the oldest onnxruntime computes the model rightly, and a wish that cannot be met is an error
-that says why. tools/check_onnxruntime_versions.py runs the exports in the releases themselves."""
+"""Targets: the oldest onnxruntime computes the model rightly, and a request that cannot be met is an error that says
+why. tools/check_onnxruntime_versions.py runs the exports in the releases themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STANDARD = "ai.onnx Attention"
 
 
 def taken(name: str, target: Target, **specs: Any) -> tuple[str, dict[str, str]]:
-    """The form a case takes, and why others refused; sizes may be fixed by name."""
+    """The form that a case takes, and why others were refused; sizes can be fixed by name."""
     case = NAMED[name]
     wanted = {
         key: lucid.spec(*(specs.get(str(size), size) for size in spec.shape), dtype=spec.dtype)

@@ -1,4 +1,4 @@
-"""The tensor: NumPy's and torch's habits, eagerly and while tracing."""
+"""The tensor: NumPy's and torch's behaviour, eagerly and while tracing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lucid.types import DTYPES
 
 Array = np.ndarray[Any, Any]
 
-# Sizes that stand for one symbol each, so that a traced case is traced with symbolic sizes. 1, 6 and 8 stay numbers.
+# Each of these sizes becomes a symbol when a case is traced; 1, 6 and 8 stay numbers.
 SYMBOLS = {2: "A", 3: "B", 4: "C", 5: "D"}
 
 
 def numbers(*shape: int, dtype: str = "float32") -> Array:
-    """Positive and negative, no two alike, none zero; booleans alternate irregularly."""
+    """Positive and negative, all different, none zero; booleans alternate irregularly."""
     count = int(np.prod(shape))
     values = ((np.arange(count) * 37 + 11) % 101 - 50.5) / 10
     if dtype == "bool":
@@ -56,7 +56,7 @@ class Case(NamedTuple):
 
     @staticmethod
     def same(name: str, both: Callable[..., Any], *arguments: Array) -> Case:
-        """An expression that is written alike for both."""
+        """An expression that is written the same for both."""
         return Case(name, both, both, arguments)
 
 
@@ -271,7 +271,7 @@ def test_any_index_selects_what_numpy_selects(given: tuple[Array, tuple[Any, ...
     ours = tuple(Tensor(item) if isinstance(item, np.ndarray) else item for item in index)
     try:
         expected = array[index]
-    except IndexError:  # ... counts as an axis of its own where an index has too many
+    except IndexError:  # ... counts as an axis if an index has too many
         with pytest.raises(IndexError):
             Tensor(array)[ours]
         return
@@ -288,7 +288,7 @@ def test_slices_of_symbolic_axes_select_what_numpy_selects(axes: list[tuple[int,
     array = np.arange(np.prod([size for size, _, _ in axes]), dtype=np.float32).reshape([size for size, _, _ in axes])
     expected = array[index]
     if not all(expected.shape):
-        return  # a slice of a symbolic axis is taken to have its bounds in order
+        return  # a slice of a symbolic axis is assumed to have its bounds in order
     graph = lucid.trace(lambda a: a[index], lucid.spec(*("ABC"[: len(axes)])))
     np.testing.assert_array_equal(graph(array), expected)
 

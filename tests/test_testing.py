@@ -1,4 +1,4 @@
-"""Parity: it passes, it fails, it never compares nothing; bisect finds the first node that differs."""
+"""Parity: it passes, it fails, it never passes on an empty comparison; bisect finds the first node that differs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lucid.values import Node
 
 
 class Block(nn.Module):
-    """Layers with names to be found again."""
+    """Layers with names that can be recognised."""
 
     def __init__(self) -> None:
         self.first = nn.Linear(6, 6)
@@ -70,7 +70,7 @@ def test_sizes_and_options_can_be_given() -> None:
 
 
 def test_a_provider_that_does_not_start_is_named_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where onnxruntime-gpu is installed without a GPU; TensorRT builds an engine for minutes, so it is left out."""
+    """As with onnxruntime-gpu but without a GPU; TensorRT takes minutes to build an engine, so it is left out."""
     built_in = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
     monkeypatch.setattr(testing, "available", lambda: built_in)
     report = assert_parity(Block(), SPEC)
@@ -94,7 +94,7 @@ def test_a_model_in_training_mode_is_compared_in_evaluation_mode() -> None:
 
 
 def test_the_eager_run_is_no_trace(request: pytest.FixtureRequest) -> None:
-    """It was one, for the sake of evaluation mode: an op that tracing does not fold had no value there."""
+    """It was once traced, to be in evaluation mode: an op that tracing does not fold then had no value."""
     request.addfinalizer(lambda: ops.OPS.pop("unfolded", None))
 
     @composite_with(folded=False)

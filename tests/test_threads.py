@@ -1,4 +1,4 @@
-"""Many threads, many times: exports that run side by side, a session that all share, and nothing that grows.
+"""Many threads, many times: concurrent exports, a shared session, and no growth of memory.
 
 The minute-long versions, with their figures, are in tools/soak.py and docs/reliability.md.
 """
@@ -26,7 +26,7 @@ from lucid.testing import assert_parity
 
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """The results of `work(0)` to `work(count - 1)`, begun at one moment in as many threads."""
+    """The results of `work(0)` to `work(count - 1)`, started at the same moment in as many threads."""
     barrier = threading.Barrier(count)
 
     def begin(number: int) -> Any:
@@ -85,7 +85,7 @@ def test_one_module_runs_eagerly_in_many_threads_while_others_trace_it() -> None
 
 
 def test_a_training_thread_does_not_notice_a_tracing_one() -> None:
-    """Tracing puts a model into evaluation mode for its own thread alone."""
+    """Tracing puts a model into evaluation mode only for its own thread."""
     dropout = nn.Dropout(0.5).train()
     x = lucid.ones(100)
     stop = threading.Event()
@@ -155,7 +155,7 @@ def test_a_run_is_cancelled_and_the_session_serves_on() -> None:
     for thread in runs:
         thread.join()
     assert [type(error) for error in outcome] == [RunCancelled, RunCancelled]
-    session.cancel()  # nothing is under way: nothing happens, now or later
+    session.cancel()  # without a run in progress it has no effect, now or later
     small = Session(to_onnx(lambda x: x + 1, ("N",)))
     small.cancel()
     assert small(np.zeros(2, np.float32)).tolist() == [1, 1]
@@ -206,7 +206,7 @@ def late():
 @pytest.mark.parametrize("used", [True, False], ids=["used before", "first use"])
 @pytest.mark.parametrize("begin", ["threading.Thread(target=late).start()", "atexit.register(late)"])
 def test_what_runs_after_the_main_thread_has_ended_is_computed_in_its_own_thread(begin: str, used: bool) -> None:
-    """Pools take no work then, and newer Pythons start no thread."""
+    """Pools then take no work, and newer Pythons start no threads."""
     code = LATE + ("before.append(compute())\n" if used else "") + begin
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("(1, 4, 400, 16) True\n", "")
@@ -229,7 +229,7 @@ def test_where_the_system_gives_no_more_threads_the_calling_one_does_the_work(mo
 
 
 def growth(work: Callable[[], Any], times: int) -> int:
-    """Bytes of Python memory that a hundred repetitions add, after those that fill caches."""
+    """Bytes of Python memory that a hundred repetitions add, after some that fill caches."""
     for _ in range(20):
         work()
     gc.collect()

@@ -1,4 +1,4 @@
-"""The default tolerance: as wide as rounding at the tensor's magnitude, no wider; a given one is taken as it is."""
+"""The default tolerance: as wide as rounding at the tensor's magnitude, no wider; a given one is applied as it is."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_tolerance_grows_and_shrinks_with_the_tensor(scale: float) -> None:
 
 def test_an_outlier_does_not_hide_an_error_beside_it() -> None:
     want = NORMAL.copy()
-    want[:300] = np.finfo(np.float32).min  # as a mask makes them
+    want[:300] = np.finfo(np.float32).min  # as a mask gives them
     assert off(want, 500, 4e-6).passed
     assert not off(want, 500, 3e-5).passed
 
@@ -155,7 +155,7 @@ def test_every_op_can_be_computed_in_float64(s: Sample) -> None:
 
 
 def scaled(model: nn.Module, factor: float) -> nn.Module:
-    """Its matrices times a factor: activations and logits become large."""
+    """A model whose matrices are multiplied by a factor: activations and logits become large."""
     weights = {name: p.numpy() for name, p in model.state_dict().items()}
     model.load_state_dict(
         {n: lucid.tensor((w * factor).astype(w.dtype) if w.ndim > 1 else w) for n, w in weights.items()}
@@ -170,7 +170,7 @@ def llama(dtype: lucid.DType) -> Llama:
 def test_a_gpt2_with_large_logits_passes() -> None:
     model = scaled(GPT2(GPT2Config(300, 64, 4, 4, max_positions=64)), 20.0)
     report = assert_parity(model, **RUN)
-    assert report.max_abs > 1e-4  # which no tolerance for numbers around 1 allows
+    assert report.max_abs > 1e-4  # more than a tolerance for numbers around 1 allows
     assert report.worst is not None and report.worst.share < 1
 
 
@@ -206,7 +206,7 @@ def test_an_op_that_does_not_take_float64_leaves_the_magnitudes() -> None:
     def call(x: Tensor) -> Tensor: ...  # type: ignore[empty-body]
 
     wrong = Op(call, name="wrong_sine", kernel=lambda x: np.sin(x) * np.float32(1.001), rule=rule, onnx="Sin")
-    del OPS["wrong_sine"]  # other tests look at all that there are
+    del OPS["wrong_sine"]  # other tests look at all ops
     with pytest.raises(NarrowOpError, match="wrong_sine is not computed in float64: wrong_sine: got float64"):
         in_float64(lucid.trace(wrong, (5,)))
     with pytest.raises(ParityError, match="typical magnitude"):
@@ -219,7 +219,7 @@ def test_nothing_is_computed_in_float64_where_the_results_are_near(monkeypatch: 
 
     monkeypatch.setattr("lucid.testing.run_in_float64", never)
     assert_parity(nn.Linear(30, 3))
-    with pytest.raises(ParityError):  # nor where the tolerance is given
+    with pytest.raises(ParityError):  # nor if the tolerance is given
         assert_parity(nn.Linear(300, 30), rtol=0, atol=0)
 
 

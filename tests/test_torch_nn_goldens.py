@@ -1,4 +1,4 @@
-"""What torch.nn answers over its flag grid, with torch's own weights: see goldens/README.md."""
+"""Compared with torch.nn over all flags, with torch's weights: see goldens/README.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ARRAYS = {group: load(FOLDER / f"{group}.safetensors") for group in GROUPS}
 INPUTS = {group: {key for case in cases.values() for key in case["inputs"].values()} for group, cases in GROUPS.items()}
 CASES = [(group, name) for group, cases in GROUPS.items() for name in cases]
 
-# The causal mask is stored beside the option, since torch wants both; here they exclude each other.
+# The causal mask is stored with the option, since torch needs both; here they cannot be combined.
 CAUSAL = {
     "is_causal": ("attn_mask", "src_mask", "mask"),
     "src_is_causal": ("src_mask",),
@@ -28,7 +28,7 @@ CAUSAL = {
 
 
 class Case(NamedTuple):
-    """One call of torch: what went in and what came out."""
+    """One call of torch: its inputs and outputs."""
 
     arguments: dict[str, Any]
     state: dict[str, Any]
@@ -47,7 +47,7 @@ def read(group: str, name: str) -> Case:
 
 
 def without_second_mask(case: Case) -> dict[str, Any]:
-    """The inputs without the masks that an is_causal option says as well."""
+    """The inputs without the masks that repeat an is_causal option."""
     doubled = {mask for option in CAUSAL if case.options.get(option) for mask in CAUSAL[option]}
     return {name: tensor for name, tensor in case.inputs.items() if name not in doubled}
 
@@ -135,7 +135,7 @@ def test_transformer_stack(group: str) -> None:
         inputs = without_second_mask(case)
         close(stack.eval()(**inputs, **case.options), case.outputs["output"])
 
-        # Layer by layer: the goldens hold what each of them returns.
+        # Layer by layer: the goldens hold the output of each.
         first, *rest = inputs
         x = inputs[first]
         for index, layer in enumerate(stack.layers, start=1):

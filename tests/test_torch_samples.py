@@ -1,5 +1,7 @@
-"""What torch answers to its own operator and module samples, held by eager code and by every target: see
-goldens/README.md. `tools/torch_samples` draws them all and compares; these are the ones it froze."""
+"""torch's own operator and module samples, compared with eager code and every target: see goldens/README.md.
+
+`tools/torch_samples` draws and compares all of them; these are the ones that it stored.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ EXPORTED = [(name, t) for name, cases in CASES.items() for t in TARGETS if any(t
 
 @pytest.mark.parametrize(("name", "target"), EXPORTED)
 def test_exported_models_answer_as_torch_does(name: str, target: str) -> None:
-    """All samples of one function are one model, which has their inputs and their results."""
+    """All samples of one function as one model, with all their inputs and results."""
     exported = [case for case in CASES[name] if target not in case.refused]
     inputs = [array for case in exported for array in case.call.tensors]
     models = [case.call.model() for case in exported]

@@ -1,4 +1,4 @@
-"""Tracing: what stands for an input, what comes out, and errors that show the way."""
+"""Tracing: the specs of inputs, the outputs, and errors that say what to do."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_modules_called_inside_a_trace_of_a_function_work() -> None:
 
 
 def test_an_input_given_by_name_takes_the_place_of_those_the_module_knows() -> None:
-    """With the others kept, self-attention could not be asked for by name, as on the command line."""
+    """If the others were kept, self-attention could not be requested by name, as on the command line."""
     attention = lucid.nn.MultiHeadAttention(8, 2)
     query = lucid.spec("N", "L", 8)
     assert [value.name for value in lucid.trace(attention, kwargs={"query": query}).inputs] == ["query"]

@@ -1,4 +1,4 @@
-"""What type checkers know of modules: a call is typed as its class's own forward is."""
+"""Types of modules: a call has the type of its class's forward."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ activation = Pair()  # refused: assignment
 
 
 def test_a_call_is_typed_as_forward_is(tmp_path: Path) -> None:
-    """README's Block, and below it lines that a strict checker must accept or refuse, each for the reason beside it."""
+    """README's Block, followed by lines that a strict checker must accept, or refuse for the reason given."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     page = next(text for text in re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S) if "class Block" in text)
     source = page + CALLS

@@ -1,4 +1,4 @@
-"""Weights files: what is saved comes back as it was, without copies, and a crash loses nothing."""
+"""Weights files: arrays are loaded as they were saved, without copies, and a crash loses nothing."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_whatever_we_accept_of_a_damaged_file_the_library_reads_alike(tmp_path_f
 
 
 def test_why_the_library_does_not_read_for_us(tmp_path):
-    """When one of these stops holding, it is time to look again."""
+    """Known differences from the safetensors library; when one disappears, this test says so."""
     path = tmp_path / "w"
     weights.save(path, {"flag": np.array([True, False])})
     path.write_bytes(path.read_bytes()[:-1] + b"\x02")
@@ -313,7 +313,7 @@ def test_missing_permission_is_explained(tmp_path, monkeypatch):
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(files, "open", refused, raising=False)  # root may write anywhere
+    monkeypatch.setattr(files, "open", refused, raising=False)  # root can write anywhere
     with pytest.raises(PermissionError, match=r"cannot write .*model: no permission .*choose another folder"):
         weights.save(tmp_path / "model", {})
 

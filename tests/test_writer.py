@@ -1,4 +1,4 @@
-"""How weights get into files: turned around quickly, and never held twice."""
+"""Writing weights: transposed quickly, and never held twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @st.composite
 def views(draw: st.DrawFn) -> Array:
-    """A view of some array: axes in any order, steps, parts."""
+    """A view of some array: with axes in any order, steps and slices."""
     shape = draw(st.lists(st.integers(1, 5), max_size=3))
     if draw(st.booleans()):
         shape = [draw(st.integers(1, 300)), draw(st.integers(1, 40))]  # more than a tile
@@ -43,7 +43,7 @@ def test_a_copy_is_made_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> No
         sizes = [len(piece) for piece in byte_blocks(array)]
         assert max(sizes) <= 4096
         assert sum(sizes) == array.nbytes
-    (whole,) = byte_blocks(np.ones((100, 1000), np.float32))  # nothing to copy, nothing to cut
+    (whole,) = byte_blocks(np.ones((100, 1000), np.float32))  # nothing to copy or split
     assert len(whole) == 400_000
 
 

@@ -1,6 +1,6 @@
-"""Calls of Lucid as data: what a sample of torch becomes, replayed without torch and exported for every target.
+"""Calls of Lucid as data, made from samples of torch: they are replayed without torch and exported for every target.
 
-`tools/torch_samples` draws the samples and freezes some of them in `goldens/torch_samples`; both run them through here.
+`tools/torch_samples` draws the samples and stores some of them in `goldens/torch_samples`; both are run by this module.
 """
 
 from __future__ import annotations
@@ -157,16 +157,16 @@ MODULES: Mapping[str, Callable[..., nn.Module]] = {
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of a tensor among the arguments."""
+    """A placeholder for a tensor among the arguments."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a function or a module of Lucid; in its positional and named arguments slots stand for the tensors.
+    """A call of a function or a module of Lucid; slots take the place of the tensors among its arguments.
 
-    A module has the arguments of its constructor and its state besides.
+    A module also has the arguments of its constructor and its state.
     """
 
     name: str
@@ -177,7 +177,7 @@ class Call:
     state: Mapping[str, Array] = field(default_factory=dict)
 
     def model(self) -> Callable[..., Any]:
-        """A function of the tensors alone."""
+        """The call as a function of only the tensors."""
         function = FUNCTIONS[self.name] if self.constructor is None else self._module(self.constructor)
         return lambda *given: function(*filled(self.arguments, given), **filled(self.options, given))
 
@@ -188,7 +188,7 @@ class Call:
 
 
 def filled(tree: Any, given: Sequence[Any]) -> Any:
-    """The tree with each slot replaced by what was given for it."""
+    """The tree with each slot replaced by the tensor given for it."""
     if isinstance(tree, Slot):
         return given[tree.index]
     if isinstance(tree, slice):
@@ -199,7 +199,7 @@ def filled(tree: Any, given: Sequence[Any]) -> Any:
 
 
 def encoded(tree: Any) -> Any:
-    """A tree of arguments as JSON; what JSON does not have becomes a dict of one entry."""
+    """A tree of arguments as JSON; other types become a dict with one entry."""
     if isinstance(tree, Slot):
         return {"tensor": tree.index}
     if isinstance(tree, DType):
@@ -240,7 +240,7 @@ def flat(result: Any) -> list[Array]:
 
 
 def apart(array: Array) -> Array:
-    """The same numbers, lying in memory with gaps and in another order."""
+    """The same numbers in a non-contiguous array, with the axes in another order."""
     if not array.ndim:
         return array
     holder = np.zeros((*array.shape[::-1], 2), array.dtype).transpose(*range(array.ndim)[::-1], array.ndim)
@@ -250,15 +250,15 @@ def apart(array: Array) -> Array:
 
 
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-# Kernels may take for zero what is smaller than a type's smallest normal number, and round near it.
+# Kernels may flush numbers below a type's smallest normal number to zero, and round near it.
 _SMALLEST = {"float64": 2.0**-1021, "float32": 2.0**-125, "float16": 2.0**-24, "bfloat16": 2.0**-125}
-# A function of single numbers may be off by so many units of its result; a sum, of the largest number that went in.
+# An elementwise function may be off by this many units of its result; a sum, of the largest input.
 _UNITS = 16
 
 
 def difference(got: Array, want: Array, scale: float | Array) -> str:
-    """How two results differ, or nothing: in element type, in shape, in where NaN and infinities lie, or by more than
-    some units in the last place of the larger of the number itself and `scale`."""
+    """How two results differ, or an empty text: in element type, shape, positions of NaN and infinities, or by more
+    than some units in the last place of the larger of the number itself and `scale`."""
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}"
     if got.dtype.kind in "biu":
@@ -275,7 +275,7 @@ def difference(got: Array, want: Array, scale: float | Array) -> str:
     return f"{got[at]} at {list(at)}, expected {want[at]}; {int(np.sum(wrong))} of {want.size} differ"
 
 
-# Each number of the result comes from one number of each operand: no sum whose terms could be larger than it.
+# Each number of the result depends on one number of each operand: there is no sum with terms larger than it.
 SINGLE = frozenset(
     "add sub mul div floor_div mod pow equal not_equal less less_equal greater greater_equal logical_and logical_or "
     "logical_xor logical_not neg abs getitem exp log sqrt reciprocal tanh erf floor ceil round sign isnan maximum "
@@ -283,21 +283,21 @@ SINGLE = frozenset(
     "T mT expand repeat split chunk unbind flip concat stack pad tril triu take take_along zeros ones full eye arange "
     "tensor one_hot embedding relu dropout max_pool ReLU Tanh Embedding MaxPool1d MaxPool2d".split()
 )
-# One number each, times a weight from 0 to 1 that kernels hold exactly in absolute terms: near 0 it is 1 + erf(x) or
+# One number each, times a weight from 0 to 1 that kernels compute with an absolute error: near 0 it is 1 + erf(x) or
 # onnxruntime's approximation of the logistic function.
 WEIGHTED = frozenset("sigmoid silu gelu softplus sin cos SiLU GELU".split())
 
 
 def scale_of(call: Call, results: Sequence[Array]) -> float | Array:
-    """What rounding is measured by, besides the result: nothing; the number itself; or the largest finite number that a
-    call meets where it adds numbers up (1 at least, as weights are random)."""
+    """The scale of rounding errors, besides the result: none; the number itself; or, for sums, the largest finite
+    number that enters the call (at least 1, as weights are random)."""
     if call.name in SINGLE:
         return 0.0
     if call.name in WEIGHTED:
         x = np.abs(call.tensors[0].astype(np.float64))
         return np.where(np.isfinite(x), np.maximum(x, 1.0), 1.0)
     sizes = [_largest(a) for a in (*call.tensors, *call.state.values(), *results) if a.dtype.kind not in "biu"]
-    if call.name == "scaled_dot_product_attention":  # an error of the scores multiplies the weights
+    if call.name == "scaled_dot_product_attention":  # an error of the scores is a factor of the weights
         query, key, value = sizes[:3]
         sizes.append(query * key * value * call.tensors[0].shape[-1] ** 0.5 / _UNITS)
     return max([1.0, *sizes])

@@ -1,4 +1,4 @@
-"""What must hold for every model: eager, the graph run with NumPy and every exported form give what the judge says."""
+"""The checks for every model: eager, the graph run with NumPy and every exported form agree with the judge."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from tests.fuzz.programs import Program
 from tests.fuzz.values import Recipe, array_of
 from tests.samples import Argument, Sample, bound
 
-# What onnx's own evaluator (1.23) gets wrong or cannot do, by op: it is no judge there.
+# What onnx's own evaluator (1.23) computes wrongly or not at all, by op: it is not compared there.
 REFERENCE_FAULTS = {
     "Attention": "probabilities after the softcap, masks of one query with is_causal, empty lengths",
 }
-# Kernels of onnxruntime that fail, and say so, where a size is 0 (docs/attention.md).
+# Kernels of onnxruntime that fail with an error if a size is 0 (docs/attention.md).
 REFUSES_EMPTY = ("running Attention node", "running RotaryEmbedding node", "cannot broadcast on dim")
 
-# Ops whose parameters onnxruntime folds into one factor and one sum, which overflow where the op does not.
+# Ops whose parameters onnxruntime folds into one factor and one term, which can overflow where the op does not.
 PARAMETERS = ("batch_norm",)
 
 
 class DifferenceError(AssertionError):
-    """Two ways to compute a program gave different results."""
+    """Two paths gave different results for a program."""
 
 
 @dataclass
 class Coverage:
-    """How often each op met each element type, target and form."""
+    """How often each op was run in each element type, target and form."""
 
     models: int = 0
     comparisons: int = 0
@@ -69,7 +69,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Run:
-    """A graph, what goes into it, and what eager gives; `where` tells which model it is of."""
+    """A graph, its inputs, and the eager result; `where` names its model."""
 
     graph: Graph
     arrays: Sequence[Array]
@@ -121,8 +121,8 @@ def runs_of_sample(
 def _eager(
     function: Callable[..., Any], arrays: Sequence[Array], sizes: Mapping[str, int], coverage: Coverage
 ) -> list[Array] | None:
-    """What the function itself gives; None where it refuses to choose among no elements: the maximum of none, or a size
-    that none decide."""
+    """The result of the function itself; None if it refuses because there are no elements: the maximum of none, or an
+    undetermined size."""
     try:
         result = function(*map(Tensor.from_array, arrays))
     except ValueError as error:
@@ -134,11 +134,12 @@ def _eager(
 
 
 def verify(run: Run, target: Target, reference: bool, coverage: Coverage) -> None:
-    """Hold eager, the graph run with NumPy and onnxruntime, rewriting the model and not, to the judge; and onnx's own
-    evaluator, if asked.
+    """Compare eager, the graph run with NumPy, and onnxruntime with and without optimizations, with the judge.
+
+    With `reference`, compare onnx's own evaluator too.
 
     Raises:
-        DifferenceError: naming the way and where it parts from the judge.
+        DifferenceError: naming the path and where it differs from the judge.
     """
     try:
         model, decisions, target = exported(run.graph, target)
@@ -180,7 +181,7 @@ def verify(run: Run, target: Target, reference: bool, coverage: Coverage) -> Non
 
 
 def exported(graph: Graph, target: Target) -> tuple[onnx.ModelProto, list[Decision], Target]:
-    """The model, in the form that was asked for where one is exact, else in any."""
+    """The model, in the requested form if it is exact, else in any."""
     try:
         assembled, lowering = export_graph(graph, target)
     except ExportError as error:
@@ -192,8 +193,8 @@ def exported(graph: Graph, target: Target) -> tuple[onnx.ModelProto, list[Decisi
 
 
 def same(got: Array, eager: Array, verdict: Verdict, way: str, where: str) -> None:
-    """Shape and type of eager's result; every number as near to the judge's as rounding lets it be, NaN and infinities
-    where they must be."""
+    """Check that shape and type are those of eager's result, that every number is within rounding of the judge's, and
+    that NaN and infinities are where they must be."""
     if got.shape != eager.shape or got.dtype != eager.dtype:
         raise DifferenceError(f"{way}: {got.dtype}{list(got.shape)}, eager {eager.dtype}{list(eager.shape)}\n{where}")
     if got.shape != verdict.expected.shape:

@@ -1,4 +1,4 @@
-"""The whole numbers that a random program is made of: drawn from a seed, or given and then made smaller."""
+"""The integers that determine a random program: drawn from a seed, or given and then made smaller."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ T = TypeVar("T")
 
 
 class Choices:
-    """A stream of choices. What is drawn is remembered, and given again it makes the same program."""
+    """A stream of choices. They are recorded, and the same choices make the same program."""
 
     def __init__(self, seed: int = 0, given: Sequence[int] | None = None) -> None:
-        """`given` takes the place of the seed; once it is used up, every choice is the first."""
+        """`given` replaces the seed; after its end every choice is the first."""
         self._random = random.Random(seed)
         self._given = given
         self.taken: list[int] = []
 
     def number(self, low: int, high: int) -> int:
-        """A whole number from low to high; what is remembered is its distance from low."""
+        """An integer from low to high; its distance from low is recorded."""
         if self._given is None:
             drawn = self._random.randrange(high - low + 1)
         else:
@@ -33,17 +33,17 @@ class Choices:
         return options[self.number(0, len(options) - 1)]
 
     def flag(self) -> bool:
-        """No or yes, as often."""
+        """False or true, equally often."""
         return bool(self.number(0, 1))
 
     def order(self, count: int) -> list[int]:
-        """The numbers below `count` in some order."""
+        """A permutation of the numbers below `count`."""
         left = list(range(count))
         return [left.pop(self.number(0, len(left) - 1)) for _ in range(count)]
 
 
 def smallest(taken: Sequence[int], fails: Callable[[Sequence[int]], bool], tries: int = 2000) -> list[int]:
-    """Fewer and smaller choices that still fail: runs of them are left out, then each is lowered."""
+    """Fewer and smaller choices that still fail: runs of them are removed, then each is lowered."""
     best = list(taken)
     left = tries
 

@@ -1,8 +1,8 @@
-"""What attention may give for NaN and infinity where docs/attention.md leaves two answers: the judge takes both.
+"""The results that attention may give for NaN and infinity where docs/attention.md allows two: the judge accepts both.
 
-What causality and windows hide is left out by some kernels and multiplied by 0 by others: the output is NaN, or what it
-would be without it. A query that sees no key gives 0, or NaN where there is any. And where the weights of a query are
-NaN, that of a hidden key is NaN, too, or 0.
+Some kernels skip the keys that causality and windows hide, others multiply them by 0: the output is NaN, or what it
+would be without them. A query that sees no key gives 0, or NaN if there is any NaN. And if the weights of a query are
+NaN, that of a hidden key is NaN or 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MASKS = (3, 4)
 
 
 def finite(inputs: Sequence[Value | None]) -> list[Tensor | None]:
-    """The inputs of an attention with 0 for what is no number in keys and values."""
+    """The inputs of an attention with 0 in place of NaN and infinity in keys and values."""
     given = [None if v is None else Tensor.from_value(v) for v in inputs]
     return [
         ops.where(ops.abs(t) <= t.dtype.largest, t, 0.0) if t is not None and i in _KEYS_AND_VALUES else t
@@ -40,7 +40,7 @@ def either(
 
 @dataclass(frozen=True)
 class Either:
-    """An operation of the judge alone, whose result differs from run to run."""
+    """An operation used only by the judge, whose result differs from run to run."""
 
     call: Attributes
     count: int
@@ -55,7 +55,7 @@ class Either:
         return tuple(kind for kind in inputs[: self.count] if kind is not None)
 
     def run(self, run: int, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
-        """In odd runs what is hidden is left out, in even ones it is NaN where it can be; the first is as it is."""
+        """Odd runs leave hidden keys out, even ones make them NaN where they can be NaN; the first is unchanged."""
         results = [a for a in arrays[: self.count] if a is not None]
         without = arrays[self.count : 2 * self.count]
         query, key, value, *masks, past_key, past_value = arrays[2 * self.count :]
@@ -76,7 +76,7 @@ class Either:
         rows = (hidden & bad_key).any(-1, keepdims=True)
         cells = rows | (hidden[..., None] & bad_value[:, :, None]).any(3)
         beside = (~hidden & (bad_key | bad_value.any(-1)[:, :, None])).any(-1, keepdims=True)
-        # onnxruntime hides keys by the lowest number: a query that sees nothing but scores of -inf gets hidden values.
+        # onnxruntime hides keys by the lowest number: a query that sees only scores of -inf gets hidden values.
         infinite = (visible & infinite_key).any(-1, keepdims=True) | np.isinf(query).any(-1, keepdims=True)
         infinite &= ~visible.all(-1, keepdims=True)
         blind = ~visible.any(-1, keepdims=True)
@@ -102,7 +102,7 @@ class Either:
         return split if past is None else np.concatenate([past, split], 2)
 
     def _hidden(self, queries: int, keys: int, past: int) -> Array:
-        """(L, S): what causality and the window hide."""
+        """(L, S): true where causality or the window hide a key."""
         row, column = np.arange(queries)[:, None] + past, np.arange(keys)
         hidden = np.zeros((queries, keys), bool)
         if self.call["is_causal"]:

@@ -1,14 +1,13 @@
-"""The judge of a program: what it should give, and by how much a right answer may differ.
+"""The judge of a program: its exact results, and how far a correct result may differ from them.
 
-The program runs once more, in float64 and from the bodies of its ops alone, so that no fast kernel judges itself.
-Beside the exact run go others in which every result is moved by a rounding error of the element type it is declared in,
-up in one run and down in its twin (Vignes 1993, "A stochastic arithmetic for reliable scientific computation"). How far
-they lie apart is what rounding can do to that one number, at its scale and with the condition of all that was done to
-it.
+The program is run in float64, using only the bodies of its ops, so that no fast kernel judges itself. Further runs
+perturb every result by a rounding error of its declared element type, up in one run and down in its twin (Vignes 1993,
+"A stochastic arithmetic for reliable scientific computation"). The distance between the runs shows what rounding can do
+to a number, at its scale and with the condition of the whole computation.
 
-What the element type cannot hold is infinite in the first run and stays a number in the others, and numbers below the
-normal ones are zero there. So where the runs agree that a result is NaN, an infinity or a number, every backend must
-say the same; where they do not, the result hangs on an overflow or a denormal and is left open.
+A number that overflows the element type is infinite in the first run and stays finite in the others, where numbers
+below the normal ones are zero. So where the runs agree that a result is NaN, an infinity or a number, every backend
+must agree too; where they do not, the result depends on an overflow or a denormal number and is left open.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from tests.fuzz.either import Either, either, finite
 RUNS = 5  # the exact one, and two pairs of twins
 MARGIN = 10.0  # times the distance between the runs
 
-# What changes no number, or gives booleans and integers: nothing is rounded.
+# Ops that change no number, or give booleans and integers: nothing is rounded.
 EXACT = frozenset(
     """abs all any arange argmax ceil concat equal expand floor full gather_nd greater greater_equal
     isnan less less_equal logical_and logical_not logical_or logical_xor max max_pool maximum min minimum neg not_equal
     pad permute reshape round sign size slice split squeeze take_along take tile tril
     triu unsqueeze where""".split()
 )
-# What adds up many numbers: each may be rounded before it is added, half precision after that in float32.
+# Ops that add many numbers: each may be rounded before it is added, in half precision then in float32.
 SUMS = frozenset("average_pool conv cumsum matmul mean prod sum".split())
-# Functions that libraries compute to a few units of the last place, some of them to a few of the largest result.
+# Functions that libraries compute to a few units in the last place, some of them relative to the largest result.
 LOOSE = {"cos": 1.0, "erf": 0.0, "exp": 0.0, "log": 1.0, "pow": 0.0, "sigmoid": 1.0, "sin": 1.0, "tanh": 0.0}
 
 
@@ -51,16 +50,16 @@ class Precision:
 
     epsilon: float
     largest: float
-    normal: float  # below it numbers count as zero, or do not
+    normal: float  # numbers below it may count as zero
     step: float  # the distance of its smallest numbers
 
     @classmethod
     def of(cls, dtype: DType) -> Precision:
         info = ml_dtypes.finfo(dtype.numpy)
         flushed = float(max(info.tiny, np.finfo(np.float32).tiny)) if dtype.itemsize < 8 else float(info.tiny)
-        if dtype.name == "float16":  # its denormals are computed in float32, where they are none
+        if dtype.name == "float16":  # its denormals are computed in float32, in which they are normal
             flushed = float(np.finfo(np.float32).tiny)
-        # The judge computes in float64 itself: there an error of one unit would be rounded away.
+        # The judge itself computes in float64, where an error of one unit would be rounded away.
         epsilon = float(info.eps) * (4 if dtype.itemsize == 8 else 1)
         return cls(epsilon, float(info.max), flushed, float(max(info.smallest_subnormal, flushed)))
 
@@ -76,7 +75,7 @@ def precision(dtype: DType) -> Precision:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one output should be: numbers, how far off each may lie, which of them are open, and which may be NaN."""
+    """The expected output: numbers, the tolerance of each, which of them are open, and which may be NaN."""
 
     expected: Array
     allowed: Array
@@ -129,8 +128,8 @@ class Judge:
 
 
 def primitives(graph: Graph, numbers_only: bool) -> tuple[Graph, dict[int, DType]]:
-    """The same graph with the body of every composite in its place; and the nodes that are computed in float32 there,
-    while a kernel of onnxruntime may give half precision: the weights of attention."""
+    """The same graph with every composite replaced by its body; and the nodes that the body computes in float32, but a
+    kernel of onnxruntime may give in half precision: the weights of attention."""
     known: dict[int, Value] = {}
     coarse: dict[int, DType] = {}
 
@@ -161,7 +160,7 @@ def primitives(graph: Graph, numbers_only: bool) -> tuple[Graph, dict[int, DType
             kept.extend(node.results)
             known.update((id(old), new) for old, new in zip(node.results, results, strict=True))
 
-    kept: list[Result] = []  # so that an identity is never that of another
+    kept: list[Result] = []  # kept alive, so that an id is not reused
     place(graph.nodes())
     return graph.with_outputs({f"{i}": known.get(id(v), v) for i, v in enumerate(graph.outputs)}), coarse
 
@@ -226,7 +225,7 @@ def _run(
 
 
 def _evaluate(node: Node, arrays: Sequence[Array | None], attributes: Mapping[str, Any]) -> tuple[Array, ...]:
-    """A primitive on float64; integers in int64, whose digits all count, and then as many bits as their type has."""
+    """A primitive on float64; integers are computed in int64, then reduced to the bits of their type."""
     if node.op.name in SUMS and node.types[0].dtype.kind == "int":
         wide = [a if a is None else a.astype(np.int64) for a in arrays]
         return tuple(
@@ -253,12 +252,12 @@ def _cast(x: Array, wanted: DType, run: int) -> Array:
     limits = np.iinfo(wanted.numpy)
     whole = np.trunc(x)
     fits = (whole >= limits.min) & (whole < float(limits.max + 1))
-    # What does not fit is open: another number in every run.
+    # A number that does not fit is open: it differs in every run.
     return np.where(fits, np.where(fits, whole, 0).astype(wanted.numpy), np.asarray(run % 2, wanted.numpy))
 
 
 class _Moved:
-    """Numbers with a rounding error: the same in twin runs, with the other sign."""
+    """Numbers with a rounding error: the same in twin runs, with opposite signs."""
 
     def __init__(self, noise: np.random.Generator) -> None:
         self._noise = noise
@@ -276,11 +275,11 @@ class _Moved:
 def _rounded(run: int, index: int, x: Array, name: str, dtype: DType, moved: _Moved) -> Array:
     p = precision(dtype)
     units = 4.0 if name in LOOSE else 1.0
-    # A weight that softmax makes may vanish where the others are so much larger; a hidden one is 0 in every run.
+    # A softmax weight may underflow if the others are much larger; a hidden one is 0 in every run.
     absolute = p.epsilon**2 if name == "softmax" else LOOSE.get(name, 0.0) * p.epsilon
     result = moved(run, -1 - index, x, units * p.epsilon, absolute + p.step)
     if run == 1:
-        # A factor of 2 on the way, as in gelu, overflows earlier than the result.
+        # An intermediate factor of 2, as in gelu, overflows earlier than the result.
         result = np.where(np.abs(result) > p.largest / 4, np.copysign(np.inf, result), result)
         result = _flushed(result, dtype)
     return np.where(np.isfinite(x), result, x)
@@ -289,14 +288,14 @@ def _rounded(run: int, index: int, x: Array, name: str, dtype: DType, moved: _Mo
 def _overflown(
     node: Node, arrays: Sequence[Array | None], attributes: Mapping[str, Any], result: Array, exact: Array, index: int
 ) -> Array:
-    """In the run that overflows, a sum is lost where its parts could reach the largest number on the way."""
+    """In the run that overflows, a sum is lost if its partial sums could exceed the largest number."""
     floats = [a for a in arrays if a is not None and a.dtype.kind == "f" and a.size]
     limit = precision(node.types[index].dtype).largest
     sizes = [float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a))) for a in floats]
     if not sizes or max(sizes) < limit**0.5 / 1e4:
         return result
     parts = _evaluate(node, [a if a is None or a.dtype.kind != "f" else np.abs(a) for a in arrays], attributes)
-    # Of one sign they overflow to that infinity; of both, to either or to NaN.
+    # With one sign they overflow to that infinity; with both, to either or to NaN.
     return np.where((parts[index] > limit) & (np.abs(exact) < parts[index] * (1 - 1e-9)), np.nan, result)
 
 
@@ -309,7 +308,7 @@ def _verdict(values: Sequence[Array], dtype: DType) -> Verdict:
         return Verdict(exact, np.zeros(()), apart, np.zeros((), bool))
     all_runs = np.stack(values)
     numbers = np.isfinite(all_runs)
-    # Some runs may have NaN where the others agree on a number: then either is right. An infinity beside them is open.
+    # Some runs may have NaN where the others agree on a number: then both are right. With an infinity it is open.
     first = np.argmax(numbers, 0)
     exact = np.where(numbers.any(0), np.take_along_axis(all_runs, first[None], 0)[0], exact)
     may_be_nan = numbers.any(0) & np.isnan(all_runs).any(0)
@@ -317,8 +316,8 @@ def _verdict(values: Sequence[Array], dtype: DType) -> Verdict:
     overflown = ~numbers[1] & (numbers[0] | numbers[3])
     undecided = infinite.any(0) & (all_runs != all_runs[0]).any(0) | overflown | may_be_nan & (numbers.sum(0) < 2)
     spread = np.max(np.abs(all_runs - exact), 0, where=numbers, initial=0.0)
-    # By chance the runs may lie close together at one number: it may be off by as much as most of its tensor, or by a
-    # rounding of its own.
+    # By chance the runs may be close together at one number: its tolerance is at least that of most of its tensor, or
+    # one rounding.
     p = precision(dtype)
     size = np.abs(np.where(np.isfinite(exact), exact, 0.0))
     touched = spread > 0

@@ -1,4 +1,4 @@
-"""The layers that random programs are made of: modules with random options, in random nests."""
+"""The layers that random programs are made of: modules with random options, randomly nested."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAYERS: list[Maker] = []
 
 
 def has_width(*axes: int) -> Callable[[Value], bool]:
-    """Floats of so many axes whose last size is known."""
+    """Float values with this many axes and a known last size."""
 
     def fits(v: Value) -> bool:
         known = v.rank in axes and isinstance(v.type.shape[-1], int) and 0 < v.type.shape[-1] <= 32
@@ -27,7 +27,7 @@ def has_width(*axes: int) -> Callable[[Value], bool]:
 
 
 def filled(module: nn.Module, dtype: DType) -> nn.Module:
-    """With parameters that are multiples of 1/16 in [-1, 1], so that every element type holds them."""
+    """Set parameters to multiples of 1/16 in [-1, 1], which every element type holds exactly."""
     for index, parameter in enumerate(module.parameters()):
         generator = np.random.default_rng(index)
         parameter.assign((generator.integers(-16, 17, parameter.shape) / 16).astype(np.float32))
@@ -35,7 +35,7 @@ def filled(module: nn.Module, dtype: DType) -> nn.Module:
 
 
 def nested(draft: Drafting, module: nn.Module) -> nn.Module:
-    """The module, or inside one or two others."""
+    """The module, alone or inside one or two others."""
     for _ in range(draft.number(0, 2)):
         module = draft.choose([lambda m: nn.Sequential(m, nn.Identity()), lambda m: nn.Sequential(nn.Dropout(0.3), m)])(
             module
@@ -79,7 +79,7 @@ def norm(draft: Drafting) -> Step | None:
 @among(LAYERS)
 def gated(draft: Drafting) -> Step | None:
     make = draft.choose([lambda e: nn.SwiGLU(e, 6), lambda e: nn.GatedMLP(e, 4)])
-    # Behind a tanh: its product of two sums grows with the square, and a few in a row leave half precision.
+    # After a tanh: its product of two sums grows quadratically, and a few in a row overflow half precision.
     return on(draft, draft.pick(has_width(2, 3)), lambda e: nn.Sequential(nn.Tanh(), make(e)), "gated")
 
 
@@ -198,7 +198,7 @@ def scaled_dot_product(draft: Drafting) -> Step | None:
         wide = has_width(3)(v) and v.type.shape[2] in widths
         return wide and v.type.dtype == kind.dtype and same(v.type.shape[0], n)
 
-    # Keys from elsewhere, most often of another length.
+    # Keys from another value, usually of another length.
     other = draft.flag()
     k = draft.input(kind.dtype, (n, draft.choose([dim("S"), 3]), draft.choose(widths))) if other else None
     k = draft.pick(serves) if k is None else k
@@ -262,10 +262,10 @@ ATTENTION = [attention, scaled_dot_product]
 
 
 def masked_attention(draft: Drafting) -> Step | None:
-    """Self-attention of float32 with boolean masks and causality and nothing else: what target "cpu" computes in blocks
-    of queries."""
+    """Self-attention of float32 with only boolean masks and causality, which target "cpu" computes in blocks of
+    queries."""
     n, l = dim("N"), dim("L")
-    x = draft.input(float32, (n, l, 8), lambda *_: PLAIN)  # where scores overflow, what a hidden row gives is open
+    x = draft.input(float32, (n, l, 8), lambda *_: PLAIN)  # if scores overflow, the result of a hidden row is open
     causal, both = draft.flag(), draft.number(0, 2)
     mask = draft.input(bool_, draft.choose([(l, l), (n, 1, l, l), (1, l)]), mask_recipe) if both != 1 else None
     key_mask = draft.input(bool_, (n, l), mask_recipe) if both != 0 else None
@@ -274,7 +274,7 @@ def masked_attention(draft: Drafting) -> Step | None:
     def apply(query: Tensor, *masks: Tensor) -> object:
         rest = iter(masks)
         named = [None if i is None else next(rest) for i in (mask, key_mask)]
-        value = query + 5.0  # not 0: what is hidden may move a result by a share of the values (docs/attention.md)
+        value = query + 5.0  # not 0: hidden keys may change a result by a fraction of the values (docs/attention.md)
         return ops.attention(query, query, value, *named, heads=2, is_causal=causal)
 
     return Step(f"attention in blocks causal={causal} of {(mask, key_mask)}", (x, *given), apply)

@@ -1,8 +1,7 @@
-"""Faults to plant into Lucid, one at a time: what random models must find.
+"""Faults to plant into Lucid, one at a time: random models must find them.
 
-Each is a few lines that make one way to compute a thing wrong, in eager NumPy or in the exporter, as faults that were
-made once did. The generator knows nothing of them. `python -m tools.planted_faults` plants each in a process of its
-own.
+Each is a few lines that make one path wrong, in eager NumPy or in the exporter, like faults that were once made. The
+generator does not know them. `python -m tools.planted_faults` plants each in a separate process.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def fault(name: str) -> Callable[[Plant], Plant]:
 
 
 def kernel(name: str, op: Op[..., Any], wrong: Callable[..., Any]) -> None:
-    """A fault of an op's NumPy kernel; `wrong` gets the right one first."""
+    """A fault of an op's NumPy kernel; the first argument of `wrong` is the right kernel."""
     FAULTS.append(Fault(name, lambda patch: patch.setattr(op, "_kernel", _before(op._kernel, wrong))))
 
 
@@ -73,7 +72,7 @@ def exported(
     inputs: Callable[[list[Tensor | None], dict[str, Any]], list[Tensor | None]] = lambda tensors, _: tensors,
     **changed: Any,
 ) -> None:
-    """A fault of the exporter: it sees other attributes of a node, or other inputs, than the node has."""
+    """A fault of the exporter: it gets other attributes or inputs of a node than the node has."""
     FAULTS.append(Fault(name, lambda patch: seen_otherwise(patch, op, inputs, changed)))
 
 
@@ -323,18 +322,18 @@ kernel(
 def found_by(planted: Fault, number: int, right: str | None = None) -> bool:
     """Whether a model of the suite shows a fault: it fails with it, and passes without.
 
-    `right` is the model's fingerprint, where it is known already.
+    `right` is the model's fingerprint, if it is already known.
     """
     right = fingerprint(number) if right is None else right
     with pytest.MonkeyPatch.context() as patch:
         planted.plant(patch)
-        # Most models have nothing to do with a fault: what they give and how they are exported is the same with it.
+        # A fault does not affect most models: their results and their exports are the same with it.
         shown = fingerprint(number) != right and failure(number) is not None
     return shown and failure(number) is None
 
 
 def fingerprint(number: int) -> str:
-    """Of a model of the suite: what it gives eagerly and how it is exported, or what is raised."""
+    """The fingerprint of a model of the suite: its eager result and its export, or the error."""
     try:
         parts = model(Choices(number), number).fingerprint()
     except Exception as error:  # noqa: BLE001 - a planted fault may show as any
@@ -343,7 +342,7 @@ def fingerprint(number: int) -> str:
 
 
 def failure(number: int) -> str | None:
-    """What goes wrong with a model of the suite, if anything does."""
+    """The failure of a model of the suite, if there is one."""
     try:
         model(Choices(number), number).verify(Coverage())
     except Exception as error:  # noqa: BLE001 - a planted fault may show as any

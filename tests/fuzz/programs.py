@@ -1,8 +1,8 @@
-"""Random programs: inputs of random types and symbolic sizes, then random steps, each fitted to what is there.
+"""Random programs: inputs of random types and symbolic sizes, then random steps that fit the existing values.
 
-A program is traced while it is drawn, so that every step knows the types it may build on. Two rules keep a comparison
-of backends meaningful: steps do not blow numbers up (a divisor is |y| + 1, an exponent -|x|), and what depends on a
-number discontinuously (a comparison, a rounding, an index) is only asked of `exact` values, which no backend rounds
+A program is traced while it is drawn, so that every step knows the types of the values. Two rules keep a comparison of
+backends meaningful: steps do not make numbers very large (a divisor is |y| + 1, an exponent -|x|), and discontinuous
+functions of a number (a comparison, a rounding, an index) are only applied to `exact` values, which no backend rounds
 differently.
 """
 
@@ -55,7 +55,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: which values it takes, and what it does with them. `layer` is the module it holds, if it is one."""
+    """One step: the values it takes, and its function of them. `layer` is its module, if it has one."""
 
     text: str
     arguments: tuple[int, ...]
@@ -68,7 +68,7 @@ class Step:
 
 
 class Program(nn.Module):
-    """Inputs and steps in the order in which they were drawn; returns some of the values."""
+    """Inputs and steps in the order in which they were drawn; some of the values are returned."""
 
     def __init__(self, order: Sequence[TensorType | Step], outputs: Sequence[int], recipes: Sequence[Recipe]) -> None:
         self._order, self._outputs, self.recipes = tuple(order), tuple(outputs), tuple(recipes)
@@ -117,17 +117,17 @@ class Drafting:
         return len(self.values) - 1
 
     def pick(self, fits: Callable[[Value], bool]) -> int | None:
-        """One of the values that fit, the newest first; None where none does."""
+        """One of the values that fit, preferring new ones; None if there is none."""
         found = [i for i, value in enumerate(self.values) if fits(value)]
         return self.choose(found[::-1]) if found else None
 
     def add(self, step: Step) -> None:
-        """Run a step on what there is."""
+        """Run a step on the existing values."""
         arguments = [self.values[i] for i in step.arguments]
         result = step.apply(*(value.tensor for value in arguments))
         results = result if isinstance(result, (list, tuple)) else [result]
         exact = step.exact and all(value.exact for value in arguments)
-        # A step whose result no longer depends on any input is known while drawing: it is a constant of the program.
+        # A result that no longer depends on any input is known while drawing: it is a constant of the program.
         self.order.append(step)
         for tensor in results:
             self.values.append(Value(tensor, exact or tensor.dtype.kind != "float"))
@@ -165,7 +165,7 @@ def program(choices: Choices, makers: Sequence[Maker], steps: int = 6) -> Progra
 
 
 def first_shape(draft: Drafting) -> list[Size]:
-    """Mostly what models take: named sizes, then a width."""
+    """Mostly shapes that models take: named sizes, then a width."""
     names = [dim(name) for name in NAMES[: draft.number(1, 2)]]
     return [*names, draft.choose([4, 6, 8])] if draft.number(0, 4) else shape(draft)
 

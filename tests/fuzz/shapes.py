@@ -1,4 +1,4 @@
-"""The steps of random programs that move elements: shapes, pieces, indices."""
+"""The steps of random programs that move elements: shapes, slices, indices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def joined(draft: Drafting) -> Step | None:
 
 @among(SHAPES)
 def cut_up(draft: Drafting) -> Step | None:
-    """An axis of even size becomes two, one of them as -1."""
+    """An axis of even size becomes two, one of them given as -1."""
     x = draft.pick(lambda v: v.rank < 5 and any(same(size % 2, 0) and not same(size, 0) for size in v.type.shape))
     if x is None:
         return None
@@ -67,7 +67,7 @@ def squeezed(draft: Drafting) -> Step | None:
     x = draft.pick(lambda v: any(same(size, 1) for size in v.type.shape))
     if x is None:
         return None
-    # Named, since without a name a size that happens to be 1 goes eagerly and stays where it is symbolic.
+    # The axes are named, since otherwise a size that happens to be 1 is dropped eagerly and kept if it is symbolic.
     axis = draft.choose([i for i, size in enumerate(draft.values[x].type.shape) if same(size, 1)])
     return Step(f"squeeze {axis}", (x,), lambda v: v.squeeze(axis), exact=True)
 
@@ -125,8 +125,7 @@ def split_up(draft: Drafting) -> Step | None:
 
 @among(SHAPES)
 def sliced(draft: Drafting) -> Step | None:
-    """Slices that are empty nowhere: of an axis of any size, from the start or every other one; of a known one,
-    anything."""
+    """Slices that are never empty: of an axis of any size, from the start or with step 2; of one of known size, any."""
     x = draft.pick(with_axes(1))
     if x is None:
         return None
@@ -160,7 +159,7 @@ def taken(draft: Drafting) -> Step | None:
 
 @among(SHAPES)
 def taken_along(draft: Drafting) -> Step | None:
-    """One element of an axis for each of some positions; indices of size 1 serve all."""
+    """One element of an axis for each position; indices of size 1 broadcast."""
     x = draft.pick(lambda v: bool(fixed_axes(v)))
     if x is None:
         return None
@@ -201,7 +200,7 @@ def triangle(draft: Drafting) -> Step | None:
 
 @among(SHAPES)
 def from_sizes(draft: Drafting) -> Step | None:
-    """What only the sizes of a value decide."""
+    """Results that depend only on the sizes of a value."""
     x = draft.pick(with_axes(1))
     if x is None:
         return None

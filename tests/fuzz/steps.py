@@ -1,4 +1,4 @@
-"""The steps that random programs are made of: ops on whatever values there are."""
+"""The steps that random programs are made of: ops on the existing values."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def with_axes(count: int) -> Callable[[Value], bool]:
 
 
 def fixed_axes(value: Value) -> list[int]:
-    """The axes whose size is a number of 1 or more."""
+    """The axes whose size is a number, at least 1."""
     return [axis for axis, size in enumerate(value.type.shape) if isinstance(size, int) and size]
 
 
 def fits_with(value: Value) -> Callable[[Value], bool]:
-    """Values that broadcast against one."""
+    """Values that broadcast with a given one."""
 
     def fits(other: Value) -> bool:
         try:
@@ -135,7 +135,7 @@ def binary(draft: Drafting) -> Step | None:
 
 @among(ELEMENTWISE)
 def remainder(draft: Drafting) -> Step | None:
-    """What is left of a division, and the whole part, by numbers that are not zero."""
+    """Remainder and quotient of a division by numbers that are not zero."""
     x = draft.pick(lambda v: v.exact and is_number(v))
     if x is None:
         return None

@@ -1,4 +1,4 @@
-"""The suite's random models, by number: everything about one follows from its number."""
+"""The suite's random models, by number: the number determines everything about a model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.fuzz.sums import AFRESH, SUMS
 from tests.fuzz.values import PLAIN, Recipe, recipe
 from tests.samples import SAMPLES, Sample
 
-GENERAL = 2400  # models of everything
-MODELS = GENERAL + 100  # and of a form that few of them reach: blocks of queries, whose masks hide whole rows
-SAMPLES_EVERY = 6  # of so many models, one is the sample of an op
-# What Lucid is for comes up most often: about every fourth step is one of attention, every fourth another layer.
+GENERAL = 2400  # models of all kinds
+MODELS = GENERAL + 100  # and of a rare form: blocks of queries, whose masks hide whole rows
+SAMPLES_EVERY = 6  # one in so many models is the sample of an op
+# The main use of Lucid is drawn most often: about every fourth step is attention, every fourth another layer.
 STEPS = ELEMENTWISE + SHAPES + SUMS + 4 * AFRESH + 3 * LAYERS + 15 * ATTENTION
 CASES = [(s, dtype) for s in SAMPLES for dtype in s.dtypes if s.exported]
 OPSETS = [*range(17, 27), *[23] * 8]
@@ -30,7 +30,7 @@ OPSETS = [*range(17, 27), *[23] * 8]
 
 @dataclass(frozen=True)
 class Model:
-    """A random model, and how it is to be run."""
+    """A random model, and how to run it."""
 
     what: Program | tuple[Sample, DType, Recipe]
     target: Target
@@ -39,14 +39,14 @@ class Model:
     small_tiles: bool
 
     def verify(self, coverage: Coverage) -> None:
-        """Compute it in every way there is."""
+        """Compute it on every path."""
         with tiles(self.small_tiles):
             plain = isinstance(self.what, Program) and all(recipe == PLAIN for recipe in self.what.recipes)
             for run in self._runs(coverage):
                 verify(run, self.target, plain and self.seed < 3, coverage)
 
     def fingerprint(self) -> list[bytes]:
-        """What it gives eagerly, and its exported form: two ways to compute it differ only where one of these does."""
+        """Its eager result and its export: two paths can differ only if one of these does."""
         with tiles(self.small_tiles):
             runs = list(self._runs(Coverage()))
             models = [exported(run.graph, self.target)[0].SerializeToString(deterministic=True) for run in runs[:1]]
@@ -59,7 +59,7 @@ class Model:
 
 
 def model(choices: Choices, number: int) -> Model:
-    """The model that these choices make; its number says whether it is a program or an op's sample."""
+    """The model made from these choices; its number says whether it is a program or an op's sample."""
     target = draw_target(choices) if number < GENERAL else Target("cpu")
     runs = [draw_sizes(choices) for _ in range(choices.number(1, 2))]
     seed, small = choices.number(0, 9), choices.flag()
@@ -72,14 +72,14 @@ def model(choices: Choices, number: int) -> Model:
 
 
 def draw_target(choices: Choices) -> Target:
-    """Any target, opset and form of attention; most often those with forms of their own."""
+    """Any target, opset and form of attention; most often targets with special forms."""
     provider = choices.choose(["any", "cpu", "cpu", "portable"])
     attention = choices.choose([*["auto"] * 5, "standard", "contrib", "expanded"])
     return Target(provider, choices.choose(OPSETS), attention=attention)
 
 
 def draw_sizes(choices: Choices) -> dict[str, int]:
-    """Small sizes find most, none at all included; beyond 32 queries target "cpu" takes another form of attention."""
+    """Small sizes, 0 included, find most faults; above 32 queries target "cpu" takes another form of attention."""
     sizes = {name: choices.choose([1, 2, 3, 4, 5]) for name in "NSP"}
     sizes["L"] = choices.choose([*[1, 2, 3, 4, 5] * 3, 40])
     if not choices.number(0, 9):
@@ -89,8 +89,8 @@ def draw_sizes(choices: Choices) -> dict[str, int]:
 
 @contextmanager
 def tiles(small: bool) -> Iterator[None]:
-    """Attention on arrays in tiles so small that a few keys take several; otherwise as it is, which for small sizes is
-    the body."""
+    """Eager attention in tiles so small that a few keys take several; or unchanged, which for small sizes means the
+    body."""
     before = {name: getattr(attention_tiles, name) for name in _SMALL}
     try:
         for name, value in _SMALL.items() if small else ():

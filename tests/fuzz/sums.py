@@ -1,4 +1,4 @@
-"""The steps of random programs that put elements together: reductions, running sums, products."""
+"""The steps of random programs that combine elements: reductions, running sums, products."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def running_sum(draft: Drafting) -> Step | None:
 
 @among(SUMS)
 def reduced_afresh(draft: Drafting) -> Step | None:
-    """A reduction of an input of its own: long rows, with what sums and extremes part on."""
+    """A reduction of a new input: long rows, with numbers for which implementations of sums and extremes differ."""
     dtype = draft.choose([*FLOATS, *INTEGERS])
     x = draft.input(dtype, [draft.choose([dim("N"), dim("L")]), draft.choose([dim("L"), 3, 40, 300])], odd_recipe)
     axis = draft.number(0, 1)
@@ -86,7 +86,7 @@ def reduced_afresh(draft: Drafting) -> Step | None:
 
 @among(SUMS)
 def computed_afresh(draft: Drafting) -> Step | None:
-    """A function of an input of its own, or two, with the numbers it parts on."""
+    """A function of one or two new inputs, with numbers for which implementations differ."""
     dtype = draft.choose([t for t in FLOATS if t is not lucid.float64])
     names = [dim("N"), 4]
     x = draft.input(dtype, names, odd_recipe)

@@ -1,5 +1,4 @@
-"""Two thousand random models, every one computed in all ways there are. `make fuzz` goes on for as long as it is
-given."""
+"""Two thousand random models, each computed on all paths. `make fuzz` runs more, for a given time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The suite's random models find every planted fault. `found.json` holds the model that did; where it no longer does,
-all are searched, and `python -m tools.planted_faults --record` writes down the new ones."""
+"""The suite's random models find every planted fault. `found.json` has the model that found each; if it no longer does,
+all are searched, and `python -m tools.planted_faults --record` stores the new ones."""
 
 from __future__ import annotations
 

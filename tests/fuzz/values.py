@@ -1,4 +1,4 @@
-"""The numbers that inputs hold: plain ones, and those on which implementations part."""
+"""The numbers in inputs: plain ones, and those for which implementations differ."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SPECIAL = (
     *LOWEST,
     *(-number for number in LOWEST),
 )
-# Powers of ten that multiply an input: all that a type holds with room for a sum.
+# Powers of ten that multiply an input: all that a type holds, with room for a sum.
 POWERS = {"float16": (-7, 4), "bfloat16": (-30, 30), "float32": (-30, 30), "float64": (-30, 30)}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an input's numbers are drawn: a kind, and a power of ten or a place in `SPECIAL` with it."""
+    """How an input's numbers are drawn: a kind, and a power of ten or an index into `SPECIAL`."""
 
     kind: str
     power: int = 0
@@ -38,7 +38,7 @@ PLAIN = Recipe("plain")
 
 
 def recipe(choices: Choices, dtype: DType) -> Recipe:
-    """Mostly plain numbers; now and then another magnitude, rows that stand apart, or special values."""
+    """Mostly plain numbers; sometimes another magnitude, unusual rows, or special values."""
     if dtype.kind == "bool":
         return PLAIN
     if dtype.kind == "int":
@@ -53,14 +53,14 @@ def recipe(choices: Choices, dtype: DType) -> Recipe:
 
 
 def mask_recipe(choices: Choices, dtype: DType) -> Recipe:
-    """Masks hide some keys, whole rows, or none; floating ones with what any type takes for hidden."""
+    """Masks hide some keys, whole rows, or none; floating ones use the excluding numbers of any type."""
     if dtype.kind == "bool":
         return Recipe(choices.choose(["plain", "rows"]))
     return Recipe("mask", choices.choose([0, 0, 1, 2, 3, 4]))
 
 
 def odd_recipe(choices: Choices, dtype: DType) -> Recipe:
-    """What sums and functions part on, most often."""
+    """Mostly numbers for which implementations of sums and functions differ."""
     if dtype.kind != "float":
         return Recipe(choices.choose(["plain", "extreme"]) if dtype.kind == "int" else "plain")
     kind = choices.choose(["plain", "ones", "special", "scaled"])
@@ -72,7 +72,7 @@ def array_of(kind: DType, shape: tuple[int, ...], how: Recipe, generator: np.ran
     if kind.kind != "float":
         low, high = (0, 2) if kind.kind == "bool" else (0, 5) if kind is uint8 else (-4, 5)
         plain = generator.integers(low, high, shape).astype(kind.numpy)
-        if how.kind == "rows" and shape:  # some rows alike throughout: all hidden, or none
+        if how.kind == "rows" and shape:  # some rows constant: all hidden, or none
             alike = generator.random((*shape[:-1], 1)) < 0.4
             return np.where(alike, generator.random((*shape[:-1], 1)) < 0.5, plain)
         if how.kind == "extreme" and kind.kind == "int":
@@ -91,11 +91,11 @@ def _floats(shape: tuple[int, ...], how: Recipe, kind: DType, generator: np.rand
         return _mask(shape, how.power, kind, generator)
     if how.kind == "scaled":
         return plain * 10.0**how.power
-    if how.kind == "offset":  # every row around a number of its own
+    if how.kind == "offset":  # every row around a different number
         return plain + generator.integers(-4, 5, rows) * (10.0**how.power / 4)
     if how.kind == "hot":  # one row far larger
         return np.where(generator.random(rows) < 0.2, plain * 10.0**how.power, plain)
-    if how.kind == "ones":  # a large number and many small ones, which half a sum would lose
+    if how.kind == "ones":  # a large number and many small ones, which a sum in half precision would lose
         ones = np.ones(shape)
         if shape and shape[-1]:
             ones[..., 0] = 2.0 ** (3 * how.power)

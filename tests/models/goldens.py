@@ -1,4 +1,4 @@
-"""The cases of tests/goldens/<family>/<variant>, and how close is close enough. See goldens/README.md."""
+"""The cases of tests/goldens/<family>/<variant>, and the tolerances. See goldens/README.md."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lucid.weights import load
 Array = np.ndarray[Any, Any]
 
 TARGETS = ["any", "cpu", "portable"]
-"""What models are exported for, where the machine has no GPU."""
+"""The targets that models are exported for on a machine without a GPU."""
 
 ROOT = Path(__file__).parent.parent / "goldens"
 
 
 class Case(NamedTuple):
-    """One call of the reference: what went in, all that came out, and which places hold meaningful numbers."""
+    """One call of the reference: its inputs, all outputs, and the positions that are compared."""
 
     name: str
     inputs: dict[str, Array]
@@ -28,7 +28,7 @@ class Case(NamedTuple):
     kept: Array | None
 
     def close(self, output: str, got: Any, rtol: float) -> None:
-        """The largest difference over the places that count, relative to the largest number among them."""
+        """The largest difference over the compared positions, relative to the largest number among them."""
         found, expected = np.asarray(got), self.outputs[output]
         assert found.shape == expected.shape, f"{self.name}, {output}: {found.shape}, expected {expected.shape}"
         if self.kept is not None:
@@ -56,5 +56,5 @@ def cases(variant: str) -> list[Case]:
 
 
 def with_mask(inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs of an exported model, which always takes a mask: one that keeps everything where a case has none."""
+    """The inputs of an exported model, which always takes a mask: one that keeps everything if a case has none."""
     return {"attention_mask": np.ones_like(inputs["input_ids"]), **inputs}

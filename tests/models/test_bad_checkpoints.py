@@ -1,4 +1,4 @@
-"""Checkpoints and inputs that do not fit: one message says all that is wrong, and nothing is loaded or computed."""
+"""Checkpoints and inputs that do not fit: one message lists everything wrong, and nothing is loaded or computed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read(entry: Entry, folder: Path) -> Any:
 
 
 def copied(entry: Entry, folder: Path) -> Path:
-    """The checkpoint in one file, free to be damaged."""
+    """A copy of the checkpoint in one file, which a test can damage."""
     made = folder / "model"
     made.mkdir()
     shutil.copy(goldens.folder(entry.variant) / "config.json", made)
@@ -198,7 +198,7 @@ def test_more_tokens_than_there_are_positions_are_refused(entry: Entry) -> None:
 
 
 def test_roberta_counts_positions_from_behind_the_padding_id() -> None:
-    """So its table serves fewer tokens than it has rows; one more is an index outside it."""
+    """So fewer tokens are possible than the table has rows; one more would be an index outside it."""
     (entry, *_) = [entry for entry in ZOO if entry.name == "RoBERTa"]
     model: Any = entry.load()
     rows, padding = model.config.max_positions, model.config.pad_token_id

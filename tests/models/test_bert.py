@@ -24,13 +24,13 @@ FOLDERS = [folder for family in ("bert", "roberta", "distilbert") for folder in 
 
 
 class Case(NamedTuple):
-    """One call of transformers' model: its inputs by name and what it answered."""
+    """One call of transformers' model: its inputs by name and its outputs."""
 
     folder: Path
     name: str
     inputs: dict[str, Array]
     outputs: dict[str, Array]
-    kept: Array | None  # where numbers are compared; everywhere without one
+    kept: Array | None  # the compared positions; all of them without one
 
     def __repr__(self) -> str:
         return f"{self.folder.parent.name}/{self.folder.name}/{self.name}"
@@ -60,12 +60,12 @@ def model(folder: Path) -> Bert:
 
 @cache
 def exported(folder: Path, inputs: tuple[str, ...]) -> Session:
-    """One export for all sizes of a call with these arguments."""
+    """One export for all sizes of the calls with these arguments."""
     return Session(to_onnx(model(folder), *specs(inputs)))
 
 
 def specs(inputs: Iterable[str]) -> list[lucid.TensorType]:
-    """Sizes for the first arguments, which these inputs are."""
+    """Specs with symbolic sizes for these inputs, the first arguments."""
     arguments = ("input_ids", "attention_mask", "token_type_ids")
     assert tuple(inputs) == arguments[: len(tuple(inputs))]
     return [lucid.spec("N", "L", dtype=lucid.int64) for _ in inputs]

@@ -1,4 +1,4 @@
-"""How weights come into a model: from one file or shards, in any float type, and without a copy where none is due."""
+"""Loading weights into a model: from one file or shards, in any float type, and without unnecessary copies."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ VARIANTS = ["clip/quick_gelu", "clip/gelu"]
 
 
 class Everything(nn.Module):
-    """Embeddings and the hidden states of both towers, for an exported model that answers with all of them."""
+    """Embeddings and the hidden states of both towers, all as outputs of one exported model."""
 
     def __init__(self, clip: CLIP) -> None:
         self.clip = clip
@@ -50,7 +50,7 @@ class Everything(nn.Module):
 
 
 def compare(case: goldens.Case, answers: dict[str, object]) -> None:
-    """All within 1e-5. In the padding only what lies between the layers of the text tower is without meaning."""
+    """All within 1e-5. In the padding only the hidden states of the text tower are not compared."""
     assert answers.keys() == case.outputs.keys()
     for name, answer in answers.items():
         per_token = re.match(r"text\.(last_)?hidden", name)

@@ -1,4 +1,4 @@
-"""models/delightful_tts.py against the formulas, written out in float64."""
+"""models/delightful_tts.py compared with the formulas, written out in float64."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def softmax(x: Array) -> Array:
 
 
 def randomised(module: nn.Module) -> nn.Module:
-    """Every parameter drawn anew, so that none is 0 or 1; in evaluation mode."""
+    """Every parameter random, so that none is 0 or 1; in evaluation mode."""
     for parameter in module.parameters():
         parameter.assign(parameter.numpy() + 0.1 * lucid.randn(*parameter.numpy().shape).numpy())
     return module.eval()
@@ -179,7 +179,7 @@ def test_relative_attention_ignores_padding() -> None:
 
 
 def test_relative_attention_does_not_see_where_a_sentence_begins() -> None:
-    """The same words later in a sentence, with padding before them, give the same."""
+    """The same words later in a sentence, after padding, give the same result."""
     attention = randomised(RelativeAttention(dim=8, num_heads=2))
     x = lucid.randn(1, 4, 8)
     moved = lucid.ops.concat([lucid.randn(1, 3, 8), x], 1)

@@ -1,4 +1,4 @@
-"""Every model with every checkpoint at hand, eagerly and for every target, against transformers, from one export."""
+"""Every model with every golden checkpoint, eagerly and for every target, compared with transformers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lucid.export import to_onnx
 from tests.models.goldens import TARGETS
 from tests.models.zoo import ZOO, Entry
 
-# What is promised is 1e-5 of the largest number, and 2e-5 at the logits of deep models; these have two layers.
+# The promise is 1e-5 of the largest number, and 2e-5 for the logits of deep models; these have two layers.
 RTOL = 5e-6
 
 

@@ -1,6 +1,6 @@
-"""Every number of every config.json, replaced by what a stranger may write: a model, or an error that names the fault.
+"""Every number of every config.json, replaced by hostile values: a model, or an error that names the fault.
 
-And config.json itself as no file to read: a pipe, a device, a link to one.
+Also config.json itself as something other than a file: a pipe, a device, a link to one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NASTY = [
 
 
 def numbers(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Where the numbers of a config stand, those of its sections as well."""
+    """The paths of the numbers in a config, those in its sections included."""
     for name, value in options.items():
         if isinstance(value, dict):
             yield from numbers(value)
@@ -62,7 +62,7 @@ def test_any_value_in_the_place_of_a_number_makes_a_model_or_a_clear_error(entry
                     assert message.isprintable() and len(message) < 1000, message
                     refused.add(name)
                 except StateError as error:
-                    assert "nothing loaded" in str(error)  # it lists what does not fit
+                    assert "nothing loaded" in str(error)  # the message lists what does not fit
                     refused.add(name)
             place[name] = right
     assert peak.bytes < 200 << 20

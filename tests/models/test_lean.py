@@ -1,4 +1,4 @@
-"""Exported models are as lean as if drawn by hand, and every weight in them has the name that the checkpoint gave it.
+"""Exported models are as lean as if written by hand, and every weight in them has its name in the checkpoint.
 
 Narrow models with as many layers and heads as the published ones: widths change no node.
 """
@@ -22,14 +22,14 @@ from models.vit import ViT, ViTConfig
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 
-# What arithmetic with sizes, and bringing masks and positions into shape, is made of.
+# Ops of arithmetic on sizes and of shaping masks and positions.
 PLUMBING = {"Shape", "Gather", "Slice", "Concat", "Unsqueeze", "Squeeze", "Expand", "Cast", "Range", "ConstantOfShape"}
 
 BERT_BASE = Bert(BertConfig(50, hidden_size=48, num_layers=12, num_heads=12, intermediate_size=96, max_positions=512))
 LLAMA = Llama(LlamaConfig(50, 64, 128, num_heads=32, num_kv_heads=8, head_dim=2, windows=(None,) * 32))
 MISTRAL = Llama(LlamaConfig(50, 64, 128, num_heads=32, num_kv_heads=8, head_dim=2, windows=(4096,) * 32))
 DEEP = [
-    # model, where its layers are, how many, nodes a layer, nodes outside the layers
+    # model, path of its layers, their number, nodes per layer, nodes outside the layers
     pytest.param(BERT_BASE, r"encoder\.layer\.(\d+)[./]", 12, 18, 12, id="BERT-base"),
     pytest.param(LLAMA, r"model\.layers\.(\d+)[./]", 32, 20, 25, id="Llama 3 8B"),
     pytest.param(MISTRAL, r"model\.layers\.(\d+)[./]", 32, 20, 30, id="Mistral 7B"),
@@ -56,7 +56,7 @@ def test_a_layer_takes_few_nodes_and_none_of_them_reads_sizes(
         kinds = by_layer.setdefault(int(found[1]), Counter()) if found else outside
         kinds[node.op_type] += 1
     assert sorted(by_layer) == list(range(layers))
-    # What layers share (a mask, its shape) is emitted once, by the first of them.
+    # Values that layers share (a mask, its shape) are emitted once, in the first of them.
     shared = by_layer[0] - by_layer[1]
     assert by_layer[0] - shared == by_layer[1] == by_layer[layers - 1]
     assert by_layer[1].total() <= most, by_layer[1]
@@ -89,14 +89,14 @@ def test_a_layer_of_llama_is_what_one_would_draw_by_hand() -> None:
 # Names ----------------------------------------------------------------------------------------------------------------
 
 SUFFIXES = re.compile(r"(\[\w+\])?(\.T)?$")
-"""What an initializer's name has beyond the checkpoint's: ``[q]`` for a part, ``.T`` where it is stored transposed."""
+"""The suffix of an initializer's name after the checkpoint's: ``[q]`` for a part, ``.T`` if it is stored transposed."""
 
 UNUSED = r"pooler\.|^cls\.|^lm_head|^vocab_|classifier|mask_token|position_ids|^logit_scale$|EncDecAttention.relative"
-"""Stored, but not part of what the model computes: heads of other tasks, and numbers that can be counted."""
+"""Stored, but not used by the model: heads of other tasks, and position numbers."""
 
 
 def checkpoint_names(entry: Entry) -> set[str]:
-    """The keys of the files, with the names of the family's oldest files brought to today's."""
+    """The keys of the files; the names of the family's oldest files are replaced by the current ones."""
     renames = {"models/bert.py": RENAMES}.get(entry.file, [])
     names = set()
     for name in lucid.load(goldens.folder(entry.variant)):
@@ -124,7 +124,7 @@ def test_initializers_have_the_names_of_the_checkpoint(entry: Entry, target: str
 
 @pytest.mark.parametrize("entry", SAME_NAMES, ids=lambda entry: entry.variant)
 def test_no_weight_is_stored_twice_or_under_a_number(entry: Entry) -> None:
-    """What has no name is small: sizes, scales, a mask's values, the buckets of distances."""
+    """Unnamed initializers are small: sizes, scales, a mask's values, the buckets of distances."""
     model = entry.load()
     exported = to_onnx(model)
     sizes = {tensor.name: len(tensor.raw_data) for tensor in exported.graph.initializer}

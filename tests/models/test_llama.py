@@ -27,7 +27,7 @@ VARIANTS = [
 
 
 class Everything(nn.Module):
-    """Logits and hidden states of one run, for an exported model that answers with all of them."""
+    """Logits and hidden states of one run, all as outputs of one exported model."""
 
     def __init__(self, llama: Llama) -> None:
         self.llama = llama
@@ -42,7 +42,7 @@ class Everything(nn.Module):
 
 
 def compare(case: goldens.Case, answers: dict[str, object]) -> None:
-    """Hidden states within 1e-5, logits within 2e-5, and none forgotten."""
+    """All hidden states within 1e-5, logits within 2e-5."""
     assert answers.keys() == {name for name in case.outputs if re.match("logits|hidden_states", name)}
     for name, answer in answers.items():
         case.close(name, answer, rtol=2e-5 if name == "logits" else 1e-5)
@@ -80,7 +80,7 @@ def test_the_exported_model_carries_the_names_of_the_checkpoint(variant: str) ->
 
 @pytest.mark.parametrize(
     ("variant", "most"),
-    # Beyond Llama: one Add for each bias, and two reshapes and a norm each for the heads of queries and keys.
+    # More than Llama: one Add for each bias, and two reshapes and a norm each for the heads of queries and keys.
     [("llama/llama2", 17), ("llama/llama3", 17), ("mistral/window", 17), ("qwen2/tied", 20), ("qwen3/base", 23)],
 )
 def test_a_layer_is_lean(variant: str, most: int) -> None:
@@ -150,7 +150,7 @@ def test_an_option_that_is_not_supported_is_named(
 
 
 def test_mistral_without_a_word_on_its_window_is_refused(tmp_path: Path) -> None:
-    """Absent means 4096 to some versions of transformers and none to others; null is none to all."""
+    """If it is absent, some versions of transformers use 4096 and others no window; null is no window in all."""
     config = json.loads((goldens.folder("mistral/full") / "config.json").read_text())
     del config["sliding_window"]
     (tmp_path / "config.json").write_text(json.dumps(config))

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2, token for token, at the lengths and batches that people use, exported for every target."""
+"""all-MiniLM-L6-v2, token for token, at usual lengths and batch sizes, exported for every target."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def model() -> Bert:
 
 @pytest.fixture(scope="module")
 def expected(model: Bert) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Ids, masks with padding on the right, and what eager answers: tests/test_minilm.py holds that to transformers."""
+    """Ids, masks with padding on the right, and the eager result; tests/test_minilm.py tests that."""
     generator, cases = np.random.default_rng(0), []
     for batch, length in SIZES:
         ids = generator.integers(1000, 30000, (batch, length))

@@ -1,4 +1,4 @@
-"""models/_config.py and _pretrained.py: configs are read option by option, weights key by key, by one way for all."""
+"""models/_config.py and _pretrained.py: configs are read option by option, weights key by key, the same for all."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_every_model_is_read_the_same_way(model: type[Pretrained[object]]) -> No
 
 
 def test_configs_have_one_vocabulary() -> None:
-    """What is the same is called the same, as Hugging Face usually does; old names of configs remain as aliases."""
+    """An option has the same name in all configs, usually Hugging Face's; old names of configs remain as aliases."""
     configs = {
         value
         for name in ("bert", "clip", "gpt2", "llama", "t5", "vit", "whisper")

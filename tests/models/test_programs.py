@@ -1,4 +1,4 @@
-"""``python -m models.<name>`` does something real and short with what is at hand."""
+"""``python -m models.<name>`` runs a short demonstration with the files that are available."""
 
 from __future__ import annotations
 

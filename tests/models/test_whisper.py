@@ -24,7 +24,7 @@ VARIANTS = ["whisper/base", "whisper/uneven"]
 
 
 class Everything(nn.Module):
-    """Logits and hidden states of one run, for an exported model that answers with all of them."""
+    """Logits and hidden states of one run, all as outputs of one exported model."""
 
     def __init__(self, whisper: Whisper) -> None:
         self.whisper = whisper
@@ -48,7 +48,7 @@ class Everything(nn.Module):
 
 
 def compare(case: goldens.Case, answers: dict[str, object]) -> None:
-    """Hidden states within 1e-5, logits within 2e-5, and none forgotten."""
+    """All hidden states within 1e-5, logits within 2e-5."""
     assert answers.keys() == case.outputs.keys()
     for name, answer in answers.items():
         case.close(name, answer, rtol=2e-5 if name == "logits" else 1e-5)

@@ -1,4 +1,4 @@
-"""Every model that reads a checkpoint, with its goldens: what tests and docs/coverage.md ask of all models alike."""
+"""Every model that reads a checkpoint, with its goldens: the measurements that tests and docs/coverage.md share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.models import goldens
 
 
 class Entry(NamedTuple):
-    """A model, one of its checkpoints, and what it answers with under transformers' names."""
+    """A model, one of its checkpoints, and its outputs under transformers' names."""
 
     name: str
     read: Callable[..., nn.Module]
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The module that holds it, ``models/bert.py``."""
+        """The file of the model, such as ``models/bert.py``."""
         return f"{str(self.read.__module__).replace('.', '/')}.py"
 
     def load(self) -> nn.Module:
@@ -46,7 +46,7 @@ class Entry(NamedTuple):
         )
 
     def exported_error(self, target: str, providers: str = "cpu", opset: int | None = None) -> float:
-        """Of the model exported once for a target, over all cases with the inputs that it has."""
+        """The same for the model exported once for a target, over all cases with the inputs that it has."""
         exported = lucid.export.to_onnx(self.load(), target=target, opset=opset)
         session = lucid.runtime.Session(exported, providers)
         errors = []
