@@ -92,7 +92,7 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
         Args:
             input_ids: (N, L) int64, the new tokens.
             attention_mask: (N, P + L) int64, 1 = keep, 0 = padding.
-            position_ids: (N, L) int64; by default they count on from the cache, and from 0 at the first column without.
+            position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
             past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
         """
         x, present = self.transformer(input_ids, attention_mask, position_ids, past_key_values)
@@ -107,7 +107,7 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
 
 class Transformer(nn.Module):
     """Token and position vectors, the blocks, and a last normalisation: (N, L) ids to (N, L, hidden_size), and the
-    cache of each block where one is given."""
+    cache of each block if one is given."""
 
     def __init__(self, c: GPT2Config) -> None:
         self.wte = nn.Embedding(c.vocab_size, c.hidden_size)

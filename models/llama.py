@@ -119,7 +119,7 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
         Args:
             input_ids: (N, L) int64, the new tokens.
             attention_mask: (N, P + L) int64, 0 where a token is padding.
-            position_ids: (N, L) int64; by default they count on from the cache, and from 0 at the first column without.
+            position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
             past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
         """
         states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
@@ -143,8 +143,10 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
 
 
 class Decoder(nn.Module):
-    """The model below its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers, and the
-    cache of each layer where one is given."""
+    """The model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers.
+
+    If a cache is given, the cache of each layer too.
+    """
 
     def __init__(self, c: LlamaConfig) -> None:
         self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size, c.dtype)

@@ -1,4 +1,4 @@
-"""A cache changes no number: a step over it gives what one shot over the whole text gives, at every position."""
+"""A cache does not change the results: a step with it agrees with one call over the whole text, at every position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from models.llama import Llama
 from tests.models import goldens
 from tests.models.zoo import ZOO
 
-# Dynamic NTK scaling turns all positions by the length of the text, which a cache of turned keys cannot follow.
+# In dynamic NTK scaling the rotation depends on the length of the text; a cache holds keys that are already rotated.
 DECODERS = [e for e in ZOO if isinstance(e.load(), nn.CausalDecoder) and e.variant != "llama/dynamic"]
 ids_of = pytest.mark.parametrize("entry", DECODERS, ids=lambda entry: entry.variant)
 TEXT = 9  # tokens
@@ -49,7 +49,7 @@ def stepped(decoder: nn.CausalDecoder, ids: Tensor, cuts: tuple[int, ...], mask:
 
 
 def positions_in(mask: Tensor) -> Tensor:
-    """Positions that padding on the left does not count in."""
+    """Positions counted without the padding on the left."""
     return ops.maximum(ops.cumsum(mask, axis=1) - 1, 0)
 
 
