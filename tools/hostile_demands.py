@@ -140,4 +140,4 @@ case(
 )
 NOTED = node("Neg", "x", "y")
 NOTED.metadata_props.add(key="module", value=".".join("a" * 4000))
-case("look_noted", "a deep path noted beside the node", [NOTED])
+case("look_noted", "a deep path in the node's metadata", [NOTED])

@@ -51,9 +51,9 @@ weights("header_cut_utf8", "UTF-8 that ends inside a letter", safetensors(b'{"\x
 weights("header_utf16", "JSON in UTF-16", safetensors("{}".encode("utf-16")))
 weights("header_list", "a JSON list instead of an object", safetensors(b"[]"))
 weights("header_cut_json", "JSON that stops", safetensors(b'{"a":{"dtype":"F32"'))
-weights("header_comma", "a comma behind the last member", safetensors(b"{" + A + b",}", bytes(8)))
+weights("header_comma", "a comma after the last member", safetensors(b"{" + A + b",}", bytes(8)))
 weights("header_comment", "a comment in the JSON", safetensors(b"{/* */" + A + b"}", bytes(8)))
-weights("header_second_object", "text behind the closing brace", safetensors(b"{" + A + b"}{}", bytes(8)))
+weights("header_second_object", "text after the closing brace", safetensors(b"{" + A + b"}{}", bytes(8)))
 weights("header_nul_padding", "padding with NUL bytes", safetensors(b"{" + A + b"}\0\0", bytes(8)))
 weights("duplicate_tensor", "one name twice", safetensors(b"{" + A + b"," + A + b"}", bytes(8)))
 weights(
@@ -155,7 +155,7 @@ weights("overlap", "two tensors share bytes", safetensors({"a": tensor(0, 8), "b
 weights("overlap_same", "two tensors at one place", safetensors({"a": tensor(0, 8), "b": tensor(0, 8)}, bytes(8)))
 weights("gap", "unused bytes between tensors", safetensors({"a": tensor(0, 8), "b": tensor(12, 20)}, bytes(20)))
 weights("gap_first", "unused bytes in front", safetensors({"a": tensor(8, 16)}, bytes(16)))
-weights("over_long", "bytes behind the last tensor", GOOD + b"#!/bin/sh")
+weights("over_long", "bytes after the last tensor", GOOD + b"#!/bin/sh")
 weights("truncated", "the last bytes are missing", GOOD[:-3])
 weights(
     "truncated_by_half",
@@ -213,7 +213,7 @@ def only_pickles(folder: Path) -> Path:
 
 
 CASES["header_over_cap"] = "a header of 64 MB", header_over_cap
-CASES["over_long_terabytes"] = "four terabytes behind the last tensor", terabytes
+CASES["over_long_terabytes"] = "four terabytes after the last tensor", terabytes
 CASES["pipe"] = "a pipe, which would wait for ever", pipe
 CASES["device"] = "a link to a device without end", device
 CASES["folder_as_file"] = "a folder with a file's name", subfolder

@@ -1,1 +1,1 @@
-"""torch's own operator and module samples, run against Lucid: eagerly, as a graph, and exported for every target."""
+"""torch's own operator and module samples, compared with Lucid: eager, as a graph, and exported for every target."""

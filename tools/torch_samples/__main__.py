@@ -1,8 +1,8 @@
-"""Run torch's samples against Lucid and tell how often they agree.
+"""Compare Lucid with torch's samples and print how often they agree.
 
-    python -m tools.torch_samples                      every operator and module that has a namesake in Lucid
-    python -m tools.torch_samples add nn.GELU          these alone
-    python -m tools.torch_samples --freeze             and write tests/goldens/torch_samples
+    python -m tools.torch_samples                      every operator and module that Lucid has under the same name
+    python -m tools.torch_samples add nn.GELU          only these
+    python -m tools.torch_samples --freeze             also write tests/goldens/torch_samples
 
 Needs torch 2.13 and expecttest, as `make torch-samples` installs them.
 """
@@ -38,7 +38,7 @@ SHOWN = 3  # problems of one operator, way and element type
 
 @dataclass
 class Count:
-    """What was compared and how it went."""
+    """The counts of comparisons and their results."""
 
     samples: int = 0
     agreed: Counter[str] = field(default_factory=Counter)  # by way
@@ -49,7 +49,7 @@ class Count:
     ways: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Count) -> None:
-        """Take over what another process counted."""
+        """Add the counts of another process."""
         self.samples += other.samples
         self.agreed += other.agreed
         self.kinds += other.kinds
@@ -59,7 +59,7 @@ class Count:
         self.ways += other.ways
 
     def note(self, sample: Drawn, outcome: Outcome) -> bool:
-        """Count; whether this is a difference that no row explains."""
+        """Count the result; returns whether it is a difference that no row explains."""
         row = explained(sample, outcome) if outcome.problem else None
         if not outcome.problem:
             self.agreed[outcome.way] += 1
@@ -85,8 +85,8 @@ def shown(sample: Drawn) -> str:
 def compared(name: str) -> tuple[Count, Selection]:
     """All samples of one operator or module."""
     torch.set_num_threads(1)
-    torch.backends.mha.set_fastpath_enabled(False)  # it skips what is padding; the plain path is the definition
-    warnings.simplefilter("ignore")  # torch's, of deprecated arguments in its own samples
+    torch.backends.mha.set_fastpath_enabled(False)  # torch's fast path skips padding; the plain path is the definition
+    warnings.simplefilter("ignore")  # torch's own warnings, about deprecated arguments in its samples
     count, selection = Count(), Selection()
     for sample in samples(name):
         if sample.call is None:

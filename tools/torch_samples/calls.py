@@ -1,4 +1,4 @@
-"""What a mapping says: the call of Lucid that a sample of torch stands for, or why there is none."""
+"""The result of a mapping: the call of Lucid that corresponds to a sample of torch, or why there is none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Wanted:
     pick: int | None = None
 
     def taking(self, result: int) -> Wanted:
-        """The same, held to one of torch's results."""
+        """The same, compared with one of torch's results."""
         return Wanted(self.name, self.arguments, self.options, result)
 
 
@@ -49,14 +49,14 @@ def call(name: str, *arguments: Any, **options: Any) -> Wanted:
 
 
 def needs(condition: bool, reason: str) -> None:
-    """Raise NotMappedError unless Lucid can express what is asked."""
+    """Raise NotMappedError unless Lucid can express the call."""
     if not condition:
         raise NotMappedError(reason)
 
 
 @dataclass
 class Tensors:
-    """Collects the tensors of a tree of arguments and leaves slots in their places."""
+    """Collects the tensors of a tree of arguments and replaces them by slots."""
 
     arrays: list[Array] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ class Tensors:
 
 
 def as_call(wanted: Wanted) -> Call:
-    """The call of Lucid, with arrays in the place of torch's tensors."""
+    """The call of Lucid, with arrays instead of torch's tensors."""
     tensors = Tensors()
     arguments, options = tensors.slotted(wanted.arguments), tensors.slotted(wanted.options)
     return Call(wanted.name, tuple(tensors.arrays), arguments, options)

@@ -1,7 +1,7 @@
-"""What Lucid does deliberately otherwise than torch, or does not do: each with the reason.
+"""Deliberate differences from torch, and what Lucid does not support, each with the reason.
 
-A problem that one of these rows explains is counted apart, under the reason; every other problem is a difference. A row
-that explains nothing is reported, so that the list stays true.
+A problem that one of these rows explains is counted separately, under the reason; every other problem is a difference.
+A row that explains nothing is reported, so that the list stays true.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tools.torch_samples.run import Outcome
 
 @dataclass(frozen=True)
 class Difference:
-    """A row: which problems it explains, and why they are as they are."""
+    """A row: the problems that it explains, and the reason for them."""
 
     reason: str
-    problem: str  # a pattern that the whole text of the problem begins with
+    problem: str  # a pattern that the text of the problem starts with
     lucid: str = ".*"  # a pattern that the whole name of Lucid's function or module matches
     way: str = ".*"  # eager, graph, a target, or error
     arguments: str = ".*"  # a pattern that the arguments as text match
@@ -32,11 +32,11 @@ class Difference:
 
 DIFFERENCES = (
     Difference(
-        "functions of real numbers take floating-point tensors: an integer is converted by name, not in silence",
+        "functions of real numbers take floating-point tensors: integers must be converted explicitly",
         r"TypeError: \S+: got u?int\d+\[.*expected a (tensor of float|floating-point tensor)",
     ),
     Difference(
-        "booleans are no numbers: arithmetic and order of them want .astype(...)",
+        "booleans are not numbers: arithmetic and comparison need .astype(...)",
         r"TypeError: \S+: got bool\[.*expected a (tensor of (int|float|int or float)|floating-point tensor)",
     ),
     Difference(
@@ -56,16 +56,16 @@ DIFFERENCES = (
         r"refused: dropout has no ONNX form",
     ),
     Difference(
-        "a number that its element type cannot hold is an error; torch takes what is left of its bits",
+        "a number that its element type cannot hold is an error; torch truncates its bits",
         r"OverflowError: tensor: \S+ does not fit",
     ),
     Difference(
-        "a range whose end lies before its start has no numbers, as in Python and NumPy",
+        "a range whose end is before its start is empty, as in Python and NumPy",
         r"torch raises, Lucid does not: arange",
         way="error",
     ),
     Difference(
-        "masked_fill is where: the value broadcasts, and decides with the tensor what type the result has",
+        "masked_fill is where: the value broadcasts, and the result has the promoted type of tensor and value",
         r"(float\d+|int\d+)\[|torch raises, Lucid does not",
         "masked_fill",
         way="eager|error",
@@ -88,7 +88,7 @@ DIFFERENCES = (
         way="eager",
     ),
     Difference(
-        "a traced boolean mask selects a number of elements that no shape can tell",
+        "a traced boolean mask selects a number of elements that no shape can express",
         r"TypeError: indexing: a traced boolean mask",
         "getitem",
         way="graph",
@@ -98,13 +98,13 @@ DIFFERENCES = (
         r"TypeError: conv: got u?int",
     ),
     Difference(
-        "padding is zeros, and zero times an infinite weight is NaN; torch's half-precision kernel leaves it out",
+        "padding is zeros, and zero times an infinite weight is NaN; torch's half-precision kernel skips it",
         r"nan at ",
         "conv",
         way="eager",
     ),
     Difference(
-        "an epsilon below zero is refused: it is there so that no root of a negative number is taken",
+        "an epsilon below zero is refused: it exists to avoid the root of a negative number",
         r"ValueError: \w+: eps is -",
     ),
     Difference(
@@ -120,7 +120,7 @@ DIFFERENCES = (
         way="eager",
     ),
     Difference(
-        "NaN and infinity behind causality give NaN or are not there: see docs/attention.md",
+        "NaN and infinity that causality hides give NaN or are ignored: see docs/attention.md",
         r"nan at|.*, expected nan",
         "scaled_dot_product_attention",
         arguments=r".*, 0\.0, True, .*",
@@ -135,7 +135,7 @@ DIFFERENCES = (
         r"|ValueError: (Conv|MaxPool|AvgPool|AdaptiveAvgPool|BatchNorm)\dd: got shape",
     ),
     Difference(
-        "query, key and value have the same number of axes; unsqueeze what has fewer",
+        "query, key and value have the same number of axes; unsqueeze the one with fewer",
         r"ValueError: scaled_dot_product_attention: query .*: expected \(N, H, length, width\) each",
     ),
 )

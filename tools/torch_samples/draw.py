@@ -1,7 +1,7 @@
 """Samples from torch: of every mapped operator and module, in every element type, with torch's result.
 
-Each of torch's samples comes as it is. Where torch makes no such variants itself, the first few come again with gaps in
-memory, and with special values among their numbers.
+Each of torch's samples is used as it is. If torch makes no such variants itself, the first few are repeated as
+non-contiguous tensors, and with special values among their numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _REGISTERED = (layouts, neural)  # their mappings are in OPERATORS
 
 LARGEST = 5_000  # numbers in a tensor; torch has samples of a million, which show nothing that small ones do not
 MOST = 25  # samples of one operator in one element type; pooling has 1,440
-CREATIONS = ("zeros", "ones", "full", "eye", "arange", "scalar_tensor")  # what needs no tensor
+CREATIONS = ("zeros", "ones", "full", "eye", "arange", "scalar_tensor")  # calls without a tensor
 SPECIAL = [float("nan"), float("inf"), -float("inf"), -0.0, 0.0, 1.0, -1.0]
 
 
@@ -37,7 +37,7 @@ class Drawn:
 
     torch_name: str
     dtype: str
-    number: int  # among the samples of one operator in one element type: the same in every run
+    number: int  # within the samples of one operator in one element type: the same in every run
     kind: str  # "plain", "empty", "apart", "special", "error"
     call: Call | None = None
     expected: tuple[Array, ...] = ()
@@ -55,7 +55,7 @@ def torch_name(info: OpInfo) -> str:
 
 
 def operators() -> Iterator[tuple[str, OpInfo]]:
-    """The operators that have a namesake in Lucid, by name."""
+    """The operators that Lucid has under the same name, by name."""
     for info in op_db:
         if torch_name(info) in OPERATORS:
             yield torch_name(info), info
@@ -83,7 +83,7 @@ def samples_of(name: str, info: OpInfo) -> Iterator[Drawn]:
 
 
 def extremal(name: str) -> bool:
-    """Whether a function of single numbers, which the largest and smallest numbers of a type suit, too."""
+    """Whether an operator is elementwise, so that the largest and smallest numbers of a type can be used."""
     return any(name.rsplit(".", 1)[-1] == single for single in SINGLE) or name in ("clamp_min", "clamp_max", "eq", "ne")
 
 
@@ -114,7 +114,7 @@ def with_specials(sample: SampleInput, dtype: torch.dtype, extremes: bool) -> Sa
 
 
 def drawn(blank: Drawn, info: OpInfo, sample: SampleInput) -> Iterator[Drawn]:
-    """The sample as calls of Lucid, with what torch answers."""
+    """The sample as calls of Lucid, with torch's results."""
     arguments, options = (sample.input, *sample.args), sample.kwargs
     try:
         mapped = OPERATORS[blank.torch_name](*arguments, **options)
@@ -151,7 +151,7 @@ def errors_of(name: str, info: OpInfo) -> Iterator[Drawn]:
                 yield Drawn(name, "", number, "error", reason=str(reason))
                 continue
             except (TypeError, AttributeError, ValueError, IndexError, ZeroDivisionError) as reason:
-                # Arguments so wrong that not even a call of Lucid can be written down.
+                # Arguments so wrong that they cannot be mapped to a call of Lucid.
                 yield Drawn(name, "", number, "error", reason=f"cannot be written as a call: {type(reason).__name__}")
                 continue
             yield from (Drawn(name, "", number, "error", made) for made in calls)
@@ -166,7 +166,7 @@ def refused_by_torch(run: Callable[[], Any]) -> bool:
 
 
 def modules() -> Iterator[tuple[str, Any]]:
-    """The modules that have a namesake in Lucid, by name."""
+    """The modules that Lucid has under the same name, by name."""
     for info in module_db:
         if info.name.removeprefix("nn.") in MODULES:
             yield info.name, info

@@ -1,8 +1,8 @@
 """Some of the samples, written to tests/goldens/torch_samples, where they are replayed without torch.
 
-For every operator and module: an ordinary sample in every element type, and in one or two an empty one, one that
-broadcasts and one with special values. Besides these, every sample that ever differed: their numbers are kept in
-`once_different.json`, to which each run adds what it finds.
+For every operator and module: an ordinary sample in every element type, and in one or two types an empty one, one that
+broadcasts and one with special values. Also every sample that ever differed: their numbers are in `once_different.json`,
+to which each run adds new ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.torch_samples.draw import Drawn
 FOLDER = Path(__file__).parents[2] / "tests" / "goldens" / "torch_samples"
 MEMORY = Path(__file__).with_name("once_different.json")
 LARGE = 4_000  # numbers in all tensors of a sample that is kept
-TELLING = 12  # and as few as show something
+TELLING = 12  # the fewest numbers that can show a difference
 REMEMBERED = 2  # samples of one operator, way and element type
 PLAIN = 4  # ordinary samples of one operator in float32 that differ in options or axes
 BOTH_ENDS = ("float32", "float16", "int64")  # where empty, broadcasting and special samples are kept
@@ -30,7 +30,7 @@ BOTH_ENDS = ("float32", "float16", "int64")  # where empty, broadcasting and spe
 
 @dataclass
 class Selection:
-    """Chooses while the samples go by."""
+    """Chooses samples one by one as they are drawn."""
 
     remembered: dict[str, list[int]] = field(default_factory=lambda: json.loads(MEMORY.read_text()))
     chosen: dict[str, dict[str, Drawn]] = field(default_factory=dict)  # by file, by name of the case
@@ -39,7 +39,7 @@ class Selection:
     found: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
     def differed(self, sample: Drawn, way: str) -> None:
-        """Remember the sample, which is then kept for good."""
+        """Record the sample, which is then kept permanently."""
         self.found[sample.torch_name, sample.dtype, way] += 1
         if self.found[sample.torch_name, sample.dtype, way] <= REMEMBERED and _numbers(sample) <= LARGE:
             numbers = self.remembered.setdefault(f"{sample.torch_name} {sample.dtype}", [])
@@ -47,9 +47,9 @@ class Selection:
                 numbers.append(sample.number)
 
     def offer(self, sample: Drawn, refused: Sequence[str]) -> None:
-        """A sample that agreed, or that some targets refuse: kept if it differed once, else if none smaller is like it."""
+        """A sample that agreed, or that some targets refuse: kept if it once differed, or if no similar one is smaller."""
         if sample.kind not in ("plain", "empty", "special"):
-            return  # apart: the replay spreads every sample in memory; errors are not frozen
+            return  # "apart": the replay makes every sample non-contiguous; errors are not stored
         if self._once_differed(sample):
             self._keep(sample, refused)
         elif _traits(sample) == "plain" or sample.dtype in BOTH_ENDS:
@@ -78,7 +78,7 @@ class Selection:
         return sample.number in self.remembered.get(f"{sample.torch_name} {sample.dtype}", ())
 
     def add(self, other: Selection) -> None:
-        """Take over what another process chose."""
+        """Add the samples that another process chose."""
         for key, numbers in other.remembered.items():
             self.remembered[key] = [*{*numbers, *self.remembered.get(key, [])}]
         for file, cases in other.chosen.items():
@@ -90,7 +90,7 @@ class Selection:
         MEMORY.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
     def write(self) -> None:
-        """The cases, and the arrays that they name, in one pair of files a kind."""
+        """The cases and their arrays, in one pair of files for each kind."""
         FOLDER.mkdir(exist_ok=True)
         for file, cases in self.chosen.items():
             store = Store()

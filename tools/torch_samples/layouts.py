@@ -37,7 +37,7 @@ def ravel(x: Any) -> Mapped:
 
 @maps("squeeze", "squeeze.multiple")
 def squeeze(x: Any, dim: Any = None) -> Mapped:
-    # torch keeps an axis that it was asked to drop and that has another size; Lucid raises.
+    # torch keeps an axis that it was asked to drop if its size is not 1; Lucid raises.
     axes = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
     needs(all(-x.ndim <= a < x.ndim and x.shape[a] == 1 for a in axes) or dim is None, "squeeze: axes of other sizes")
     return call("squeeze", x) if dim is None else call("squeeze", x, dim)
@@ -120,7 +120,7 @@ def pad(x: Any, pad: Any, mode: str = "constant", value: Any = None) -> Mapped:
 
 @maps("constant_pad_nd")
 def constant_pad(x: Any, pad: Any, value: Any = 0) -> Mapped:
-    """torch gives a pair for each axis, the last axis first; Lucid what lies before each axis and what after."""
+    """torch gives a pair for each axis, the last axis first; Lucid the padding before and after each axis."""
     needs(len(pad) % 2 == 0 and len(pad) <= 2 * x.ndim, "pad: torch refuses")
     needs(min(pad, default=0) >= 0, "pad by negative amounts: a slice")
     others = (0,) * (x.ndim - len(pad) // 2)
@@ -189,7 +189,7 @@ def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Mapped:
 
 
 def plain(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a creation that mean something here."""
+    """The options of a creation function that apply here."""
     assert not options.keys() - {"dtype", "device", "requires_grad", "layout", "pin_memory"}, options
     dtype = options.get("dtype")
     return {} if dtype is None else {"dtype": dtype}

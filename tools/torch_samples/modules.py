@@ -1,4 +1,4 @@
-"""How each of torch's modules is made in Lucid: the constructor's arguments, read off torch's module."""
+"""How each of torch's modules is made in Lucid: the constructor's arguments, read from torch's module."""
 
 from __future__ import annotations
 
@@ -158,6 +158,6 @@ def module_call(name: str, module: torch.nn.Module, arguments: Any, options: Any
     by_name = dict(options)
     by_place = (*arguments, *([by_name.pop("input")] if "input" in by_name else []))  # Lucid calls it x
     given, named = tensors.slotted(by_place), tensors.slotted(by_name)
-    if name == "MultiheadAttention":  # torch's default; Lucid's is the output alone
+    if name == "MultiheadAttention":  # torch's default; Lucid's is only the output
         named["need_weights"] = True
     return Call(name, tuple(tensors.arrays), given, named, constructor, state)

@@ -1,7 +1,7 @@
 """How each of torch's operators is called in Lucid.
 
-A mapping has torch's signature. What it returns is the call of Lucid, or several, each for one of torch's results; where
-Lucid lacks an option it says so. Operators without an entry have no namesake in Lucid.
+A mapping has torch's signature. It returns the call of Lucid, or several, each for one of torch's results; if Lucid
+lacks an option, it says so. Operators without an entry do not exist in Lucid.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ DTYPE_OF_REDUCTION = "dtype of a reduction: x.astype(dtype) before it"
 
 
 def accumulated(x: Any) -> torch.dtype:
-    """The element type that a sum has by itself."""
+    """The default element type of a sum."""
     return x.dtype if x.dtype.is_floating_point else torch.int64
 
 

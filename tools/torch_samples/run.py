@@ -1,4 +1,4 @@
-"""One sample computed in every way there is: eagerly, as a graph with NumPy, and exported for every target."""
+"""One sample computed on every path: eagerly, as a graph with NumPy, and exported for every target."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ RUNTIME_ERRORS = (Fail, InvalidArgument, NotImplemented, RuntimeException, Model
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one way to compute a sample went; `problem` is empty where it agreed."""
+    """The outcome of one path for a sample; `problem` is empty if it agreed."""
 
     way: str
     problem: str = ""
 
 
 def outcomes(sample: Drawn) -> Iterator[Outcome]:
-    """Eager against torch; the graph and the exports against eager."""
+    """Compare eager with torch, and the graph and the exports with eager."""
     call = sample.made
     if sample.kind == "error":
         yield Outcome("error", _refused(call))
@@ -43,7 +43,7 @@ def outcomes(sample: Drawn) -> Iterator[Outcome]:
         return
     yield Outcome("eager", compared(results, sample.expected, call))
     if sample.kind == "apart":
-        return  # NumPy and onnxruntime's inputs: the rest does not see how an array lies in memory
+        return  # NumPy and onnxruntime's inputs: the rest does not depend on the layout of an array in memory
     try:
         graph = lucid.trace(call.model(), *call.tensors)
         computed = graph.run(list(call.tensors))
