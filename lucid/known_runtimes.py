@@ -47,6 +47,7 @@ ATTENTION_CROSS = Fault("causal Attention of another number of keys")
 ATTENTION_SOFTCAP = Fault("Attention with softcap")
 ATTENTION_WEIGHTS = Fault("Attention that returns weights")
 ATTENTION_OPEN_WEIGHTS = Fault("Attention that returns weights of a symbolic number of keys")
+TENSOR_SCATTER = Fault("TensorScatter", "TensorScatter")
 FILLED_MASKS = Fault("blocks of queries with filled masks")
 FUSED_SOFTMAX = Fault("a softmax between two products, over a symbolic number of keys")
 PRODUCT_OF_NOTHING = Fault("a product over no keys")
@@ -83,8 +84,8 @@ _CPU_LACKS = (
     Missing(
         "*",
         "bfloat16",
-        but="Cast Concat Gather GatherElements GatherND LayerNormalization Reshape Slice Split Squeeze Transpose "
-        "Unsqueeze",
+        but="Cast Concat Gather GatherElements GatherND LayerNormalization Reshape ScatterElements Slice Split Squeeze "
+        "Transpose Unsqueeze",
     ),
     # It casts these to float32 by itself; they are listed so that the guards against NaN are computed in float32, too.
     Missing("ArgMax MaxPool ReduceMax ReduceMin Sign", "float16"),
@@ -96,6 +97,7 @@ _CPU_LACKS = (
 )
 _CPU_FAULTS = {
     **_INTEGERS,
+    TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
     PASSES_OVER_NAN: Known("ignores NaN"),
     HALF_TRANSPOSED: Known("crashes when it loads one (1.23 to 1.31)"),
     FLOAT64_TRANSPOSED: Known("fuses a Transpose and a float64 MatMul into an op without a kernel", (1, 26)),
@@ -119,6 +121,7 @@ _CUDA_LACKS = (
     Missing("Attention", "*", "would run on the CPU, with copies both ways", (1, 25)),
 )
 _CUDA_FAULTS = {
+    TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
     **_INTEGERS,
     **_SLOW_GROUPS,
     ATTENTION_UNSEEN: Known("gives the mean of the values to a query that sees no key", (1, 28)),

@@ -23,7 +23,7 @@ from lucid.types import Array, TensorType, as_dtype, spec
 from lucid.values import Input, Value
 
 Model: TypeAlias = Module | Callable[..., Any]
-Cache: TypeAlias = Literal["growing"]
+Cache: TypeAlias = Literal["growing", "fixed"]
 CACHES: tuple[str, ...] = get_args(Cache)
 Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
 
@@ -72,7 +72,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
 
 
 def step_of(
-    model: Model | Graph, cache: str, kwargs: Mapping[str, Any] | None = None
+    model: Model | Graph, cache: str, kwargs: Mapping[str, Any] | None = None, capacity: int | None = None
 ) -> tuple[dict[str, Any], list[str]]:
     """The inputs of a decode step with a cache, where `kwargs` replaces some, and the names of its outputs.
 
@@ -86,7 +86,9 @@ def step_of(
             f"cache={cache!r}: {type(model).__name__} takes no cache; expected a lucid.nn.CausalDecoder, such as "
             "models.llama.Llama"
         )
-    return {**model.cached_input_specs(), **(kwargs or {})}, model.cached_output_names()
+    if capacity is not None and (cache != "fixed" or isinstance(capacity, bool) or capacity < 1):
+        raise ValueError(f'capacity is {capacity!r}, expected a whole number of 1 or more, and cache="fixed"')
+    return {**model.cached_input_specs(cache, capacity), **(kwargs or {})}, model.cached_output_names()
 
 
 def arguments_of(

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import lucid
 from lucid import Tensor, nn
 from lucid.nn import functional as F
 from models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
@@ -85,8 +84,8 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.KeyValueCache] | None = None,
-    ) -> Tensor | tuple[Tensor, list[nn.KeyValueCache]]:
+        past_key_values: Sequence[nn.Cache] | None = None,
+    ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
         """The logits of the token that follows each token, (N, L, vocab_size); with a cache also the new cache.
 
         Args:
@@ -120,18 +119,18 @@ class Transformer(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.KeyValueCache] | None = None,
-    ) -> tuple[Tensor, list[nn.KeyValueCache]]:
+        past_key_values: Sequence[nn.Cache] | None = None,
+    ) -> tuple[Tensor, list[nn.Cache]]:
+        caches = F.caches_of(past_key_values, position_ids, len(self.h))
         one_shot = position_ids is None and past_key_values is None
-        positions = input_ids.shape[1] if one_shot else F.positions_of(input_ids, position_ids, past_key_values)
+        positions = input_ids.shape[1] if one_shot else F.positions_of(input_ids, position_ids, caches)
         x = self.wte(input_ids) + self.wpe(positions)
-        key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
+        key_mask = F.key_mask_of(attention_mask, caches)
         present = []
-        caches: Sequence[nn.KeyValueCache | None] = past_key_values or [None] * len(self.h)
         for block, cache in zip(self.h, caches, strict=True):
             x, cache = block(x, key_mask, cache)
-            present += [] if cache is None else [cache]
-        return self.ln_f(x), present
+            present.append(cache)
+        return self.ln_f(x), F.present_of(past_key_values, present)
 
 
 class Block(nn.Module):
@@ -143,9 +142,7 @@ class Block(nn.Module):
         self.ln_2 = nn.LayerNorm(c.hidden_size, c.eps)
         self.mlp = MLP(c)
 
-    def forward(
-        self, x: Tensor, key_mask: Tensor | None, cache: nn.KeyValueCache | None
-    ) -> tuple[Tensor, nn.KeyValueCache | None]:
+    def forward(self, x: Tensor, key_mask: Tensor | None, cache: nn.Cache | None) -> tuple[Tensor, nn.Cache | None]:
         y, cache = self.attn(self.ln_1(x), key_mask, cache)
         x = x + y
         return x + self.mlp(self.ln_2(x)), cache
@@ -159,9 +156,7 @@ class Attention(nn.Module):
         self.c_attn = Conv1D(c.hidden_size, 3 * c.hidden_size)
         self.c_proj = Conv1D(c.hidden_size, c.hidden_size)
 
-    def forward(
-        self, x: Tensor, key_mask: Tensor | None, cache: nn.KeyValueCache | None
-    ) -> tuple[Tensor, nn.KeyValueCache | None]:
+    def forward(self, x: Tensor, key_mask: Tensor | None, cache: nn.Cache | None) -> tuple[Tensor, nn.Cache | None]:
         q, k, v = self.c_attn(x).chunk(3, axis=-1)
         y, cache = F.cached_attention(
             q, k, v, cache, None, key_mask, heads=self.num_heads, scale=self.scale, is_causal=True

@@ -112,8 +112,8 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.KeyValueCache] | None = None,
-    ) -> Tensor | tuple[Tensor, list[nn.KeyValueCache]]:
+        past_key_values: Sequence[nn.Cache] | None = None,
+    ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
         """Logits (N, L, vocab_size); with a cache also the cache of all P + L positions.
 
         Args:
@@ -159,18 +159,18 @@ class Decoder(nn.Module):
         input_ids: Tensor,
         attention_mask: Tensor | None,
         position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.KeyValueCache] | None = None,
-    ) -> tuple[list[Tensor], list[nn.KeyValueCache]]:
-        key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
+        past_key_values: Sequence[nn.Cache] | None = None,
+    ) -> tuple[list[Tensor], list[nn.Cache]]:
+        caches = F.caches_of(past_key_values, position_ids, len(self.layers))
+        key_mask = F.key_mask_of(attention_mask, caches)
         states, present = [self.embed_tokens(input_ids)], []
-        cos, sin = self.rope(F.positions_of(input_ids, position_ids, past_key_values))
+        cos, sin = self.rope(F.positions_of(input_ids, position_ids, caches))
         angles = cos.astype(states[0].dtype), sin.astype(states[0].dtype)  # as the weights, also after to(...)
-        caches: Sequence[nn.KeyValueCache | None] = past_key_values or [None] * len(self.layers)
         for layer, cache in zip(self.layers, caches, strict=True):
             state, cache = layer(states[-1], angles, key_mask, cache)
             states.append(state)
-            present += [] if cache is None else [cache]
-        return states, present
+            present.append(cache)
+        return states, F.present_of(past_key_values, present)
 
 
 class Layer(nn.Module):
@@ -183,8 +183,8 @@ class Layer(nn.Module):
         self.mlp = nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.KeyValueCache | None
-    ) -> tuple[Tensor, nn.KeyValueCache | None]:
+        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+    ) -> tuple[Tensor, nn.Cache | None]:
         y, cache = self.self_attn(self.input_layernorm(x), angles, key_mask, cache)
         x = x + y
         return x + self.mlp(self.post_attention_layernorm(x)), cache
@@ -203,8 +203,8 @@ class Attention(nn.Module):
         self.k_norm = nn.RMSNorm(c.head_dim, c.eps, dtype=c.dtype) if c.qk_norm else None
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.KeyValueCache | None
-    ) -> tuple[Tensor, nn.KeyValueCache | None]:
+        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+    ) -> tuple[Tensor, nn.Cache | None]:
         heads, kv_heads = self.num_heads, self.num_kv_heads
         q = ops.rotary_embedding(_by_head(self.q_norm, self.q_proj(x), heads), *angles, heads=heads)
         k = ops.rotary_embedding(_by_head(self.k_norm, self.k_proj(x), kv_heads), *angles, heads=kv_heads)

@@ -227,3 +227,28 @@ def first_maximum(v: Array, axis: int, keepdims: bool) -> Array:
     for at in np.ndindex(*rows.shape[:-1]):
         found[at] = list(rows[at]).index(max(rows[at]))
     return np.expand_dims(found, axis) if keepdims else found
+
+
+def write_at(buffer: Array, new: Array, starts: Array, *, axis: int) -> Array:
+    """One element of the axis at a time."""
+    written = np.moveaxis(buffer.copy(), axis, 1)
+    for row, step in np.ndindex(new.shape[0], new.shape[axis]):
+        written[row, starts[row] + step] = np.moveaxis(new, axis, 1)[row, step]
+    return np.moveaxis(written, 1, axis)
+
+
+def buffered_attention(
+    q: Array, k: Array, v: Array, k_buffer: Array, v_buffer: Array, starts: Array, mask: Any = None, **a: Any
+) -> Any:
+    """Each row of the batch alone, with the filled part of its buffer as the past."""
+    heads, kv_heads = a["heads"], a["kv_heads"] or a["heads"]
+    split = [t if heads is None else t.reshape(*t.shape[:2], kv_heads, -1).transpose(0, 2, 1, 3) for t in (k, v)]
+    buffers = [write_at(b, t, starts, axis=2) for b, t in zip((k_buffer, v_buffer), split, strict=True)]
+    rows = []
+    for n, start in enumerate(starts):
+        seen = None if mask is None else np.broadcast_to(mask, (len(starts), *mask.shape[1:]))[n : n + 1]
+        seen = None if seen is None else seen[..., : start + q.shape[-2]]
+        given = [t[n : n + 1] for t in (q, k, v)]
+        past = [t[n : n + 1, :, :start] for t in (k_buffer, v_buffer)]
+        rows.append(attention(*given, seen, None, *past, **{"need_weights": False, "dropout_p": 0.0, **a})[0])
+    return (np.concatenate(rows) if rows else np.zeros(q.shape), *buffers)

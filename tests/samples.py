@@ -37,6 +37,7 @@ from tests.op_references import (
     attention,
     average_pool,
     batch_norm,
+    buffered_attention,
     conv,
     cut,
     erf,
@@ -53,6 +54,7 @@ from tests.op_references import (
     split_at,
     take_along,
     to_type,
+    write_at,
 )
 
 FLOATS = (float32, float64, float16, bfloat16)
@@ -183,6 +185,8 @@ def bound(value: Any, sizes: Mapping[str, int]) -> Any:
 
 # The samples ------------------------------------------------------------------------------------------------------
 
+_B = (x(N, 4, L, 4), x(N, 2, L, 4), x(N, 2, L, 6), x(N, 2, L + S, 4), x(N, 2, L + S, 6), index(2, N))
+_BP = (x(N, L, 16), x(N, L, 8), x(N, L, 12), x(N, 2, L + S, 4), x(N, 2, L + S, 6), index(2, N))
 _A = (x(N, 4, L, 8), x(N, 4, S, 8), x(N, 4, S, 6))  # queries, keys, values of 4 heads
 _P = (x(N, L, 32), x(N, S, 16), x(N, S, 8))  # packed: 4 query heads of 8, 2 key heads of 8, 2 value heads of 4
 _C = {"strides": (2, 1), "pads": (1, 0, 0, 1), "dilations": (1, 2), "group": 2}
@@ -455,6 +459,48 @@ SAMPLES: list[Sample] = [
         label="symbolic",
         empty=False,
     ),
+    # Buffers
+    sample(
+        ops.write_at,
+        x(N, 2, L + S, 3),
+        x(N, 2, L, 3),
+        index(2, N),
+        ref=write_at,
+        dtypes=ALL,
+        axis=2,
+        carriers=(x(S),),
+        empty=False,
+    ),
+    sample(
+        ops.write_at,
+        x(N, L + S),
+        x(N, L),
+        index(2, N),
+        ref=write_at,
+        dtypes=ALL,
+        axis=-1,
+        carriers=(x(S),),
+        empty=False,
+        label="last",
+    ),
+    *[
+        sample(
+            ops.buffered_attention,
+            *given,
+            ref=buffered_attention,
+            carriers=(x(S),),
+            empty=False,
+            label=label,
+            **attributes,
+        )
+        for label, given, attributes in (
+            ("", _B, {}),
+            ("all of it, softcap", _B, {"is_causal": False, "softcap": 5.0}),
+            ("window", _B, {"window": 2, "scale": 0.3}),
+            ("mask", (*_B, flag(N, 1, 1, L + S)), {}),
+            ("packed groups", _BP, {"heads": 4, "kv_heads": 2}),
+        )
+    ],
     # Attention
     sample(ops.attention, *_A, ref=attention),
     sample(ops.attention, *_A, ref=attention, label="causal, weights", is_causal=True, need_weights=True),

@@ -35,16 +35,22 @@ def tokens(decoder: nn.CausalDecoder, batch: int = 2) -> Tensor:
     return lucid.tensor(np.random.default_rng(0).integers(1, size, (batch, TEXT)))
 
 
-def stepped(decoder: nn.CausalDecoder, ids: Tensor, cuts: tuple[int, ...], mask: Tensor | None = None) -> Tensor:
+def stepped(
+    decoder: nn.CausalDecoder,
+    ids: Tensor,
+    cuts: tuple[int, ...],
+    mask: Tensor | None = None,
+    capacity: int | None = None,
+) -> Tensor:
     """The logits of all positions, from as many calls as there are cuts."""
-    cache, logits, start = decoder.empty_cache(int(ids.shape[0])), [], 0
+    cache, logits, start = decoder.empty_cache(int(ids.shape[0]), capacity), [], 0
     for count in cuts:
         seen = None if mask is None else mask[:, : start + count]
         positions = None if mask is None else positions_in(mask)[:, start : start + count]
         found, cache = decoder(ids[:, start : start + count], seen, positions, past_key_values=cache)
         logits.append(found)
         start += count
-        assert all(layer.key.shape[2] == start for layer in cache)
+        assert all(layer.key.shape[2] == (capacity or start) for layer in cache)
     return lucid.concat(logits, 1)
 
 
@@ -61,10 +67,12 @@ def left_padded(ids: Tensor) -> Tensor:
 
 @ids_of
 @pytest.mark.parametrize("cuts", CUTS, ids=str)
-def test_steps_give_what_one_shot_gives(entry: Any, cuts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("capacity", [None, TEXT, TEXT + 4], ids=["growing", "full at the end", "with room"])
+def test_steps_give_what_one_shot_gives(entry: Any, capacity: int | None, cuts: tuple[int, ...]) -> None:
     decoder = entry.load()
     ids = tokens(decoder)
-    np.testing.assert_allclose(stepped(decoder, ids, cuts).numpy(), decoder(ids).numpy(), rtol=2e-5, atol=5e-6)
+    got = stepped(decoder, ids, cuts, capacity=capacity).numpy()
+    np.testing.assert_allclose(got, decoder(ids).numpy(), rtol=2e-5, atol=5e-6)
 
 
 @ids_of
@@ -102,7 +110,73 @@ def test_exported_steps_give_what_one_shot_gives(entry: Any, target: str) -> Non
     np.testing.assert_allclose(np.concatenate(logits, 1)[kept], want[kept], rtol=2e-5, atol=5e-6)
 
 
-def flat(cache: list[nn.KeyValueCache], name: str) -> dict[str, Tensor]:
+@ids_of
+@pytest.mark.parametrize(("target", "opset"), [("any", None), ("any", 24), ("cpu", None), ("portable", None)])
+@pytest.mark.parametrize("capacity", [None, TEXT + 2], ids=["symbolic", "given"])
+def test_exported_steps_over_buffers(entry: Any, capacity: int | None, target: str, opset: int | None) -> None:
+    """Rows of a batch at different positions: the first text is shorter, and its padding comes last."""
+    decoder = entry.load()
+    exported = to_onnx(decoder, cache="fixed", capacity=capacity, target=target, opset=opset)
+    session = Session(exported, threads=1)
+    ids, short = tokens(decoder).numpy(), 3
+    want = decoder(lucid.tensor(ids)).numpy()
+    alone = decoder(lucid.tensor(ids[:1, :short])).numpy()
+    feeds = buffers_of(decoder.empty_cache(2, TEXT + 2))
+    filled = np.zeros(2, np.int64)
+    for count in (5, 1, 3):
+        new = np.stack([ids[row, filled[row] : filled[row] + count] for row in range(2)])
+        step = {
+            "input_ids": new,
+            "position_ids": filled[:, None] + np.arange(count),
+            "attention_mask": np.ones((2, 1), np.int64),
+        }
+        found = session.run({**step, **feeds})
+        logits = found.pop("logits")
+        np.testing.assert_allclose(logits[1], want[1, filled[1] : filled[1] + count], rtol=2e-5, atol=5e-6)
+        feeds = {name.replace("present", "past_key_values"): array for name, array in found.items()}
+        if count == 5:  # of the first row only three are its text: it goes on from there, over what padding wrote
+            np.testing.assert_allclose(logits[0, :short], alone[0], rtol=2e-5, atol=5e-6)
+            filled = np.array([short, count])
+            continue
+        np.testing.assert_allclose(logits[0], want[0, filled[0] : filled[0] + count], rtol=2e-5, atol=5e-6)
+        filled = filled + count
+
+
+def buffers_of(cache: list[nn.Cache]) -> dict[str, np.ndarray]:
+    """As an exported step takes them."""
+    parts = [(f"past_key_values.{i}", layer) for i, layer in enumerate(cache)]
+    return {f"{name}.{part}": getattr(layer, part).numpy() for name, layer in parts for part in ("key", "value")}
+
+
+def test_a_buffer_that_is_full_is_an_error_eagerly_and_exported() -> None:
+    gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
+    ids = lucid.tensor([[1, 2, 3]])
+    _, cache = gpt2(ids, past_key_values=gpt2.empty_cache(1, capacity=4))
+    with pytest.raises(
+        ValueError, match="row 0 would be written from 3 to 6, and the buffer holds 4: give it more capacity"
+    ):
+        gpt2(ids, past_key_values=cache)
+    feeds = buffers_of(gpt2.empty_cache(1, 4))
+    for opset in (23, 24):
+        session = Session(to_onnx(gpt2, cache="fixed", capacity=4, opset=opset))
+        for first in (3, -1):
+            step = {"input_ids": np.ones((1, 2), np.int64), "position_ids": np.array([[first, first + 1]])}
+            step["attention_mask"] = np.ones((1, 1), np.int64)
+            with pytest.raises(Exception, match="out of data bounds|exceeds max_sequence_length|is negative"):
+                session.run({**feeds, **step})
+
+
+def test_padding_on_the_left_over_a_buffer_is_an_error() -> None:
+    gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
+    with pytest.raises(
+        ValueError, match="are not those that the buffer continues with, .*: over a buffer pad texts on the right"
+    ):
+        gpt2(
+            lucid.tensor([[1, 2, 3]]), None, lucid.tensor([[0, 0, 1]]), past_key_values=gpt2.empty_cache(1, capacity=4)
+        )
+
+
+def flat(cache: list[nn.Cache], name: str) -> dict[str, Tensor]:
     return {f"{name}.{i}.{part}": getattr(layer, part) for i, layer in enumerate(cache) for part in layer._fields}
 
 
@@ -132,7 +206,7 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         self.qkv, self.out, self.heads = nn.Linear(width, 3 * width), nn.Linear(width, width), heads
 
-    def forward(self, x: Tensor, cache: nn.KeyValueCache | None = None) -> tuple[Tensor, nn.KeyValueCache | None]:
+    def forward(self, x: Tensor, cache: nn.Cache | None = None) -> tuple[Tensor, nn.Cache | None]:
         q, k, v = self.qkv(x).chunk(3, -1)
         y, cache = F.cached_attention(q, k, v, cache, heads=self.heads, is_causal=True)
         return self.out(y), cache
@@ -180,7 +254,7 @@ def test_positions_beyond_the_table_are_an_error() -> None:
 def test_a_model_without_a_cache_or_a_cache_that_does_not_exist() -> None:
     with pytest.raises(ValueError, match="cache='growing': Linear takes no cache; expected a lucid.nn.CausalDecoder"):
         to_onnx(nn.Linear(2, 2), cache="growing")
-    with pytest.raises(ValueError, match="cache 'paged' does not exist: choose one of growing"):
+    with pytest.raises(ValueError, match="cache 'paged' does not exist: choose one of growing, fixed"):
         to_onnx(nn.Linear(2, 2), cache="paged")  # type: ignore[arg-type]  # a mistake
     with pytest.raises(NotImplementedError, match="Bare has no cache_shape: define the property"):
         type("Bare", (nn.CausalDecoder,), {})().empty_cache(1)

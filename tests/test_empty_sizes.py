@@ -22,7 +22,7 @@ ORT_ERRORS = (Fail, InvalidArgument, RuntimeException)
 EXPORTED = [s for s in SAMPLES if s.exported]
 
 # The errors of onnxruntime at run time; docs/limitations.md names both.
-REFUSED = {"attention": "greater than 0", "matmul": "cannot broadcast on dim"}
+REFUSED = {"attention": "greater than 0", "buffered_attention": "greater than 0", "matmul": "cannot broadcast on dim"}
 
 # Where NumPy refuses and the exported model cannot: over no elements it gives the identity of the reduction.
 NEUTRAL = {"max": {"f": -np.inf, "i": -128}, "min": {"f": np.inf, "i": 127}}

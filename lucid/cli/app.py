@@ -68,6 +68,7 @@ def export(
     rtol: o.Rtol = None,
     atol: o.Atol = None,
     cache: o.Cache = None,
+    capacity: o.Capacity = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -98,6 +99,7 @@ def export(
         atol=atol,
         json=json,
         cache=cache and cache.value,
+        capacity=capacity,
     )
 
 
@@ -148,6 +150,7 @@ def verify(
     target: o.Target = _ANY,
     attention: o.Attention = _AUTO,
     cache: o.Cache = None,
+    capacity: o.Capacity = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -178,6 +181,7 @@ def verify(
         attention=attention.value,
         json=json,
         cache=cache and cache.value,
+        capacity=capacity,
     )
 
 

@@ -12,7 +12,9 @@ from lucid.nn.module import Module
 from lucid.tracing import Model, step_of
 
 
-def arguments(model: Model, given: Sequence[str], call: Sequence[str], cache: str | None = None) -> dict[str, Any]:
+def arguments(
+    model: Model, given: Sequence[str], call: Sequence[str], cache: str | None = None, capacity: int | None = None
+) -> dict[str, Any]:
     """The `kwargs` of `lucid.trace` from `--input` and `--call`, checked against the model's arguments; with `--cache`
     those of a decode step.
 
@@ -42,9 +44,11 @@ def arguments(model: Model, given: Sequence[str], call: Sequence[str], cache: st
     if missing:
         shown = " ".join(f"--input {name}:float32:N,..." for name in missing)
         raise usage(f"the model does not know its inputs: describe them, as in {shown}")
+    if cache is None and capacity is not None:
+        raise usage("--capacity: it is for --cache fixed")
     if cache is None:
         return {**specs, **plain}
     try:
-        return step_of(model, cache, {**specs, **plain})[0]
+        return step_of(model, cache, {**specs, **plain}, capacity)[0]
     except ValueError as error:
         raise usage(str(error)) from None

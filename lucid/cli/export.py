@@ -42,11 +42,12 @@ def run(
     atol: float | None,
     json: bool,
     cache: str | None,
+    capacity: int | None,
 ) -> int:
     """Export, check, show; returns the exit code."""
     show.check_apart(output, json)
     model = load_model(source, settings("--set", arguments), weights, seed)
-    named = calls.arguments(model, inputs, call, cache)
+    named = calls.arguments(model, inputs, call, cache, capacity)
     graph = trace(model, kwargs=named)
     if cache is not None:
         graph = graph.with_outputs(dict(zip(step_of(model, cache)[1], graph.outputs, strict=True)))

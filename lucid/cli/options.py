@@ -26,6 +26,7 @@ class CacheName(StrEnum):
     """The kind of cache of a decoder."""
 
     growing = "growing"
+    fixed = "fixed"
 
 
 _MODEL, _EXPORT, _PARITY = "The model", "The export", "The comparison"
@@ -98,7 +99,12 @@ Attention = Annotated[
 ]
 Cache = Annotated[
     CacheName | None,
-    typer.Option("--cache", rich_help_panel=_EXPORT, help="Export a step of a decoder over a cache that grows."),
+    typer.Option(
+        "--cache", rich_help_panel=_EXPORT, help="A step of a decoder over a cache that grows, or of a fixed capacity."
+    ),
+]
+Capacity = Annotated[
+    int | None, typer.Option("--capacity", min=1, rich_help_panel=_EXPORT, help="Positions of a fixed cache.")
 ]
 Providers = Annotated[
     list[str] | None,

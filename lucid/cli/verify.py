@@ -35,12 +35,13 @@ def run(
     attention: str,
     json: bool,
     cache: str | None,
+    capacity: int | None,
 ) -> int:
     """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
     check_model_file(model)
     eager = load_model(source, settings("--set", arguments), weights, seed)
-    named = calls.arguments(eager, inputs, call, cache)
+    named = calls.arguments(eager, inputs, call, cache, capacity)
     if runs:
         known = trace(eager, kwargs=named).sizes()
         for values in runs:

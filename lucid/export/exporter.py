@@ -28,6 +28,7 @@ def to_onnx(
     *inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
     cache: Cache | None = None,
+    capacity: int | None = None,
     path: str | os.PathLike[str] | None = None,
     target: Target | str = "any",
     opset: int | None = None,
@@ -47,7 +48,9 @@ def to_onnx(
             part of the model.
         cache: "growing": export a step of a decoder (`nn.CausalDecoder`), which takes and returns the keys and values
             of earlier positions: inputs ``input_ids``, ``attention_mask``, ``position_ids`` and
-            ``past_key_values.{i}.key`` and ``.value``, outputs ``logits``, ``present.{i}.key`` and ``.value``.
+            ``past_key_values.{i}.key`` and ``.value``, outputs ``logits``, ``present.{i}.key`` and ``.value``. "fixed":
+            the same over buffers of a capacity, position j in slot j; texts padded on the right.
+        capacity: of "fixed": how many positions the buffers hold; by default symbolic.
         path: write the model to this file. It appears whole or not at all.
         target: "any", "cpu", "cuda", "portable", or a `Target`.
         opset: 17 to 26; by default the target's own (23; 18 for "portable").
@@ -73,7 +76,7 @@ def to_onnx(
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
     if cache is not None:
-        kwargs, names = step_of(model, cache, kwargs)
+        kwargs, names = step_of(model, cache, kwargs, capacity)
         output_names = names if output_names is None else output_names
     assembled, lowering = export_graph(_traced(model, inputs, kwargs), wanted, input_names, output_names)
     warn_of_weights(assembled.initializers, lowering.build.parameters)
@@ -95,6 +98,7 @@ def explain(
     *inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
     cache: Cache | None = None,
+    capacity: int | None = None,
     target: Target | str = "any",
     opset: int | None = None,
     attention: str = "auto",
@@ -104,7 +108,7 @@ def explain(
     """
     wanted = Target.of(target, opset, attention)
     if cache is not None:
-        kwargs, _ = step_of(model, cache, kwargs)
+        kwargs, _ = step_of(model, cache, kwargs, capacity)
     graph = _traced(model, inputs, kwargs)
     _, lowering = export_graph(graph, wanted)
     return Explanation(wanted, tuple(lowering.decisions), tuple(promotions(graph)))

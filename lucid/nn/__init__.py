@@ -4,7 +4,9 @@ from lucid.nn import functional as functional
 from lucid.nn import init as init
 from lucid.nn.attention import MultiHeadAttention as MultiHeadAttention
 from lucid.nn.attention import ScaledDotProductAttention as ScaledDotProductAttention
+from lucid.nn.cache import Cache as Cache
 from lucid.nn.cache import CacheShape as CacheShape
+from lucid.nn.cache import KeyValueBuffer as KeyValueBuffer
 from lucid.nn.cache import KeyValueCache as KeyValueCache
 from lucid.nn.channel_norms import BatchNorm1d as BatchNorm1d
 from lucid.nn.channel_norms import GroupNorm as GroupNorm

@@ -7,13 +7,15 @@ store it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
 
 from lucid import ops
 from lucid.dims import same
 from lucid.ops.creation import zeros
 from lucid.ops.tensor import Tensor
-from lucid.types import DType, show_shape
+from lucid.types import DType, bool_, int64, show_shape
 
 
 class KeyValueCache(NamedTuple):
@@ -32,6 +34,27 @@ class KeyValueCache(NamedTuple):
         return cls(zeros(sizes, dtype=shape.dtype), zeros(sizes, dtype=shape.dtype))
 
 
+class KeyValueBuffer(NamedTuple):
+    """The keys and values of one attention layer in buffers of a fixed capacity, (N, H_kv, C, d) and (N, H_kv, C, d_v).
+
+    Position j is in slot j; `filled` (N,) int64 says how many slots of each row hold one. Where it is None, as in an
+    exported step, the positions of the new tokens tell.
+    """
+
+    key: Tensor
+    value: Tensor
+    filled: Tensor | None = None
+
+    @classmethod
+    def empty(cls, shape: CacheShape, batch: int, capacity: int) -> Self:
+        """A cache with room for `capacity` positions and none in it."""
+        sizes = (batch, shape.kv_heads, capacity, shape.head_dim)
+        return cls(zeros(sizes, dtype=shape.dtype), zeros(sizes, dtype=shape.dtype), zeros(batch, dtype=int64))
+
+
+Cache: TypeAlias = KeyValueCache | KeyValueBuffer
+
+
 class CacheShape(NamedTuple):
     """The sizes of a decoder's cache, which has one pair of keys and values per layer."""
 
@@ -45,43 +68,101 @@ def cached_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    cache: KeyValueCache | None,
+    cache: Cache | None,
     mask: Tensor | None = None,
     key_mask: Tensor | None = None,
     **options: Any,
-) -> tuple[Tensor, KeyValueCache | None]:
+) -> tuple[Tensor, Cache | None]:
     """Attention to the positions in a cache and to the new ones after them.
 
     Args:
         query, key, value: of the L new positions, as for `ops.attention`.
-        cache: the P earlier positions; None without a cache.
-        mask, key_mask: as for `ops.attention`, over P + L keys.
+        cache: the earlier positions; None where there is no cache.
+        mask: as for `ops.attention`, over P + L keys, or over the capacity of a buffer.
+        key_mask: as for `ops.attention`; not with a buffer, where what is filled says which keys there are.
         options: `heads`, `kv_heads`, `scale`, `is_causal`, `window` and `softcap` of `ops.attention`.
 
     Returns:
-        The output, and the cache of all P + L positions, or None.
+        The output, and the cache of all positions, or None.
 
     Raises:
-        ValueError, TypeError: as `ops.attention`.
+        ValueError, TypeError: as `ops.attention` and `ops.buffered_attention`.
     """
     if cache is None:
         return ops.attention(query, key, value, mask, key_mask, **options), None
-    output, *present = ops.attention(query, key, value, mask, key_mask, cache.key, cache.value, **options)
-    return output, KeyValueCache(*present)
+    if isinstance(cache, KeyValueCache):
+        output, *present = ops.attention(query, key, value, mask, key_mask, cache.key, cache.value, **options)
+        return output, KeyValueCache(*present)
+    if key_mask is not None or cache.filled is None:
+        raise ValueError(
+            "cached_attention: a buffer takes no key_mask, and must say how much of it is filled; in a decoder "
+            "F.caches_of and F.key_mask_of see to both"
+        )
+    options = {"is_causal": False, **options}
+    output, keys, values = ops.buffered_attention(
+        query, key, value, cache.key, cache.value, cache.filled, mask, **options
+    )
+    return output, KeyValueBuffer(keys, values, cache.filled + query.shape[-2])
 
 
-def positions_of(
-    input_ids: Tensor, position_ids: Tensor | None, past_key_values: Sequence[KeyValueCache] | None
-) -> Tensor:
-    """The positions of new tokens: (N, L) as given, or (L,), which follow those in the cache."""
-    if position_ids is not None:
-        return position_ids
-    past = 0 if not past_key_values else past_key_values[0].key.shape[2]
-    return ops.arange(past, past + input_ids.shape[1])
+def caches_of(past_key_values: Sequence[Cache] | None, position_ids: Tensor | None, layers: int) -> list[Cache | None]:
+    """The cache of each layer, or None for each; the positions tell buffers that do not say it how much is filled.
+
+    Raises:
+        ValueError: for such buffers without `position_ids`.
+    """
+    if past_key_values is None:
+        return [None] * layers
+    found: list[Cache | None] = []
+    for cache in past_key_values:
+        if isinstance(cache, KeyValueBuffer) and cache.filled is None:
+            if position_ids is None:
+                raise ValueError("a buffer that does not say how much is filled needs position_ids, got None")
+            cache = cache._replace(filled=position_ids[:, 0])
+        found.append(cache)
+    return found
 
 
-def check_cache(where: str, shape: CacheShape, caches: Sequence[KeyValueCache] | None) -> None:
-    """Check that a cache belongs to the model.
+def key_mask_of(attention_mask: Tensor | None, caches: Sequence[Cache | None]) -> Tensor | None:
+    """The attention mask as a mask of keys; None over buffers, whose padding comes after the text and is never seen."""
+    if attention_mask is None or (caches and isinstance(caches[0], KeyValueBuffer)):
+        return None
+    return attention_mask.astype(bool_)
+
+
+def positions_of(input_ids: Tensor, position_ids: Tensor | None, caches: Sequence[Cache | None]) -> Tensor:
+    """The positions of new tokens, (N, L) as given or counted on from a buffer's rows, or (L,) for all rows alike.
+
+    Raises:
+        ValueError: eagerly, for positions that are not those of the slots of a buffer: padding must come last there.
+    """
+    first = caches[0] if caches else None
+    length = input_ids.shape[1]
+    if not isinstance(first, KeyValueBuffer) or first.filled is None:
+        past = 0 if first is None else first.key.shape[2]
+        return ops.arange(past, past + length) if position_ids is None else position_ids
+    counted = ops.unsqueeze(first.filled, 1) + ops.arange(0, length)
+    if position_ids is None:
+        return counted
+    known = not position_ids.is_traced and not counted.is_traced
+    if known and not np.array_equal(np.broadcast_to(position_ids.numpy(), counted.numpy().shape), counted.numpy()):
+        raise ValueError(
+            f"position_ids {position_ids.tolist()} are not those that the buffer continues with, {counted.tolist()}: "
+            "over a buffer pad texts on the right"
+        )
+    return position_ids
+
+
+def present_of(past_key_values: Sequence[Cache] | None, present: Sequence[Cache | None]) -> list[Cache]:
+    """The new caches of all layers, in the form of those that were given."""
+    kept = [cache for cache in present if cache is not None]
+    if past_key_values and isinstance(past_key_values[0], KeyValueBuffer) and past_key_values[0].filled is None:
+        return [KeyValueBuffer(cache.key, cache.value) for cache in kept]
+    return kept
+
+
+def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None) -> None:
+    """Refuse a cache of another model or element type, or whose layers differ.
 
     Raises:
         ValueError: for another number of layers, shape or element type; the message names the layer.
@@ -92,7 +173,7 @@ def check_cache(where: str, shape: CacheShape, caches: Sequence[KeyValueCache] |
         raise ValueError(f"{where}: past_key_values has {len(caches)} layers, expected {shape.layers}: one a layer")
     batch, _, past, _ = caches[0].key.shape
     for layer, cache in enumerate(caches):
-        for part, held in zip(KeyValueCache._fields, cache, strict=True):
+        for part, held in (("key", cache.key), ("value", cache.value)):
             wanted = (batch, shape.kv_heads, past, shape.head_dim)
             fits = held.ndim == 4 and all(same(a, b) for a, b in zip(held.shape, wanted, strict=True))
             if not fits or held.dtype != shape.dtype:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from lucid.nn.cache import CacheShape, KeyValueCache, check_cache
+from lucid.dims import Size
+from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, int64, spec
@@ -33,27 +34,31 @@ class CausalDecoder(Module):
         """Layers, heads of keys and values, their width and element type."""
         raise NotImplementedError(f"{type(self).__name__} has no cache_shape: define the property to give it a cache")
 
-    def empty_cache(self, batch: int) -> list[KeyValueCache]:
-        """The cache before the first step: one without positions for each layer."""
-        return [KeyValueCache.empty(self.cache_shape, batch) for _ in range(self.cache_shape.layers)]
+    def empty_cache(self, batch: int, capacity: int | None = None) -> list[Cache]:
+        """The cache before the first step, one for each layer: growing from no positions, or buffers of a capacity."""
+        shape = self.cache_shape
+        if capacity is None:
+            return [KeyValueCache.empty(shape, batch) for _ in range(shape.layers)]
+        return [KeyValueBuffer.empty(shape, batch, capacity) for _ in range(shape.layers)]
 
     def input_specs(self) -> Mapping[str, TensorType]:
         ids = spec("N", "L", dtype=int64)
         return {"input_ids": ids, "attention_mask": ids}
 
-    def cached_input_specs(self) -> Mapping[str, Any]:
-        """The inputs of a decode step: L new tokens after P earlier ones, with symbolic L and P."""
-        ids, mask = spec("N", "L", dtype=int64), spec("N", "P + L", dtype=int64)
+    def cached_input_specs(self, cache: str = "growing", capacity: Size | None = None) -> Mapping[str, Any]:
+        """The inputs of a step: L new tokens after P earlier ones, or in buffers of C slots; each may be any number."""
         shape = self.cache_shape
-        past = spec("N", shape.kv_heads, "P", shape.head_dim, dtype=shape.dtype)
-        caches = [KeyValueCache(past, past)] * shape.layers  # type: ignore[arg-type]  # types instead of tensors
+        grows = cache == "growing"
+        slots: Size | str = "P" if grows else "C" if capacity is None else capacity
+        ids, mask = spec("N", "L", dtype=int64), spec("N", "P + L" if grows else "T", dtype=int64)
+        past: Any = spec("N", shape.kv_heads, slots, shape.head_dim, dtype=shape.dtype)
+        kind = KeyValueCache if grows else KeyValueBuffer
+        caches = [kind(past, past)] * shape.layers
         return {"input_ids": ids, "attention_mask": mask, "position_ids": ids, "past_key_values": caches}
 
     def cached_output_names(self) -> list[str]:
-        """The names of the outputs of an exported decode step."""
-        parts = [
-            f"present.{layer}.{part}" for layer in range(self.cache_shape.layers) for part in KeyValueCache._fields
-        ]
+        """What an exported step calls its outputs."""
+        parts = [f"present.{layer}.{part}" for layer in range(self.cache_shape.layers) for part in ("key", "value")]
         return ["logits", *parts]
 
     # The return type depends on past_key_values, which a ParamSpec cannot express.
@@ -69,8 +74,8 @@ class CausalDecoder(Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         *,
-        past_key_values: Sequence[KeyValueCache],
-    ) -> tuple[Tensor, list[KeyValueCache]]: ...
+        past_key_values: Sequence[Cache],
+    ) -> tuple[Tensor, list[Cache]]: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         check_cache(type(self).__name__, self.cache_shape, kwargs.get("past_key_values"))

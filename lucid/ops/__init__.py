@@ -4,6 +4,8 @@
 """
 
 from lucid.ops.attention import attention as attention
+from lucid.ops.buffers import buffered_attention as buffered_attention
+from lucid.ops.buffers import write_at as write_at
 from lucid.ops.channel_norms import batch_norm as batch_norm
 from lucid.ops.channel_norms import group_norm as group_norm
 from lucid.ops.convolution import adaptive_average_pool as adaptive_average_pool

@@ -51,7 +51,7 @@ def _kernel(*arrays: Array | None, **attributes: Any) -> tuple[Array, ...]:
 
 
 def _split_array(x: Array, heads: int) -> Array:
-    """`_split_heads` of an array, as a view and without the overhead of ops."""
+    """`split_heads` of an array, as a view and without the overhead of ops."""
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
@@ -119,7 +119,7 @@ def _body(call: AttentionCall) -> tuple[Tensor, ...]:
     """The results of a call, in terms of other ops."""
     query, key, value, options = call.query, call.key, call.value, call.options
     if options.head_counts is not None:
-        query, key, value = map(_split_heads, ("query", "key", "value"), (query, key, value), options.head_counts)
+        query, key, value = map(split_heads, ("query", "key", "value"), (query, key, value), options.head_counts)
     _check(query, key, value, call.past_key, call.past_value)
     present: tuple[Tensor, ...] = ()
     if call.past_key is not None and call.past_value is not None:
@@ -165,7 +165,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> t
     return matmul(weights, value).astype(dtype), weights.astype(dtype)
 
 
-def _split_heads(name: str, x: Tensor, heads: int) -> Tensor:
+def split_heads(name: str, x: Tensor, heads: int) -> Tensor:
     """(N, L, H*d) to (N, H, L, d)."""
     if x.ndim != 3 or not same(x.shape[-1] % heads, 0):
         raise ValueError(

@@ -7,6 +7,7 @@ from lucid.export.forms import (
     attention_cuda,
     attention_half,
     attention_portable,
+    buffers,
     channel_norms,
     extremes,
     integers,
@@ -59,6 +60,8 @@ _BEST_FIRST: tuple[Form, ...] = (
     rotary.rotary,
     trigonometry.sin,
     trigonometry.cos,
+    buffers.tensor_scatter,
+    buffers.scatter_elements,
     *plain.FORMS,
 )
 

@@ -1,0 +1,129 @@
+"""Buffers of a fixed capacity: writing rows at a position of their own, and attention over what has been written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lucid.dims import Size, product
+from lucid.ops.attention import attention, split_heads
+from lucid.ops.creation import arange_op
+from lucid.ops.elementwise import logical_and, where
+from lucid.ops.op import composite, primitive
+from lucid.ops.shaping import normalize_axis, permute, reshape, unsqueeze
+from lucid.ops.tensor import Tensor
+from lucid.types import Array, TensorType, same_shape, show_shape
+
+
+def _write_rule(buffer: TensorType, new: TensorType, starts: TensorType, *, axis: int) -> TensorType:
+    place = normalize_axis("write_at", axis, buffer.rank)
+    others = [i for i in range(buffer.rank) if i != place]
+    fits = new.rank == buffer.rank and same_shape([new.shape[i] for i in others], [buffer.shape[i] for i in others])
+    if place == 0 or not fits:
+        raise ValueError(
+            f"write_at: new {show_shape(new.shape)} does not fit the buffer {show_shape(buffer.shape)}: "
+            f"only axis {axis}, which is not the first, may differ"
+        )
+    if new.dtype != buffer.dtype:
+        raise TypeError(
+            f"write_at: new {new.dtype}, buffer {buffer.dtype}: expected one element type; use .astype(...)"
+        )
+    if starts.dtype.name != "int64" or not same_shape(starts.shape, buffer.shape[:1]):
+        raise ValueError(f"write_at: starts is {starts}, expected int64[{buffer.shape[0]}]: one position for each row")
+    return buffer
+
+
+def _write_kernel(buffer: Array, new: Array, starts: Array, *, axis: int) -> Array:
+    place, length, capacity = axis % buffer.ndim, new.shape[axis], buffer.shape[axis]
+    beyond = np.flatnonzero((starts < 0) | (starts + length > capacity))
+    if beyond.size and new.size:
+        row = int(beyond[0])
+        raise ValueError(
+            f"write_at: row {row} would be written from {int(starts[row])} to {int(starts[row]) + length}, "
+            f"and the buffer holds {capacity}: give it more capacity, or fewer new positions"
+        )
+    written = buffer.copy()
+    slots, rows = np.moveaxis(written, place, 1), np.moveaxis(new, place, 1)
+    for row, start in enumerate(starts):
+        slots[row, start : start + length] = rows[row]
+    return written
+
+
+@primitive(kernel=_write_kernel, rule=_write_rule)
+def write_at(buffer: Tensor, new: Tensor, starts: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
+    """The buffer with new elements written over a part of an axis, from another position in each row of the batch.
+
+    Args:
+        buffer: (N, ..., C, ...), C along the axis.
+        new: (N, ..., L, ...), the same apart from this axis, which is not the first.
+        starts: (N,) int64; row n is written from starts[n] to starts[n] + L - 1.
+
+    Raises:
+        ValueError: for shapes that do not fit; eagerly, and in onnxruntime, for elements beyond the capacity.
+    """
+
+
+@composite
+def buffered_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_buffer: Tensor,
+    value_buffer: Tensor,
+    starts: Tensor,
+    mask: Tensor | None = None,
+    *,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    scale: float | None = None,
+    is_causal: bool = True,
+    window: int | None = None,
+    softcap: float = 0.0,
+) -> Any:
+    """Attention of new positions over a buffer of earlier ones, into which their keys and values are written first.
+
+    Position j is in slot j of the buffer, and row n of the batch has starts[n] positions in it before the call.
+
+    Args:
+        query, key, value: of L new positions, as for `attention`: (N, H, L, d) or, with `heads`, (N, L, H*d).
+        key_buffer, value_buffer: (N, H_kv, C, d), (N, H_kv, C, d_v); what lies beyond the filled part is never seen.
+        starts: (N,) int64: the position of each row's first new token, which is how much of the buffer is filled.
+        mask: broadcasts to (N, H, L, C), as for `attention`.
+        heads, kv_heads, scale, window, softcap: as for `attention`.
+        is_causal: query i sees the positions up to starts + i; otherwise all that are written.
+
+    Returns:
+        The output, laid out as the query, and both buffers with the new keys and values.
+
+    Raises:
+        ValueError, TypeError: for sizes and types that do not fit; eagerly, and in onnxruntime, for positions beyond
+            the capacity.
+    """
+    packed = heads is not None
+    if heads is not None:
+        query = split_heads("query", query, heads)
+        key = split_heads("key", key, kv_heads or heads)
+        value = split_heads("value", value, kv_heads or heads)
+    key_buffer, value_buffer = write_at(key_buffer, key, starts, axis=2), write_at(value_buffer, value, starts, axis=2)
+    queries, capacity = query.shape[2], key_buffer.shape[2]
+    visible = _visible(starts, queries, capacity, is_causal, window)
+    if mask is not None:
+        hidden = mask.dtype.lowest if mask.dtype.kind == "float" else False
+        visible = logical_and(mask, visible) if mask.dtype.kind == "bool" else where(visible, mask, hidden)
+    output = attention(query, key_buffer, value_buffer, visible, scale=scale, softcap=softcap)
+    if packed:
+        output = permute(output, (0, 2, 1, 3))
+        output = reshape(output, (*output.shape[:2], product(output.shape[2:])))
+    return output, key_buffer, value_buffer
+
+
+def _visible(starts: Tensor, queries: Size, capacity: Size, is_causal: bool, window: int | None) -> Tensor:
+    """(N, 1, L, C) booleans: which slots each new position sees."""
+    slots = arange_op(start=0, stop=capacity)
+    first = unsqueeze(starts, (1, 2, 3))
+    position = first + unsqueeze(arange_op(start=0, stop=queries), 1)
+    seen = slots <= (position if is_causal else first + (queries - 1))
+    if not is_causal:
+        seen = logical_and(seen, position >= 0)  # every query has a row of its own
+    return seen if window is None else logical_and(seen, slots > position - window)
