@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 import lucid
+from lucid.export.forms import FORMS
+from lucid.ops import OPS, REGISTERED
 
 settings.register_profile(
     "lucid",
@@ -39,3 +43,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _seed() -> None:
     """A test draws the same numbers regardless of the tests that ran before it."""
     lucid.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_new_ops() -> Iterator[None]:
+    """A test may define ops and forms; they are removed again, since other tests look at all of them."""
+    tables: list[dict[str, Any]] = [OPS, REGISTERED, FORMS]
+    before = [set(table) for table in tables]
+    yield
+    for table, names in zip(tables, before, strict=True):
+        for name in table.keys() - names:
+            del table[name]

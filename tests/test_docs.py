@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 import lucid
-from lucid.export.forms import FORMS
-from lucid.ops import OPS, REGISTERED
 from tests.console import in_process
 from tests.pages import RUNS, blocks, comments, difference, missing
 
@@ -35,18 +33,6 @@ def test_blocks_say_their_language(page):
 RUNNABLE = [page for page in PAGES if any(block.language in RUNS and not block.title for block in blocks(page))]
 
 
-@pytest.fixture
-def no_new_ops():
-    """A page may define ops; they are removed again, since other tests look at all ops."""
-    ops, forms = set(OPS), set(FORMS)
-    yield
-    for name in set(OPS) - ops:
-        del OPS[name], REGISTERED[name]
-    for name in set(FORMS) - forms:
-        del FORMS[name]
-
-
-@pytest.mark.usefixtures("no_new_ops")
 @pytest.mark.parametrize("page", RUNNABLE, ids=name_of)
 def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     for module, what in NEEDS.items():

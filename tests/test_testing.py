@@ -93,9 +93,8 @@ def test_a_model_in_training_mode_is_compared_in_evaluation_mode() -> None:
     assert model.training
 
 
-def test_the_eager_run_is_no_trace(request: pytest.FixtureRequest) -> None:
+def test_the_eager_run_is_no_trace() -> None:
     """It was once traced, to be in evaluation mode: an op that tracing does not fold then had no value."""
-    request.addfinalizer(lambda: ops.OPS.pop("unfolded", None))
 
     @composite_with(folded=False)
     def unfolded(packed: Tensor) -> Tensor:
