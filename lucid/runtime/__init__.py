@@ -6,3 +6,5 @@ from lucid.runtime.providers import ProviderError as ProviderError
 from lucid.runtime.providers import available as available
 from lucid.runtime.session import RunCancelled as RunCancelled
 from lucid.runtime.session import Session as Session
+from lucid.runtime.stepping import Carried as Carried
+from lucid.runtime.stepping import Stepping as Stepping

@@ -69,6 +69,11 @@ def short_name(provider: str) -> str:
     return provider.removesuffix(_SUFFIX).lower()
 
 
+def memory(provider: str) -> str:
+    """Where a provider of this full name has its tensors, as onnxruntime calls devices."""
+    return "cuda" if provider == RUNTIMES["cuda"].provider else "cpu"
+
+
 def available() -> list[str]:
     """The providers that this onnxruntime was built with, by full name."""
     return list(onnxruntime.get_available_providers())

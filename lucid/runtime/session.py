@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Never
 
@@ -22,26 +20,14 @@ from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
-from lucid.types import Array, DType, bfloat16, float16, float32, float64, int8, int32, int64, uint8
-from lucid.types import bool_ as boolean
+from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
+from lucid.types import Array, bfloat16
 
-_TYPES: dict[str, DType] = {
-    "tensor(float)": float32,
-    "tensor(double)": float64,
-    "tensor(float16)": float16,
-    "tensor(bfloat16)": bfloat16,
-    "tensor(int8)": int8,
-    "tensor(uint8)": uint8,
-    "tensor(int32)": int32,
-    "tensor(int64)": int64,
-    "tensor(bool)": boolean,
-}
 _OPTIONS = ("threads", "spinning", "memory_arena", "memory_pattern", "prepack", "optimize", "flush_denormals", "config")
 _HALF_FLUSHED = (
     "Session: flush_denormals reaches only onnxruntime's worker threads, not the calling one, because another session "
     "was created first in this process and this platform has no other way; create this session first"
 )
-_BFLOAT16_CODE = int(onnx.TensorProto.BFLOAT16)
 
 
 class RunCancelled(RuntimeError):  # noqa: N818  # not an error of the model
@@ -122,8 +108,9 @@ class Session:
         if inactive:
             raise _providers.ProviderError(f"{inactive[0]} did not start: {_providers.why_inactive(inactive[0])}")
         self.providers: tuple[str, ...] = tuple(wanted)
-        self.inputs = {value.name: _read_type(value) for value in self._session.get_inputs()}
-        self.outputs = {value.name: _read_type(value) for value in self._session.get_outputs()}
+        self.inputs = {value.name: read_type(value) for value in self._session.get_inputs()}
+        self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
+        self._memory = _providers.memory(wanted[0])
         self._running: set[onnxruntime.RunOptions] = set()
         self._lock = threading.Lock()
 
@@ -155,27 +142,50 @@ class Session:
             RunCancelled: if another thread called `cancel`.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
-        self._check(arrays)
+        self._check({name: (array.dtype, array.shape) for name, array in arrays.items()})
+        with self._under_way() as options:
+            if any(kind == bfloat16 for kind, _ in (*self.inputs.values(), *self.outputs.values())):
+                values = {name: ort_value(array) for name, array in arrays.items()}
+                found = self._session.run_with_ort_values(list(self.outputs), values, options)
+                results = [numpy_of(value) for value in found]
+            else:
+                results = self._session.run(None, arrays, options)
+        return dict(zip(self.outputs, results, strict=True))
+
+    def run_values(self, inputs: Mapping[str, Any], kept: Collection[str]) -> dict[str, Any]:
+        """Run on onnxruntime's OrtValues by input name; OrtValues by output name.
+
+        Outputs named in `kept` stay in the memory of the provider that computed them; the others come to the CPU's.
+
+        Raises:
+            As `run`.
+        """
+        self._check({name: (numpy_type(value), tuple(value.shape())) for name, value in inputs.items()})
+        binding = self._session.io_binding()
+        for name, value in inputs.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self.outputs:
+            binding.bind_output(name, self._memory if name in kept else "cpu")
+        with self._under_way() as options:
+            self._session.run_with_iobinding(binding, options)
+        return dict(zip(self.outputs, binding.get_outputs(), strict=True))
+
+    @contextmanager
+    def _under_way(self) -> Iterator[onnxruntime.RunOptions]:
+        """The options of a run in this session's mode, which `cancel` can stop."""
         options = onnxruntime.RunOptions()
         with self._lock:
             self._running.add(options)
         try:
-            if any(kind == bfloat16 for kind, _ in (*self.inputs.values(), *self.outputs.values())):
-                values = {name: _ort_value(array) for name, array in arrays.items()}
-                with self._mode():
-                    found = self._session.run_with_ort_values(list(self.outputs), values, options)
-                results = [_numpy(value) for value in found]
-            else:
-                with self._mode():
-                    results = self._session.run(None, arrays, options)
-        except Fail as error:
+            with self._mode():
+                yield options
+        except (Fail, RuntimeError) as error:  # the second with an IO binding
             if options.terminate:
                 raise RunCancelled("the run was cancelled") from error
             raise
         finally:
             with self._lock:
                 self._running.discard(options)
-        return dict(zip(self.outputs, results, strict=True))
 
     def cancel(self) -> None:
         """Stop all current runs, between two nodes. Later runs are not affected."""
@@ -196,7 +206,7 @@ class Session:
         """How this thread treats denormal numbers while onnxruntime uses it."""
         return denormals.flushed() if self._flush else nullcontext()
 
-    def _check(self, inputs: Mapping[str, Array]) -> None:
+    def _check(self, inputs: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
         missing, unknown = sorted(self.inputs.keys() - inputs.keys()), sorted(inputs.keys() - self.inputs.keys())
         if missing or unknown:
             raise KeyError(
@@ -205,16 +215,16 @@ class Session:
             )
         sizes: dict[str, tuple[int, str]] = {}
         for name, (dtype, shape) in self.inputs.items():
-            array = inputs[name]
-            if dtype is not None and array.dtype != dtype.numpy:
-                raise TypeError(f"Session: input {name} has dtype {array.dtype}, expected {dtype}; use .astype(...)")
+            given, sizes_given = inputs[name]
+            if dtype is not None and given != dtype.numpy:
+                raise TypeError(f"Session: input {name} has dtype {given}, expected {dtype}; use .astype(...)")
             fixed = [size if isinstance(size, int) else None for size in shape]
-            if array.ndim != len(shape) or any(
-                f is not None and f != n for f, n in zip(fixed, array.shape, strict=True)
+            if len(sizes_given) != len(shape) or any(
+                f is not None and f != n for f, n in zip(fixed, sizes_given, strict=True)
             ):
                 shown = ", ".join(str(size) for size in shape)
-                raise ValueError(f"Session: input {name} has shape {list(array.shape)}, expected [{shown}]")
-            for axis, (size, n) in enumerate(zip(shape, array.shape, strict=True)):
+                raise ValueError(f"Session: input {name} has shape {list(sizes_given)}, expected [{shown}]")
+            for axis, (size, n) in enumerate(zip(shape, sizes_given, strict=True)):
                 known, where = sizes.setdefault(size, (n, f"{name} axis {axis}")) if isinstance(size, str) else (n, "")
                 if known != n:
                     raise ValueError(
@@ -263,26 +273,3 @@ def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> bytes | 
         )
     check_model_file(Path(model))
     return os.fspath(model)
-
-
-def _read_type(value: Any) -> tuple[DType | None, tuple[int | str | None, ...]]:
-    return _TYPES.get(value.type), tuple(value.shape)
-
-
-def _ort_value(array: Array) -> Any:
-    if array.dtype == bfloat16.numpy:  # onnxruntime does not take ml_dtypes arrays, only their bits
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-            np.asarray(array, order="C").view(np.uint16), _BFLOAT16_CODE
-        )
-    return onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
-
-
-def _numpy(value: Any) -> Array:
-    if value.data_type() != "tensor(bfloat16)":
-        array: Array = value.numpy()
-        return array
-    shape = tuple(value.shape())
-    if 0 in shape:
-        return np.empty(shape, bfloat16.numpy)
-    bits = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())
-    return np.frombuffer(bits, np.uint16).copy().view(bfloat16.numpy).reshape(shape)

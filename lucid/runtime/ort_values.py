@@ -1,0 +1,58 @@
+"""Arrays and onnxruntime's OrtValues, and their element types."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from lucid.types import Array, DType, bfloat16, float16, float32, float64, int8, int32, int64, uint8
+from lucid.types import bool_ as boolean
+
+_TYPES: dict[str, DType] = {
+    "tensor(float)": float32,
+    "tensor(double)": float64,
+    "tensor(float16)": float16,
+    "tensor(bfloat16)": bfloat16,
+    "tensor(int8)": int8,
+    "tensor(uint8)": uint8,
+    "tensor(int32)": int32,
+    "tensor(int64)": int64,
+    "tensor(bool)": boolean,
+}
+_BFLOAT16_CODE = int(onnx.TensorProto.BFLOAT16)
+
+
+def read_type(value: Any) -> tuple[DType | None, tuple[int | str | None, ...]]:
+    """The element type of an input or output of a session, None for one Lucid does not have; and its sizes."""
+    return _TYPES.get(value.type), tuple(value.shape)
+
+
+def ort_value(array: Array) -> Any:
+    """An array as onnxruntime's OrtValue, in the CPU's memory."""
+    if array.dtype == bfloat16.numpy:  # onnxruntime does not take ml_dtypes arrays, only their bits
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+            np.asarray(array, order="C").view(np.uint16), _BFLOAT16_CODE
+        )
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
+
+
+def numpy_of(value: Any) -> Array:
+    """A copy of an OrtValue as an array."""
+    if value.data_type() != "tensor(bfloat16)":
+        array: Array = value.numpy()
+        return array
+    shape = tuple(value.shape())
+    if 0 in shape:
+        return np.empty(shape, bfloat16.numpy)
+    bits = (ctypes.c_uint16 * math.prod(shape)).from_address(value.data_ptr())
+    return np.frombuffer(bits, np.uint16).copy().view(bfloat16.numpy).reshape(shape)
+
+
+def numpy_type(value: Any) -> np.dtype[Any]:
+    """The element type of an OrtValue."""
+    return _TYPES[value.data_type()].numpy
