@@ -42,7 +42,7 @@ FLOORS = [
     ["lucid.tracing"],
     ["lucid", "lucid._api"],
     ["lucid.export", "lucid.runtime"],
-    ["lucid.testing"],
+    ["lucid.testing", "lucid.generation"],
     ["lucid.plot", "lucid.inspection"],
     ["lucid.report"],
     ["lucid.cli"],

@@ -39,6 +39,7 @@ HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "toke
         ("import lucid; lucid.trace(lucid.nn.MultiHeadAttention(8, 2))", {"numpy"}),
         ("import lucid; lucid.export.to_onnx(lucid.nn.Linear(2, 2))", {"numpy", "onnx", "google"}),
         ("import lucid; lucid.runtime.Session", {"numpy", "onnx", "google", "onnxruntime"}),
+        ("import lucid; lucid.generation.Generator", {"numpy", "onnx", "google", "onnxruntime"}),
     ],
     ids=[
         "import",
@@ -51,6 +52,7 @@ HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "toke
         "trace",
         "export",
         "runtime",
+        "generation",
     ],
 )
 def test_only_what_is_used_is_loaded(code: str, expected: set[str]) -> None:

@@ -1,0 +1,110 @@
+"""Beam search for the sequence of the highest mean log probability, with the rules of transformers.
+
+A sequence's score is the sum of its tokens' log probabilities divided by its length (length_penalty=1.0). A search goes
+on until no running beam can beat the worst of `num_beams` finished sequences (early_stopping=False).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from lucid.generation import sampling
+from lucid.generation.logits import Logits
+from lucid.generation.prompts import Ids
+from lucid.generation.stops import Stops
+
+
+class BeamSearch:
+    """The running beams of a batch, and the best sequences that have ended.
+
+    Args:
+        batch, num_beams: N prompts, B beams for each.
+        max_new_tokens: the length at which every sequence ends.
+        padding: the id that follows the end of a sequence.
+        stops: what ends one earlier.
+    """
+
+    def __init__(self, batch: int, num_beams: int, max_new_tokens: int, padding: int, stops: Stops) -> None:
+        self._stops, self._max_new_tokens, self._padding = stops, max_new_tokens, padding
+        # Enough for num_beams to run on even if the likeliest tokens of each beam all end it.
+        self._candidates = max(2, 1 + len(stops.tokens)) * num_beams
+        # All beams of a prompt start as the same sequence, so only the first counts.
+        self._running_scores = np.full((batch, num_beams), -np.inf)
+        self._running_scores[:, 0] = 0
+        self._finished = np.full((batch, num_beams, max_new_tokens), padding, np.int64)
+        self._lengths = np.zeros((batch, num_beams), np.int64)
+        self._finished_scores = np.full((batch, num_beams), -np.inf)
+        self._open = np.ones(batch, bool)  # whether a running beam can still beat a finished sequence
+
+    @property
+    def open(self) -> bool:
+        """Whether the search goes on."""
+        return bool(self._open.any())
+
+    @property
+    def running(self) -> npt.NDArray[np.bool_]:
+        """Which of the beams (N * B,) can be continued."""
+        running: npt.NDArray[np.bool_] = np.isfinite(self._running_scores).reshape(-1)
+        return running
+
+    def advance(self, log_probabilities: Logits, new: Ids, random: np.random.Generator | None) -> tuple[Ids, Ids]:
+        """Add one token to every beam.
+
+        Args:
+            log_probabilities: (N * B, vocab), of the token that follows each running beam.
+            new: (N * B, n), the new tokens of each beam.
+            random: draws the candidates by their probabilities; without it the likeliest are taken.
+
+        Returns:
+            The rows (N * B,) that the next beams continue, and the tokens (N * B,) that they add.
+        """
+        (batch, beams), vocabulary = self._running_scores.shape, log_probabilities.shape[-1]
+        length = new.shape[1]
+        scores = self._running_scores[:, :, None] + log_probabilities.reshape(batch, beams, vocabulary)
+        scores = scores.reshape(batch, beams * vocabulary)
+        if random is None:
+            chosen = sampling.largest(scores, self._candidates)
+        else:
+            chosen = sampling.draw_distinct(scores, self._candidates, random)
+        scores = np.take_along_axis(scores, chosen, axis=1)
+        parents, tokens = chosen // vocabulary, chosen % vocabulary
+        before = _beams_at(new.reshape(batch, beams, length), parents)
+        candidates = np.concatenate([before, tokens[:, :, None]], axis=2)
+        ended = self._stops.ended(candidates.reshape(-1, length + 1)).reshape(chosen.shape)
+        ended |= length + 1 == self._max_new_tokens
+
+        self._finish(candidates, np.where(ended, scores, -np.inf) / (length + 1))
+        running_scores = np.where(ended, -np.inf, scores)
+        kept = sampling.largest(running_scores, beams)
+        self._running_scores = np.take_along_axis(running_scores, kept, axis=1)
+        best_possible = self._running_scores[:, 0] / (length + 1)
+        self._open &= best_possible > self._finished_scores.min(axis=1)
+        rows = np.take_along_axis(parents, kept, axis=1) + np.arange(batch)[:, None] * beams
+        return rows.reshape(-1), np.take_along_axis(tokens, kept, axis=1).reshape(-1)
+
+    def best(self) -> Ids:
+        """The best sequence for each prompt (N, new), padded after its end to the length of the longest."""
+        return self._finished[:, 0, : self._lengths[:, 0].max()]
+
+    def _finish(self, candidates: Ids, scores: Logits) -> None:
+        """Keep the best of the finished sequences and of the candidates, whose score is -inf if they go on.
+
+        Only the first `num_beams` candidates can finish; the others are there to run on.
+        """
+        batch, beams, _ = self._finished.shape
+        length = candidates.shape[2]
+        fresh = np.full_like(self._finished, self._padding)
+        fresh[:, :, :length] = candidates[:, :beams]
+        fresh_scores = np.where(self._open[:, None], scores[:, :beams], -np.inf)
+        merged = np.concatenate([self._finished_scores, fresh_scores], axis=1)
+        kept = sampling.largest(merged, beams)
+        self._finished_scores = np.take_along_axis(merged, kept, axis=1)
+        self._finished = _beams_at(np.concatenate([self._finished, fresh], axis=1), kept)
+        lengths = np.concatenate([self._lengths, np.full((batch, beams), length)], axis=1)
+        self._lengths = np.take_along_axis(lengths, kept, axis=1)
+
+
+def _beams_at(values: npt.NDArray[np.int64], beams: Ids) -> Ids:
+    """Beams (N, M, n) of (N, B, n) by their numbers (N, M)."""
+    return np.take_along_axis(values, beams[:, :, None], axis=1)

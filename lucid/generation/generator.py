@@ -1,0 +1,246 @@
+"""The loop that turns a prompt into tokens, one per step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import numpy as np
+
+from lucid import random
+from lucid.generation import sampling
+from lucid.generation.beams import BeamSearch
+from lucid.generation.logits import Logits, LogitsProcessor, Rows, checked, processed, repetition_penalised
+from lucid.generation.options import Options
+from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
+from lucid.generation.sequences import Sequences
+from lucid.generation.steppers import stepper
+from lucid.generation.stops import Decode, Stops
+from lucid.nn import CausalDecoder
+from lucid.runtime.session import Session
+
+C = TypeVar("C")
+OnToken: TypeAlias = Callable[[Ids], bool | None]
+"""Called with the tokens of each step (N,); True ends the generation."""
+
+
+class Generator:
+    """Continues prompts token by token with a decoder or its export, which give the same tokens.
+
+    Args:
+        model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with ``cache="growing"``.
+        decode: token ids to text, such as ``tokenizer.decode`` of a `tokenizers.Tokenizer`; stop strings need it.
+        max_positions: the most tokens of a sequence, prompt and new ones together. By default the model's config tells
+            it, if it has `max_positions`; a session does not.
+
+    Raises:
+        TypeError: for anything but a decoder or a session.
+        ValueError: for a session without a growing cache.
+    """
+
+    def __init__(
+        self, model: CausalDecoder | Session, *, decode: Decode | None = None, max_positions: int | None = None
+    ) -> None:
+        self._stepper = stepper(model)
+        self._decode = decode
+        self._max_positions = _positions_of(model) if max_positions is None else max_positions
+
+    def generate(
+        self,
+        prompt_ids: IdsLike,
+        attention_mask: IdsLike | None = None,
+        *,
+        max_new_tokens: int,
+        do_sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float = 1.0,
+        num_beams: int = 1,
+        eos_token_id: int | Sequence[int] | None = None,
+        pad_token_id: int | None = None,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        logits_processors: Sequence[LogitsProcessor] = (),
+        on_token: OnToken | None = None,
+    ) -> Ids:
+        """Continue prompts, with the options and results of transformers' `generate`.
+
+        Args:
+            prompt_ids: (N, L) integers, or (L,) for one prompt.
+            attention_mask: of the same shape, 1 = keep, 0 = padding, which is on the left (`pad_left`).
+            max_new_tokens: the most tokens to add to each prompt.
+            do_sample: draw tokens by their probability; otherwise the likeliest is taken.
+            temperature: divides the logits: below 1 likely tokens become likelier.
+            top_k: draw from the k likeliest tokens.
+            top_p: draw from the fewest likeliest tokens whose probabilities sum to at least p.
+            min_p: draw from the tokens that are at least p times as likely as the likeliest.
+            repetition_penalty: divides the positive logits of tokens that are in the prompt or the new tokens, and
+                multiplies the negative ones. Padding does not count, unlike in transformers.
+            num_beams: more than 1 searches with beams for the sequence of the highest mean log probability.
+            eos_token_id: the id or ids that end a sequence.
+            pad_token_id: what follows the end in a batch; by default the first of `eos_token_id`, or 0.
+            stop: the string or strings that end a sequence when the text of its new tokens contains one.
+            seed: the same seed gives the same tokens; by default draws use the generator of `lucid.manual_seed`.
+            logits_processors: functions of the ids so far (N, total) and the logits (N, vocab) that return new logits.
+                They are called after the repetition penalty and before the options for sampling, in their order; with
+                beams each beam is a row, and the logits are log probabilities.
+            on_token: called with the tokens of each step (N,); if it returns True, generation ends.
+
+        Returns:
+            (N, new) int64: the new tokens, including those that ended a sequence, then padding.
+
+        Raises:
+            LogitsError: for logits that no token can be chosen from, such as NaN.
+            TypeError, ValueError: for an invalid prompt or option, or an option that would have no effect.
+        """
+        options = Options(
+            max_new_tokens=max_new_tokens,
+            do_sample=do_sample,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            num_beams=num_beams,
+            eos_token_id=eos_token_id,
+            pad_token_id=pad_token_id,
+            stop=stop,
+            seed=seed,
+            logits_processors=logits_processors,
+        )
+        prompt, stops = self._prepared(prompt_ids, attention_mask, options)
+        if num_beams > 1:
+            if on_token is not None:
+                raise ValueError(
+                    "generate: on_token is given, but beams have no tokens until the search ends; use num_beams=1"
+                )
+            return self._search(prompt, options, stops)
+        steps: list[Ids] = []
+        for tokens in self._steps(prompt, options, stops):
+            steps.append(tokens)
+            if on_token is not None and on_token(tokens):
+                break
+        return np.stack(steps, axis=1)
+
+    def stream(
+        self,
+        prompt_ids: IdsLike,
+        *,
+        max_new_tokens: int,
+        do_sample: bool = False,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        repetition_penalty: float = 1.0,
+        eos_token_id: int | Sequence[int] | None = None,
+        stop: str | Sequence[str] | None = None,
+        seed: int | None = None,
+        logits_processors: Sequence[LogitsProcessor] = (),
+    ) -> Iterator[int]:
+        """Iterate over the tokens that `generate` gives for one prompt, (L,) or (1, L); each is computed when needed.
+
+        Raises:
+            As `generate`; for an invalid prompt or option at the call. ValueError: for several prompts.
+        """
+        options = Options(
+            max_new_tokens=max_new_tokens,
+            do_sample=do_sample,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            repetition_penalty=repetition_penalty,
+            eos_token_id=eos_token_id,
+            stop=stop,
+            seed=seed,
+            logits_processors=logits_processors,
+        )
+        prompt, stops = self._prepared(prompt_ids, None, options)
+        if len(prompt.ids) > 1:
+            raise ValueError(f"stream: got {len(prompt.ids)} prompts, expected one; use generate(..., on_token=...)")
+        return (int(tokens[0]) for tokens in self._steps(prompt, options, stops))
+
+    def _prepared(self, prompt_ids: IdsLike, attention_mask: IdsLike | None, options: Options) -> tuple[Prompt, Stops]:
+        prompt = read_prompt(prompt_ids, attention_mask)
+        longest = int(prompt.mask.sum(axis=1).max())
+        total = longest + options.max_new_tokens
+        if self._max_positions is not None and total > self._max_positions:
+            raise ValueError(
+                f"generate: a prompt of {longest} tokens and max_new_tokens={options.max_new_tokens} take {total} "
+                f"positions, the model has {self._max_positions}; shorten one of them"
+            )
+        return prompt, Stops(options.eos_tokens, options.stop_strings, self._decode)
+
+    def _steps(self, prompt: Prompt, options: Options, stops: Stops) -> Iterator[Ids]:
+        """The tokens of each step (N,), until all sequences have ended."""
+        sequences, draws = Sequences(self._stepper, prompt), _draws(options)
+        running = np.ones(len(prompt.ids), bool)
+        for _ in range(options.max_new_tokens):
+            logits = checked(sequences.step(), running)
+            logits = _processed(logits, sequences, running, options)
+            if draws is None:
+                tokens = logits.argmax(axis=-1)
+            else:
+                tokens = sampling.draw(sampling.filtered(logits, options), draws)
+            tokens = np.where(running, tokens, options.padding)
+            yield tokens
+            sequences.append(tokens)
+            running = running & ~stops.ended(sequences.new)
+            if not running.any():
+                return
+
+    def _search(self, prompt: Prompt, options: Options, stops: Stops) -> Ids:
+        """The best sequence for each prompt (N, new)."""
+        batch, num_beams = len(prompt.ids), options.num_beams
+        sequences, draws = Sequences(self._stepper, prompt), _draws(options)
+        beams = BeamSearch(batch, num_beams, options.max_new_tokens, options.padding, stops)
+        logits = sequences.step()  # of the prompts: their beams are equal so far
+        rows = np.repeat(np.arange(batch), num_beams)
+        sequences.select(rows)
+        logits = logits[rows]
+        while True:
+            running = beams.running
+            logits = sampling.log_probabilities(checked(logits, running))
+            logits = _processed(logits, sequences, running, options)
+            if draws is not None:  # each beam keeps a token to go on with, even if all that end it are likelier
+                logits = sampling.filtered(logits, options, keep=max(2, 1 + len(stops.tokens)))
+            rows, tokens = beams.advance(logits, sequences.new, draws)
+            if not beams.open:
+                return beams.best()
+            sequences.select(rows)
+            sequences.append(tokens)
+            logits = sequences.step()
+
+
+def _processed(logits: Logits, sequences: Sequences[C], running: Rows, options: Options) -> Logits:
+    """Logits (N, vocab) after the repetition penalty and the user's functions."""
+    if options.repetition_penalty != 1:
+        logits = repetition_penalised(logits, sequences.ids, sequences.mask, options.repetition_penalty)
+    return processed(logits, sequences.ids, running, options.logits_processors)
+
+
+def _draws(options: Options) -> np.random.Generator | None:
+    """The random numbers to draw tokens with; None where nothing is drawn."""
+    if not options.do_sample:
+        return None
+    return random.generator() if options.seed is None else np.random.Generator(np.random.PCG64(options.seed))
+
+
+@runtime_checkable
+class _Configured(Protocol):
+    config: object
+
+
+@runtime_checkable
+class _Positioned(Protocol):
+    max_positions: int
+
+
+def _positions_of(model: CausalDecoder | Session) -> int | None:
+    """How many positions a model's config says that it has."""
+    if isinstance(model, _Configured) and isinstance(model.config, _Positioned):
+        return model.config.max_positions
+    return None

@@ -1,0 +1,96 @@
+"""The options of `generate`, each checked against its range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lucid.generation.logits import LogitsProcessor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options of `Generator.generate`, whose docstring says what each means.
+
+    Raises:
+        TypeError, ValueError: for a value out of range, or an option that would have no effect.
+    """
+
+    max_new_tokens: int
+    do_sample: bool = False
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
+    num_beams: int = 1
+    eos_token_id: int | Sequence[int] | None = None
+    pad_token_id: int | None = None
+    stop: str | Sequence[str] | None = None
+    seed: int | None = None
+    logits_processors: Sequence[LogitsProcessor] = ()
+
+    def __post_init__(self) -> None:
+        _whole("max_new_tokens", self.max_new_tokens, 1)
+        _whole("num_beams", self.num_beams, 1)
+        _real("repetition_penalty", self.repetition_penalty, "more than 0", lambda x: x > 0)
+        for eos in self.eos_tokens:
+            _whole("eos_token_id", eos, 0)
+        if self.pad_token_id is not None:
+            _whole("pad_token_id", self.pad_token_id, 0)
+        for text in self.stop_strings:
+            if not isinstance(text, str):
+                raise TypeError(f"generate: stop has a {type(text).__name__}, expected strings")
+            if not text:
+                raise ValueError("generate: stop has an empty string, expected at least one character")
+        if self.seed is not None:
+            _whole("seed", self.seed, 0)
+        self._check_sampling()
+
+    def _check_sampling(self) -> None:
+        likeliest = "at least 1e-6; for the likeliest token use do_sample=False"
+        _real("temperature", self.temperature, likeliest, lambda x: x >= 1e-6)
+        if self.top_k is not None:
+            _whole("top_k", self.top_k, 1)
+        if self.top_p is not None:
+            _real("top_p", self.top_p, "more than 0 and at most 1", lambda x: 0 < x <= 1)
+        if self.min_p is not None:
+            _real("min_p", self.min_p, "0 to 1", lambda x: 0 <= x <= 1)
+        if not self.do_sample:
+            temperature = None if self.temperature == 1 else self.temperature
+            given = {"temperature": temperature, "top_k": self.top_k, "top_p": self.top_p, "min_p": self.min_p}
+            if idle := [f"{name}={value}" for name, value in given.items() if value is not None]:
+                raise ValueError(f"generate: {', '.join(idle)} has no effect without sampling; add do_sample=True")
+
+    @property
+    def eos_tokens(self) -> tuple[int, ...]:
+        """The ids that end a sequence."""
+        eos = self.eos_token_id
+        return () if eos is None else tuple(eos) if isinstance(eos, Sequence) else (eos,)
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """The strings that end a sequence."""
+        return () if self.stop is None else (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    @property
+    def padding(self) -> int:
+        """The id that follows the end of a sequence: pad_token_id, or the first of eos_token_id, or 0."""
+        return self.pad_token_id if self.pad_token_id is not None else (*self.eos_tokens, 0)[0]
+
+
+def _whole(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"generate: {name} is {value!r}, expected a whole number")
+    if value < least:
+        raise ValueError(f"generate: {name} is {value}, expected {least} or more")
+
+
+def _real(name: str, value: float, expected: str, holds: Callable[[float], bool]) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"generate: {name} is {value!r}, expected a number")
+    if not math.isfinite(value) or not holds(value):
+        raise ValueError(f"generate: {name} is {value}, expected {expected}")

@@ -1,0 +1,370 @@
+"""Generator: prompts, steps, ends and errors, on a decoder whose logits are known."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, nn
+from lucid.generation import Generator, LogitsError, pad_left
+from lucid.nn import CacheShape, CausalDecoder, KeyValueCache
+from lucid.runtime import Session
+
+VOCABULARY = 6
+
+
+class Chain(CausalDecoder):
+    """The logits after a token are a row of a table; the cache keeps the tokens, and `steps` what came at each step."""
+
+    def __init__(self, table: Any, width: int = 1) -> None:
+        self.table = nn.Parameter(np.asarray(table, np.float32))
+        self.width = width
+        self.steps: list[dict[str, Any]] = []
+
+    @property
+    def cache_shape(self) -> CacheShape:
+        return CacheShape(layers=1, kv_heads=1, head_dim=self.width, dtype=lucid.float32)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[KeyValueCache] | None = None,
+    ) -> Tensor | tuple[Tensor, list[KeyValueCache]]:
+        logits = lucid.take(self.table, input_ids)
+        if past_key_values is None:
+            return logits
+        n, length = input_ids.shape
+        tokens = input_ids.reshape(n, 1, length, 1).astype(lucid.float32) + lucid.zeros(self.width)
+        ((key, value),) = past_key_values
+        if not input_ids.is_traced:
+            given = {"ids": input_ids, "mask": attention_mask, "positions": position_ids, "past": key[:, 0, :, 0]}
+            self.steps.append({name: tensor.tolist() for name, tensor in given.items() if tensor is not None})
+        return logits, [KeyValueCache(lucid.concat([key, tokens], 2), lucid.concat([value, tokens], 2))]
+
+
+def after(*follows: int) -> Chain:
+    """A chain in which follows[i] is the likeliest token after i."""
+    return Chain(np.eye(len(follows))[list(follows)])
+
+
+@pytest.fixture
+def cycle() -> Chain:
+    """0, 1, 2, 3, 4, 5, 0, ..."""
+    return after(1, 2, 3, 4, 5, 0)
+
+
+@pytest.fixture
+def noise() -> Chain:
+    return Chain(np.random.default_rng(0).normal(size=(VOCABULARY, VOCABULARY)) * 2)
+
+
+def letters(ids: list[int]) -> str:
+    return "".join("abcdef"[i] for i in ids)
+
+
+# Steps ----------------------------------------------------------------------------------------------------------------
+
+
+def test_the_likeliest_token_follows(cycle: Chain) -> None:
+    assert Generator(cycle).generate([[3, 4], [0, 1]], max_new_tokens=4).tolist() == [[5, 0, 1, 2], [2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize("prompt", [[3, 4], [[3, 4]], np.array([3, 4], np.int32), lucid.tensor([[3, 4]])])
+def test_one_prompt_may_have_no_batch_axis(cycle: Chain, prompt: Any) -> None:
+    found = Generator(cycle).generate(prompt, max_new_tokens=3)
+    assert found.dtype == np.int64
+    assert found.tolist() == [[5, 0, 1]]
+
+
+def test_the_prompt_is_one_step_and_then_each_token(cycle: Chain) -> None:
+    Generator(cycle).generate([[1, 2, 3]], max_new_tokens=3)
+    assert cycle.steps == [
+        {"ids": [[1, 2, 3]], "mask": [[1, 1, 1]], "positions": [[0, 1, 2]], "past": [[]]},
+        {"ids": [[4]], "mask": [[1] * 4], "positions": [[3]], "past": [[1, 2, 3]]},
+        {"ids": [[5]], "mask": [[1] * 5], "positions": [[4]], "past": [[1, 2, 3, 4]]},
+    ]
+
+
+def test_padding_on_the_left_has_no_positions(cycle: Chain) -> None:
+    ids, mask = pad_left([[2], [0, 1, 2]], pad_id=5)
+    assert Generator(cycle).generate(ids, mask, max_new_tokens=2).tolist() == [[3, 4], [3, 4]]
+    assert cycle.steps == [
+        {
+            "ids": [[5, 5, 2], [0, 1, 2]],
+            "mask": [[0, 0, 1], [1, 1, 1]],
+            "positions": [[0, 0, 0], [0, 1, 2]],
+            "past": [[], []],
+        },
+        {"ids": [[3], [3]], "mask": [[0, 0, 1, 1], [1] * 4], "positions": [[1], [3]], "past": [[5, 5, 2], [0, 1, 2]]},
+    ]
+
+
+def test_the_cache_follows_its_beam(noise: Chain) -> None:
+    """At every step what a beam has in its cache, and the token it takes, are its sequence."""
+    Generator(noise).generate([[1], [2]], max_new_tokens=5, num_beams=3)
+    for before, now in zip(noise.steps[1:], noise.steps[2:], strict=False):
+        known = {(*past, *ids) for past, ids in zip(before["past"], before["ids"], strict=True)}
+        assert {tuple(past) for past in now["past"]} <= known
+    assert [row[0] for row in noise.steps[-1]["past"]] == [1, 1, 1, 2, 2, 2]
+
+
+# Ends -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sequence_ends_with_eos_and_is_padded(cycle: Chain) -> None:
+    found = Generator(cycle).generate([[2], [0], [4]], max_new_tokens=9, eos_token_id=3, pad_token_id=1)
+    assert found.tolist() == [[3, 1, 1, 1, 1], [1, 2, 3, 1, 1], [5, 0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("eos", "expected"), [(4, [[4, 4], [3, 4]]), ([4, 5], [[4, 4], [3, 4]]), ([5, 4], [[4, 5], [3, 4]])]
+)
+def test_padding_is_the_first_eos_by_default(cycle: Chain, eos: int | list[int], expected: list[list[int]]) -> None:
+    assert Generator(cycle).generate([[3], [2]], max_new_tokens=9, eos_token_id=eos).tolist() == expected
+
+
+def test_a_stop_string_may_come_in_parts(cycle: Chain) -> None:
+    generator = Generator(cycle, decode=letters)
+    assert generator.generate([0], max_new_tokens=9, stop="de").tolist() == [[1, 2, 3, 4]]
+    assert generator.generate([[0], [3]], max_new_tokens=9, stop=["cd", "fa"]).tolist() == [[1, 2, 3], [4, 5, 0]]
+
+
+def test_a_stop_string_in_the_prompt_does_not_count(cycle: Chain) -> None:
+    assert Generator(cycle, decode=letters).generate([0, 1], max_new_tokens=3, stop="b").tolist() == [[2, 3, 4]]
+
+
+def test_a_stop_string_that_never_comes_ends_by_max_new_tokens(cycle: Chain) -> None:
+    assert Generator(cycle, decode=letters).generate([0], max_new_tokens=4, stop="z").tolist() == [[1, 2, 3, 4]]
+
+
+def test_stop_strings_end_beams(cycle: Chain) -> None:
+    found = Generator(cycle, decode=letters).generate([0], max_new_tokens=9, num_beams=2, stop="cd")
+    assert letters(found[0].tolist()) == "bcd"
+
+
+def test_a_callback_gets_the_tokens_of_each_step_and_may_stop(cycle: Chain) -> None:
+    seen: list[list[int]] = []
+
+    def until_4(tokens: np.ndarray) -> bool:
+        seen.append(tokens.tolist())
+        return 4 in tokens
+
+    assert Generator(cycle).generate([[0], [1]], max_new_tokens=9, on_token=until_4).tolist() == [[1, 2, 3], [2, 3, 4]]
+    assert seen == [[1, 2], [2, 3], [3, 4]]
+
+
+# Streams --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_gives_the_tokens_of_generate(noise: Chain) -> None:
+    options: dict[str, Any] = {"max_new_tokens": 8, "do_sample": True, "seed": 5, "eos_token_id": 0}
+    generator = Generator(noise)
+    assert list(generator.stream([1, 2], **options)) == generator.generate([1, 2], **options)[0].tolist()
+
+
+def test_a_stream_computes_a_token_when_it_is_asked_for(cycle: Chain) -> None:
+    stream = Generator(cycle).stream([0], max_new_tokens=9)
+    assert cycle.steps == []
+    assert next(stream) == 1
+    assert len(cycle.steps) == 1
+
+
+def test_streams_take_the_options_of_generate() -> None:
+    """All but those of batches and beams, and with the same defaults."""
+    whole, stream = (inspect.signature(method).parameters for method in (Generator.generate, Generator.stream))
+    without = {"attention_mask", "num_beams", "pad_token_id", "on_token"}
+    assert {name: p for name, p in whole.items() if name not in without} == dict(stream)
+
+
+# Sampling -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_gives_the_same_tokens_each_time(noise: Chain) -> None:
+    generator = Generator(noise)
+    first, again, other = (
+        generator.generate([[0], [1]], max_new_tokens=20, do_sample=True, seed=seed).tolist() for seed in (3, 3, 4)
+    )
+    assert first == again != other
+
+
+def test_without_a_seed_draws_are_those_of_manual_seed(noise: Chain) -> None:
+    found = []
+    for _ in range(2):
+        lucid.manual_seed(1)
+        found += [Generator(noise).generate([0], max_new_tokens=20, do_sample=True).tolist() for _ in range(2)]
+    assert found[0] == found[2] != found[1] == found[3]
+
+
+def test_a_low_temperature_or_one_token_to_draw_from_is_greedy(noise: Chain) -> None:
+    greedy = Generator(noise).generate([0], max_new_tokens=9).tolist()
+    for options in ({"temperature": 1e-3}, {"top_k": 1}, {"top_p": 1e-9}, {"min_p": 1.0}):
+        found = Generator(noise).generate([0], max_new_tokens=9, do_sample=True, seed=0, **options)  # type: ignore[arg-type]
+        assert found.tolist() == greedy
+
+
+def test_a_repetition_penalty_counts_prompt_and_new_tokens() -> None:
+    chain = Chain(np.tile([1.0, 1.1, 1.2, 1.3], (4, 1)))
+    assert Generator(chain).generate([3], max_new_tokens=4, repetition_penalty=2.0).tolist() == [[2, 1, 0, 3]]
+
+
+def test_functions_of_logits_see_all_tokens_so_far(cycle: Chain) -> None:
+    seen: list[list[int]] = []
+
+    def never_2(ids: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        seen.append(ids[0].tolist())
+        return np.where(np.arange(VOCABULARY) == 2, -np.inf, logits)
+
+    assert Generator(cycle).generate([0], max_new_tokens=3, logits_processors=[never_2]).tolist() == [[1, 0, 1]]
+    assert seen == [[0], [0, 1], [0, 1, 0]]
+
+
+# Sessions -------------------------------------------------------------------------------------------------------------
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"eos_token_id": [2, 3]},
+    {"repetition_penalty": 1.5},
+    {"do_sample": True, "seed": 1, "temperature": 0.8, "top_k": 5, "top_p": 0.9, "min_p": 0.02},
+    {"num_beams": 3, "eos_token_id": 4},
+    {"num_beams": 2, "do_sample": True, "seed": 2},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_an_exported_decoder_gives_the_same_tokens(noise: Chain, options: dict[str, Any]) -> None:
+    session = Session(lucid.export.to_onnx(noise, cache="growing"))
+    ids, mask = pad_left([[1], [2, 3, 4]], pad_id=0)
+    expected = Generator(noise).generate(ids, mask, max_new_tokens=12, **options)
+    found = Generator(session).generate(ids, mask, max_new_tokens=12, **options)
+    assert found.tolist() == expected.tolist()
+
+
+def test_a_stream_over_a_session(noise: Chain) -> None:
+    session = Session(lucid.export.to_onnx(noise, cache="growing"))
+    expected = list(Generator(noise).stream([1], max_new_tokens=5))
+    assert list(Generator(session).stream([1], max_new_tokens=5)) == expected
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ids", "mask", "error", "message"),
+    [
+        ([], None, ValueError, r"prompt_ids has shape \[0\], expected at least one token; give a start token"),
+        (np.zeros((2, 0), int), None, ValueError, r"prompt_ids has shape \[2, 0\], expected at least one token"),
+        ([[[1]]], None, ValueError, r"prompt_ids has shape \[1, 1, 1\], expected \(L,\) or \(N, L\)"),
+        ([[1, 2], [3]], None, ValueError, "prompt_ids has rows of different lengths.*use lucid.generation.pad_left"),
+        ([1.5], None, TypeError, "prompt_ids has dtype float64, expected integers"),
+        ([-1], None, ValueError, "prompt_ids has the id -1, expected 0 or more"),
+        ([[1, 2]], [[1]], ValueError, r"attention_mask has shape \[1, 1\], expected \[1, 2\] as prompt_ids has"),
+        ([[1, 2]], [[1, 2]], ValueError, "attention_mask has values from 1 to 2, expected 1 = keep, 0 = padding"),
+        ([[1, 2]], [[0.0, 1.0]], TypeError, "attention_mask has dtype float64, expected integers"),
+        ([[1], [2]], [[1], [0]], ValueError, "prompt 1 is padding alone, expected at least one token"),
+        ([[1, 2]], [[1, 0]], ValueError, "prompt 0 ends with padding, expected it on the left"),
+    ],
+)
+def test_impossible_prompts(cycle: Chain, ids: Any, mask: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Generator(cycle).generate(ids, mask, max_new_tokens=1)
+
+
+@pytest.mark.parametrize("prompts", [[], [[1], []]])
+def test_there_is_no_padding_an_empty_prompt(prompts: list[list[int]]) -> None:
+    with pytest.raises(ValueError, match="pad_left: got .*, expected at least one token in each"):
+        pad_left(prompts, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"max_new_tokens": 0}, ValueError, "max_new_tokens is 0, expected 1 or more"),
+        ({"max_new_tokens": 2.0}, TypeError, "max_new_tokens is 2.0, expected a whole number"),
+        (
+            {"do_sample": True, "temperature": 0},
+            ValueError,
+            "temperature is 0, expected at least 1e-6; .* do_sample=False",
+        ),
+        ({"do_sample": True, "temperature": float("nan")}, ValueError, "temperature is nan, expected at least 1e-6"),
+        ({"do_sample": True, "temperature": "hot"}, TypeError, "temperature is 'hot', expected a number"),
+        ({"do_sample": True, "top_k": 0}, ValueError, "top_k is 0, expected 1 or more"),
+        ({"do_sample": True, "top_p": 0.0}, ValueError, "top_p is 0.0, expected more than 0 and at most 1"),
+        ({"do_sample": True, "top_p": 1.1}, ValueError, "top_p is 1.1, expected more than 0 and at most 1"),
+        ({"do_sample": True, "min_p": -0.1}, ValueError, "min_p is -0.1, expected 0 to 1"),
+        ({"temperature": 0.7, "top_k": 3}, ValueError, "temperature=0.7, top_k=3 has no effect .* add do_sample=True"),
+        ({"repetition_penalty": 0.0}, ValueError, "repetition_penalty is 0.0, expected more than 0"),
+        ({"num_beams": 0}, ValueError, "num_beams is 0, expected 1 or more"),
+        (
+            {"num_beams": 2, "on_token": print},
+            ValueError,
+            "on_token is given, but beams have no tokens until the search ends",
+        ),
+        ({"eos_token_id": -1}, ValueError, "eos_token_id is -1, expected 0 or more"),
+        ({"eos_token_id": [1, "2"]}, TypeError, "eos_token_id is '2', expected a whole number"),
+        ({"pad_token_id": -1}, ValueError, "pad_token_id is -1, expected 0 or more"),
+        ({"seed": -1}, ValueError, "seed is -1, expected 0 or more"),
+        ({"stop": [1]}, TypeError, "stop has a int, expected strings"),
+        ({"stop": ""}, ValueError, "stop has an empty string"),
+        ({"stop": "x"}, ValueError, r"stop is \['x'\], which needs the text of tokens; give Generator\(..., decode="),
+    ],
+)
+def test_impossible_options(cycle: Chain, options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Generator(cycle).generate([1], **{"max_new_tokens": 1, **options})
+    assert cycle.steps == []
+
+
+def test_a_stream_refuses_what_is_wrong_before_its_first_token(cycle: Chain) -> None:
+    with pytest.raises(ValueError, match="stream: got 2 prompts, expected one"):
+        Generator(cycle).stream([[1], [2]], max_new_tokens=1)
+    with pytest.raises(ValueError, match="expected at least one token"):
+        Generator(cycle).stream([], max_new_tokens=1)
+
+
+def test_more_positions_than_the_model_has_are_refused(cycle: Chain) -> None:
+    generator = Generator(cycle, max_positions=6)
+    assert generator.generate([1, 2], max_new_tokens=4).shape == (1, 4)
+    assert generator.generate([[0, 0, 1, 2]], [[0, 0, 1, 1]], max_new_tokens=4).shape == (1, 4)
+    with pytest.raises(ValueError, match="a prompt of 3 tokens and max_new_tokens=4 take 7 positions, the model has 6"):
+        generator.generate([1, 2, 3], max_new_tokens=4)
+
+
+def test_logits_of_nan_are_an_error_not_token_0(noise: Chain) -> None:
+    broken = Chain(np.full((VOCABULARY, VOCABULARY), np.nan))
+    with pytest.raises(LogitsError, match="the model gave NaN for 6 of 6 tokens in row 0"):
+        Generator(broken).generate([1], max_new_tokens=1)
+    with pytest.raises(LogitsError, match="the model gave NaN"):
+        Generator(broken).generate([1], max_new_tokens=1, num_beams=2)
+
+
+def test_a_row_that_has_ended_may_have_no_token_to_choose() -> None:
+    """Token 1 ends; after it the table has nothing."""
+    chain = Chain([[0, 1, 0], [np.nan] * 3, [0, 0, 1]])
+    assert Generator(chain).generate([[0], [2]], max_new_tokens=3, eos_token_id=1).tolist() == [[1, 1, 1], [2, 2, 2]]
+
+
+@pytest.mark.parametrize("exported", [False, True])
+def test_a_cache_of_another_model_is_refused(cycle: Chain, exported: bool) -> None:
+    def stepper(model: Chain) -> Any:
+        return Generator(Session(lucid.export.to_onnx(model, cache="growing")) if exported else model)._stepper
+
+    ids = np.ones((1, 1), np.int64)
+    other = stepper(Chain(np.eye(VOCABULARY), width=2)).empty_cache(1)
+    with pytest.raises(ValueError, match=r"past_key_values.0.key .*\[1, 1, 0, 2\], expected .*1, (0|P), 1\]"):
+        stepper(cycle).step(ids, ids, ids * 0, other)
+
+
+def test_only_decoders_and_their_sessions_can_be_stepped_through() -> None:
+    with pytest.raises(TypeError, match=r"Generator: got str, expected an nn.CausalDecoder or a lucid.runtime.Session"):
+        Generator("model.onnx")  # type: ignore[arg-type]
+    session = Session(lucid.export.to_onnx(nn.Linear(2, 2)))
+    with pytest.raises(ValueError, match=r'the session takes x and gives output; .* to_onnx\(model, cache="growing"\)'):
+        Generator(session)
