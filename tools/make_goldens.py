@@ -16,7 +16,7 @@ import zlib
 import safetensors
 import torch
 import transformers
-from goldens import decoders, encoders, seq2seq, torch_nn, vision
+from goldens import decoders, encoders, generation, seq2seq, torch_nn, vision
 from goldens.core import ROOT, store, write_json
 
 FAMILIES = {
@@ -38,9 +38,9 @@ FAMILIES = {
 
 
 def main(wanted: list[str]) -> None:
-    unknown = set(wanted) - {*FAMILIES, "torch_nn"}
+    unknown = set(wanted) - {*FAMILIES, "torch_nn", "generation"}
     if unknown:
-        raise SystemExit(f"unknown families {sorted(unknown)}; there are {[*FAMILIES, 'torch_nn']}")
+        raise SystemExit(f"unknown families {sorted(unknown)}; there are {[*FAMILIES, 'torch_nn', 'generation']}")
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     transformers.logging.set_verbosity_error()
@@ -52,6 +52,8 @@ def main(wanted: list[str]) -> None:
                 store(golden, seed=zlib.crc32(golden.name.encode()))
     if not wanted or "torch_nn" in wanted:
         torch_nn.store_all(ROOT / "torch_nn")
+    if not wanted or "generation" in wanted:  # with the models made above
+        generation.store_all(ROOT / "generation")
     versions = {module.__name__: module.__version__ for module in (torch, transformers, safetensors)}
     write_json(ROOT / "versions.json", versions)
     total = 0
