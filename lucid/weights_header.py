@@ -56,7 +56,7 @@ _FOREIGN = {  # other formats that are given by mistake, by their first bytes
     b"\x80\x03": f"a pickle; {CONVERT}",
     b"\x80\x04": f"a pickle; {CONVERT}",
     b"\x80\x05": f"a pickle; {CONVERT}",
-    b"GGUF": "a GGUF file; get the model's safetensors file",
+    b"GGUF": "a GGUF file; give it to a model's from_pretrained, or get the model's safetensors file",
     b"\x89HDF": "an HDF5 file; get the model's safetensors file",
     b"\x93NUM": "a .npy array; store it with lucid.save(path, {name: array})",
     b"version https://git-lfs": "a git-lfs pointer, not the file itself; run 'git lfs pull'",

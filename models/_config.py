@@ -79,10 +79,18 @@ class Config:
     """The options of a config.json, or of one object inside it; it records which of them were asked for."""
 
     def __init__(
-        self, options: Mapping[str, Any], where: str, weights: Callable[[], Mapping[str, Array]] = dict
+        self,
+        options: Mapping[str, Any],
+        where: str,
+        weights: Callable[[], Mapping[str, Array]] = dict,
+        shapes: Callable[[], Mapping[str, tuple[int, ...]]] | None = None,
     ) -> None:
-        """`where` starts the messages; `weights` loads the checkpoint that these options describe."""
+        """`where` starts the messages; `weights` loads the checkpoint that these options describe.
+
+        `shapes` gives the shapes of the weights where the arrays themselves have to be computed.
+        """
         self.options, self.where, self._weights = dict(options), where, weights
+        self._shapes = shapes or (lambda: {name: array.shape for name, array in weights().items()})
         self._asked: set[str] = set()
         self._sections: list[Config] = []
 
@@ -179,7 +187,7 @@ class Config:
         """The length of an axis of some weight, or part of one. If it is unusually large, a weight must be as long."""
         value = self.whole(name, *default, low=low)
         if isinstance(value, int) and value > _USUAL_SIZE:
-            shapes = [array.shape for array in self.weights.values() if array.size]
+            shapes = [shape for shape in self._shapes().values() if 0 not in shape]
             longest = max((size for shape in shapes for size in shape), default=1)
             self.whole(name, *default, low=low, high=longest, why=", the longest axis among the weights")
         return value
@@ -208,7 +216,7 @@ class Config:
 
     def wrong(self, name: str, remedy: str) -> ConfigError:
         """The error for an invalid value; the remedy says which are valid: "expected ..."."""
-        return ConfigError(f"{self.where}: option {name} is {_show(self.options.get(name))}, {remedy}")
+        return ConfigError(f"{self.where}: option {name} is {show(self.options.get(name))}, {remedy}")
 
     def choose(self, name: str, table: Mapping[str, T], default: str | None = None) -> T:
         """The entry of a table under the name that the option gives.
@@ -233,7 +241,7 @@ class Config:
 
     def section(self, name: str) -> Config:
         """The options of an object inside this one; empty if it is absent. `done` checks them too."""
-        section = Config(self.get(name, dict, {}), f"{self.where}, {name}", self._weights)
+        section = Config(self.get(name, dict, {}), f"{self.where}, {name}", self._weights, self._shapes)
         self._sections.append(section)
         return section
 
@@ -248,7 +256,7 @@ class Config:
         """
         harmless = re.compile("|".join([*_HARMLESS, *ignore]))
         left = [
-            f"{name if name.isidentifier() else _show(name)} = {_show(value)}"
+            f"{name if name.isidentifier() else show(name)} = {show(value)}"
             for name, value in self.options.items()
             if name not in self._asked and value not in (None, {}, []) and not harmless.fullmatch(name)
         ]
@@ -264,7 +272,7 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 40, 12, 120, 40, 120
 
 
-def _show(value: object) -> str:
+def show(value: object) -> str:
     """An untrusted value for a message: escaped, shortened, and of limited depth."""
     return _cut(_SHORT.repr(value))
 

@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -71,10 +72,14 @@ class Pretrained(nn.Module, Generic[C]):
 
     @classmethod
     def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read Hugging Face's config.json and model.safetensors, in one file or in shards.
+        """Read Hugging Face's config.json and model.safetensors, in one file or in shards, or a GGUF file.
+
+        Args:
+            folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json.
 
         Raises:
             ConfigError: for another architecture, or an option that is not supported.
+            ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
             KeyError: listing all weights that are missing, unexpected or of another shape; nothing is loaded then.
             WeightsError: for an invalid weights file.
             OSError: if a file is missing.
@@ -84,10 +89,10 @@ class Pretrained(nn.Module, Generic[C]):
     @classmethod
     def _from_checkpoint(cls, folder: str | os.PathLike[str], read: Callable[[Config], C]) -> Self:
         known = cls.checkpoint
-        options = Config.read(folder, *known.model_types)
+        options = _read_options(Path(folder), known.model_types)
         config = read(options)
         options.done(known.ignored_options)
-        with building(folder, options.weights):
+        with building(options.where, options.weights):
             model = cls(config)
         own = model.state_dict()
         tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
@@ -95,24 +100,41 @@ class Pretrained(nn.Module, Generic[C]):
         return model
 
 
+def _read_options(path: Path, model_types: Sequence[str]) -> Config:
+    """The options of a folder's config.json, or of a GGUF file."""
+    files = [path]
+    if path.is_dir():
+        files = [] if (path / "config.json").exists() else sorted(path.glob("*.gguf"))
+    elif path.suffix.lower() != ".gguf" and not path.is_file():
+        files = []
+    if not files:
+        return Config.read(path, *model_types)
+    if len(files) > 1:
+        raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
+    if find_spec("gguf") is None:
+        raise ModuleNotFoundError(f"{files[0]}: reading GGUF files needs gguf: pip install 'lucid-onnx[gguf]'")
+    from models._gguf import read_config  # noqa: PLC0415  # needs gguf, which takes 0.3 s to import
+
+    return read_config(files[0], *model_types)
+
+
 @contextmanager
-def building(folder: str | os.PathLike[str], weights: Mapping[str, Array]) -> Iterator[None]:
+def building(where: str, weights: Mapping[str, Array]) -> Iterator[None]:
     """Inside, make a model whose weights are loaded next: parameters take no memory until then.
 
-    The number of parameters is limited to about twice the number of the checkpoint's weights; `load_into` names those
-    that are missing. Sizes that a layer refuses are reported as errors of the config.
+    `where` starts the messages. There may be about twice as many parameters as the checkpoint has weights;
+    `load_into` names those that are missing. Sizes that a layer refuses are reported as errors of the config.
 
     Raises:
         ConfigError: for options that make no valid model, or one with many more parameters than there are weights.
     """
-    path = Path(folder) / "config.json"
     try:
         with nn.init.skip(at_most=2 * len(weights) + 1000):
             yield
     except (ConfigError, WeightsError):
         raise
     except ValueError as error:
-        raise ConfigError(f"{path}: its options make no model that fits {len(weights)} weights: {error}") from error
+        raise ConfigError(f"{where}: its options make no model that fits {len(weights)} weights: {error}") from error
 
 
 def load_into(

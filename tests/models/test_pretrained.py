@@ -38,6 +38,18 @@ def test_values_are_checked_for_their_type() -> None:
             options.get(name, kind)
 
 
+def test_a_large_size_is_compared_with_shapes_where_the_weights_have_to_be_computed() -> None:
+    def weights() -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
+        raise AssertionError("a config needs no numbers")
+
+    options = Config({"vocab": 100_000, "width": 100_001}, "model.gguf", weights, lambda: {"table": (100_000, 8)})
+    assert options.size("vocab") == 100_000
+    with pytest.raises(
+        ConfigError, match="width is 100001, expected a whole number from 1 to 100000, the longest axis"
+    ):
+        options.size("width")
+
+
 def test_what_was_not_asked_for_must_be_known_to_change_nothing() -> None:
     harmless = {"architectures": ["X"], "attn_pdrop": 0.1, "use_cache": True, "nothing": None, "none": {}}
     config(**harmless).done()
