@@ -78,5 +78,6 @@ class CausalDecoder(Module):
     ) -> tuple[Tensor, list[Cache]]: ...
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        check_cache(type(self).__name__, self.cache_shape, kwargs.get("past_key_values"))
+        given = args[3] if len(args) > 3 else kwargs.get("past_key_values")
+        check_cache(type(self).__name__, self.cache_shape, given)
         return super().__call__(*args, **kwargs)

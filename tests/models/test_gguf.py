@@ -16,6 +16,8 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter
 from gguf.quants import dequantize
 
 import lucid
+from lucid.generation import Generator
+from lucid.runtime import Session
 from models._gguf import read_config
 from models._gguf_header import read_header
 from models._gguf_tokenizer import read_tokenizer, tokenizer_in
@@ -289,3 +291,14 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(file: Path) -> None:
         error = np.abs(got[0] - logits).max() / np.abs(logits).max()
         assert error < 2e-5
         assert got[:-1].argmax(-1).tolist() == case["continuation"][:16]
+
+
+def test_greedy_tokens_over_an_exported_cache_are_those_of_transformers(file: Path, tmp_path: Path) -> None:
+    """64 tokens of two prompts, with a graph that takes and returns growing caches."""
+    path = tmp_path / "smollm2.onnx"
+    lucid.export.to_onnx(Llama.from_pretrained(file), cache="growing", path=path)
+    generator = Generator(Session(path))
+    cases = json.loads((GOLDENS / "greedy.json").read_text())["cases"]
+    for case in (cases[0], cases[15]):
+        found = generator.generate(np.array([case["ids"]]), max_new_tokens=len(case["continuation"]))
+        assert found[0].tolist() == case["continuation"], case["prompt"]
