@@ -158,7 +158,7 @@ class Session:
         Outputs named in `kept` stay in the memory of the provider that computed them; the others come to the CPU's.
 
         Raises:
-            As `run`.
+            KeyError, TypeError, ValueError, RunCancelled: as `run`.
         """
         self._check({name: (numpy_type(value), tuple(value.shape())) for name, value in inputs.items()})
         binding = self._session.io_binding()
