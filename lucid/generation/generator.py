@@ -143,7 +143,7 @@ class Generator:
         """Iterate over the tokens that `generate` gives for one prompt, (L,) or (1, L); each is computed when needed.
 
         Raises:
-            As `generate`; for an invalid prompt or option at the call. ValueError: for several prompts.
+            ValueError, TypeError: for several prompts, and as `generate` for an invalid prompt or option, at the call.
         """
         options = Options(
             max_new_tokens=max_new_tokens,
