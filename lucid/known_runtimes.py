@@ -162,6 +162,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 "tuned for onnxruntime's CUDA provider",
                 engine="onnxruntime's CUDA provider",
                 provider="CUDAExecutionProvider",
+                memory="cuda",
                 domains=("com.microsoft",),
                 lacks=_CUDA_LACKS,
                 faults=_CUDA_FAULTS,

@@ -80,6 +80,7 @@ class Runtime:
         engine: the name of the runtime in messages.
         opset: the default opset of exports.
         provider: onnxruntime's provider that runs them in a session.
+        memory: where that provider keeps its tensors, as onnxruntime names devices.
         domains: the domains of operators, besides the standard one, that exports may use.
         asked_for: domains that exports may use if the user insists on a form that needs them.
         lacks: the kernels that are missing.
@@ -91,6 +92,7 @@ class Runtime:
     engine: str
     opset: int = 23
     provider: str = "CPUExecutionProvider"
+    memory: str = "cpu"
     domains: tuple[str, ...] = ()
     asked_for: tuple[str, ...] = ()
     lacks: tuple[Missing, ...] = ()

@@ -121,16 +121,16 @@ class Transformer(nn.Module):
         position_ids: Tensor | None = None,
         past_key_values: Sequence[nn.Cache] | None = None,
     ) -> tuple[Tensor, list[nn.Cache]]:
-        caches = F.caches_of(past_key_values, position_ids, len(self.h))
+        caches = F.layer_caches(past_key_values, position_ids, len(self.h))
         one_shot = position_ids is None and past_key_values is None
-        positions = input_ids.shape[1] if one_shot else F.positions_of(input_ids, position_ids, caches)
+        positions = input_ids.shape[1] if one_shot else F.cache_positions(input_ids, position_ids, caches)
         x = self.wte(input_ids) + self.wpe(positions)
-        key_mask = F.key_mask_of(attention_mask, caches)
+        key_mask = F.cache_key_mask(attention_mask, caches)
         present = []
         for block, cache in zip(self.h, caches, strict=True):
             x, cache = block(x, key_mask, cache)
             present.append(cache)
-        return self.ln_f(x), F.present_of(past_key_values, present)
+        return self.ln_f(x), F.present_caches(past_key_values, present)
 
 
 class Block(nn.Module):

@@ -161,16 +161,16 @@ class Decoder(nn.Module):
         position_ids: Tensor | None = None,
         past_key_values: Sequence[nn.Cache] | None = None,
     ) -> tuple[list[Tensor], list[nn.Cache]]:
-        caches = F.caches_of(past_key_values, position_ids, len(self.layers))
-        key_mask = F.key_mask_of(attention_mask, caches)
+        caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
+        key_mask = F.cache_key_mask(attention_mask, caches)
         states, present = [self.embed_tokens(input_ids)], []
-        cos, sin = self.rope(F.positions_of(input_ids, position_ids, caches))
+        cos, sin = self.rope(F.cache_positions(input_ids, position_ids, caches))
         angles = cos.astype(states[0].dtype), sin.astype(states[0].dtype)  # as the weights, also after to(...)
         for layer, cache in zip(self.layers, caches, strict=True):
             state, cache = layer(states[-1], angles, key_mask, cache)
             states.append(state)
             present.append(cache)
-        return states, F.present_of(past_key_values, present)
+        return states, F.present_caches(past_key_values, present)
 
 
 class Layer(nn.Module):

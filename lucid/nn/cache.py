@@ -96,7 +96,7 @@ def cached_attention(
     if key_mask is not None or cache.filled is None:
         raise ValueError(
             "cached_attention: a buffer takes no key_mask, and must say how much of it is filled; in a decoder "
-            "F.caches_of and F.key_mask_of see to both"
+            "F.layer_caches and F.cache_key_mask see to both"
         )
     options = {"is_causal": False, **options}
     output, keys, values = ops.buffered_attention(
@@ -105,7 +105,9 @@ def cached_attention(
     return output, KeyValueBuffer(keys, values, cache.filled + query.shape[-2])
 
 
-def caches_of(past_key_values: Sequence[Cache] | None, position_ids: Tensor | None, layers: int) -> list[Cache | None]:
+def layer_caches(
+    past_key_values: Sequence[Cache] | None, position_ids: Tensor | None, layers: int
+) -> list[Cache | None]:
     """The cache of each layer, or None for each; the positions tell buffers that do not say it how much is filled.
 
     Raises:
@@ -123,14 +125,14 @@ def caches_of(past_key_values: Sequence[Cache] | None, position_ids: Tensor | No
     return found
 
 
-def key_mask_of(attention_mask: Tensor | None, caches: Sequence[Cache | None]) -> Tensor | None:
+def cache_key_mask(attention_mask: Tensor | None, caches: Sequence[Cache | None]) -> Tensor | None:
     """The attention mask as a mask of keys; None over buffers, whose padding comes after the text and is never seen."""
     if attention_mask is None or (caches and isinstance(caches[0], KeyValueBuffer)):
         return None
     return attention_mask.astype(bool_)
 
 
-def positions_of(input_ids: Tensor, position_ids: Tensor | None, caches: Sequence[Cache | None]) -> Tensor:
+def cache_positions(input_ids: Tensor, position_ids: Tensor | None, caches: Sequence[Cache | None]) -> Tensor:
     """The positions of new tokens, (N, L) as given or counted on from a buffer's rows, or (L,) for all rows alike.
 
     Raises:
@@ -153,7 +155,7 @@ def positions_of(input_ids: Tensor, position_ids: Tensor | None, caches: Sequenc
     return position_ids
 
 
-def present_of(past_key_values: Sequence[Cache] | None, present: Sequence[Cache | None]) -> list[Cache]:
+def present_caches(past_key_values: Sequence[Cache] | None, present: Sequence[Cache | None]) -> list[Cache]:
     """The new caches of all layers, in the form of those that were given."""
     kept = [cache for cache in present if cache is not None]
     if past_key_values and isinstance(past_key_values[0], KeyValueBuffer) and past_key_values[0].filled is None:

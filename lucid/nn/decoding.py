@@ -77,7 +77,12 @@ class CausalDecoder(Module):
         past_key_values: Sequence[Cache],
     ) -> tuple[Tensor, list[Cache]]: ...
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = args[3] if len(args) > 3 else kwargs.get("past_key_values")
-        check_cache(type(self).__name__, self.cache_shape, given)
-        return super().__call__(*args, **kwargs)
+    def __call__(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[Cache] | None = None,
+    ) -> Any:
+        check_cache(type(self).__name__, self.cache_shape, past_key_values)
+        return super().__call__(input_ids, attention_mask, position_ids, past_key_values)

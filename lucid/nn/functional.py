@@ -11,11 +11,11 @@ from lucid import ops
 from lucid.dims import Size
 from lucid.nn._checks import check_causal, check_probability
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
+from lucid.nn.cache import cache_key_mask as cache_key_mask
+from lucid.nn.cache import cache_positions as cache_positions
 from lucid.nn.cache import cached_attention as cached_attention
-from lucid.nn.cache import caches_of as caches_of
-from lucid.nn.cache import key_mask_of as key_mask_of
-from lucid.nn.cache import positions_of as positions_of
-from lucid.nn.cache import present_of as present_of
+from lucid.nn.cache import layer_caches as layer_caches
+from lucid.nn.cache import present_caches as present_caches
 from lucid.ops.op import check_tensors
 from lucid.ops.tensor import Tensor
 from lucid.types import float64, same_shape, show_shape

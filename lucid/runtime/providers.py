@@ -70,8 +70,8 @@ def short_name(provider: str) -> str:
 
 
 def memory(provider: str) -> str:
-    """Where a provider of this full name has its tensors, as onnxruntime calls devices."""
-    return "cuda" if provider == RUNTIMES["cuda"].provider else "cpu"
+    """Where a provider of this full name keeps its tensors, as onnxruntime names devices."""
+    return next((runtime.memory for runtime in RUNTIMES.values() if runtime.provider == provider), "cpu")
 
 
 def available() -> list[str]:
