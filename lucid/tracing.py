@@ -23,8 +23,8 @@ from lucid.types import Array, TensorType, as_dtype, spec
 from lucid.values import Input, Value
 
 Model: TypeAlias = Module | Callable[..., Any]
-Cache: TypeAlias = Literal["growing", "fixed"]
-CACHES: tuple[str, ...] = get_args(Cache)
+CacheKind: TypeAlias = Literal["growing", "fixed"]
+CACHE_KINDS: tuple[str, ...] = get_args(CacheKind)
 Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
 
 
@@ -71,7 +71,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     return graph
 
 
-def step_of(
+def decode_step(
     model: Model | Graph, cache: str, kwargs: Mapping[str, Any] | None = None, capacity: int | None = None
 ) -> tuple[dict[str, Any], list[str]]:
     """The inputs of a decode step with a cache, where `kwargs` replaces some, and the names of its outputs.
@@ -79,8 +79,8 @@ def step_of(
     Raises:
         ValueError: for a kind of cache that does not exist, or a model that does not take one.
     """
-    if cache not in CACHES:
-        raise ValueError(f"cache {cache!r} does not exist: choose one of {', '.join(CACHES)}")
+    if cache not in CACHE_KINDS:
+        raise ValueError(f"cache {cache!r} does not exist: choose one of {', '.join(CACHE_KINDS)}")
     if not isinstance(model, CausalDecoder):
         raise ValueError(
             f"cache={cache!r}: {type(model).__name__} takes no cache; expected a lucid.nn.CausalDecoder, such as "

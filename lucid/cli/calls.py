@@ -9,7 +9,7 @@ from typing import Any
 from lucid.cli.errors import usage
 from lucid.cli.values import inputs, settings
 from lucid.nn.module import Module
-from lucid.tracing import Model, step_of
+from lucid.tracing import Model, decode_step
 
 
 def arguments(
@@ -49,6 +49,6 @@ def arguments(
     if cache is None:
         return {**specs, **plain}
     try:
-        return step_of(model, cache, {**specs, **plain}, capacity)[0]
+        return decode_step(model, cache, {**specs, **plain}, capacity)[0]
     except ValueError as error:
         raise usage(str(error)) from None

@@ -21,7 +21,7 @@ from lucid.files import is_stream
 from lucid.graph import Graph
 from lucid.nn.module import Module
 from lucid.testing import ParityReport
-from lucid.tracing import Model, step_of, trace
+from lucid.tracing import Model, decode_step, trace
 
 
 def run(
@@ -50,7 +50,7 @@ def run(
     named = calls.arguments(model, inputs, call, cache, capacity)
     graph = trace(model, kwargs=named)
     if cache is not None:
-        graph = graph.with_outputs(dict(zip(step_of(model, cache)[1], graph.outputs, strict=True)))
+        graph = graph.with_outputs(dict(zip(decode_step(model, cache)[1], graph.outputs, strict=True)))
     options: dict[str, Any] = {"target": target, "opset": opset, "attention": attention}
     taken = explain(graph, **options)
     with writing(output, _weight_bytes(model)):

@@ -19,7 +19,7 @@ from lucid.export.target import ExportError, Target
 from lucid.export.writer import fits_one_file, in_memory, write
 from lucid.graph import Graph
 from lucid.names import unused_name
-from lucid.tracing import Cache, Model, step_of, trace
+from lucid.tracing import CacheKind, Model, decode_step, trace
 from lucid.version import __version__
 
 
@@ -27,7 +27,7 @@ def to_onnx(
     model: Model | Graph,
     *inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
-    cache: Cache | None = None,
+    cache: CacheKind | None = None,
     capacity: int | None = None,
     path: str | os.PathLike[str] | None = None,
     target: Target | str = "any",
@@ -76,7 +76,7 @@ def to_onnx(
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
     if cache is not None:
-        kwargs, names = step_of(model, cache, kwargs, capacity)
+        kwargs, names = decode_step(model, cache, kwargs, capacity)
         output_names = names if output_names is None else output_names
     assembled, lowering = export_graph(_traced(model, inputs, kwargs), wanted, input_names, output_names)
     warn_of_weights(assembled.initializers, lowering.build.parameters)
@@ -97,7 +97,7 @@ def explain(
     model: Model | Graph,
     *inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
-    cache: Cache | None = None,
+    cache: CacheKind | None = None,
     capacity: int | None = None,
     target: Target | str = "any",
     opset: int | None = None,
@@ -108,7 +108,7 @@ def explain(
     """
     wanted = Target.of(target, opset, attention)
     if cache is not None:
-        kwargs, _ = step_of(model, cache, kwargs, capacity)
+        kwargs, _ = decode_step(model, cache, kwargs, capacity)
     graph = _traced(model, inputs, kwargs)
     _, lowering = export_graph(graph, wanted)
     return Explanation(wanted, tuple(lowering.decisions), tuple(promotions(graph)))
