@@ -47,6 +47,7 @@ ATTENTION_CROSS = Fault("causal Attention of another number of keys")
 ATTENTION_SOFTCAP = Fault("Attention with softcap")
 ATTENTION_WEIGHTS = Fault("Attention that returns weights")
 ATTENTION_OPEN_WEIGHTS = Fault("Attention that returns weights of a symbolic number of keys")
+ATTENTION_OF_BUFFERS = Fault("GroupQueryAttention that writes no keys")
 TENSOR_SCATTER = Fault("TensorScatter", "TensorScatter")
 FILLED_MASKS = Fault("blocks of queries with filled masks")
 FUSED_SOFTMAX = Fault("a softmax between two products, over a symbolic number of keys")
@@ -109,6 +110,7 @@ _CPU_ATTENTION = {
     ATTENTION_OF_GROUPS: Known("reads the wrong keys for grouped heads", (1, 23, 1)),
     ATTENTION_UNSEEN: Known("gives NaN or the mean of the values to a query that sees no key", (1, 28)),
     ATTENTION_SINGLE: Known("lets a single query see every key, causal or not", (1, 28)),
+    ATTENTION_OF_BUFFERS: Known("ends the process where GroupQueryAttention has keys only in its buffers", (1, 31)),
     ATTENTION_OPEN_WEIGHTS: Known(
         "treats the returned weights as empty if the number of keys is symbolic, and may write them to a buffer "
         "that is too small"
@@ -135,6 +137,9 @@ _OPENVINO_FAULTS = {
     PRODUCT_OF_NOTHING: Known("gives uninitialised memory"),
 }
 
+# Below 24 a write copies the whole buffer.
+_NEWER = {"write_at": 24, "buffered_attention": 24}
+
 # The records -----------------------------------------------------------------------------------------------------
 
 RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
@@ -146,6 +151,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 "only standard ops",
                 engine="onnxruntime's CPU provider",
                 asked_for=("com.microsoft",),
+                newer=_NEWER,
                 lacks=_CPU_LACKS,
                 faults={**_CPU_FAULTS, **_CPU_ATTENTION, **_SLOW_GROUPS},
             ),
@@ -154,6 +160,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 "tuned for onnxruntime's CPU provider",
                 engine="onnxruntime's CPU provider",
                 domains=("com.microsoft",),
+                newer=_NEWER,
                 lacks=_CPU_LACKS,
                 faults={**_CPU_FAULTS, **_CPU_ATTENTION, **_SLOW_GROUPS},
             ),
@@ -164,6 +171,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 provider="CUDAExecutionProvider",
                 memory="cuda",
                 domains=("com.microsoft",),
+                newer=_NEWER,
                 lacks=_CUDA_LACKS,
                 faults=_CUDA_FAULTS,
             ),

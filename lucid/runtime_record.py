@@ -79,6 +79,7 @@ class Runtime:
         about: a short description of the target.
         engine: the name of the runtime in messages.
         opset: the default opset of exports.
+        newer: ops that have better forms in a newer opset, which is then the default of models that use them.
         provider: onnxruntime's provider that runs them in a session.
         memory: where that provider keeps its tensors, as onnxruntime names devices.
         domains: the domains of operators, besides the standard one, that exports may use.
@@ -91,6 +92,7 @@ class Runtime:
     about: str
     engine: str
     opset: int = 23
+    newer: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     provider: str = "CPUExecutionProvider"
     memory: str = "cpu"
     domains: tuple[str, ...] = ()

@@ -50,9 +50,8 @@ def refuse_common(call: Call) -> None:
             refuse(f"onnxruntime's kernel refuses empty inputs, here {kind}")
 
 
-def refuse_scale(call: Call) -> None:
+def refuse_scale(scale: float | None) -> None:
     """Refuse a scale that onnxruntime's kernels reject or read as their default: one that is 0 in float32."""
-    scale = call.options.scale
     if scale is not None and not float(np.finfo(np.float32).tiny) <= scale <= float32.largest:
         refuse(f"the scale is {scale:g}, onnxruntime's kernel wants a positive one that float32 can hold")
 

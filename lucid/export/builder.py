@@ -16,7 +16,7 @@ from lucid.graph import Graph
 from lucid.names import unused_name
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType
-from lucid.values import Constant, Value
+from lucid.values import Constant, Input, Value
 
 SMALL = 1024  # up to so many bytes a constant is compared by its contents, and never stored as external data
 Operand: TypeAlias = str | Value | Tensor | Array | None
@@ -224,6 +224,13 @@ class Builder:
             inputs = (renamed.get(source, source),)
             self.nodes.append(Emitted("Identity", "", inputs, (name,), {}, node_name, ""))
         return [(name, value.type) for value, name in zip(values, names, strict=True)]
+
+
+def computed(build: Builder, name: str, kind: TensorType) -> Tensor:
+    """The output of an emitted node as a tensor, for use in ops."""
+    value = Input(name, kind)
+    build.bind(value, name)
+    return Tensor.from_value(value)
 
 
 def _no_engine(values: Sequence[Value]) -> None:

@@ -27,7 +27,7 @@ class Explanation:
     @property
     def attention(self) -> tuple[Decision, ...]:
         """The decisions for attention nodes, in the order of the graph."""
-        return tuple(decision for decision in self.decisions if decision.op == "attention")
+        return tuple(decision for decision in self.decisions if decision.op in _ATTENTION)
 
     def __str__(self) -> str:
         shown = self._shown()
@@ -66,13 +66,14 @@ class Explanation:
         return bool(self._shown() or self.promotions)
 
     def _shown(self) -> list[Decision]:
-        return list(self.attention) + [d for d in self.decisions if d.op != "attention" and d.refused]
+        return list(self.attention) + [d for d in self.decisions if d.op not in _ATTENTION and d.refused]
 
     def _head(self) -> str:
         target = self.target
         return f"target {target.provider}, opset {target.opset}, onnxruntime >= {target.onnxruntime}"
 
 
+_ATTENTION = ("attention", "buffered_attention")
 _NOTHING = "every op has one form"
 
 

@@ -53,7 +53,7 @@ def to_onnx(
         capacity: of "fixed": how many positions the buffers hold; by default symbolic.
         path: write the model to this file. It appears whole or not at all.
         target: "any", "cpu", "cuda", "portable", or a `Target`.
-        opset: 17 to 26; by default the target's own (23; 18 for "portable").
+        opset: 17 to 26; by default the target's own (23, and 24 for a fixed cache; 18 for "portable").
         attention: "auto", or insist on "standard" (ONNX Attention), "contrib" (com.microsoft), "expanded" (primitive
             ops).
         input_names, output_names: names for all inputs and outputs; by default those of the arguments, and ``output``.
@@ -111,7 +111,7 @@ def explain(
         kwargs, _ = decode_step(model, cache, kwargs, capacity)
     graph = _traced(model, inputs, kwargs)
     _, lowering = export_graph(graph, wanted)
-    return Explanation(wanted, tuple(lowering.decisions), tuple(promotions(graph)))
+    return Explanation(lowering.build.target, tuple(lowering.decisions), tuple(promotions(graph)))
 
 
 def _traced(model: Model | Graph, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Graph:
@@ -133,7 +133,7 @@ def export_graph(
     clash = sorted(set(ins) & set(outs))
     if clash:
         raise ExportError(f"output_names: {', '.join(clash)} are names of inputs too; choose others")
-    build = Builder(graph, target, ins, outs)
+    build = Builder(graph, target.for_ops({node.op.name for node in graph.nodes()}), ins, outs)
     lowering = Lowering(build)
     lowering.lower(graph.outputs)
     assembled = assemble(build, build.name_outputs(graph.outputs, outs), __version__)

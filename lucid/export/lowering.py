@@ -75,7 +75,7 @@ class Lowering:
             names, taken, refused, note = self._choose(node, node.op, path)
         for result, name in zip(node.results, names, strict=True):
             self.build.bind(result, name)
-        if refused or len(self._cached_forms(node.op)) > 1:
+        if refused or len(self._cached_forms(node.op)) + (node.op.body is not None) > 1:
             self._record(node, taken, before, refused, note)
 
     def _record(self, node: Node, taken: str, before: int, refused: Sequence[tuple[str, str]], note: str = "") -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self, TypeAlias, get_args
@@ -32,7 +32,7 @@ class Target:
         provider: "any" (only standard ops), "cpu", "cuda" (forms tuned for that onnxruntime provider, including
             com.microsoft ops), "portable" (primitive ops of opset 18, for runtimes without Attention), or another name
             in `lucid.known_runtimes`.
-        opset: the ONNX opset; by default 23, and 18 for "portable".
+        opset: the ONNX opset; by default 23, or 24 for models with caches of a fixed capacity, and 18 for "portable".
         onnxruntime: the oldest release that must compute the model correctly, such as "1.28" or "1.23.2". Forms that it
             would compute wrongly are not taken.
         attention: "auto", or a form to insist on: "standard" (ONNX Attention), "contrib" (com.microsoft), "expanded".
@@ -47,12 +47,14 @@ class Target:
     onnxruntime: str = "1.28"
     attention: AttentionForm = "auto"
     forms: Mapping[str, str] = field(default_factory=dict, hash=False)
+    _by_default: bool = field(default=False, init=False, repr=False, compare=False)  # nobody asked for the opset
 
     def __post_init__(self) -> None:
         _one_of("target", self.provider, PROVIDERS)
         _one_of("attention", self.attention, ATTENTION_FORMS)
         if self.opset == 0:
             object.__setattr__(self, "opset", min(self.runtime.opset, newest_opset(self.release)))
+            object.__setattr__(self, "_by_default", True)
         _check_opset(self.opset)
         newest = newest_opset(self.release)
         if self.opset > newest:
@@ -75,6 +77,14 @@ class Target:
                 f'onnxruntime is {self.onnxruntime!r}, expected a version as text, such as "1.28" or "1.23.2"'
             )
         return release
+
+    def for_ops(self, ops: Iterable[str]) -> Self:
+        """The target for a model with these ops: some raise the opset that was not asked for."""
+        if not self._by_default:
+            return self
+        wanted = max([self.opset, *(self.runtime.newer.get(op, 0) for op in ops)])
+        opset = min(wanted, newest_opset(self.release))
+        return self if opset == self.opset else replace(self, opset=opset)
 
     def missing(self, kernel: str, dtype: DType) -> str:
         """Why an ONNX op has no kernel for an element type; empty if it has one."""
@@ -106,7 +116,7 @@ class Target:
             made = replace(made, opset=opset)
         if attention is None or _one_of("attention", attention, ATTENTION_FORMS) == "auto":
             return made
-        return replace(made, attention=attention)  # type: ignore[arg-type]
+        return replace(made, attention=attention, opset=0 if made._by_default else made.opset)  # type: ignore[arg-type]
 
 
 def newest_opset(release: Release) -> int:

@@ -126,8 +126,7 @@ def _body(call: AttentionCall) -> tuple[Tensor, ...]:
         key, value = present = concat([call.past_key, key], 2), concat([call.past_value, value], 2)
     output, weights = _attend(query, key, value, call)
     if options.head_counts is not None:
-        output = permute(output, (0, 2, 1, 3))
-        output = reshape(output, (*output.shape[:2], product(output.shape[2:])))
+        output = joined_heads(output)
     return output, *present, *([weights] if options.need_weights else [])
 
 
@@ -174,6 +173,12 @@ def split_heads(name: str, x: Tensor, heads: int) -> Tensor:
         )
     n, length, width = x.shape
     return permute(reshape(x, (n, length, heads, width // heads)), (0, 2, 1, 3))
+
+
+def joined_heads(x: Tensor) -> Tensor:
+    """(N, H, L, d) to (N, L, H*d)."""
+    x = permute(x, (0, 2, 1, 3))
+    return reshape(x, (*x.shape[:2], product(x.shape[2:])))
 
 
 def _repeat_heads(x: Tensor, heads: Size) -> Tensor:

@@ -46,8 +46,8 @@ class AttentionOptions:
 
     @classmethod
     def from_attributes(cls, attributes: Attributes) -> Self:
-        """Read the attributes of an op by name. Other attributes are ignored here: forms refuse unknown ones."""
-        return cls(**{name: attributes[name] for name in _OPTIONS})
+        """Read the attributes of an op by name; the others are not read here, as forms refuse unknown ones."""
+        return cls(**{name: attributes[name] for name in _OPTIONS if name in attributes})
 
     @property
     def key_heads(self) -> int | None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 
-from lucid.dims import Size, product
-from lucid.ops.attention import attention, split_heads
+from lucid.dims import Size
+from lucid.ops.attention import attention, joined_heads, split_heads
+from lucid.ops.attention_call import AttentionOptions
 from lucid.ops.creation import arange_op
 from lucid.ops.elementwise import logical_and, where
 from lucid.ops.op import composite, primitive
-from lucid.ops.shaping import normalize_axis, permute, reshape, unsqueeze
+from lucid.ops.shaping import normalize_axis, unsqueeze
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType, same_shape, show_shape
+from lucid.values import Attributes
 
 
 def _write_rule(buffer: TensorType, new: TensorType, starts: TensorType, *, axis: int) -> TensorType:
@@ -100,30 +104,82 @@ def buffered_attention(
         ValueError, TypeError: for sizes and types that do not fit; eagerly, and in onnxruntime, for positions beyond
             the capacity.
     """
-    packed = heads is not None
-    if heads is not None:
-        query = split_heads("query", query, heads)
-        key = split_heads("key", key, kv_heads or heads)
-        value = split_heads("value", value, kv_heads or heads)
-    key_buffer, value_buffer = write_at(key_buffer, key, starts, axis=2), write_at(value_buffer, value, starts, axis=2)
-    queries, capacity = query.shape[2], key_buffer.shape[2]
-    visible = _visible(starts, queries, capacity, is_causal, window)
-    if mask is not None:
+    options = AttentionOptions(
+        heads=heads, kv_heads=kv_heads, scale=scale, is_causal=is_causal, window=window, softcap=softcap
+    )
+    call = BufferedCall(query, key, value, key_buffer, value_buffer, starts, mask, options=options)
+    key_buffer, value_buffer = call.written()
+    output = attention(call.split_query(), key_buffer, value_buffer, call.visible(), scale=scale, softcap=softcap)
+    return call.laid_out(output), key_buffer, value_buffer
+
+
+@dataclass(frozen=True, eq=False)
+class BufferedCall:
+    """The operands and options of a call of `buffered_attention`, and the steps that its body and forms consist of."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    key_buffer: Tensor
+    value_buffer: Tensor
+    starts: Tensor
+    mask: Tensor | None = None
+    options: AttentionOptions = field(default=AttentionOptions(is_causal=True), kw_only=True)
+
+    @classmethod
+    def from_operands(cls, operands: Sequence[Tensor | None], attributes: Attributes) -> Self:
+        """Read what the op is called with: operands in its order, attributes by name."""
+        query, key, value, key_buffer, value_buffer, starts, mask = operands
+        assert query is not None and key is not None and value is not None
+        assert key_buffer is not None and value_buffer is not None and starts is not None
+        options = AttentionOptions.from_attributes(attributes)
+        return cls(query, key, value, key_buffer, value_buffer, starts, mask, options=options)
+
+    @property
+    def batch(self) -> Size:
+        """N."""
+        return self.query.shape[0]
+
+    @property
+    def queries(self) -> Size:
+        """L."""
+        return self.query.shape[-2]
+
+    @property
+    def capacity(self) -> Size:
+        """C."""
+        return self.key_buffer.shape[2]
+
+    def split_query(self) -> Tensor:
+        """(N, H, L, d)."""
+        return self.query if self.options.heads is None else split_heads("query", self.query, self.options.heads)
+
+    def written(self) -> tuple[Tensor, Tensor]:
+        """Both buffers with the new keys and values."""
+        key, value, heads = self.key, self.value, self.options.key_heads
+        if heads is not None:
+            key, value = split_heads("key", key, heads), split_heads("value", value, heads)
+        return (
+            write_at(self.key_buffer, key, self.starts, axis=2),
+            write_at(self.value_buffer, value, self.starts, axis=2),
+        )
+
+    def visible(self) -> Tensor:
+        """Which slots each new position sees, (N, 1 or H, L, C): booleans, or what a floating mask adds to scores."""
+        options, mask = self.options, self.mask
+        slots = arange_op(start=0, stop=self.capacity)
+        first = unsqueeze(self.starts, (1, 2, 3))
+        position = first + unsqueeze(arange_op(start=0, stop=self.queries), 1)
+        seen = slots <= (position if options.is_causal else first + (self.queries - 1))
+        if not options.is_causal:
+            seen = logical_and(seen, position >= 0)  # every query has a row of its own
+        if options.window is not None:
+            seen = logical_and(seen, slots > position - options.window)
+        if mask is None:
+            return seen
         hidden = mask.dtype.lowest if mask.dtype.kind == "float" else False
-        visible = logical_and(mask, visible) if mask.dtype.kind == "bool" else where(visible, mask, hidden)
-    output = attention(query, key_buffer, value_buffer, visible, scale=scale, softcap=softcap)
-    if packed:
-        output = permute(output, (0, 2, 1, 3))
-        output = reshape(output, (*output.shape[:2], product(output.shape[2:])))
-    return output, key_buffer, value_buffer
+        return logical_and(mask, seen) if mask.dtype.kind == "bool" else where(seen, mask, hidden)
 
-
-def _visible(starts: Tensor, queries: Size, capacity: Size, is_causal: bool, window: int | None) -> Tensor:
-    """(N, 1, L, C) booleans: which slots each new position sees."""
-    slots = arange_op(start=0, stop=capacity)
-    first = unsqueeze(starts, (1, 2, 3))
-    position = first + unsqueeze(arange_op(start=0, stop=queries), 1)
-    seen = slots <= (position if is_causal else first + (queries - 1))
-    if not is_causal:
-        seen = logical_and(seen, position >= 0)  # every query has a row of its own
-    return seen if window is None else logical_and(seen, slots > position - window)
+    def laid_out(self, output: Tensor) -> Tensor:
+        """An output (N, H, L, d_v) in the layout of the query."""
+        return output if self.options.heads is None else joined_heads(output)

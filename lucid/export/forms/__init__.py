@@ -7,6 +7,7 @@ from lucid.export.forms import (
     attention_cuda,
     attention_half,
     attention_portable,
+    buffered_attention,
     buffers,
     channel_norms,
     extremes,
@@ -28,6 +29,8 @@ _BEST_FIRST: tuple[Form, ...] = (
     attention.standard,
     attention.contrib,
     attention_portable.zeros_without_keys,
+    buffered_attention.group_query,
+    buffered_attention.filled_part,
     # normalisation
     neural.layer_normalization_of_a_sum,
     neural.layer_normalization,

@@ -45,7 +45,7 @@ def standard(build: Builder, node: Node) -> tuple[str, ...]:
 def contrib(build: Builder, node: Node) -> str:
     call = Call.of(node)
     refuse_common(call)
-    refuse_scale(call)
+    refuse_scale(call.options.scale)
     if call.options.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
     if call.grouped:
@@ -68,7 +68,7 @@ def write_node(build: Builder, node: Node) -> tuple[str, ...]:
     """The ONNX op, if the target's runtime computes it correctly."""
     call = Call.of(node)
     refuse_common(call)
-    refuse_scale(call)
+    refuse_scale(call.options.scale)
     if call.options.need_weights:
         refuse_wrong(build, ATTENTION_WEIGHTS)
     if call.options.need_weights and not isinstance(call.keys, int):

@@ -20,7 +20,7 @@ import numpy as np
 
 from lucid.dims import Size, same
 from lucid.export.attention_node import Call, emit_node, refuse_scale
-from lucid.export.builder import Builder, Operand
+from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.known_runtimes import FILLED_MASKS
@@ -30,7 +30,7 @@ from lucid.ops.creation import arange_op, size_op
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32, int64
-from lucid.values import Input, Node
+from lucid.values import Node
 
 # The score of hidden keys is lowered by FILL, or by the lowest number, which is exact and slow. No score exceeds
 # b = |q| |k| scale in size (Cauchy-Schwarz), so with FILL a hidden key weighs at most exp(2 b + FILL) of the largest
@@ -122,7 +122,7 @@ def three_products(build: Builder, node: Node) -> Taken:
 def _refuse_unfit_for_blocks(call: Call) -> None:
     if call.dtype != float32:
         refuse(f"the bound on hidden weights is proven for float32, not {call.dtype}")
-    refuse_scale(call)
+    refuse_scale(call.options.scale)
     if call.options.is_causal and not same(call.queries, call.new_keys):
         refuse("queries and keys may differ in number")
     for mask in (call.mask, call.key_mask):
@@ -187,7 +187,7 @@ def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
     positions = build.name_of(arange_op(start=0, stop=x.shape[-2]))
     wanted = build.op("Slice", positions, np.array([0]), sizes_vector(build, [count]), np.array([0]))
     found = build.op("Gather", x, wanted, axis=x.ndim - 2)
-    return _computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
+    return computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
 
 
 def fill_value(build: Builder, call: Call) -> Tensor:
@@ -216,14 +216,7 @@ def _reduced(build: Builder, x: Tensor, *ops: str) -> Tensor:
     name = build.name_of(x)
     for op in ops[:-1]:
         name = build.op(op, name, np.array([-1]), keepdims=0)
-    return _computed(build, build.op(ops[-1], name, keepdims=0), TensorType(float32, ()))
-
-
-def _computed(build: Builder, name: str, kind: TensorType) -> Tensor:
-    """The output of a node as a tensor, for use in ops."""
-    value = Input(name, kind)
-    build.bind(value, name)
-    return Tensor.from_value(value)
+    return computed(build, build.op(ops[-1], name, keepdims=0), TensorType(float32, ()))
 
 
 def _filled(visible: Tensor, fill: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ def group_query(build: Builder, node: Node) -> Taken:
     refuse_common(call)
     if not call.options.is_causal or not same(call.queries, call.new_keys):
         refuse("it takes only causal attention with as many keys as queries")
-    refuse_scale(call)
+    refuse_scale(call.options.scale)
     if call.options.heads is None:
         refuse("it takes the packed layout (N, L, H*d), not (N, H, L, d)")
     if not same(call.width, call.value_width) or not same(call.width % 8, 0):

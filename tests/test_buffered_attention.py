@@ -1,0 +1,90 @@
+"""Attention over a buffer, exported: every form agrees with float64 wherever the rows of a batch begin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import lucid
+from lucid import ops
+from lucid.export import Target, explain, to_onnx
+from lucid.runtime import Session
+from tests.op_references import buffered_attention
+
+CAPACITY = 16
+CASES = [  # rows, new positions, where each row begins
+    (1, 1, [0]),
+    (1, 1, [15]),
+    (2, 1, [5, 3]),
+    (1, 4, [0]),
+    (1, 6, [10]),
+    (2, 4, [0, 0]),
+    (3, 4, [5, 12, 0]),
+    (1, 16, [0]),
+]
+OPTIONS: list[dict[str, Any]] = [
+    {"heads": 4, "kv_heads": 2},
+    {"heads": 4, "kv_heads": 4, "window": 3, "scale": 0.3},
+    {"heads": 4, "kv_heads": 1, "softcap": 2.0},
+    {"heads": 4, "kv_heads": 2, "window": 1},
+]
+TARGETS = [Target("any"), Target("cpu"), Target("cpu", onnxruntime="1.31"), Target("any", opset=23), Target("portable")]
+named = {"ids": lambda given: str(given)}
+
+
+def exported(target: Target, options: dict[str, Any], width: int = 8) -> Any:
+    heads, kv_heads = options["heads"], options["kv_heads"]
+    buffer = lucid.spec("N", kv_heads, "C", width)
+    return to_onnx(
+        lambda *given: ops.buffered_attention(*given, **options),
+        ("N", "L", heads * width),
+        *[("N", "L", kv_heads * width)] * 2,
+        buffer,
+        buffer,
+        lucid.spec("N", dtype=lucid.int64),
+        target=target,
+    )
+
+
+def drawn(rows: int, length: int, options: dict[str, Any], width: int = 8) -> list[np.ndarray]:
+    random = np.random.default_rng(rows * 100 + length)
+    heads, kv_heads = options["heads"], options["kv_heads"]
+    new = [(rows, length, n * width) for n in (heads, kv_heads, kv_heads)]
+    return [random.standard_normal(shape, np.float32) for shape in (*new, *[(rows, kv_heads, CAPACITY, width)] * 2)]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.provider}-{t.opset}-{t.onnxruntime}")
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target) -> None:
+    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < target.release:
+        pytest.skip(f"onnxruntime {onnxruntime.__version__} is older than {target.onnxruntime}")
+    session = Session(exported(target, options), threads=1)
+    for rows, length, starts in CASES:
+        arrays, at = drawn(rows, length, options), np.array(starts)
+        for row, start in enumerate(starts):  # nothing in a slot that is not filled reaches a result
+            arrays[3][row, :, start:], arrays[4][row, :, start:] = 1e30, 1e30
+        want = buffered_attention(
+            *[a.astype(np.float64) for a in arrays],
+            at,
+            **{"scale": None, "is_causal": True, "window": None, "softcap": 0.0, **options},
+        )
+        got = session.run(dict(zip(session.inputs, [*arrays, at], strict=True)))
+        for found, wanted in zip(got.values(), want, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
+
+
+def test_the_form_of_a_step_is_explained() -> None:
+    def taken(target: Target | str, **options: Any) -> str:
+        model = lambda *given: ops.buffered_attention(*given, heads=4, **options)  # noqa: E731  # as a user writes it
+        new, buffer = ("N", "L", 32), ("N", 4, "C", 8)
+        starts = lucid.spec("N", dtype=lucid.int64)
+        decisions = explain(model, new, new, new, buffer, buffer, starts, target=target).attention
+        return next(decision.taken for decision in decisions if decision.op == "buffered_attention")
+
+    newest = Target("cpu", onnxruntime="1.31")
+    assert taken(newest) == taken(newest, window=3) == "com.microsoft GroupQueryAttention"
+    assert taken(newest, is_causal=False) == taken("cpu") == taken("any") == "attention over what is filled"
+    assert taken("portable") == "expanded"
