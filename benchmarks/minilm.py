@@ -16,7 +16,7 @@ from benchmarks.bench import LUCID, Bench
 from benchmarks.graphs import Array, runner
 from benchmarks.harness import Work
 from benchmarks.results import Line
-from models.bert import SentenceEncoder
+from lucid.models.bert import SentenceEncoder
 
 SIZES = [(1, 16), (8, 64), (1, 512), (32, 128)]
 VOCABULARY = 30522

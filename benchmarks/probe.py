@@ -22,8 +22,8 @@ from benchmarks.attention import HEADS, WIDTH, export
 from benchmarks.graphs import node, runner, unit_normal
 from benchmarks.memory import Peak
 from lucid import nn, ops
-from models.gpt2 import GPT2
-from models.llama import Llama, LlamaConfig
+from lucid.models.gpt2 import GPT2
+from lucid.models.llama import Llama, LlamaConfig
 
 THREADS = 2
 

@@ -15,7 +15,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 import lucid
-from models.bert import SentenceEncoder
+from lucid.models.bert import SentenceEncoder
 
 SENTENCES = [
     "A man is playing the guitar.",

@@ -13,13 +13,14 @@ from lucid.version import __version__ as __version__
 if TYPE_CHECKING:
     from lucid import export as export
     from lucid import generation as generation
+    from lucid import models as models
     from lucid import nn as nn
     from lucid import ops as ops
     from lucid import runtime as runtime
     from lucid import testing as testing
     from lucid._api import *  # noqa: F403  # re-exports each of its names
 else:
-    _PARTS = ("export", "generation", "inspection", "nn", "ops", "plot", "report", "runtime", "testing")
+    _PARTS = ("export", "generation", "inspection", "models", "nn", "ops", "plot", "report", "runtime", "testing")
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":  # used by a star import

@@ -84,7 +84,7 @@ def decode_step(
     if not isinstance(model, CausalDecoder):
         raise ValueError(
             f"cache={cache!r}: {type(model).__name__} takes no cache; expected a lucid.nn.CausalDecoder, such as "
-            "models.llama.Llama"
+            "lucid.models.llama.Llama"
         )
     if capacity is not None and (cache != "fixed" or isinstance(capacity, bool) or capacity < 1):
         raise ValueError(f'capacity is {capacity!r}, expected a whole number of 1 or more, and cache="fixed"')

@@ -10,12 +10,15 @@ from typing import Any
 import lucid
 from lucid import Tensor, nn, ops
 
-GOLDENS = Path(__file__).parents[1] / "tests" / "goldens"
+GOLDENS = Path(__file__).resolve().parents[1] / "tests" / "goldens"  # in a clone of the repository
 
 
 def checkpoint_folder(tiny: str | Path) -> Path:
     """The checkpoint folder that the command line names, or this one: a tiny one of the tests, or any path."""
-    return Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDENS / tiny
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDENS / tiny
+    if not folder.exists():
+        sys.exit(f"there is no checkpoint in {folder}; give the folder of one")
+    return folder
 
 
 def token_ids(*default: int) -> Tensor:

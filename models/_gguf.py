@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from models._config import Array, Config, ConfigError, show
-from models._gguf_architectures import ARCHITECTURES
-from models._gguf_cursor import Strings, Value
-from models._gguf_header import Header, read_header
+from lucid.models._config import Array, Config, ConfigError, show
+from lucid.models._gguf_architectures import ARCHITECTURES
+from lucid.models._gguf_cursor import Strings, Value
+from lucid.models._gguf_header import Header, read_header
 
 
 def read_config(path: str | os.PathLike[str], *model_types: str) -> Config:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from lucid import WeightsError
-from models._config import Array, show
+from lucid.models._config import Array, show
 
 MAX_HEADER = 64 << 20  # bytes: five times what the largest vocabularies with their merges take
 MAX_STRINGS = 1 << 20  # in all arrays of strings: the vocabulary and the merges

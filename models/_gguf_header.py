@@ -26,8 +26,8 @@ from gguf.quants import dequantize
 
 from lucid import WeightsError
 from lucid.files import NotAFileError, open_regular
-from models._config import Array, show
-from models._gguf_cursor import Cursor, Described, Value, broken
+from lucid.models._config import Array, show
+from lucid.models._gguf_cursor import Cursor, Described, Value, broken
 
 
 class Entry(NamedTuple):

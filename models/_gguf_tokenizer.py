@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from models._config import ConfigError, show
-from models._gguf_cursor import Strings
-from models._gguf_header import Header, read_header
+from lucid.models._config import ConfigError, show
+from lucid.models._gguf_cursor import Strings
+from lucid.models._gguf_header import Header, read_header
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _GPT4 = (

@@ -23,19 +23,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from lucid import WeightsError, nn
-from models._config import ACTIVATIONS as ACTIVATIONS
-from models._config import MAX_CONFIG as MAX_CONFIG
-from models._config import MAX_NUMBER as MAX_NUMBER
-from models._config import Array
-from models._config import Config as Config
-from models._config import ConfigError as ConfigError
+import lucid
+from lucid import DType, WeightsError, nn
+from lucid.models._config import ACTIVATIONS as ACTIVATIONS
+from lucid.models._config import MAX_CONFIG as MAX_CONFIG
+from lucid.models._config import MAX_NUMBER as MAX_NUMBER
+from lucid.models._config import Array
+from lucid.models._config import Config as Config
+from lucid.models._config import ConfigError as ConfigError
 
 C = TypeVar("C")
 
@@ -71,11 +73,12 @@ class Pretrained(nn.Module, Generic[C]):
         self.config = config
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str]) -> Self:
+    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32) -> Self:
         """Read Hugging Face's config.json and model.safetensors, in one file or in shards, or a GGUF file.
 
         Args:
             folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json.
+            dtype: the element type of the parameters.
 
         Raises:
             ConfigError: for another architecture, or an option that is not supported.
@@ -84,7 +87,8 @@ class Pretrained(nn.Module, Generic[C]):
             WeightsError: for an invalid weights file.
             OSError: if a file is missing.
         """
-        return cls._from_checkpoint(folder, cls.checkpoint.read)
+        model = cls._from_checkpoint(folder, cls.checkpoint.read)
+        return model if dtype is lucid.float32 else model.to(dtype)
 
     @classmethod
     def _from_checkpoint(cls, folder: str | os.PathLike[str], read: Callable[[Config], C]) -> Self:
@@ -100,6 +104,15 @@ class Pretrained(nn.Module, Generic[C]):
         return model
 
 
+def read_model_type(source: str | os.PathLike[str], *known: str) -> str:
+    """The model_type of a checkpoint, which must be one of those known.
+
+    Raises:
+        ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
+    """
+    return _read_options(Path(source), known).model_type
+
+
 def _read_options(path: Path, model_types: Sequence[str]) -> Config:
     """The options of a folder's config.json, or of a GGUF file."""
     files = [path]
@@ -113,9 +126,8 @@ def _read_options(path: Path, model_types: Sequence[str]) -> Config:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
     if find_spec("gguf") is None:
         raise ModuleNotFoundError(f"{files[0]}: reading GGUF files needs gguf: pip install 'lucid-onnx[gguf]'")
-    from models._gguf import read_config  # noqa: PLC0415  # needs gguf, which takes 0.3 s to import
-
-    return read_config(files[0], *model_types)
+    config: Config = import_module("lucid.models._gguf").read_config(files[0], *model_types)  # gguf takes 0.3 s
+    return config
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al. 2019): one encoder, three checkpoints.
 
 Modules have the names of Hugging Face's checkpoints, and so do the weights of an exported model. ``python -m
-models.bert FOLDER`` embeds two texts with a checkpoint, eagerly and exported; without a folder it uses all-MiniLM-L6-v2
-if that is installed, or a tiny model.
+lucid.models.bert FOLDER`` embeds two texts with a checkpoint, eagerly and exported; without a folder it uses
+all-MiniLM-L6-v2 if that is installed, or a tiny model.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Self
 
 import lucid
 from lucid import Tensor, nn, ops
-from models._demonstration import SideBySide, checkpoint_folder, ones_like
-from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from models._demonstration import SideBySide, checkpoint_folder
-from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._demonstration import SideBySide, checkpoint_folder
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid.models._demonstration import SideBySide
 from lucid.nn import functional as F
-from models._demonstration import SideBySide
 
 
 class MultiHeadAttention(nn.Module):

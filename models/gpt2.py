@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Self
 
 from lucid import Tensor, nn
+from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
-from models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
-from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Conv1D(nn.Module):
 
 
 def main() -> None:
-    """Complete a text, given as token ids, with the exported model: ``python -m models.gpt2 FOLDER 464 3290``."""
+    """Complete a text, given as token ids, with the exported model: ``python -m lucid.models.gpt2 FOLDER 464 3290``."""
     both = SideBySide(GPT2.from_pretrained(checkpoint_folder("gpt2/base")))
     ids = written(lambda ids: both(ids, ones_like(ids)), token_ids(1, 2, 3))
     print(f"token ids {ids}, {both.verdict('logits')}")

@@ -19,10 +19,10 @@ from typing import Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
+from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError, Pretrained
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
-from models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from models._pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError, Pretrained
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from typing import Any, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
+from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
-from models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
-from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Attention(nn.Module):
 
 
 def main() -> None:
-    """Answer a text, given as token ids, with the exported model: ``python -m models.t5 FOLDER 363 19 1``."""
+    """Answer a text, given as token ids, with the exported model: ``python -m lucid.models.t5 FOLDER 363 19 1``."""
     both, source = SideBySide(T5.from_pretrained(checkpoint_folder("t5/v1_1"))), token_ids(5, 6, 7, 1)
     start, end = 0, 1
     _, *answer = written(lambda ids: both(source, ids, ones_like(source)), lucid.tensor([[start]]), end)

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 import lucid
 from lucid import Tensor, TensorType, nn
+from lucid.models._demonstration import SideBySide, ones_like, written
 from lucid.nn import functional as F
-from models._demonstration import SideBySide, ones_like, written
 
 
 class Transformer(nn.Module):
@@ -86,7 +86,7 @@ class Transformer(nn.Module):
 
 
 def main() -> None:
-    """Generate eight tokens with a small random model, eagerly and exported: ``python -m models.transformer``."""
+    """Generate eight tokens with a small random model, eagerly and exported: ``python -m lucid.models.transformer``."""
     lucid.manual_seed(0)
     both = SideBySide(Transformer(100, hidden_size=64, num_heads=4, intermediate_size=128, num_layers=2))
     source = lucid.tensor([[7, 8, 9, 10]])

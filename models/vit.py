@@ -18,9 +18,9 @@ from typing import Self
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid.models._demonstration import SideBySide, checkpoint_folder
+from lucid.models._pretrained import ACTIVATIONS, MAX_NUMBER, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
-from models._demonstration import SideBySide, checkpoint_folder
-from models._pretrained import ACTIVATIONS, MAX_NUMBER, Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ def _sides(options: Config) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Classify random images, exported and eagerly: ``python -m models.vit FOLDER``."""
+    """Classify random images, exported and eagerly: ``python -m lucid.models.vit FOLDER``."""
     vit = ViTForImageClassification.from_pretrained(checkpoint_folder("vit/classifier"))
     both = SideBySide(vit)
     lucid.manual_seed(0)

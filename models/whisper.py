@@ -17,9 +17,9 @@ from typing import Self
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
+from lucid.models._demonstration import SideBySide, checkpoint_folder, written
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
-from models._demonstration import SideBySide, checkpoint_folder, written
-from models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ import pytest
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.export import explain, to_onnx
+from lucid.models.gpt2 import GPT2
+from lucid.models.llama import Llama
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.testing import assert_parity
-from models.gpt2 import GPT2
-from models.llama import Llama
 from tests.models import goldens
 from tests.models.zoo import ZOO
 

@@ -73,7 +73,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, root / name)
+            shutil.copytree(source, root / name, symlinks=True)  # lucid/models is a link to models
         else:
             shutil.copy(source, root / name)
     for section in SECTIONS:
@@ -109,7 +109,8 @@ def test_what_the_page_says_to_write_is_enough(section: Section, copy: Path) -> 
 
 def test_without_its_sample_an_op_fails_a_test(tmp_path: Path) -> None:
     """As the page says."""
-    shutil.copytree(ROOT / "lucid", tmp_path / "lucid")
+    shutil.copytree(ROOT / "lucid", tmp_path / "lucid", symlinks=True)
+    shutil.copytree(ROOT / "models", tmp_path / "models")
     shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("goldens", "fuzz", "models"))
     for block in SECTIONS[0].written:
         if not block.title.startswith("tests/"):

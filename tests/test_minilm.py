@@ -12,8 +12,8 @@ import pytest
 import lucid
 from examples.minilm import checkpoint, tokenize
 from lucid.export import to_onnx
+from lucid.models.bert import Bert, SentenceEncoder
 from lucid.runtime import Session
-from models.bert import Bert, SentenceEncoder
 
 Array = np.ndarray[Any, Any]
 DATA = Path(__file__).parent / "data"

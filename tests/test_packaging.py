@@ -51,7 +51,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     for needed in ("lucid/py.typed", "lucid/report/static/page.html", "lucid/report/static/LICENSES.txt"):
         assert needed in names
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "lucid").rglob("*.py")}
-    assert sources <= set(names)
+    models = {f"lucid/models/{path.name}" for path in (ROOT / "models").glob("*.py")}
+    assert models and sources | models <= set(names)
     extras = set(re.findall(r"^Provides-Extra: (\S+)", metadata, re.M))
     assert {"cpu", "gpu", "demo", "plot", "bench", "docs", "dev"} <= extras
     assert wheel.stat().st_size < 3_000_000
@@ -94,6 +95,20 @@ def test_the_readmes_example_runs_in_a_fresh_environment(fresh, tmp_path):
     assert first is not None
     (tmp_path / "example.py").write_text(first[1], encoding="utf-8")
     run(fresh / "python", "-W", "error", "example.py", cwd=tmp_path)
+
+
+def test_a_checkpoint_is_read_in_a_fresh_environment(fresh, tmp_path):
+    code = (
+        "import sys, lucid; model = lucid.models.load(sys.argv[1]); print(type(model).__name__);"
+        "print(model(lucid.tensor([[1, 11, 7]])).shape)"
+    )
+    folder = ROOT / "tests" / "goldens" / "llama" / "llama2"
+    assert run(fresh / "python", "-W", "error", "-c", code, folder, cwd=tmp_path) == "Llama\n(1, 3, 40)\n"
+
+
+def test_a_models_program_says_that_it_needs_a_checkpoint(fresh, tmp_path):
+    shown = run(fresh / "python", "-m", "lucid.models.gpt2", cwd=tmp_path, code=1)
+    assert shown.endswith("; give the folder of one\n")
 
 
 def test_only_what_is_declared_is_there(fresh, tmp_path):

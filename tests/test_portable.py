@@ -20,14 +20,14 @@ import lucid
 from lucid import Tensor, nn, ops
 from lucid.export import ExportError, to_onnx
 from lucid.known_runtimes import RUNTIMES
+from lucid.models.bert import Bert
+from lucid.models.clip import CLIP
+from lucid.models.gpt2 import GPT2
+from lucid.models.llama import Llama
+from lucid.models.t5 import T5
+from lucid.models.vit import ViT
+from lucid.models.whisper import Whisper
 from lucid.runtime import Session
-from models.bert import Bert
-from models.clip import CLIP
-from models.gpt2 import GPT2
-from models.llama import Llama
-from models.t5 import T5
-from models.vit import ViT
-from models.whisper import Whisper
 from tests.models import goldens
 from tests.reference import attention as reference
 from tests.reference import pack

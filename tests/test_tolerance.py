@@ -13,11 +13,11 @@ from lucid import Tensor, nn
 from lucid.comparison import UNITS
 from lucid.exact import NarrowOpError, in_float64, run_in_float64
 from lucid.export import to_onnx
+from lucid.models.gpt2 import GPT2, GPT2Config
+from lucid.models.llama import Llama, LlamaConfig
 from lucid.ops import Op
 from lucid.testing import Comparison, ParityError, assert_parity, bisect, compare
 from lucid.types import Array, TensorType, bfloat16, float16, float32, float64
-from models.gpt2 import GPT2, GPT2Config
-from models.llama import Llama, LlamaConfig
 from tests.samples import SAMPLES, Sample
 from tests.test_ops import arrays_of, attributes_of, traced, widened
 

@@ -7,9 +7,9 @@ import pytest
 
 import lucid
 from lucid import nn
+from lucid.models.transformer import Transformer
 from lucid.runtime import Session
 from lucid.testing import assert_parity
-from models.transformer import Transformer
 
 
 @pytest.mark.parametrize("norm_first", [False, True])

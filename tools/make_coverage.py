@@ -26,11 +26,11 @@ from lucid.export import Target, to_onnx  # noqa: E402
 from lucid.export.builder import Builder  # noqa: E402
 from lucid.export.lowering import Lowering  # noqa: E402
 from lucid.export.target import OPSETS, PROVIDERS  # noqa: E402
+from lucid.models.delightful_tts import ConformerBlock  # noqa: E402
+from lucid.models.transformer import Transformer  # noqa: E402
 from lucid.ops.op import REGISTERED  # noqa: E402
 from lucid.ops.tensor import OPS  # noqa: E402
 from lucid.testing import assert_parity  # noqa: E402
-from models.delightful_tts import ConformerBlock  # noqa: E402
-from models.transformer import Transformer  # noqa: E402
 from tests.models.goldens import TARGETS  # noqa: E402
 from tests.models.zoo import ZOO  # noqa: E402
 from tests.module_samples import MODULES  # noqa: E402

@@ -78,7 +78,7 @@ def export(
 
     \b
       lucid export nn.MultiHeadAttention --set embed_dim=512 --set num_heads=8 -o mha.onnx
-      lucid export models/bert.py:Bert --weights all-MiniLM-L6-v2 -o minilm.onnx
+      lucid export lucid.models.bert:Bert --weights all-MiniLM-L6-v2 -o minilm.onnx
       lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
     """
     _run(
@@ -162,7 +162,7 @@ def verify(
 
     \b
       lucid verify nn.MultiHeadAttention mha.onnx --set embed_dim=512 --set num_heads=8
-      lucid verify models/bert.py:Bert minilm.onnx --weights all-MiniLM-L6-v2 --size N=2,L=64 --size N=1,L=1
+      lucid verify lucid.models.bert:Bert minilm.onnx --weights all-MiniLM-L6-v2 --size N=2,L=64 --size N=1,L=1
     """
     _run(
         "verify",
@@ -271,8 +271,8 @@ def report(
     [bold]Examples[/]
 
     \b
-      lucid report models/bert.py:Bert --weights all-MiniLM-L6-v2 --size L=32 -o report.html
-      lucid report models/bert.py:Bert -w all-MiniLM-L6-v2 --data input.npz --tokens tokens.txt -o report.html
+      lucid report lucid.models.bert:Bert --weights all-MiniLM-L6-v2 --size L=32 -o report.html
+      lucid report lucid.models.bert:Bert -w all-MiniLM-L6-v2 --data input.npz --tokens tokens.txt -o report.html
     """
     _run(
         "report",

@@ -35,7 +35,7 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A model: [bold]models/bert.py:Bert[/], [bold]package.module:factory[/] "
+        help="A model: [bold]lucid.models.bert:Bert[/], [bold]package.module:factory[/] "
         "or [bold]nn.MultiHeadAttention[/].",
         show_default=False,
     ),

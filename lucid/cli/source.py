@@ -1,4 +1,4 @@
-"""SOURCE on the command line: from `models/bert.py:Bert` to a model."""
+"""SOURCE on the command line: from `lucid.models.bert:Bert` to a model."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ import pytest
 import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
+from lucid.models._pretrained import ConfigError
+from lucid.models.bert import Bert, SentenceEncoder
 from lucid.runtime import Session
-from models._pretrained import ConfigError
-from models.bert import Bert, SentenceEncoder
 
 Array = np.ndarray[Any, Any]
 GOLDENS = Path(__file__).parents[1] / "goldens"

@@ -13,8 +13,8 @@ import pytest
 
 import lucid
 from lucid.export import to_onnx
+from lucid.models.llama import Llama
 from lucid.runtime import Session
-from models.llama import Llama
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 

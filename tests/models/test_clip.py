@@ -14,10 +14,10 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
+from lucid.models import clip as program
+from lucid.models._pretrained import ConfigError
+from lucid.models.clip import CLIP
 from lucid.runtime import Session
-from models import clip as program
-from models._pretrained import ConfigError
-from models.clip import CLIP
 from tests.models import goldens
 
 VARIANTS = ["clip/quick_gelu", "clip/gelu"]

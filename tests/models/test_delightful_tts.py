@@ -10,9 +10,9 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
+from lucid.models import delightful_tts as program
+from lucid.models.delightful_tts import ConformerBlock, MultiHeadAttention, RelativeAttention, StyleTokens
 from lucid.runtime import Session
-from models import delightful_tts as program
-from models.delightful_tts import ConformerBlock, MultiHeadAttention, RelativeAttention, StyleTokens
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 

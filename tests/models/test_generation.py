@@ -12,10 +12,10 @@ import pytest
 import lucid
 from lucid.generation import Generator, pad_left
 from lucid.generation.steppers import Stepper, stepper
+from lucid.models.gpt2 import GPT2
+from lucid.models.llama import Llama
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session
-from models.gpt2 import GPT2
-from models.llama import Llama
 from tests.models import goldens
 
 CASES = json.loads((goldens.folder("generation") / "tokens.json").read_text())

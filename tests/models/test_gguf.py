@@ -17,13 +17,13 @@ from gguf.quants import dequantize
 
 import lucid
 from lucid.generation import Generator
+from lucid.models._gguf import read_config
+from lucid.models._gguf_header import read_header
+from lucid.models._gguf_tokenizer import read_tokenizer, tokenizer_in
+from lucid.models._pretrained import ConfigError
+from lucid.models.gpt2 import GPT2
+from lucid.models.llama import Llama
 from lucid.runtime import Session
-from models._gguf import read_config
-from models._gguf_header import read_header
-from models._gguf_tokenizer import read_tokenizer, tokenizer_in
-from models._pretrained import ConfigError
-from models.gpt2 import GPT2
-from models.llama import Llama
 from tests.models import goldens
 
 Array = np.ndarray[Any, Any]
@@ -121,13 +121,13 @@ def test_another_model_refuses_the_file(tmp_path: Path) -> None:
 
 
 def test_the_message_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models._pretrained.find_spec", lambda name: None)
+    monkeypatch.setattr("lucid.models._pretrained.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lucid-onnx\[gguf\]'"):
         Llama.from_pretrained(tmp_path / "model.gguf")
 
 
 def test_models_do_not_load_the_library() -> None:
-    check = "import sys, models.llama; assert not {'gguf', 'tokenizers'} & sys.modules.keys()"
+    check = "import sys, lucid.models.llama; assert not {'gguf', 'tokenizers'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", check], cwd=goldens.ROOT.parents[1], check=True)
 
 

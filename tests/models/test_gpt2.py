@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import lucid
+from lucid.models._pretrained import ConfigError
+from lucid.models.gpt2 import GPT2
 from lucid.runtime import Session
-from models._pretrained import ConfigError
-from models.gpt2 import GPT2
 from tests.models import goldens
 
 VARIANTS = ["gpt2/base", "gpt2/hub_layout", "gpt2/scaled"]

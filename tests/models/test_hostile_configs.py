@@ -17,10 +17,10 @@ import pytest
 
 import lucid
 from benchmarks.memory import Peak
+from lucid.models._pretrained import MAX_CONFIG, ConfigError
+from lucid.models.bert import Bert
+from lucid.models.t5 import T5
 from lucid.nn.module import StateError
-from models._pretrained import MAX_CONFIG, ConfigError
-from models.bert import Bert
-from models.t5 import T5
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 

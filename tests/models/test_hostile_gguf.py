@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from lucid import WeightsError
-from models._gguf_header import read_header
-from models._gguf_tokenizer import read_tokenizer
-from models._pretrained import ConfigError
-from models.llama import Llama
+from lucid.models._gguf_header import read_header
+from lucid.models._gguf_tokenizer import read_tokenizer
+from lucid.models._pretrained import ConfigError
+from lucid.models.llama import Llama
 from tests.hostile import corpus, refused, tool
 
 CASES = corpus("gguf")

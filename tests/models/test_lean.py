@@ -14,11 +14,11 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.export import to_onnx
-from models.bert import RENAMES, Bert, BertConfig
-from models.gpt2 import GPT2, GPT2Config
-from models.llama import Llama, LlamaConfig
-from models.t5 import T5, T5Config
-from models.vit import ViT, ViTConfig
+from lucid.models.bert import RENAMES, Bert, BertConfig
+from lucid.models.gpt2 import GPT2, GPT2Config
+from lucid.models.llama import Llama, LlamaConfig
+from lucid.models.t5 import T5, T5Config
+from lucid.models.vit import ViT, ViTConfig
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 

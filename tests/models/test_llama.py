@@ -14,10 +14,10 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
+from lucid.models import llama as program
+from lucid.models._pretrained import ConfigError
+from lucid.models.llama import Llama
 from lucid.runtime import Session
-from models import llama as program
-from models._pretrained import ConfigError
-from models.llama import Llama
 from tests.models import goldens
 
 VARIANTS = [

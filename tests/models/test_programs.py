@@ -1,4 +1,4 @@
-"""``python -m models.<name>`` runs a short demonstration with the files that are available."""
+"""``python -m lucid.models.<name>`` runs a short demonstration with the files that are available."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
-from models._demonstration import SideBySide, written
+from lucid.models._demonstration import SideBySide, written
 
 PROGRAMS = sorted(path.stem for path in (Path(__file__).parents[2] / "models").glob("[a-z]*.py"))
 
@@ -21,8 +21,8 @@ def test_it_runs_and_eager_and_exported_agree(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name])
-    monkeypatch.delitem(sys.modules, f"models.{name}", raising=False)
-    runpy.run_module(f"models.{name}", run_name="__main__", alter_sys=True)
+    monkeypatch.delitem(sys.modules, f"lucid.models.{name}", raising=False)
+    runpy.run_module(f"lucid.models.{name}", run_name="__main__", alter_sys=True)
     printed = capsys.readouterr().out
     differences = [float(text) for text in re.findall(r"differ\D* (\d\.\de[+-]\d\d)", printed)]
     assert differences, printed

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import lucid
+from lucid.models._pretrained import ConfigError
+from lucid.models.t5 import T5
 from lucid.runtime import Session
-from models._pretrained import ConfigError
-from models.t5 import T5
 from tests.models import goldens
 
 VARIANTS = ["t5/v1_0", "t5/v1_1"]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import lucid
+from lucid.models._pretrained import ConfigError
+from lucid.models.vit import ViT, ViTForImageClassification, stretch
 from lucid.runtime import Session
-from models._pretrained import ConfigError
-from models.vit import ViT, ViTForImageClassification, stretch
 from tests.models import goldens
 
 ENCODERS = ["vit/base", "deit/base", "dinov2/base", "dinov2/swiglu"]

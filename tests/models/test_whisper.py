@@ -14,10 +14,10 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
+from lucid.models import whisper as program
+from lucid.models._pretrained import ConfigError
+from lucid.models.whisper import Whisper
 from lucid.runtime import Session
-from models import whisper as program
-from models._pretrained import ConfigError
-from models.whisper import Whisper
 from tests.models import goldens
 
 VARIANTS = ["whisper/base", "whisper/uneven"]

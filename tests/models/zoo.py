@@ -9,13 +9,13 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn
-from models.bert import Bert
-from models.clip import CLIP
-from models.gpt2 import GPT2
-from models.llama import Llama
-from models.t5 import T5
-from models.vit import ViT, ViTForImageClassification
-from models.whisper import Whisper
+from lucid.models.bert import Bert
+from lucid.models.clip import CLIP
+from lucid.models.gpt2 import GPT2
+from lucid.models.llama import Llama
+from lucid.models.t5 import T5
+from lucid.models.vit import ViT, ViTForImageClassification
+from lucid.models.whisper import Whisper
 from tests.models import goldens
 
 
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     @property
     def file(self) -> str:
         """The file of the model, such as ``models/bert.py``."""
-        return f"{str(self.read.__module__).replace('.', '/')}.py"
+        return f"{str(self.read.__module__).removeprefix('lucid.').replace('.', '/')}.py"
 
     def load(self) -> nn.Module:
         """The model with the golden's weights."""

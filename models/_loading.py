@@ -1,0 +1,39 @@
+"""From a checkpoint of any known type to its model."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+
+from lucid import DType, float32
+from lucid.models._pretrained import Pretrained, read_model_type
+
+READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
+    "bert.Bert": ("bert", "roberta", "distilbert"),
+    "clip.CLIP": ("clip",),
+    "gpt2.GPT2": ("gpt2",),
+    "llama.Llama": ("llama", "mistral", "qwen2", "qwen3"),
+    "t5.T5": ("t5",),
+    "vit.ViT": ("vit", "deit", "dinov2"),
+    "whisper.Whisper": ("whisper",),
+}
+
+
+def load(source: str | os.PathLike[str], dtype: DType | None = None) -> Pretrained[object]:
+    """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and its kin read one type.
+
+    Args:
+        source: a folder with config.json and safetensors, a GGUF file, or a folder with one.
+        dtype: the element type of the parameters; float32 by default, whatever the checkpoint stores.
+
+    Raises:
+        ConfigError: for an unknown type, listing those that are known, or an option that is not supported.
+        ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
+        KeyError: listing all weights that are missing, unexpected or of another shape.
+        WeightsError: for an invalid weights file.
+        OSError: if a file is missing.
+    """
+    classes = {kind: name for name, kinds in READERS.items() for kind in kinds}
+    file, _, name = classes[read_model_type(source, *classes)].partition(".")
+    reader: type[Pretrained[object]] = vars(import_module(f"lucid.models.{file}"))[name]
+    return reader.from_pretrained(source, dtype or float32)

@@ -1,0 +1,88 @@
+"""lucid.models: any checkpoint's model by its model_type, and one module for a file whatever it is imported as."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import lucid
+import models
+import models.bert as short
+from lucid.models import _loading, bert
+from lucid.models._pretrained import ConfigError, Pretrained
+from tests.models import goldens
+from tests.models.zoo import ZOO
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(path.stem for path in (ROOT / "models").glob("[a-z]*.py"))
+
+
+@pytest.mark.parametrize("variant", sorted({entry.variant for entry in ZOO}))
+def test_every_checkpoint_is_read_by_its_model(variant: str) -> None:
+    entry = next(entry for entry in ZOO if entry.variant == variant)
+    model = lucid.models.load(goldens.folder(variant))
+    assert type(model).__module__ == entry.read.__module__
+
+
+def test_every_model_type_that_a_checkpoint_names_is_known() -> None:
+    values = [value for name in FILES for value in vars(import_module(f"lucid.models.{name}")).values()]
+    classes = [v for v in values if isinstance(v, type) and issubclass(v, Pretrained) and v is not Pretrained]
+    named = {kind for found in classes for kind in found.checkpoint.model_types}
+    assert named == {kind for kinds in _loading.READERS.values() for kind in kinds}
+    for reader, kinds in _loading.READERS.items():
+        file, _, name = reader.partition(".")
+        assert vars(import_module(f"lucid.models.{file}"))[name].checkpoint.model_types == kinds
+
+
+def test_an_unknown_model_type_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    with pytest.raises(ConfigError, match=r"config\.json: option model_type is 'mamba', supported: .*bert, .*whisper$"):
+        lucid.models.load(tmp_path)
+
+
+@pytest.mark.parametrize("variant", ["llama/llama2", "gpt2/base"])
+def test_parameters_are_of_the_given_element_type(variant: str) -> None:
+    kinds = {p.dtype for p in lucid.models.load(goldens.folder(variant), lucid.float16).parameters()}
+    assert kinds == {lucid.float16}
+
+
+def test_only_the_file_of_the_model_is_imported() -> None:
+    check = (
+        "import sys, lucid; lucid.models.load(sys.argv[1]);"
+        "print(*sorted(name for name in sys.modules if name.startswith('lucid.models.') and '._' not in name))"
+    )
+    command = [sys.executable, "-c", check, str(goldens.folder("gpt2/base"))]
+    shown = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert shown.split() == ["lucid.models.gpt2"]
+
+
+def test_in_a_clone_the_short_name_is_the_same_module() -> None:
+    assert models is lucid.models
+    assert short is bert and models.bert is bert
+    assert bert.Bert.__module__ == "lucid.models.bert"
+
+
+def test_a_module_that_does_not_exist_is_named_as_it_was_imported() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'models\.brt'"):
+        import_module("models.brt")
+
+
+def test_the_short_name_runs_as_a_program() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "models.transformer"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    assert "largest difference between exported and eager" in shown
+
+
+def test_a_changed_copy_of_the_folder_keeps_its_own_modules(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "models", tmp_path / "models", ignore=shutil.ignore_patterns("__pycache__"))
+    check = f"import sys; sys.path[:0] = ['.', {str(ROOT)!r}]; import models.bert; print(models.bert.__file__)"
+    command = [sys.executable, "-c", check]
+    shown = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert Path(shown.strip()) == tmp_path / "models" / "bert.py"
