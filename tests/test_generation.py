@@ -12,6 +12,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.generation import Generator, LogitsError, pad_left
+from lucid.generation.prompts import Prompt
 from lucid.nn import CacheShape, CausalDecoder, KeyValueCache
 from lucid.runtime import Session
 
@@ -356,10 +357,10 @@ def test_a_cache_of_another_model_is_refused(cycle: Chain, exported: bool) -> No
     def stepper(model: Chain) -> Any:
         return Generator(Session(lucid.export.to_onnx(model, cache="growing")) if exported else model)._stepper
 
-    ids = np.ones((1, 1), np.int64)
-    other = stepper(Chain(np.eye(VOCABULARY), width=2)).empty_cache(1)
-    with pytest.raises(ValueError, match=r"past_key_values.0.key .*\[1, 1, 0, 2\], expected .*1, (0|P), 1\]"):
-        stepper(cycle).step(ids, ids, ids * 0, other)
+    prompt = Prompt(np.ones((1, 1), np.int64), np.ones((1, 1), np.int64))
+    _, other = stepper(Chain(np.eye(VOCABULARY), width=2)).prefill(prompt, 1)
+    with pytest.raises(ValueError, match=r"past_key_values.0.key .*\[1, 1, 1, 2\], expected .*1, (1|P), 1\]"):
+        stepper(cycle).step(np.array([1]), other)
 
 
 def test_only_decoders_and_their_sessions_can_be_stepped_through() -> None:

@@ -11,10 +11,10 @@ from lucid import random
 from lucid.generation import sampling
 from lucid.generation.beams import BeamSearch
 from lucid.generation.logits import Logits, LogitsProcessor, Rows, checked, processed, repetition_penalised
+from lucid.generation.models import capacity_of, stepper
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
 from lucid.generation.sequences import Sequences
-from lucid.generation.steppers import stepper
 from lucid.generation.stops import Decode, Stops
 from lucid.nn import CausalDecoder
 from lucid.runtime.session import Session
@@ -28,14 +28,14 @@ class Generator:
     """Continues prompts token by token with a decoder or its export, which give the same tokens.
 
     Args:
-        model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with ``cache="growing"``.
+        model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache, growing or fixed.
         decode: token ids to text, such as ``tokenizer.decode`` of a `tokenizers.Tokenizer`; stop strings need it.
         max_positions: the most tokens of a sequence, prompt and new ones together. By default the model's config tells
-            it, if it has `max_positions`; a session does not.
+            it, if it has `max_positions`; of a session, the capacity that its buffers were exported with.
 
     Raises:
         TypeError: for anything but a decoder or a session.
-        ValueError: for a session without a growing cache.
+        ValueError: for a session without a cache.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Generator:
 
     def _steps(self, prompt: Prompt, options: Options, stops: Stops) -> Iterator[Ids]:
         """The tokens of each step (N,), until all sequences have ended."""
-        sequences, draws = Sequences(self._stepper, prompt), _draws(options)
+        sequences, draws = Sequences(self._stepper, prompt, options.max_new_tokens), _draws(options)
         running = np.ones(len(prompt.ids), bool)
         for _ in range(options.max_new_tokens):
             logits = checked(sequences.step(), running)
@@ -195,7 +195,7 @@ class Generator:
     def _search(self, prompt: Prompt, options: Options, stops: Stops) -> Ids:
         """The best sequence for each prompt (N, new)."""
         batch, num_beams = len(prompt.ids), options.num_beams
-        sequences, draws = Sequences(self._stepper, prompt), _draws(options)
+        sequences, draws = Sequences(self._stepper, prompt, options.max_new_tokens), _draws(options)
         beams = BeamSearch(batch, num_beams, options.max_new_tokens, options.padding, stops)
         logits = sequences.step()  # of the prompts: their beams are equal so far
         rows = np.repeat(np.arange(batch), num_beams)
@@ -240,7 +240,9 @@ class _Positioned(Protocol):
 
 
 def _positions_of(model: CausalDecoder | Session) -> int | None:
-    """How many positions a model's config says that it has."""
+    """How many positions a model's config says that it has, or a session's buffers."""
+    if isinstance(model, Session):
+        return capacity_of(model)
     if isinstance(model, _Configured) and isinstance(model.config, _Positioned):
         return model.config.max_positions
     return None

@@ -20,24 +20,23 @@ class Sequences(Generic[C]):
         mask: (N, total), 1 = a token, 0 = padding.
     """
 
-    def __init__(self, stepper: Stepper[C], prompt: Prompt) -> None:
+    def __init__(self, stepper: Stepper[C], prompt: Prompt, most: int) -> None:
+        """`most` is how many tokens may follow the prompts."""
         self.ids, self.mask = prompt
-        self._prompt_length = self.ids.shape[1]
-        self._stepper = stepper
-        self._cache = stepper.empty_cache(len(self.ids))
-        self._cached = 0  # how many columns are in the cache
+        self._prompt, self._most, self._stepper = prompt, most, stepper
+        self._cache: C | None = None
 
     @property
     def new(self) -> Ids:
         """The new tokens (N, n)."""
-        return self.ids[:, self._prompt_length :]
+        return self.ids[:, self._prompt.ids.shape[1] :]
 
     def step(self) -> StepLogits:
         """The logits of the token that follows each sequence (N, vocab); the cache then holds all tokens so far."""
-        positions = np.maximum(np.cumsum(self.mask, axis=1) - 1, 0)  # padding on the left does not count
-        fresh = slice(self._cached, None)
-        logits, self._cache = self._stepper.step(self.ids[:, fresh], self.mask, positions[:, fresh], self._cache)
-        self._cached = self.ids.shape[1]
+        if self._cache is None:
+            logits, self._cache = self._stepper.prefill(self._prompt, self._most)
+        else:
+            logits, self._cache = self._stepper.step(self.ids[:, -1], self._cache)
         return logits
 
     def append(self, tokens: Ids) -> None:
@@ -49,4 +48,5 @@ class Sequences(Generic[C]):
         """Continue with these rows (M,), in this order; a row may be repeated."""
         if not np.array_equal(rows, np.arange(len(self.ids))):
             self.ids, self.mask = self.ids[rows], self.mask[rows]
-            self._cache = self._stepper.reordered(self._cache, rows)
+            if self._cache is not None:
+                self._cache = self._stepper.reordered(self._cache, rows)

@@ -33,12 +33,17 @@ def read_type(value: Any) -> tuple[DType | None, tuple[int | str | None, ...]]:
 
 
 def ort_value(array: Array) -> Any:
-    """An array as onnxruntime's OrtValue, in the CPU's memory."""
+    """An array as onnxruntime's OrtValue. They share memory if the array is contiguous."""
     if array.dtype == bfloat16.numpy:  # onnxruntime does not take ml_dtypes arrays, only their bits
         return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
             np.asarray(array, order="C").view(np.uint16), _BFLOAT16_CODE
         )
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"))
+
+
+def placed(array: Array, device: str) -> Any:
+    """An array as an OrtValue in the memory of a device; on the CPU it is the array's own."""
+    return ort_value(array) if device == "cpu" else onnxruntime.OrtValue.ortvalue_from_numpy(array, device, 0)
 
 
 def numpy_of(value: Any) -> Array:

@@ -18,6 +18,8 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidProtobuf
 from lucid.ops.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
+from lucid.runtime.bound_run import BoundRun as BoundRun
+from lucid.runtime.bound_run import RunCancelled as RunCancelled
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
@@ -28,10 +30,6 @@ _HALF_FLUSHED = (
     "Session: flush_denormals reaches only onnxruntime's worker threads, not the calling one, because another session "
     "was created first in this process and this platform has no other way; create this session first"
 )
-
-
-class RunCancelled(RuntimeError):  # noqa: N818  # not an error of the model
-    """A run was stopped by `Session.cancel`."""
 
 
 class Session:
@@ -110,7 +108,7 @@ class Session:
         self.providers: tuple[str, ...] = tuple(wanted)
         self.inputs = {value.name: read_type(value) for value in self._session.get_inputs()}
         self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
-        self._memory = _providers.memory(wanted[0])
+        self.memory = _providers.memory(wanted[0])
         self._running: set[onnxruntime.RunOptions] = set()
         self._lock = threading.Lock()
 
@@ -160,20 +158,36 @@ class Session:
         Raises:
             KeyError, TypeError, ValueError, RunCancelled: as `run`.
         """
+        outputs = {name: self.memory if name in kept else "cpu" for name in self.outputs}
+        return self.bind(inputs, outputs).run()
+
+    def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> BoundRun:
+        """Bind OrtValues once, for any number of runs that read and write their memory where it is.
+
+        Args:
+            inputs: OrtValues by input name. One that shares memory with an array (`ort_values.ort_value`) is changed by
+                writing to the array.
+            outputs: by output name, an OrtValue that receives it, which may be one of the inputs if the model writes it
+                in place; or the name of a device, on which each run makes a new one.
+
+        Raises:
+            KeyError, TypeError, ValueError: as `run`.
+        """
         self._check({name: (numpy_type(value), tuple(value.shape())) for name, value in inputs.items()})
         binding = self._session.io_binding()
         for name, value in inputs.items():
             binding.bind_ortvalue_input(name, value)
-        for name in self.outputs:
-            binding.bind_output(name, self._memory if name in kept else "cpu")
-        with self._under_way() as options:
-            self._session.run_with_iobinding(binding, options)
-        return dict(zip(self.outputs, binding.get_outputs(), strict=True))
+        for name, place in outputs.items():
+            if isinstance(place, str):
+                binding.bind_output(name, place)
+            else:
+                binding.bind_ortvalue_output(name, place)
+        return BoundRun(tuple(outputs), binding, self._session.run_with_iobinding, self._under_way)
 
     @contextmanager
-    def _under_way(self) -> Iterator[onnxruntime.RunOptions]:
+    def _under_way(self, options: onnxruntime.RunOptions | None = None) -> Iterator[onnxruntime.RunOptions]:
         """The options of a run in this session's mode, which `cancel` can stop."""
-        options = onnxruntime.RunOptions()
+        options = onnxruntime.RunOptions() if options is None else options
         with self._lock:
             self._running.add(options)
         try:

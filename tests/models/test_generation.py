@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.generation import Generator, pad_left
-from lucid.generation.steppers import Stepper, stepper
+from lucid.export import Target, to_onnx
+from lucid.generation import Generator, fixed, pad_left
+from lucid.generation.models import stepper
+from lucid.generation.prompts import Prompt
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.nn import CausalDecoder
@@ -27,16 +29,24 @@ def decoder(variant: str) -> CausalDecoder:
     return (GPT2 if variant.startswith("gpt2") else Llama).from_pretrained(goldens.folder(variant))
 
 
+KINDS = ["eager", "growing", "fixed", "fixed in place"]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
 @cache
-def session(variant: str) -> Session:
-    return Session(lucid.export.to_onnx(decoder(variant), cache="growing"))
+def model(variant: str, kind: str) -> CausalDecoder | Session:
+    """A decoder, or its export: over a growing cache, or buffers that attention copies, or reads where they are."""
+    if kind == "eager":
+        return decoder(variant)
+    target = Target("cpu", onnxruntime="1.31") if kind == "fixed in place" else "any"
+    return Session(to_onnx(decoder(variant), cache="growing" if kind == "growing" else "fixed", target=target))
 
 
-@pytest.mark.parametrize("exported", [False, True], ids=["eager", "exported"])
+@kinds
 @pytest.mark.parametrize("variant", MODELS)
-def test_the_tokens_are_those_of_transformers(variant: str, exported: bool) -> None:
+def test_the_tokens_are_those_of_transformers(variant: str, kind: str) -> None:
     """Greedy and with beams, one and several ids that end a sequence, with a repetition penalty."""
-    generator = Generator(session(variant) if exported else decoder(variant))
+    generator = Generator(model(variant, kind))
     for case in [case for case in CASES if case["model"] == variant]:
         ids, mask = pad_left(case["prompts"], 35)
         found = generator.generate(ids, mask, pad_token_id=35, **case["options"])
@@ -56,38 +66,55 @@ SAMPLED: list[dict[str, Any]] = [
 def test_samples_are_the_same_eagerly_and_exported(variant: str) -> None:
     ids, mask = pad_left([[1], [2, 3, 4], [5, 6]], 0)
     for seed, options in enumerate(SAMPLED):
-        first, second = (
-            Generator(model).generate(ids, mask, max_new_tokens=12, do_sample=True, seed=seed, **options)
-            for model in (decoder(variant), session(variant))
+        first, *others = (
+            Generator(model(variant, kind)).generate(ids, mask, max_new_tokens=12, do_sample=True, seed=seed, **options)
+            for kind in KINDS
         )
-        assert first.tolist() == second.tolist()
+        assert all(other.tolist() == first.tolist() for other in others)
 
 
-@pytest.mark.parametrize("exported", [False, True], ids=["eager", "exported"])
+@kinds
 @pytest.mark.parametrize("variant", MODELS)
-def test_a_step_gives_the_logits_of_one_shot(variant: str, exported: bool) -> None:
+def test_a_step_gives_the_logits_of_one_shot(variant: str, kind: str) -> None:
     """After reordered rows, too."""
-    model = decoder(variant)
-    steps: Stepper[Any] = stepper(session(variant) if exported else model)
+    steps = stepper(model(variant, kind))
     ids = np.random.default_rng(0).integers(1, 35, (3, 8))
     rows = np.array([2, 0, 0, 1])
-    where, mask = np.broadcast_to(np.arange(8), (4, 8)), np.ones((4, 8), np.int64)
-    _, held = steps.step(ids[:, :6], mask[:3, :6], where[:3, :6], steps.empty_cache(3))
+    _, held = steps.prefill(Prompt(ids[:, :6], np.ones((3, 6), np.int64)), 2)
     held = steps.reordered(held, rows)
     for column in (6, 7):
-        part = slice(column, column + 1)
-        logits, held = steps.step(ids[rows, part], mask[:, : column + 1], where[:, part], held)
-        expected = model(lucid.Tensor(ids[rows, : column + 1])).numpy()[:, -1]
+        logits, held = steps.step(ids[rows, column], held)
+        expected = decoder(variant)(lucid.Tensor(ids[rows, : column + 1])).numpy()[:, -1]
         np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=2e-5)
 
 
+@kinds
 @pytest.mark.parametrize("variant", MODELS)
-def test_a_row_of_a_batch_gets_the_tokens_that_it_gets_alone(variant: str) -> None:
+def test_a_row_of_a_batch_gets_the_tokens_that_it_gets_alone(variant: str, kind: str) -> None:
     prompts = [[7], [1, 2, 3, 4, 5], [9, 8, 7]]
-    generator, options = Generator(session(variant)), {"max_new_tokens": 8, "repetition_penalty": 1.5}
+    generator, options = Generator(model(variant, kind)), {"max_new_tokens": 8, "repetition_penalty": 1.5}
     together = generator.generate(*pad_left(prompts, 0), **options)  # type: ignore[arg-type]
     alone = [generator.generate(prompt, **options)[0].tolist() for prompt in prompts]  # type: ignore[arg-type]
     assert together.tolist() == alone
+
+
+@pytest.mark.parametrize("num_beams", [1, 2])
+def test_buffers_become_larger_as_texts_do(num_beams: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fixed, "_FIRST_CAPACITY", 4)
+    options: dict[str, Any] = {"max_new_tokens": 20, "num_beams": num_beams}
+    ids, mask = pad_left([[1, 2], [3]], 0)
+    few, many = (Generator(model("llama/llama2", kind)).generate(ids, mask, **options) for kind in ("fixed", "eager"))
+    assert few.tolist() == many.tolist()
+
+
+def test_a_step_over_buffers_copies_no_cache() -> None:
+    """The memory that a session reads as past and writes as present is that of the first step."""
+    steps = stepper(model("llama/llama2", "fixed in place"))
+    _, held = steps.prefill(Prompt(np.array([[1, 2, 3]]), np.ones((1, 3), np.int64)), 5)
+    places = {name: value.data_ptr() for name, value in held.buffers.items()}
+    held = steps.step(np.array([4]), held)[1]
+    bound = held.single.bound.run()
+    assert {name: bound[name.replace("past_key_values", "present")].data_ptr() for name in places} == places
 
 
 def test_a_model_that_says_how_many_positions_it_has_is_believed() -> None:
@@ -99,14 +126,17 @@ def test_a_model_that_says_how_many_positions_it_has_is_believed() -> None:
 
 @pytest.mark.parametrize("dtype", [lucid.float16, lucid.bfloat16])
 def test_half_precision_runs_eagerly_and_exported(dtype: lucid.DType) -> None:
-    model = Llama.from_pretrained(goldens.folder("llama/llama2"), dtype=dtype)
-    exported = Session(lucid.export.to_onnx(model, cache="growing"))
-    first, second = (Generator(m).generate([[1, 2, 3]], max_new_tokens=4, num_beams=2) for m in (model, exported))
-    assert first.shape == second.shape == (1, 4)
+    llama = Llama.from_pretrained(goldens.folder("llama/llama2"), dtype=dtype)
+    for kind in ("growing", "fixed"):
+        exported = Session(to_onnx(llama, cache=kind))  # type: ignore[arg-type]
+        first, second = (Generator(m).generate([[1, 2, 3]], max_new_tokens=4, num_beams=2) for m in (llama, exported))
+        assert first.shape == second.shape == (1, 4)
 
 
-@pytest.mark.parametrize("capacity", [None, 16], ids=["symbolic", "of 16"])
-def test_a_session_over_buffers_of_a_fixed_capacity_is_refused(capacity: int | None) -> None:
-    fixed = Session(lucid.export.to_onnx(decoder("gpt2/base"), cache="fixed", capacity=capacity))
-    with pytest.raises(ValueError, match="past_key_values.0.key has a fixed capacity, expected a cache that grows"):
-        Generator(fixed)
+def test_a_prompt_that_does_not_fit_the_buffers_is_an_error() -> None:
+    generator = Generator(Session(to_onnx(decoder("gpt2/base"), cache="fixed", capacity=16)))
+    assert generator.generate([1, 2, 3], max_new_tokens=13).shape == (1, 13)
+    with pytest.raises(
+        ValueError, match="a prompt of 3 tokens and max_new_tokens=14 take 17 positions, the model has 16"
+    ):
+        generator.generate([1, 2, 3], max_new_tokens=14)
