@@ -113,6 +113,7 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past_key_values: Sequence[nn.Cache] | None = None,
+        logits_to_keep: int | None = None,
     ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
         """Logits (N, L, vocab_size); with a cache also the cache of all P + L positions.
 
@@ -121,9 +122,10 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
             attention_mask: (N, P + L) int64, 0 where a token is padding.
             position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
             past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
+            logits_to_keep: how many of the last positions get logits; all by default.
         """
         states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
-        x = self.model.norm(states[-1])
+        x = self.model.norm(F.kept_positions(states[-1], logits_to_keep))
         logits = F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
         return logits if past_key_values is None else (logits, present)
 

@@ -253,6 +253,29 @@ def test_positions_beyond_the_table_are_an_error() -> None:
         gpt2(lucid.tensor([[1]]), None, far, past_key_values=gpt2.empty_cache(1))
 
 
+@ids_of
+def test_logits_of_the_last_positions_only(entry: Any) -> None:
+    decoder = entry.load()
+    ids = tokens(decoder)
+    whole = decoder(ids).numpy()
+    for count in (1, 3, TEXT + 1):
+        kept, _ = decoder(ids, past_key_values=decoder.empty_cache(2), logits_to_keep=count)
+        np.testing.assert_allclose(kept.numpy(), whole[:, -count:], rtol=2e-5, atol=5e-6)
+    session = Session(to_onnx(decoder, cache="fixed", kwargs={"logits_to_keep": 1}), threads=1)
+    assert session.outputs["logits"][1][1] == 1
+    step = {"input_ids": ids.numpy(), "attention_mask": np.ones((2, 1), np.int64)}
+    step["position_ids"] = np.tile(np.arange(TEXT), (2, 1))
+    found = session.run({**step, **buffers_of(decoder.empty_cache(2, TEXT))})["logits"]
+    np.testing.assert_allclose(found, whole[:, -1:], rtol=2e-5, atol=5e-6)
+
+
+def test_a_number_of_logits_below_one_is_an_error() -> None:
+    gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
+    for wrong in (0, -1, True, 1.5):
+        with pytest.raises(ValueError, match=f"logits_to_keep is {wrong}, expected a whole number of 1 or more"):
+            gpt2(lucid.tensor([[1, 2]]), logits_to_keep=wrong)  # type: ignore[arg-type]
+
+
 def test_a_model_without_a_cache_or_a_cache_that_does_not_exist() -> None:
     with pytest.raises(ValueError, match="cache='growing': Linear takes no cache; expected a lucid.nn.CausalDecoder"):
         to_onnx(nn.Linear(2, 2), cache="growing")

@@ -17,6 +17,7 @@ import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
 from lucid.runtime import ModelError, Session, providers
+from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.runtime.providers import ProviderError
 from lucid.runtime.session import RunCancelled
 
@@ -259,3 +260,19 @@ def test_cancelling_does_not_concern_later_runs(mha: nn.MultiHeadAttention) -> N
     session = Session(to_onnx(mha))
     session.cancel()
     assert session(x, x, x).shape == (2, 3, 8)
+
+
+# Bound memory ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_bound_session_reads_and_writes_arrays_where_they_are() -> None:
+    x, y = np.zeros((1, 3), np.float32), np.zeros((1, 3), np.float32)
+    session = Session(to_onnx(lambda x: x + 1, ("N", 3)))
+    bound = session.bind({"x": ort_value(x)}, {"output": ort_value(y)})
+    for value in (1, 5):
+        x[:] = value
+        bound.run()
+        assert y.tolist() == [[value + 1] * 3]
+    assert numpy_of(bound.outputs()["output"]).tolist() == y.tolist()
+    with pytest.raises(ValueError, match=r"input x has shape \[1, 4\], expected \[N, 3\]"):
+        session.bind({"x": ort_value(np.zeros((1, 4), np.float32))}, {"output": "cpu"})

@@ -87,7 +87,7 @@ class FixedStepper:
         return self.step(ids[np.arange(batch), lengths - 1], cache)
 
     def step(self, tokens: Ids, cache: Filled) -> tuple[StepLogits, Filled]:
-        needed = int(cache.lengths.max()) + 1
+        needed = max(cache.lengths.tolist()) + 1
         if needed > cache.capacity:
             self._enlarge(cache, needed)
         single = cache.single = cache.single or self._one_token(cache)
@@ -104,8 +104,9 @@ class FixedStepper:
         """Several tokens of each row, at once; the logits after the last."""
         positions = cache.lengths[:, None] + np.arange(ids.shape[1])
         inputs = {name: ort_value(array) for name, array in self._arrays(ids, positions).items()}
-        outputs = self._session.bind({**inputs, **cache.buffers}, self._outputs(cache, "cpu")).run()
-        logits: StepLogits = numpy_of(outputs["logits"])[:, -1]
+        bound = self._session.bind({**inputs, **cache.buffers}, self._outputs(cache, "cpu"))
+        bound.run()
+        logits: StepLogits = numpy_of(bound.outputs()["logits"])[:, -1]
         return logits
 
     def _one_token(self, cache: Filled) -> OneToken:

@@ -10,7 +10,7 @@ import numpy as np
 from lucid import random
 from lucid.generation import sampling
 from lucid.generation.beams import BeamSearch
-from lucid.generation.logits import Logits, LogitsProcessor, Rows, checked, processed, repetition_penalised
+from lucid.generation.logits import Logits, LogitsProcessor, Rows, checked, likeliest, processed, repetition_penalised
 from lucid.generation.models import capacity_of, stepper
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
@@ -179,12 +179,15 @@ class Generator:
         sequences, draws = Sequences(self._stepper, prompt, options.max_new_tokens), _draws(options)
         running = np.ones(len(prompt.ids), bool)
         for _ in range(options.max_new_tokens):
-            logits = checked(sequences.step(), running)
-            logits = _processed(logits, sequences, running, options)
-            if draws is None:
-                tokens = logits.argmax(axis=-1)
+            given = sequences.step()
+            if draws is None and not options.changes_logits:
+                tokens = likeliest(given, running)
             else:
-                tokens = sampling.draw(sampling.filtered(logits, options), draws)
+                logits = _processed(checked(given, running), sequences, running, options)
+                if draws is None:
+                    tokens = logits.argmax(axis=-1)
+                else:
+                    tokens = sampling.draw(sampling.filtered(logits, options), draws)
             tokens = np.where(running, tokens, options.padding)
             yield tokens
             sequences.append(tokens)

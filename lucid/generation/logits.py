@@ -31,7 +31,7 @@ def checked(logits: npt.NDArray[Any], running: Rows, source: str = "the model", 
     Raises:
         LogitsError: naming the row and `source`, which computed them.
     """
-    logits = np.where(running[:, None], logits, 0).astype(np.float64)
+    logits = (logits if running.all() else np.where(running[:, None], logits, 0)).astype(np.float64)
     best = logits.max(axis=-1)  # NaN where a row has one
     if np.isfinite(best).all():
         return logits
@@ -41,6 +41,18 @@ def checked(logits: npt.NDArray[Any], running: Rows, source: str = "the model", 
     else:
         found = f"{best[row]:+} as the largest of {logits.shape[1]} logits"
     raise LogitsError(f"generate: {source} gave {found} in row {row}, expected a finite one; {advice}")
+
+
+def likeliest(logits: npt.NDArray[np.floating[Any]], running: Rows) -> Ids:
+    """The token with the largest logit in each row (N,), of the model's logits as they are.
+
+    Raises:
+        LogitsError: as `checked`.
+    """
+    tokens: Ids = logits.argmax(axis=-1)  # of NaN where a row has one
+    if not np.isfinite(logits[np.arange(len(tokens)), tokens].astype(np.float64)).all():
+        checked(logits, running)
+    return tokens
 
 
 def repetition_penalised(logits: Logits, ids: Ids, mask: Ids, penalty: float) -> Logits:

@@ -77,6 +77,11 @@ class Options:
         return () if self.stop is None else (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
 
     @property
+    def changes_logits(self) -> bool:
+        """Whether anything comes between the model's logits and the choice of the likeliest token."""
+        return self.repetition_penalty != 1 or bool(self.logits_processors)
+
+    @property
     def padding(self) -> int:
         """The id that follows the end of a sequence: pad_token_id, or the first of eos_token_id, or 0."""
         return self.pad_token_id if self.pad_token_id is not None else (*self.eos_tokens, 0)[0]

@@ -36,7 +36,7 @@ class Stops:
 
     def ended(self, new: Ids) -> npt.NDArray[np.bool_]:
         """Whether each sequence of new tokens (N, n), n at least 1, ends with its last token: (N,)."""
-        by_token: npt.NDArray[np.bool_] = np.isin(new[:, -1], self.tokens)
+        by_token = np.array([token in self.tokens for token in new[:, -1].tolist()])
         decode = self._decode
         if not self._strings or decode is None:
             return by_token

@@ -20,7 +20,9 @@ class CausalDecoder(Module):
         def forward(self, input_ids, attention_mask=None, position_ids=None, past_key_values=None): ...
 
     which returns the logits (N, L, vocabulary) of the next token for each position; with `past_key_values`, a pair of
-    the logits and the new list of caches. Attention layers use `nn.functional.cached_attention` for both.
+    the logits and the new list of caches. Attention layers use `nn.functional.cached_attention` for both. A forward may
+    also take `logits_to_keep`, the number of last positions that get logits: a prompt needs them for its last token
+    only (`kept_positions`).
 
     ::
 
@@ -64,7 +66,12 @@ class CausalDecoder(Module):
     # The return type depends on past_key_values, which a ParamSpec cannot express.
     @overload
     def __call__(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        *,
+        logits_to_keep: int | None = None,
     ) -> Tensor: ...
 
     @overload
@@ -75,6 +82,7 @@ class CausalDecoder(Module):
         position_ids: Tensor | None = None,
         *,
         past_key_values: Sequence[Cache],
+        logits_to_keep: int | None = None,
     ) -> tuple[Tensor, list[Cache]]: ...
 
     def __call__(
@@ -83,6 +91,22 @@ class CausalDecoder(Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past_key_values: Sequence[Cache] | None = None,
+        logits_to_keep: int | None = None,
     ) -> Any:
         check_cache(type(self).__name__, self.cache_shape, past_key_values)
-        return super().__call__(input_ids, attention_mask, position_ids, past_key_values)
+        if logits_to_keep is None:  # not every decoder takes it
+            return super().__call__(input_ids, attention_mask, position_ids, past_key_values)
+        return super().__call__(input_ids, attention_mask, position_ids, past_key_values, logits_to_keep=logits_to_keep)
+
+
+def kept_positions(x: Tensor, count: int | None) -> Tensor:
+    """The last `count` positions of (N, L, width), all if it is None or if there are no more.
+
+    Raises:
+        ValueError: for less than 1.
+    """
+    if count is None:
+        return x
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise ValueError(f"logits_to_keep is {count!r}, expected a whole number of 1 or more, or None for all")
+    return x[:, -count:]

@@ -16,6 +16,7 @@ from lucid.nn.cache import cache_positions as cache_positions
 from lucid.nn.cache import cached_attention as cached_attention
 from lucid.nn.cache import layer_caches as layer_caches
 from lucid.nn.cache import present_caches as present_caches
+from lucid.nn.decoding import kept_positions as kept_positions
 from lucid.ops.op import check_tensors
 from lucid.ops.tensor import Tensor
 from lucid.types import float64, same_shape, show_shape

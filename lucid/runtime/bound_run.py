@@ -26,8 +26,8 @@ class BoundRun:
         self._names, self._binding, self._execute, self._under_way = names, binding, execute, under_way
         self._options = onnxruntime.RunOptions()  # kept, because making one takes longer than all else in `run`
 
-    def run(self) -> dict[str, Any]:
-        """Run once; OrtValues by output name.
+    def run(self) -> None:
+        """Run once.
 
         Raises:
             RunCancelled: if another thread called the session's `cancel`.
@@ -37,4 +37,7 @@ class BoundRun:
                 self._execute(self._binding, options)
         finally:
             self._options.terminate = False  # a later run is another one
+
+    def outputs(self) -> dict[str, Any]:
+        """What the last run wrote: OrtValues by output name."""
         return dict(zip(self._names, self._binding.get_outputs(), strict=True))

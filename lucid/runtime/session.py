@@ -159,7 +159,9 @@ class Session:
             KeyError, TypeError, ValueError, RunCancelled: as `run`.
         """
         outputs = {name: self.memory if name in kept else "cpu" for name in self.outputs}
-        return self.bind(inputs, outputs).run()
+        bound = self.bind(inputs, outputs)
+        bound.run()
+        return bound.outputs()
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> BoundRun:
         """Bind OrtValues once, for any number of runs that read and write their memory where it is.

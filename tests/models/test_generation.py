@@ -113,8 +113,8 @@ def test_a_step_over_buffers_copies_no_cache() -> None:
     _, held = steps.prefill(Prompt(np.array([[1, 2, 3]]), np.ones((1, 3), np.int64)), 5)
     places = {name: value.data_ptr() for name, value in held.buffers.items()}
     held = steps.step(np.array([4]), held)[1]
-    bound = held.single.bound.run()
-    assert {name: bound[name.replace("past_key_values", "present")].data_ptr() for name in places} == places
+    present = held.single.bound.outputs()
+    assert {name: present[name.replace("past_key_values", "present")].data_ptr() for name in places} == places
 
 
 def test_a_model_that_says_how_many_positions_it_has_is_believed() -> None:
