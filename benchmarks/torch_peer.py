@@ -30,6 +30,25 @@ def attention(*arrays: Any, is_causal: bool = False, visible: Any = None) -> Cal
     return lambda: F.scaled_dot_product_attention(*tensors, attn_mask=mask, is_causal=is_causal and mask is None)
 
 
+def static_cache(heads: int, new: Any, cache: Any, filled: int) -> Callable[[], object]:
+    """A decode step over buffers: the new key and value are written in place, and the filled part is attended to."""
+    query, key, value = (torch.from_numpy(array) for array in new)
+    keys, values = (torch.from_numpy(array) for array in cache)
+    kv_heads, place = keys.shape[1], torch.tensor([filled])
+    query = query.unflatten(-1, (heads, -1)).transpose(1, 2)
+    key, value = (x.unflatten(-1, (kv_heads, -1)).transpose(1, 2) for x in (key, value))
+
+    def step() -> object:
+        keys.index_copy_(2, place, key)
+        values.index_copy_(2, place, value)
+        seen = slice(0, filled + 1)
+        return F.scaled_dot_product_attention(
+            query, keys[:, :, seen], values[:, :, seen], enable_gqa=heads != kv_heads
+        ).transpose(1, 2)
+
+    return step
+
+
 class Attention(torch.nn.Module):
     """The same as a module, for the exporter."""
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import attention, report
+from benchmarks import attention, decoding, report
 from benchmarks.bench import Bench
 from benchmarks.graphs import exact, node, runner, unit_normal
 from benchmarks.harness import Effort, Quartiles, compare
 from benchmarks.memory import Peak
 from benchmarks.results import Cell, Goal, Line, Results
+from lucid.models.gpt2 import GPT2, GPT2Config
 
 INSTANT = Effort(rounds=3, least=1, limit=0.0, seconds=0.0, pause=0.0, warm_up=0.0)
 MACHINE = {"processor": "p", "system": "s", "threads": 1, "versions": {"numpy": "2"}, "sgemm_gflops": 100.0}
@@ -69,6 +70,23 @@ def test_a_section_of_tiny_size(section: str, monkeypatch: pytest.MonkeyPatch, t
     assert "Lucid" in report.terminal(results, section)
     results.save(tmp_path / "results.json")
     assert json.loads((tmp_path / "results.json").read_text())["lines"]
+
+
+@pytest.mark.parametrize("section", ["steps", "decoders", "capacity", "overhead"])
+def test_decoding_of_tiny_size(section: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = GPT2(GPT2Config(vocab_size=1100, hidden_size=16, num_layers=1, num_heads=2, max_positions=8400))
+    for peer in ("torch", "transformers", "genai"):
+        monkeypatch.setattr(decoding.peers, peer, None)
+    monkeypatch.setattr(decoding, "HEADS", [(4, 2, 8)])
+    monkeypatch.setattr(decoding, "CACHES", [(8, 7), (8, 2)])
+    monkeypatch.setattr(decoding, "_FAR", 0)
+    monkeypatch.setattr(decoding, "PROMPT_LENGTH", 4)
+    monkeypatch.setattr(decoding, "smollm2", lambda: tiny)
+    monkeypatch.setattr(decoding, "gpt2_small", lambda: tiny)
+    results = Results(dict(MACHINE))
+    results.replace(section, getattr(decoding, section)(Bench(INSTANT, threads=1, quick=True)))
+    assert "Lucid" in report.terminal(results, section)
+    assert all(cell.value.median > 0 for found in results.lines for cell in found.cells.values())
 
 
 def test_results_survive_their_file(tmp_path: Path) -> None:

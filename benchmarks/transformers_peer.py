@@ -1,0 +1,90 @@
+"""transformers' decoders with the weights of ours. Imported only if torch and transformers are installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from benchmarks.decoders import Array, Decoding, prompts
+from lucid.models.gpt2 import GPT2
+from lucid.models.llama import Llama
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+
+def decoder(model: Llama | GPT2) -> Any:
+    """The same model in transformers, in evaluation mode."""
+    made: Any = _llama(model) if isinstance(model, Llama) else _gpt2(model)
+    state = {name: torch.from_numpy(tensor.numpy().copy()) for name, tensor in model.state_dict().items()}
+    found = made.load_state_dict(state, strict=False)
+    assert not found.unexpected_keys and set(found.missing_keys) <= {"lm_head.weight"}, found
+    made.tie_weights()
+    made.generation_config.eos_token_id = None  # a generation goes on for as long as it is asked to
+    return made.eval()
+
+
+def _llama(model: Llama) -> Any:
+    c = model.config
+    config = transformers.LlamaConfig(
+        vocab_size=c.vocab_size,
+        hidden_size=c.hidden_size,
+        intermediate_size=c.intermediate_size,
+        num_hidden_layers=len(c.windows),
+        num_attention_heads=c.num_heads,
+        num_key_value_heads=c.num_kv_heads,
+        head_dim=c.head_dim,
+        rope_theta=c.rope_theta,
+        rms_norm_eps=c.eps,
+        tie_word_embeddings=c.tied,
+    )
+    return transformers.LlamaForCausalLM(config)
+
+
+def _gpt2(model: GPT2) -> Any:
+    c = model.config
+    config = transformers.GPT2Config(
+        vocab_size=c.vocab_size,
+        n_positions=c.max_positions,
+        n_embd=c.hidden_size,
+        n_layer=c.num_layers,
+        n_head=c.num_heads,
+    )
+    return transformers.GPT2LMHeadModel(config)
+
+
+class TransformersDecoding(Decoding):
+    """transformers in torch, eager, with its dynamic cache."""
+
+    def __init__(self, model: Any, batch: int, filled: int) -> None:
+        self._model, self._prompt = model, torch.from_numpy(prompts(model.config.vocab_size, batch, filled))
+        self._filled = filled
+        with torch.no_grad():
+            self._cache = model(self._prompt, use_cache=True, logits_to_keep=1).past_key_values
+
+    def prefill(self) -> Array:
+        with torch.no_grad():
+            logits = self._model(self._prompt, use_cache=True, logits_to_keep=1).logits
+        return logits.numpy()[:, -1]
+
+    def step(self) -> Array:
+        with torch.no_grad():
+            logits = self._model(self._prompt[:, :1], past_key_values=self._cache, use_cache=True).logits
+        self._cache.crop(-1)
+        return logits.numpy()[:, -1]
+
+    def generate(self, count: int) -> Array:
+        with torch.no_grad():
+            found = self._model.generate(self._prompt, max_new_tokens=count, do_sample=False, pad_token_id=0)
+        return found.numpy()[:, self._filled :]
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a checkpoint with its tokenizer, which genai's builder insists on."""
+    model.generation_config.eos_token_id = 2
+    model.save_pretrained(folder)
+    model.generation_config.eos_token_id = None
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
