@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lucid.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from lucid import chat as chat
     from lucid import export as export
     from lucid import generation as generation
     from lucid import models as models
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
     from lucid import testing as testing
     from lucid._api import *  # noqa: F403  # re-exports each of its names
 else:
-    _PARTS = ("export", "generation", "inspection", "models", "nn", "ops", "plot", "report", "runtime", "testing")
+    _PARTS = (
+        "chat",
+        "export",
+        "generation",
+        "inspection",
+        "models",
+        "nn",
+        "ops",
+        "plot",
+        "report",
+        "runtime",
+        "testing",
+    )
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":  # used by a star import

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -124,10 +125,19 @@ def _read_options(path: Path, model_types: Sequence[str]) -> Config:
         return Config.read(path, *model_types)
     if len(files) > 1:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
-    if find_spec("gguf") is None:
-        raise ModuleNotFoundError(f"{files[0]}: reading GGUF files needs gguf: pip install 'lucid-onnx[gguf]'")
-    config: Config = import_module("lucid.models._gguf").read_config(files[0], *model_types)  # gguf takes 0.3 s
+    config: Config = gguf_module("_gguf", files[0]).read_config(files[0], *model_types)
     return config
+
+
+def gguf_module(name: str, path: Path) -> ModuleType:
+    """A module of this package that reads GGUF files. It is imported when there is one: `gguf` takes 0.3 s.
+
+    Raises:
+        ModuleNotFoundError: naming the file at `path`, if the extra `gguf` is not installed.
+    """
+    if find_spec("gguf") is None:
+        raise ModuleNotFoundError(f"{path}: reading GGUF files needs gguf: pip install 'lucid-onnx[gguf]'")
+    return import_module(f"lucid.models.{name}")
 
 
 @contextmanager

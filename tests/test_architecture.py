@@ -45,7 +45,7 @@ FLOORS = [
     ["lucid.export", "lucid.runtime"],
     ["lucid.testing", "lucid.generation"],
     ["lucid.plot", "lucid.inspection", "lucid.models"],
-    ["lucid.report"],
+    ["lucid.report", "lucid.chat"],
     ["lucid.cli"],
 ]
 
@@ -57,6 +57,9 @@ PLACES = {
     "threadpoolctl": ("lucid.threads", "lucid.ops"),
     "ml_dtypes": ("lucid.types", "lucid.weights_header", "lucid.ops", "lucid.comparison"),
     "matplotlib": ("lucid.plot",),
+    "gguf": ("lucid.models",),
+    "tokenizers": ("lucid.models", "lucid.chat"),
+    "jinja2": ("lucid.chat",),
     "typer": ("lucid.cli",),
     "click": ("lucid.cli",),
     "rich": ("lucid.cli",),

