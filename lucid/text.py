@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+# Control characters, but for line feeds and tabs, and what overrides the direction of text.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
 
 def visible(text: object) -> str:
     r"""One line, with an escape such as ``\x1b``, ``\n`` or ``\u202e`` for each character that is not printable.
@@ -17,3 +22,8 @@ def visible(text: object) -> str:
 def visible_lines(text: object) -> str:
     """Text of several lines, each as `visible` shows it."""
     return "\n".join(map(visible, str(text).split("\n")))
+
+
+def harmless(text: str) -> str:
+    """Text as it is, in any script and with its lines and tabs; only what could control a terminal is escaped."""
+    return _CONTROLS.sub(lambda found: visible(found[0]), text)

@@ -159,7 +159,7 @@ def test_no_import_cycles() -> None:
 LOADERS = {
     "lucid",
     "lucid.cli",
-    "lucid.cli.app",
+    "lucid.cli.dispatch",
     "lucid.cli.doctor",
     "lucid.cli.source",
     "lucid.models._aliases",

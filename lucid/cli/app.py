@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lucid.cli import options as o
+from lucid.cli import text_commands
+from lucid.cli.dispatch import run_command
 from lucid.version import __version__
 
 app = typer.Typer(
@@ -21,11 +22,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 success; 1 failure, or results differ; 2 the command line is wrong; 130 interrupted.",
 )
 _ANY, _AUTO = o.TargetName("any"), o.AttentionName.auto
-
-
-def _run(command: str, **arguments: Any) -> None:
-    """Load a command's module, and with it onnx and onnxruntime, and run it."""
-    raise typer.Exit(import_module(f"lucid.cli.{command}").run(**arguments))
 
 
 def _show_version(wanted: bool) -> None:
@@ -81,7 +77,7 @@ def export(
       lucid export lucid.models.bert:Bert --weights all-MiniLM-L6-v2 -o minilm.onnx
       lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
     """
-    _run(
+    run_command(
         "export",
         source=source,
         output=output,
@@ -123,7 +119,7 @@ def inspect(
       lucid inspect minilm.onnx --size L=128 --depth 4
       lucid inspect model.onnx --graph graph.html
     """
-    _run("inspect", model=model, sizes=sizes or [], depth=depth, graph=graph, json=json)
+    run_command("inspect", model=model, sizes=sizes or [], depth=depth, graph=graph, json=json)
 
 
 @app.command()
@@ -164,7 +160,7 @@ def verify(
       lucid verify nn.MultiHeadAttention mha.onnx --set embed_dim=512 --set num_heads=8
       lucid verify lucid.models.bert:Bert minilm.onnx --weights all-MiniLM-L6-v2 --size N=2,L=64 --size N=1,L=1
     """
-    _run(
+    run_command(
         "verify",
         source=source,
         model=model,
@@ -206,7 +202,7 @@ def run(
       lucid run mha.onnx input.npz -o output.npz
       lucid run mha.onnx input.npz --provider cuda --json
     """
-    _run("run", model=model, data=data, output=output, providers=providers or [], threads=threads, json=json)
+    run_command("run", model=model, data=data, output=output, providers=providers or [], threads=threads, json=json)
 
 
 @app.command()
@@ -228,7 +224,7 @@ def bench(
       lucid bench minilm.onnx --size N=1 --size L=128
       lucid bench minilm.onnx --provider cuda --seconds 10 --json
     """
-    _run(
+    run_command(
         "bench",
         model=model,
         providers=providers or [],
@@ -274,7 +270,7 @@ def report(
       lucid report lucid.models.bert:Bert --weights all-MiniLM-L6-v2 --size L=32 -o report.html
       lucid report lucid.models.bert:Bert -w all-MiniLM-L6-v2 --data input.npz --tokens tokens.txt -o report.html
     """
-    _run(
+    run_command(
         "report",
         source=source,
         output=output,
@@ -292,10 +288,14 @@ def report(
     )
 
 
+app.command()(text_commands.generate)
+app.command()(text_commands.chat)
+
+
 @app.command()
 def doctor(json: o.Json = False, debug: o.Debug = False) -> None:
     """Show what is installed, which providers work and why others do not, and what to install.
 
     [bold]Example[/]: lucid doctor
     """
-    _run("doctor", json=json)
+    run_command("doctor", json=json)

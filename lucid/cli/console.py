@@ -47,6 +47,7 @@ def _report_uncaught(kind: type[BaseException], error: BaseException, _: Traceba
     """Called by Python for an uncaught error, before it ends the process with exit code 1."""
     _trace(error)
     clear = isinstance(error, (ValueError, OSError)) or kind.__module__.startswith("lucid.")
+    clear |= isinstance(error, ModuleNotFoundError) and error.name is None  # Lucid's own: it says what to install
     hint = "" if clear or "--debug" in sys.argv else f" ({kind.__name__}; --debug shows where)"
     _report("\n".join([*vars(error).get("__notes__", []), short(error) + hint]), FAILED)
 

@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-COMMANDS = ("inspect", "verify", "run", "bench", "report")
+COMMANDS = ("inspect", "verify", "run", "bench", "report", "generate", "chat")
 MEMORY, SECONDS = "LUCID_MAX_MEMORY", "LUCID_MAX_SECONDS"
-_INSPECTING, _RUNNING = 60.0, 3600.0  # seconds; `inspect` does not run the model
+_RUNNING = 3600.0  # seconds
+_OWN = {"inspect": 60.0, "chat": 0.0}  # `inspect` does not run the model; a conversation may go on
 _PERIOD = 0.05  # seconds between two checks
 _DIE_WITH_PARENT = 1  # prctl's PR_SET_PDEATHSIG
 
@@ -30,7 +31,7 @@ def supervise(report: Callable[[str, int], int]) -> None:
     command = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     if command not in COMMANDS or sys.platform != "linux" or "numpy" in sys.modules:
         return
-    seconds = _limit(SECONDS, _INSPECTING if command == "inspect" else _RUNNING)
+    seconds = _limit(SECONDS, _OWN.get(command, _RUNNING))
     memory = _limit(MEMORY, _half_of_memory() / (1 << 30)) * (1 << 30)
     watched = (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -29,7 +29,21 @@ class CacheName(StrEnum):
     fixed = "fixed"
 
 
+class Writing(NamedTuple):
+    """How an answer is written."""
+
+    max_new_tokens: int | None
+    stop: list[str]
+    repetition_penalty: float | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    seed: int | None
+
+
 _MODEL, _EXPORT, _PARITY = "The model", "The export", "The comparison"
+_SAMPLING = "Sampling: each of these turns it on; without them the likeliest token is taken"
 
 Source = Annotated[
     str,
@@ -133,6 +147,51 @@ Atol = Annotated[
         rich_help_panel=_PARITY,
         help="Absolute tolerance; by default the relative one times the output's typical magnitude.",
     ),
+]
+LanguageSource = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A decoder with its tokenizer: a checkpoint folder, a GGUF file, or an exported folder or ONNX file.",
+        show_default=False,
+    ),
+]
+Eager = Annotated[bool, typer.Option("--eager", help="Run a checkpoint with NumPy instead of exporting it.")]
+NewTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 512, if there is room."
+    ),
+]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option("--stop", metavar="TEXT", help="End the answer before this text. Repeatable."),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option("--temperature", rich_help_panel=_SAMPLING, help="Below 1 likely tokens become likelier."),
+]
+TopK = Annotated[
+    int | None, typer.Option("--top-k", min=1, rich_help_panel=_SAMPLING, help="Draw from the k likeliest tokens.")
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        "--top-p", rich_help_panel=_SAMPLING, help="Draw from the likeliest tokens whose probabilities sum to p."
+    ),
+]
+MinP = Annotated[
+    float | None,
+    typer.Option(
+        "--min-p", rich_help_panel=_SAMPLING, help="Draw from tokens at least p times as likely as the likeliest."
+    ),
+]
+DrawSeed = Annotated[
+    int | None, typer.Option("--seed", min=0, rich_help_panel=_SAMPLING, help="The same seed draws the same tokens.")
+]
+RepetitionPenalty = Annotated[
+    float | None,
+    typer.Option("--repetition-penalty", help="More than 1 makes tokens that are already there less likely."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -1,0 +1,13 @@
+"""Running a command."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import typer
+
+
+def run_command(name: str, **arguments: Any) -> None:
+    """Load a command's module, and with it onnx and onnxruntime, and run it."""
+    raise typer.Exit(import_module(f"lucid.cli.{name}").run(**arguments))

@@ -1,0 +1,241 @@
+"""`lucid generate` and `lucid chat` as a person uses them: text as it comes, messages line by line, Ctrl-C."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lucid
+from tests.chat.checkpoints import checkpoint, tokenizer
+from tests.console import LUCID, in_process
+from tests.models.test_gguf import converted
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama of 64 positions."""
+    return checkpoint(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """A command in this process, with what it reads: its exit code, what it prints, and what it says on stderr."""
+
+    def run(*arguments: object, read: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(read))
+        code = in_process(arguments, monkeypatch)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def test_generate_prints_the_text_and_tells_the_speed_elsewhere(call: Any, folder: Path) -> None:
+    code, out, err = call("generate", folder, "abc", "-n", "6")
+    assert (code, len(out)) == (0, 7) and out.endswith("\n")
+    first, speed = err.strip().split(", then ")
+    assert first.startswith("6 tokens, the first after 0.") and speed.endswith(" tokens/s")
+    assert call("generate", folder, "abc", "-n", "6", "--eager")[:2] == (0, out)
+    assert call("generate", folder, "-", "-n", "6", read="abc")[:2] == (0, out)
+
+
+def test_generate_as_json(call: Any, folder: Path) -> None:
+    code, out, err = call("generate", folder, "abc", "-n", "6", "--json")
+    data = json.loads(out)
+    assert (code, err, data["prompt_tokens"], data["ended_by"]) == (0, "", 3, "length")
+    assert len(data["ids"]) == 6 and tokenizer().decode(data["ids"]) == data["text"]
+    assert data["seconds_to_first_token"] > 0 and data["tokens_per_second"] > 0
+
+
+def test_an_option_for_sampling_draws_and_a_seed_draws_the_same(call: Any, folder: Path) -> None:
+    def text(*options: object) -> str:
+        shown: str = call("generate", folder, "abc", "-n", "20", *options)[1]
+        return shown
+
+    likeliest = text()
+    assert text() == text("--temperature", "1e-6", "--seed", "5") == likeliest
+    hot = ["--temperature", "4", "--seed", "5"]
+    for options in (["--seed", "6"], hot, [*hot, "--top-p", "0.9"], [*hot, "--min-p", "0.01"]):
+        assert text(*options) == text(*options) != likeliest
+    assert text(*hot, "--top-k", "1") == likeliest
+    assert text("--temperature", "4") != text("--temperature", "4")  # without a seed
+    assert text("--repetition-penalty", "1.5") != likeliest
+
+
+def test_a_stop_string_is_not_printed(call: Any, folder: Path) -> None:
+    whole = call("generate", folder, "abc", "-n", "9")[1]
+    assert (
+        call("generate", folder, "abc", "-n", "9", "--stop", whole[3:5])[1] == whole[: whole.index(whole[3:5])] + "\n"
+    )
+
+
+def test_chat_answers_each_line(call: Any, folder: Path) -> None:
+    code, out, err = call("chat", folder, "-n", "4", read="ab\n\n  \ncd\n")
+    assert code == 0 and len(out.splitlines()) == 2
+    assert err.count("tokens, the first after") == 2
+    alone = call("chat", folder, "-n", "4", read="cd")[1]
+    assert out.splitlines()[1] != alone.strip(), "what was said before matters"
+
+
+def test_chat_tells_the_model_the_system_message_first(call: Any, tmp_path: Path) -> None:
+    template = "{% if messages[0].content != 'be brief' %}{{ raise_exception('no system') }}{% endif %}ab"
+    path = checkpoint(tmp_path, chat_template=template)
+    assert call("chat", path, "-n", "2", "--system", "be brief", read="cd")[0] == 0
+    assert "refuses this conversation: no system" in call("chat", path, "-n", "2", read="cd")[2]
+
+
+def test_chat_says_when_it_forgets(call: Any, folder: Path) -> None:
+    code, out, err = call("chat", folder, "-n", "8", read="a" * 20 + "\n" + "b" * 20 + "\n" + "c" * 20 + "\n")
+    assert code == 0 and out and err.count("tokens, the first after") == 3
+    assert "the conversation has no room in 64 positions: 1 of its messages and their answers are forgotten" in err
+
+
+def test_a_message_that_cannot_be_answered_is_an_error_and_the_next_one_is_answered(call: Any, folder: Path) -> None:
+    code, out, err = call("chat", folder, "-n", "4", read="a" * 70 + "\nab\n")
+    assert code == 1 and out and err.count("tokens, the first after") == 1
+    assert "lucid: " in err and "the prompt has 73 tokens and the model 64 positions" in err and "Traceback" not in err
+
+
+def test_what_a_model_writes_does_not_act_on_the_terminal(call: Any, folder: Path, tmp_path: Path) -> None:
+    path = checkpoint(tmp_path)
+    raw = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
+    raw["decoder"] = {"type": "Replace", "pattern": {"String": "x"}, "content": "\x1b[2J\r\u202e"}
+    (path / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
+    _, out, _ = call("generate", path, "x", "-n", "2")
+    assert out == "\\x1b[2J\\r\\u202e" * 2 + "\n"
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--top-p", "3"], "top_p is 3.0, expected more than 0 and at most 1"),
+        (["--temperature", "0"], "temperature is 0.0, expected at least 1e-6"),
+        (["--top-k", "0"], "greater than or equal to 1"),
+        (["--repetition-penalty", "nan"], "repetition_penalty is nan, expected more than 0"),
+        (["--stop", ""], "stop has an empty string"),
+        (["--eager", "--threads", "2"], "--eager runs NumPy: leave out --provider and --threads"),
+        (["-n", "0"], "greater than or equal to 1"),
+    ],
+)
+@pytest.mark.parametrize("command", ["generate", "chat"])
+def test_a_wrong_option_ends_with_2(command: str, options: list[str], message: str, call: Any, folder: Path) -> None:
+    text = ["abc"] if command == "generate" else []
+    code, out, err = call(command, folder, *text, *options)
+    assert (code, out) == (2, "") and message in err
+
+
+def test_a_source_that_cannot_be_used_is_a_clear_error(call: Any, tmp_path: Path) -> None:
+    gpt2 = checkpoint(tmp_path / "gpt2", "gpt2/base", chat_template=None)
+    encoder = checkpoint(tmp_path / "bert", "bert/base")
+    gguf = converted("llama/llama2", tmp_path / "llama.gguf")
+    hostile = checkpoint(
+        tmp_path / "hostile", chat_template="{% for a in range(9) %}{{ a.__class__.__mro__ }}{% endfor %}"
+    )
+    (tmp_path / "unknown").mkdir()
+    (tmp_path / "unknown" / "config.json").write_text('{"model_type": "mamba"}')
+    tokenizer().save(str(tmp_path / "unknown" / "tokenizer.json"))
+    for arguments, message in [
+        (["generate", tmp_path / "none", "abc"], "there is no file or folder"),
+        (["generate", tmp_path / "unknown", "abc"], "option model_type is 'mamba', supported: "),
+        (["generate", encoder, "abc"], "is the checkpoint of a Bert, which does not continue texts"),
+        (["generate", gguf, "abc"], "metadata tokenizer.ggml.model is None, supported: gpt2"),
+        (["generate", gpt2, ""], "the text is empty, expected at least one token to continue from"),
+        (["generate", gpt2, "a" * 30], "the prompt has 30 tokens and the model 24 positions"),
+        (["generate", gpt2, "abc", "-n", "50"], "take 53 positions, the model has 24; shorten one of them"),
+        (["chat", gpt2], "has no chat template, so the model was not trained on conversations"),
+        (["chat", hostile], "reaches outside its sandbox: access to attribute '__class__' of 'int' object is unsafe"),
+    ]:
+        code, out, err = call(*arguments, read="ab\n")
+        assert (code, out) == (1, "") and message in err and "Traceback" not in err, err
+        assert len(err.splitlines()) <= 2
+
+
+@pytest.mark.parametrize(("name", "extra"), [("jinja2", "chat"), ("gguf", "gguf")])
+def test_what_is_not_installed_is_said(name: str, extra: str, folder: Path, tmp_path: Path) -> None:
+    """In a new process, where the library cannot be found."""
+    source = converted("llama/llama2", tmp_path / "llama.gguf") if name == "gguf" else folder
+    hide = f"import sys; sys.modules[{name!r}] = None; from lucid.cli.console import main; main()"
+    command = [str(LUCID.with_name("python")), "-c", hide, "generate", str(source), "abc"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.endswith(f"pip install 'lucid-onnx[{extra}]'\n"), done.stderr
+
+
+CTRL_C, CTRL_D = b"\x03", b"\x04"
+
+# Ctrl-C ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An exported model that writes for minutes."""
+    path = checkpoint(tmp_path_factory.mktemp("endless"))
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 10**6, "eos_token_id": None}))
+    lucid.export.to_onnx(lucid.models.load(path), path=path / "model.onnx", cache="growing")
+    return path
+
+
+def test_ctrl_c_ends_generate(endless: Path) -> None:
+    command = [str(LUCID), "generate", str(endless), "abc", "-n", "900000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stderr is not None
+        shown = running.stdout.read(5)
+        running.send_signal(signal.SIGINT)
+        shown += running.stdout.read()
+        assert running.wait(20) == 130
+        assert len(shown) > 5 and shown.endswith(b"\n")
+        assert running.stderr.read() == b"lucid: interrupted\n"
+
+
+def test_ctrl_c_ends_an_answer_and_ctrl_d_the_conversation(endless: Path) -> None:
+    """On a terminal."""
+    ours, theirs = pty.openpty()
+    command = [str(LUCID), "chat", str(endless), "-n", "900000"]
+    with subprocess.Popen(
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that its Ctrl-C is a signal
+    ) as running:
+        os.close(theirs)
+        seen = ""
+
+        def wait_for(what: str) -> None:
+            nonlocal seen
+            start = time.monotonic()
+            while what not in seen:
+                assert time.monotonic() - start < 20, seen
+                seen += os.read(ours, 1 << 16).decode(errors="replace")
+            seen = seen.split(what, 1)[1]
+
+        wait_for("> ")
+        for _ in range(2):
+            os.write(ours, b"ab\n")
+            wait_for("ab")
+            while len(seen) < 200:
+                seen += os.read(ours, 1 << 16).decode(errors="replace")
+            os.write(ours, CTRL_C)
+            wait_for("interrupted")
+            wait_for("> ")
+        os.write(ours, CTRL_C)  # where a message is asked for: it is asked for again
+        wait_for("> ")
+        os.write(ours, CTRL_D)
+        assert running.wait(20) == 0
+    os.close(ours)
