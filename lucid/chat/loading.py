@@ -9,12 +9,14 @@ from pathlib import Path
 
 from lucid.chat.language_model import LanguageModel
 from lucid.chat.tokenizer_files import decoder_name, load_tokenizer
-from lucid.export import to_onnx
+from lucid.export import Target, to_onnx
 from lucid.known_runtimes import RUNTIMES
 from lucid.models import load
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
+from lucid.runtime.release import installed
+from lucid.tracing import CacheKind
 
 
 def load_language_model(
@@ -79,10 +81,16 @@ def _decoder(path: Path) -> CausalDecoder:
 
 
 def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int | None) -> Session:
-    """A decoder exported with its cache for the first provider, and loaded. The file is removed again."""
+    """A decoder exported with its cache for the first provider and this onnxruntime, and loaded.
+
+    The file is removed again.
+    """
     provider = full_name(providers[0] if providers else "cpu")
-    target = next((name for name in ("cpu", *RUNTIMES) if RUNTIMES[name].provider == provider), "any")
+    name = next((name for name in ("cpu", *RUNTIMES) if RUNTIMES[name].provider == provider), "any")
+    target = Target(name, onnxruntime=installed())
+    # Buffers that are written in place are the fastest on a CPU; elsewhere they have not been measured.
+    cache: CacheKind = "fixed" if name == "cpu" else "growing"
     with tempfile.TemporaryDirectory(prefix="lucid-") as folder:
         file = Path(folder) / "model.onnx"
-        to_onnx(model, path=file, cache="growing", target=target)
+        to_onnx(model, path=file, cache=cache, target=target, kwargs={"logits_to_keep": 1})
         return Session(file, providers, threads=threads)

@@ -6,6 +6,7 @@ from lucid.runtime.model_file import ModelError as ModelError
 from lucid.runtime.model_file import check_model_file as check_model_file
 from lucid.runtime.providers import ProviderError as ProviderError
 from lucid.runtime.providers import available as available
+from lucid.runtime.release import installed as installed
 from lucid.runtime.session import Session as Session
 from lucid.runtime.stepping import Carried as Carried
 from lucid.runtime.stepping import Stepping as Stepping
