@@ -26,6 +26,20 @@ def test_sinusoidal_positions_are_those_of_the_paper() -> None:
             assert encoded[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_sinusoidal_positions_that_are_given(batch_first: bool) -> None:
+    module = nn.SinusoidalPositionalEncoding(8, 20, batch_first)
+    x, axis = lucid.randn(7, 7, 8), 1 if batch_first else 0
+    whole, last = module(x), x.split([4, 3], axis)[1]
+    np.testing.assert_array_equal(module(last, lucid.arange(4, 7)), whole.split([4, 3], axis)[1])
+    of_each_row = module(x, lucid.tensor([[*range(row, row + 7)] for row in range(7)]))
+    for row in range(7):
+        alone = module(x, lucid.arange(row, row + 7))
+        np.testing.assert_array_equal(of_each_row.split(1, 1 - axis)[row], alone.split(1, 1 - axis)[row])
+    with pytest.raises(IndexError, match="the table has 20 rows"):
+        module(x, lucid.arange(14, 21))
+
+
 def test_sinusoidal_positions_sequence_first() -> None:
     x = lucid.randn(4, 2, 6)
     first = nn.SinusoidalPositionalEncoding(6, batch_first=False)(x)
@@ -210,6 +224,14 @@ def test_relative_positions_share_buckets(bidirectional: bool, buckets: int, rea
         for key in range(170):
             expected = weight[bucket(key - query - 10, buckets, reach, bidirectional)]
             np.testing.assert_array_equal(bias[0, :, query, key], expected)
+
+
+@pytest.mark.parametrize("bias", [nn.ALiBi(2), nn.ALiBi(2, symmetric=True), nn.RelativePositionBias(2, 8, 12)], ids=str)
+def test_biases_for_rows_that_begin_at_different_positions(bias: nn.Module) -> None:
+    each = bias(3, 9, lucid.tensor([4, 0]))
+    assert each.shape == (2, 2, 3, 9)
+    for row, past in enumerate((4, 0)):
+        np.testing.assert_array_equal(each[row], bias(3, 9, past)[0])
 
 
 def test_too_few_buckets_are_refused() -> None:

@@ -39,10 +39,21 @@ class SinusoidalPositionalEncoding(Module):
         table = np.stack([np.sin(angles), np.cos(angles)], -1).reshape(max_length, dim)
         self._table = Tensor(table.astype(np.float32))
 
-    def forward(self, x: Tensor) -> Tensor:
-        length = x.shape[1 if self.batch_first else 0]
-        rows = _first_rows("SinusoidalPositionalEncoding", self._table, length).astype(x.dtype)
-        return x + (rows if self.batch_first else ops.unsqueeze(rows, 1))
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Add the rows of positions, integers (L,) or (N, L); by default of 0 to L - 1.
+
+        Raises:
+            ValueError, IndexError: for more positions than the table has, or positions outside it (eagerly).
+        """
+        if positions is None:
+            length = x.shape[1 if self.batch_first else 0]
+            rows = _first_rows("SinusoidalPositionalEncoding", self._table, length)
+        else:
+            rows = ops.embedding(positions, self._table)
+        rows = rows.astype(x.dtype)
+        if self.batch_first:
+            return x + rows
+        return x + (ops.unsqueeze(rows, 1) if rows.ndim == 2 else ops.transpose(rows, 0, 1))
 
     def input_specs(self) -> Mapping[str, TensorType]:
         shape = ("N", "L", self.dim) if self.batch_first else ("L", "N", self.dim)
@@ -161,9 +172,13 @@ class ALiBi(Module):
         self.num_heads, self.symmetric = num_heads, symmetric
         self._slopes = Tensor(alibi_slopes(num_heads).reshape(1, num_heads, 1, 1))
 
-    def forward(self, queries: Size, keys: Size, past: Size = 0) -> Tensor:
-        """The mask for queries at positions from `past` on, and keys at positions from 0 on."""
+    def forward(self, queries: Size, keys: Size, past: Size | Tensor = 0) -> Tensor:
+        """The mask for queries at positions from `past` on, and keys at positions from 0 on; where `past` is integers
+        (N,), each row of the batch has its own and the mask is (N, H, L, S).
+        """
         distance = _relative(queries, keys, past)
+        if isinstance(past, Tensor):
+            distance = ops.unsqueeze(distance, 1)
         return (-abs(distance) if self.symmetric else distance).astype(float32) * self._slopes
 
     def extra_repr(self) -> str:
@@ -210,21 +225,28 @@ class RelativePositionBias(Module):
         self.weight = init.normal_(new_parameter(num_buckets, num_heads, dtype=dtype))
         self._buckets = Tensor(_bucket_table(one_way, max_distance, bidirectional))
 
-    def forward(self, queries: Size, keys: Size, past: Size = 0) -> Tensor:
-        """The mask for queries at positions from `past` on, and keys at positions from 0 on."""
+    def forward(self, queries: Size, keys: Size, past: Size | Tensor = 0) -> Tensor:
+        """The mask for queries at positions from `past` on, and keys at positions from 0 on; where `past` is integers
+        (N,), each row of the batch has its own and the mask is (N, H, L, S).
+        """
         reach = self.max_distance
         distance = ops.minimum(ops.maximum(_relative(queries, keys, past), -reach), reach)
         buckets = ops.take(self._buckets, distance + reach)
-        return ops.unsqueeze(ops.take(self.weight.mT, buckets, 1), 0)
+        bias = ops.take(self.weight.mT, buckets, 1)
+        return ops.transpose(bias, 0, 1) if isinstance(past, Tensor) else ops.unsqueeze(bias, 0)
 
     def extra_repr(self) -> str:
         buckets, heads = self.weight.shape
         return f"{heads}, num_buckets={buckets}, max_distance={self.max_distance}, bidirectional={self.bidirectional}"
 
 
-def _relative(queries: Size, keys: Size, past: Size) -> Tensor:
-    """(L, S) integers: the position of the key minus that of the query."""
-    return ops.arange_op(start=0, stop=keys) - ops.unsqueeze(ops.arange_op(start=past, stop=past + queries), 1)
+def _relative(queries: Size, keys: Size, past: Size | Tensor) -> Tensor:
+    """(L, S) integers, or (N, L, S) for a `past` (N,): the position of the key minus that of the query."""
+    if isinstance(past, Tensor):
+        query = ops.unsqueeze(past, (1, 2)) + ops.unsqueeze(ops.arange_op(start=0, stop=queries), 1)
+    else:
+        query = ops.unsqueeze(ops.arange_op(start=past, stop=past + queries), 1)
+    return ops.arange_op(start=0, stop=keys) - query
 
 
 def _bucket_table(one_way: int, reach: int, bidirectional: bool) -> Array:
