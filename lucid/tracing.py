@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from lucid.dims import Dim, names_of
 from lucid.evaluation import evaluating
 from lucid.graph import Graph
 from lucid.names import Names
-from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.scope import Scope, entered
@@ -23,8 +22,6 @@ from lucid.types import Array, TensorType, as_dtype, spec
 from lucid.values import Input, Value
 
 Model: TypeAlias = Module | Callable[..., Any]
-CacheKind: TypeAlias = Literal["growing", "fixed"]
-CACHE_KINDS: tuple[str, ...] = get_args(CacheKind)
 Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
 
 
@@ -32,7 +29,8 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     """The graph of a module or a function.
 
     Args:
-        model: what to trace. A module is traced in evaluation mode, whatever its mode.
+        model: what to trace: a module, a method of one, or a function. A module is traced in evaluation mode, whatever
+            its mode; for a method, parameters and paths have the names that they have in its module.
         inputs: for each argument, a `lucid.spec(...)`; a tuple such as ``("N", "L", 512)`` for a float32 one; an
             example tensor or array, whose exact shape is then fixed; or a list, tuple or dict of these. Without any, a
             module's own `input_specs()`.
@@ -55,8 +53,9 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
 
     call, named = arguments_of(model, inputs, kwargs, placeholder)
     _check_sizes(graph_inputs)
-    names = Names(model.state_dict() if isinstance(model, Module) else {})
-    paths = {id(module): path for path, module in model.named_modules()} if isinstance(model, Module) else {}
+    owner = _owner(model)
+    names = Names({} if owner is None else owner.state_dict())
+    paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
     # One BLAS thread: the rounding of a product of constants depends on the number of threads.
     with evaluating(), entered(Scope("", paths, names)), single_threaded_blas():
         result = model(*call, **named)
@@ -71,24 +70,10 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     return graph
 
 
-def decode_step(
-    model: Model | Graph, cache: str, kwargs: Mapping[str, Any] | None = None, capacity: int | None = None
-) -> tuple[dict[str, Any], list[str]]:
-    """The inputs of a decode step with a cache, where `kwargs` replaces some, and the names of its outputs.
-
-    Raises:
-        ValueError: for a kind of cache that does not exist, or a model that does not take one.
-    """
-    if cache not in CACHE_KINDS:
-        raise ValueError(f"cache {cache!r} does not exist: choose one of {', '.join(CACHE_KINDS)}")
-    if not isinstance(model, CausalDecoder):
-        raise ValueError(
-            f"cache={cache!r}: {type(model).__name__} takes no cache; expected a lucid.nn.CausalDecoder, such as "
-            "lucid.models.llama.Llama"
-        )
-    if capacity is not None and (cache != "fixed" or isinstance(capacity, bool) or capacity < 1):
-        raise ValueError(f'capacity is {capacity!r}, expected a whole number of 1 or more, and cache="fixed"')
-    return {**model.cached_input_specs(cache, capacity), **(kwargs or {})}, model.cached_output_names()
+def _owner(model: Model) -> Module | None:
+    """The module that is traced, or one of whose methods is."""
+    owner = model.__self__ if inspect.ismethod(model) else model
+    return owner if isinstance(owner, Module) else None
 
 
 def arguments_of(

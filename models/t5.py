@@ -6,18 +6,21 @@
     logits = t5(lucid.tensor([[363, 19, 1]]), lucid.tensor([[0]]))    # (N, L), (N, T) to (N, T, vocab_size)
     lucid.export.to_onnx(t5, path="t5.onnx")                          # any batch, any lengths
 
+    cache = t5.empty_cache(t5.encode(source_ids))                     # token by token: see docs/howto/cache.md
+    logits, cache = t5.decode(lucid.tensor([[0]]), cache)
+
 Scores are not scaled, positions are a bias for each distance, and norms have neither mean nor bias. Modules have the
 names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import lucid
-from lucid import Tensor, TensorType, nn, ops
+from lucid import Tensor, TensorType, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
@@ -41,6 +44,7 @@ class T5Config:
     eps: float = 1e-6
     tied: bool = True  # the output layer is the table of token vectors
     scale_outputs: bool = True  # divide the output layer's input by sqrt(hidden_size)
+    decoder_start_token_id: int | None = None  # what generated texts begin with
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -69,10 +73,11 @@ class T5Config:
             eps=options.real("layer_norm_epsilon", 1e-6),
             tied="lm_head.weight" not in options.weights,
             scale_outputs=options.get("scale_decoder_outputs", bool, scaled),
+            decoder_start_token_id=options.whole("decoder_start_token_id", None, low=0),
         )
 
 
-class T5(Pretrained[T5Config]):
+class T5(Pretrained[T5Config], nn.EncoderDecoder):
     """T5 with its language-model head."""
 
     checkpoint = Checkpoint(
@@ -86,8 +91,8 @@ class T5(Pretrained[T5Config]):
     def __init__(self, config: T5Config | None = None) -> None:
         super().__init__(config := config or T5Config())
         self.shared = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.encoder = Stack(config, config.num_layers, decoder=False)
-        self.decoder = Stack(config, config.num_decoder_layers, decoder=True)
+        self.encoder = Encoder(config, config.num_layers, decoder=False)
+        self.decoder = Decoder(config, config.num_decoder_layers, decoder=True)
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
     def forward(self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -103,10 +108,38 @@ class T5(Pretrained[T5Config]):
         """
         key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
         memory = self.encoder(self.shared(input_ids), key_mask)
-        x = self.decoder(self.shared(decoder_input_ids), None, memory, key_mask)
+        return self.logits(self.decoder(self.shared(decoder_input_ids), memory, key_mask))
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """(N, L) int64 token ids, and which are padding (0), to vectors (N, L, hidden_size)."""
+        key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
+        return self.encoder(self.shared(input_ids), key_mask)
+
+    def cross_caches(self, encoder_hidden_states: Tensor) -> list[nn.KeyValueCache]:
+        return self.decoder.cross_caches(encoder_hidden_states)
+
+    def step(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        caches: Sequence[nn.EncoderDecoderCache],
+        key_mask: Tensor | None,
+    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+        return self.decoder.step(self.shared(input_ids), caches, key_mask)
+
+    def logits(self, x: Tensor) -> Tensor:
         if self.config.scale_outputs:
             x = x * self.config.hidden_size**-0.5
         return F.linear(x, self.shared.weight if self.lm_head is None else self.lm_head.weight)
+
+    @property
+    def cache_shape(self) -> nn.CacheShape:
+        c = self.config
+        return nn.CacheShape(c.num_decoder_layers, c.num_heads, c.head_dim, self.shared.weight.dtype)
+
+    @property
+    def encoder_width(self) -> int:
+        return self.config.hidden_size
 
     def input_specs(self) -> Mapping[str, TensorType]:
         source = lucid.spec("N", "L", dtype=lucid.int64)
@@ -118,30 +151,62 @@ class T5(Pretrained[T5Config]):
 
 
 class Stack(nn.Module):
-    """The encoder, or with a memory the decoder: vectors (N, L, hidden_size) to vectors."""
+    """The layers of the encoder or the decoder, and a last normalisation."""
 
     def __init__(self, config: T5Config, layers: int, decoder: bool) -> None:
-        self.decoder = decoder
-        layers_of = [self._layers(config, first=index == 0) for index in range(layers)]
+        layers_of = [self._layers(config, decoder, first=index == 0) for index in range(layers)]
         self.block: list[dict[str, list[Any]]] = [{"layer": inner} for inner in layers_of]
         self.final_layer_norm = nn.RMSNorm(config.hidden_size, config.eps)
 
-    def _layers(self, config: T5Config, first: bool) -> list[nn.Module]:
-        attention = SelfAttention(config, bidirectional=not self.decoder if first else None)
-        return [attention, *([CrossAttention(config)] if self.decoder else []), FeedForward(config)]
+    def _layers(self, config: T5Config, decoder: bool, first: bool) -> list[nn.Module]:
+        attention = SelfAttention(config, bidirectional=not decoder if first else None)
+        return [attention, *([CrossAttention(config)] if decoder else []), FeedForward(config)]
 
-    def forward(
-        self, x: Tensor, key_mask: Tensor | None, memory: Tensor | None = None, memory_key_mask: Tensor | None = None
-    ) -> Tensor:
-        length = x.shape[1]
-        bias = self.block[0]["layer"][0].SelfAttention.relative_attention_bias(length, length)
+    def bias(self, x: Tensor, cache: nn.Cache | None = None) -> Tensor:
+        """The position bias of all layers, which the first one has."""
+        past, keys = F.cache_span(cache, x.shape[1])
+        bias: Tensor = self.block[0]["layer"][0].SelfAttention.relative_attention_bias(x.shape[1], keys, past)
+        return bias
+
+
+class Encoder(Stack):
+    """Vectors (N, L, hidden_size) to vectors."""
+
+    def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
+        bias = self.bias(x)
         for block in self.block:
-            attend, *attend_memory, feed_forward = block["layer"]
-            x = attend(x, bias, key_mask, self.decoder)
-            for layer in attend_memory:
-                x = layer(x, memory, memory_key_mask)
+            attend, feed_forward = block["layer"]
+            x, _ = attend(x, bias, key_mask, causal=False)
             x = feed_forward(x)
         return self.final_layer_norm(x)
+
+
+class Decoder(Stack):
+    """Vectors (N, T, hidden_size) and the encoder's output to vectors."""
+
+    def forward(self, x: Tensor, memory: Tensor, memory_key_mask: Tensor | None) -> Tensor:
+        return self.step(x, [(None, memory)] * len(self.block), memory_key_mask)[0]
+
+    def step(
+        self,
+        x: Tensor,
+        layers: Sequence[tuple[nn.Cache | None, Tensor | nn.KeyValueCache]],
+        memory_key_mask: Tensor | None,
+    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+        """The vectors of new tokens, and the caches with them. `layers` has the cache of each layer, and the encoder's
+        output or its keys and values.
+        """
+        bias, present = self.bias(x, layers[0][0]), []
+        for block, (cache, memory) in zip(self.block, layers, strict=True):
+            attend, attend_memory, feed_forward = block["layer"]
+            x, cache = attend(x, bias, None, causal=True, cache=cache)
+            x = feed_forward(attend_memory(x, memory, memory_key_mask))
+            present.append(cache)
+        return self.final_layer_norm(x), present
+
+    def cross_caches(self, memory: Tensor) -> list[nn.KeyValueCache]:
+        """The keys and values of each layer for the encoder's output."""
+        return [block["layer"][1].EncDecAttention.keys_and_values(memory) for block in self.block]
 
 
 class SelfAttention(nn.Module):
@@ -151,20 +216,24 @@ class SelfAttention(nn.Module):
         self.SelfAttention = Attention(config, bidirectional)
         self.layer_norm = nn.RMSNorm(config.hidden_size, config.eps)
 
-    def forward(self, x: Tensor, bias: Tensor, key_mask: Tensor | None, causal: bool) -> Tensor:
-        normed = self.layer_norm(x)
-        return x + self.SelfAttention(normed, normed, bias, key_mask, causal)
+    def forward(
+        self, x: Tensor, bias: Tensor, key_mask: Tensor | None, causal: bool, cache: nn.Cache | None = None
+    ) -> tuple[Tensor, nn.Cache | None]:
+        y, cache = self.SelfAttention(self.layer_norm(x), bias, key_mask, causal, cache)
+        return x + y, cache
 
 
 class CrossAttention(nn.Module):
-    """Attention to the encoder's output after a norm, with a residual connection and no position bias."""
+    """Attention to the encoder's output, or to its keys and values, after a norm, with a residual connection and no
+    position bias.
+    """
 
     def __init__(self, config: T5Config) -> None:
-        self.EncDecAttention = Attention(config)
+        self.EncDecAttention = AttentionToMemory(config)
         self.layer_norm = nn.RMSNorm(config.hidden_size, config.eps)
 
-    def forward(self, x: Tensor, memory: Tensor, key_mask: Tensor | None) -> Tensor:
-        return x + self.EncDecAttention(self.layer_norm(x), memory, None, key_mask)
+    def forward(self, x: Tensor, memory: Tensor | nn.KeyValueCache, key_mask: Tensor | None) -> Tensor:
+        return x + self.EncDecAttention(self.layer_norm(x), memory, key_mask)
 
 
 class FeedForward(nn.Module):
@@ -188,25 +257,46 @@ class FeedForward(nn.Module):
         return x + last(inner)
 
 
-class Attention(nn.Module):
-    """Attention to a memory, which in self-attention is the input. The first of a stack has the position bias."""
+class Projections(nn.Module):
+    """The four projections of an attention layer; its scores are not scaled."""
 
-    def __init__(self, config: T5Config, bidirectional: bool | None = None) -> None:
+    def __init__(self, config: T5Config) -> None:
         inner, self.num_heads = config.num_heads * config.head_dim, config.num_heads
         self.q = nn.Linear(config.hidden_size, inner, bias=False)
         self.k = nn.Linear(config.hidden_size, inner, bias=False)
         self.v = nn.Linear(config.hidden_size, inner, bias=False)
         self.o = nn.Linear(inner, config.hidden_size, bias=False)
+
+
+class Attention(Projections):
+    """Self-attention. The first of a stack has the position bias."""
+
+    def __init__(self, config: T5Config, bidirectional: bool | None) -> None:
+        super().__init__(config)
         if bidirectional is not None:
             self.relative_attention_bias = nn.RelativePositionBias(
                 config.num_heads, config.num_buckets, config.max_distance, bidirectional
             )
 
     def forward(
-        self, x: Tensor, memory: Tensor, bias: Tensor | None, key_mask: Tensor | None, causal: bool = False
-    ) -> Tensor:
-        q, k, v = self.q(x), self.k(memory), self.v(memory)
-        return self.o(ops.attention(q, k, v, bias, key_mask, heads=self.num_heads, scale=1.0, is_causal=causal))
+        self, x: Tensor, bias: Tensor, key_mask: Tensor | None, causal: bool, cache: nn.Cache | None
+    ) -> tuple[Tensor, nn.Cache | None]:
+        options = {"heads": self.num_heads, "scale": 1.0, "is_causal": causal}
+        y, cache = F.cached_attention(self.q(x), self.k(x), self.v(x), cache, bias, key_mask, **options)
+        return self.o(y), cache
+
+
+class AttentionToMemory(Projections):
+    """Attention to another sequence, or to its keys and values."""
+
+    def forward(self, x: Tensor, memory: Tensor | nn.KeyValueCache, key_mask: Tensor | None) -> Tensor:
+        q = self.q(x)
+        k, v = memory if isinstance(memory, nn.KeyValueCache) else (self.k(memory), self.v(memory))
+        return self.o(F.cross_attention(q, k, v, key_mask, heads=self.num_heads, scale=1.0))
+
+    def keys_and_values(self, memory: Tensor) -> nn.KeyValueCache:
+        """Those of a sequence (N, S, hidden_size)."""
+        return nn.KeyValueCache.of(self.k(memory), self.v(memory), self.num_heads)
 
 
 def main() -> None:

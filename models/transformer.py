@@ -6,6 +6,9 @@
     logits = transformer(source_ids, target_ids)                      # (N, S), (N, T) to (N, T, vocab_size)
     lucid.export.to_onnx(transformer, path="transformer.onnx")        # any batch, any lengths
 
+    cache = transformer.empty_cache(transformer.encode(source_ids))   # token by token: see docs/howto/cache.md
+    logits, cache = transformer.decode(start, cache)
+
 Numbers in brackets are the paper's sections. There is no published checkpoint of it in safetensors; its layers are
 `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer`, which load torch's weights.
 """
@@ -13,7 +16,7 @@ Numbers in brackets are the paper's sections. There is no published checkpoint o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import lucid
 from lucid import Tensor, TensorType, nn
@@ -21,7 +24,7 @@ from lucid.models._demonstration import SideBySide, ones_like, written
 from lucid.nn import functional as F
 
 
-class Transformer(nn.Module):
+class Transformer(nn.EncoderDecoder):
     """Encoder, decoder, and one table of vectors for both inputs and the output layer [3.4].
 
     Args:
@@ -43,6 +46,7 @@ class Transformer(nn.Module):
         max_positions: int = 5000,
     ) -> None:
         sizes = (hidden_size, num_heads, intermediate_size, dropout)
+        self.num_heads = num_heads
         self.embedding = nn.Embedding(vocab_size, hidden_size)
         nn.init.normal_(self.embedding.weight, std=hidden_size**-0.5)
         self.positions = nn.SinusoidalPositionalEncoding(hidden_size, max_positions)  # [3.5]
@@ -50,35 +54,53 @@ class Transformer(nn.Module):
         self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(*sizes), num_layers)  # [3.1]
         self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(*sizes), num_layers)
 
-    def encode(self, source_ids: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """(N, S) token ids to vectors (N, S, hidden_size).
-
-        `key_padding_mask` (N, S) is true for padding.
-        """
-        return self.encoder(self._embed(source_ids), src_key_padding_mask=key_padding_mask)
-
-    def decode(self, target_ids: Tensor, memory: Tensor, key_padding_mask: Tensor | None = None) -> Tensor:
-        """(N, T) token ids and the encoder's output to the logits of the next tokens, (N, T, vocab_size).
-
-        A token does not see later ones [3.2.3].
-        """
-        x = self.decoder(self._embed(target_ids), memory, tgt_is_causal=True, memory_key_padding_mask=key_padding_mask)
-        return F.linear(x, self.embedding.weight)
-
-    def _embed(self, ids: Tensor) -> Tensor:
-        scaled = self.embedding(ids) * math.sqrt(self.embedding.weight.numpy().shape[1])
-        return self.dropout(self.positions(scaled))
-
     def forward(self, source_ids: Tensor, target_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """The logits of the token that follows each target token.
+        """The logits of the token that follows each target token, (N, T, vocab_size). A token does not see later ones
+        [3.2.3].
 
         Args:
             source_ids: (N, S) int64.
             target_ids: (N, T) int64, the tokens generated so far, beginning with a start token.
             attention_mask: (N, S) int64, 1 = keep, 0 = padding of the source.
         """
-        key_padding_mask = None if attention_mask is None else attention_mask == 0
-        return self.decode(target_ids, self.encode(source_ids, key_padding_mask), key_padding_mask)
+        padding = None if attention_mask is None else attention_mask == 0
+        memory = self.encoder(self._embed(source_ids), src_key_padding_mask=padding)
+        x = self.decoder(self._embed(target_ids), memory, tgt_is_causal=True, memory_key_padding_mask=padding)
+        return self.logits(x)
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """(N, S) int64 token ids, and which are padding (0), to vectors (N, S, hidden_size)."""
+        padding = None if attention_mask is None else attention_mask == 0
+        return self.encoder(self._embed(input_ids), src_key_padding_mask=padding)
+
+    def cross_caches(self, encoder_hidden_states: Tensor) -> list[nn.KeyValueCache]:
+        return self.decoder.cross_caches(encoder_hidden_states)
+
+    def step(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        caches: Sequence[nn.EncoderDecoderCache],
+        key_mask: Tensor | None,
+    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+        padding = None if key_mask is None else ~key_mask
+        return self.decoder.step(self._embed(input_ids, positions), caches, padding)
+
+    def logits(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.embedding.weight)
+
+    def _embed(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        scaled = self.embedding(ids) * math.sqrt(self.encoder_width)
+        return self.dropout(self.positions(scaled, positions))
+
+    @property
+    def cache_shape(self) -> nn.CacheShape:
+        heads, layers = self.num_heads, len(self.decoder.layers)
+        return nn.CacheShape(layers, heads, self.encoder_width // heads, self.embedding.weight.dtype)
+
+    @property
+    def encoder_width(self) -> int:
+        return int(self.embedding.weight.numpy().shape[1])
 
     def input_specs(self) -> Mapping[str, TensorType]:
         source, target = (lucid.spec("N", length, dtype=lucid.int64) for length in "ST")

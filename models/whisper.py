@@ -1,22 +1,25 @@
 """Whisper (Radford et al. 2022): speech, as log-mel features, to text.
 
 A convolutional stem and an encoder read 30 seconds of sound at once; a decoder attends to the result while it generates
-text. There is no cache: each call reads the whole text so far.
+text.
 
 ::
 
     whisper = Whisper.from_pretrained("folder with config.json and model.safetensors")
     logits = whisper(input_features, decoder_input_ids)               # (N, mels, frames), (N, L) to (N, L, vocab_size)
+
+    cache = whisper.empty_cache(whisper.encode(input_features))       # token by token: see docs/howto/cache.md
+    logits, cache = whisper.decode(start, cache)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
 import lucid
-from lucid import Tensor, TensorType, nn, ops
+from lucid import Tensor, TensorType, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder, written
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
@@ -59,6 +62,12 @@ class WhisperConfig:
     max_source_positions: int
     max_target_positions: int
     tied: bool = True  # the output layer is the table of token vectors
+    decoder_start_token_id: int | None = None  # what texts begin with
+
+    @property
+    def max_positions(self) -> int:
+        """The most tokens of a text."""
+        return self.max_target_positions
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -72,10 +81,11 @@ class WhisperConfig:
             max_source_positions=options.size("max_source_positions"),
             max_target_positions=options.size("max_target_positions"),
             tied=options.get("tie_word_embeddings", bool, True),
+            decoder_start_token_id=options.whole("decoder_start_token_id", None, low=0),
         )
 
 
-class Whisper(Pretrained[WhisperConfig]):
+class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
     """Speech and the text so far to the logits of the token that follows each token."""
 
     checkpoint = Checkpoint(
@@ -104,15 +114,46 @@ class Whisper(Pretrained[WhisperConfig]):
             input_features: (N, mels, frames), 30 seconds of sound, padded with silence.
             decoder_input_ids: (N, L) int64.
         """
-        x = self.model(input_features, decoder_input_ids)
+        return self.logits(self.model(input_features, decoder_input_ids))
+
+    def encode(self, input_features: Tensor) -> Tensor:
+        """(N, mels, frames) to (N, positions, hidden_size)."""
+        return self.model.encoder(input_features)
+
+    def cross_caches(self, encoder_hidden_states: Tensor) -> list[nn.KeyValueCache]:
+        return [layer.encoder_attn.keys_and_values(encoder_hidden_states) for layer in self.model.decoder.layers]
+
+    def step(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        caches: Sequence[nn.EncoderDecoderCache],
+        key_mask: Tensor | None,
+    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+        return self.model.decoder.step(input_ids, positions, caches)
+
+    def logits(self, x: Tensor) -> Tensor:
         return F.linear(x, self.model.decoder.embed_tokens.weight) if self.proj_out is None else self.proj_out(x)
 
+    @property
+    def cache_shape(self) -> nn.CacheShape:
+        stack = self.config.decoder
+        width = stack.hidden_size // stack.num_heads
+        return nn.CacheShape(stack.num_layers, stack.num_heads, width, self.model.decoder.embed_tokens.weight.dtype)
+
+    @property
+    def encoder_width(self) -> int:
+        return self.config.encoder.hidden_size
+
     def input_specs(self) -> Mapping[str, TensorType]:
+        return {**self._sound("N"), "decoder_input_ids": lucid.spec("N", "L", dtype=lucid.int64)}
+
+    def encoder_input_specs(self) -> Mapping[str, TensorType]:
+        return self._sound("batch_size")
+
+    def _sound(self, batch: str) -> Mapping[str, TensorType]:
         encoder = self.model.encoder
-        return {
-            "input_features": lucid.spec("N", encoder.mels, encoder.frames, dtype=encoder.conv1.weight.dtype),
-            "decoder_input_ids": lucid.spec("N", "L", dtype=lucid.int64),
-        }
+        return {"input_features": lucid.spec(batch, encoder.mels, encoder.frames, dtype=encoder.conv1.weight.dtype)}
 
 
 class EncoderDecoder(nn.Module):
@@ -172,15 +213,25 @@ class Decoder(nn.Module):
         """What enters the first layer, and what each layer returns."""
         states = [self.embed_tokens(input_ids) + self.embed_positions(input_ids.shape[1])]
         for layer in self.layers:
-            states.append(layer(states[-1], speech))
+            states.append(layer(states[-1], None, speech)[0])
         return states
 
+    def step(
+        self, input_ids: Tensor, positions: Tensor, caches: Sequence[nn.EncoderDecoderCache]
+    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+        """The same for new tokens at these positions, and the caches of the layers with them."""
+        x, present = self.embed_tokens(input_ids) + self.embed_positions(positions), []
+        for layer, (past, speech) in zip(self.layers, caches, strict=True):
+            x, cache = layer(x, past, speech)
+            present.append(cache)
+        return self.layer_norm(x), present
 
-class EncoderLayer(nn.Module):
-    """Attention, then two linear layers, each after its norm, with a residual connection."""
+
+class Layer(nn.Module):
+    """Self-attention and two linear layers, each after its norm, with a residual connection."""
 
     def __init__(self, stack: WhisperStackConfig) -> None:
-        self.self_attn, self.self_attn_layer_norm = Attention(stack), nn.LayerNorm(stack.hidden_size)
+        self.self_attn, self.self_attn_layer_norm = SelfAttention(stack), nn.LayerNorm(stack.hidden_size)
         self.fc1, self.fc2 = (
             nn.Linear(stack.hidden_size, stack.intermediate_size),
             nn.Linear(stack.intermediate_size, stack.hidden_size),
@@ -188,41 +239,67 @@ class EncoderLayer(nn.Module):
         self.final_layer_norm = nn.LayerNorm(stack.hidden_size)
         self.activation = ACTIVATIONS[stack.activation]
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.self_attn_layer_norm(x)
-        return self.feed_forward(x + self.self_attn(y, y))
+    def attend(self, x: Tensor, cache: nn.Cache | None, is_causal: bool) -> tuple[Tensor, nn.Cache | None]:
+        """The self-attention."""
+        y, cache = self.self_attn(self.self_attn_layer_norm(x), cache, is_causal)
+        return x + y, cache
 
     def feed_forward(self, x: Tensor) -> Tensor:
         """The linear layers."""
         return x + self.fc2(self.activation(self.fc1(self.final_layer_norm(x))))
 
 
-class DecoderLayer(EncoderLayer):
-    """The same with causal self-attention, followed by attention to the encoder's output."""
+class EncoderLayer(Layer):
+    """A layer in which each position sees all."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.feed_forward(self.attend(x, None, is_causal=False)[0])
+
+
+class DecoderLayer(Layer):
+    """A layer with causal self-attention, followed by attention to the encoder's output or its keys and values."""
 
     def __init__(self, stack: WhisperStackConfig) -> None:
         super().__init__(stack)
-        self.encoder_attn, self.encoder_attn_layer_norm = Attention(stack), nn.LayerNorm(stack.hidden_size)
+        self.encoder_attn, self.encoder_attn_layer_norm = CrossAttention(stack), nn.LayerNorm(stack.hidden_size)
 
-    def forward(self, x: Tensor, speech: Tensor | None = None) -> Tensor:
-        assert speech is not None
-        y = self.self_attn_layer_norm(x)
-        x = x + self.self_attn(y, y, is_causal=True)
+    def forward(
+        self, x: Tensor, cache: nn.Cache | None, speech: Tensor | nn.KeyValueCache
+    ) -> tuple[Tensor, nn.Cache | None]:
+        x, cache = self.attend(x, cache, is_causal=True)
         x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), speech)
-        return self.feed_forward(x)
+        return self.feed_forward(x), cache
 
 
-class Attention(nn.Module):
-    """Attention to another sequence, or to the same. Keys have no bias: it would shift all scores equally."""
+class Projections(nn.Module):
+    """The projections of an attention layer. Keys have no bias: it would shift all scores equally."""
 
     def __init__(self, stack: WhisperStackConfig) -> None:
         self.num_heads = stack.num_heads
         self.q_proj, self.v_proj, self.out_proj = (nn.Linear(stack.hidden_size, stack.hidden_size) for _ in range(3))
         self.k_proj = nn.Linear(stack.hidden_size, stack.hidden_size, bias=False)
 
-    def forward(self, x: Tensor, source: Tensor, is_causal: bool = False) -> Tensor:
-        q, k, v = self.q_proj(x), self.k_proj(source), self.v_proj(source)
-        return self.out_proj(ops.attention(q, k, v, heads=self.num_heads, is_causal=is_causal))
+
+class SelfAttention(Projections):
+    """Attention to the same sequence."""
+
+    def forward(self, x: Tensor, cache: nn.Cache | None, is_causal: bool) -> tuple[Tensor, nn.Cache | None]:
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        y, cache = F.cached_attention(q, k, v, cache, heads=self.num_heads, is_causal=is_causal)
+        return self.out_proj(y), cache
+
+
+class CrossAttention(Projections):
+    """Attention to another sequence, or to its keys and values."""
+
+    def forward(self, x: Tensor, source: Tensor | nn.KeyValueCache) -> Tensor:
+        q = self.q_proj(x)
+        k, v = source if isinstance(source, nn.KeyValueCache) else (self.k_proj(source), self.v_proj(source))
+        return self.out_proj(F.cross_attention(q, k, v, heads=self.num_heads))
+
+    def keys_and_values(self, source: Tensor) -> nn.KeyValueCache:
+        """Those of a sequence (N, S, hidden_size)."""
+        return nn.KeyValueCache.of(self.k_proj(source), self.v_proj(source), self.num_heads)
 
 
 def main() -> None:

@@ -344,3 +344,21 @@ def test_a_step_over_a_cache_is_exported_and_verified(
         == 2
     )
     assert "takes no cache" in capsys.readouterr().err
+
+
+def test_parts_of_an_encoder_decoder_are_exported_and_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = ["lucid.models.t5:T5", "--weights", "tests/goldens/t5/v1_0"]
+    step, merged = ["--part", "decoder", "--cache", "growing"], ["--part", "decoder_merged"]
+    path = str(tmp_path / "decoder.onnx")
+    assert in_process(["export", *source, *step, "-o", path], monkeypatch) == 0
+    printed = capsys.readouterr().out
+    assert "past_key_values.0.encoder.key" in printed and "parity with NumPy" in printed
+    assert in_process(["verify", source[0], path, *source[1:], *step], monkeypatch) == 0
+    assert in_process(["export", *source, *merged, "-o", path], monkeypatch) == 2
+    assert "--part decoder_merged cannot be compared: use --no-check" in capsys.readouterr().err
+    assert in_process(["export", *source, *merged, "--no-check", "-o", path], monkeypatch) == 0
+    assert "use_cache_branch" in capsys.readouterr().out
+    assert in_process(["export", "nn.ReLU", "-i", "x:N,4", "--part", "encoder", "-o", path], monkeypatch) == 2
+    assert "ReLU has no parts" in capsys.readouterr().err

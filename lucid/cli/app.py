@@ -63,6 +63,7 @@ def export(
     check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True,
     rtol: o.Rtol = None,
     atol: o.Atol = None,
+    part: o.Part = None,
     cache: o.Cache = None,
     capacity: o.Capacity = None,
     json: o.Json = False,
@@ -94,6 +95,7 @@ def export(
         rtol=rtol,
         atol=atol,
         json=json,
+        part=part and part.value,
         cache=cache and cache.value,
         capacity=capacity,
     )
@@ -145,6 +147,7 @@ def verify(
     atol: o.Atol = None,
     target: o.Target = _ANY,
     attention: o.Attention = _AUTO,
+    part: o.Part = None,
     cache: o.Cache = None,
     capacity: o.Capacity = None,
     json: o.Json = False,
@@ -176,6 +179,7 @@ def verify(
         target=target.value,
         attention=attention.value,
         json=json,
+        part=part and part.value,
         cache=cache and cache.value,
         capacity=capacity,
     )

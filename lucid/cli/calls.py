@@ -9,14 +9,53 @@ from typing import Any
 from lucid.cli.errors import usage
 from lucid.cli.values import inputs, settings
 from lucid.nn.module import Module
-from lucid.tracing import Model, decode_step
+from lucid.parts import CacheKind, ModelPart, PartName, part_of
+from lucid.tracing import Model
 
 
-def arguments(
-    model: Model, given: Sequence[str], call: Sequence[str], cache: str | None = None, capacity: int | None = None
-) -> dict[str, Any]:
-    """The `kwargs` of `lucid.trace` from `--input` and `--call`, checked against the model's arguments; with `--cache`
-    those of a decode step.
+def part(
+    model: Model,
+    given: Sequence[str],
+    call: Sequence[str],
+    part_name: PartName | None,
+    cache: CacheKind | None,
+    capacity: int | None,
+) -> ModelPart:
+    """The model, or what `--part` and `--cache` ask for, with the inputs of `--input` and `--call`.
+
+    Raises:
+        CommandError: as `arguments`, and for a part or a cache that the model does not have.
+    """
+    named = arguments(model, given, call)
+    if part_name is None and cache is None and capacity is None:
+        return ModelPart(model, named)
+    try:
+        return part_of(model, part_name, cache, capacity, named)
+    except ValueError as error:
+        raise usage(str(error)) from None
+
+
+def compared_part(
+    model: Model,
+    given: Sequence[str],
+    call: Sequence[str],
+    part_name: PartName | None,
+    cache: CacheKind | None,
+    capacity: int | None,
+) -> ModelPart:
+    """`part`, for a comparison with NumPy.
+
+    Raises:
+        CommandError: as `part`, and for a merged decoder, whose two alternatives have different inputs.
+    """
+    found = part(model, given, call, part_name, cache, capacity)
+    if found.condition is not None:
+        raise usage(f"--part {part_name} cannot be compared: use --no-check, and compare --part decoder instead")
+    return found
+
+
+def arguments(model: Model, given: Sequence[str], call: Sequence[str]) -> dict[str, Any]:
+    """The `kwargs` of `lucid.trace` from `--input` and `--call`, checked against the model's arguments.
 
     Raises:
         CommandError: for a name that the model does not have, and for an input without a description.
@@ -44,11 +83,4 @@ def arguments(
     if missing:
         shown = " ".join(f"--input {name}:float32:N,..." for name in missing)
         raise usage(f"the model does not know its inputs: describe them, as in {shown}")
-    if cache is None and capacity is not None:
-        raise usage("--capacity: it is for --cache fixed")
-    if cache is None:
-        return {**specs, **plain}
-    try:
-        return decode_step(model, cache, {**specs, **plain}, capacity)[0]
-    except ValueError as error:
-        raise usage(str(error)) from None
+    return {**specs, **plain}

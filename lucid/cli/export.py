@@ -18,10 +18,10 @@ from lucid.cli.values import settings
 from lucid.export import explain, to_onnx
 from lucid.export.explain import Explanation, title
 from lucid.files import is_stream
-from lucid.graph import Graph
 from lucid.nn.module import Module
+from lucid.parts import CacheKind, PartName, TracedPart, trace_part
 from lucid.testing import ParityReport
-from lucid.tracing import Model, decode_step, trace
+from lucid.tracing import Model
 
 
 def run(
@@ -41,23 +41,23 @@ def run(
     rtol: float | None,
     atol: float | None,
     json: bool,
-    cache: str | None,
+    part: PartName | None,
+    cache: CacheKind | None,
     capacity: int | None,
 ) -> int:
     """Export, check, show; returns the exit code."""
     show.check_apart(output, json)
     model = load_model(source, settings("--set", arguments), weights, seed)
-    named = calls.arguments(model, inputs, call, cache, capacity)
-    graph = trace(model, kwargs=named)
-    if cache is not None:
-        graph = graph.with_outputs(dict(zip(decode_step(model, cache)[1], graph.outputs, strict=True)))
+    find = calls.compared_part if check else calls.part
+    chosen = find(model, inputs, call, part, cache, capacity)
+    traced = trace_part(chosen)
     options: dict[str, Any] = {"target": target, "opset": opset, "attention": attention}
-    taken = explain(graph, **options)
+    taken = explain(traced, **options)
     with writing(output, _weight_bytes(model)):
-        exported = to_onnx(graph, path=output, external_data=True if external else "auto", **options)
+        exported = to_onnx(traced, path=output, external_data=True if external else "auto", **options)
     written = exported if is_stream(output) else output
-    report = check_parity(model, named, exported=written, rtol=rtol, atol=atol) if check else None
-    data = _summary(model, graph, exported, taken, output)
+    report = check_parity(chosen.function, chosen.inputs, exported=written, rtol=rtol, atol=atol) if check else None
+    data = _summary(model, traced, exported, taken, output)
     if json:
         show.print_json({**data, "parity": parity_json(report) if report else None})
     else:
@@ -69,7 +69,9 @@ def _weight_bytes(model: Model) -> int:
     return sum(p.numpy().nbytes for p in model.parameters()) if isinstance(model, Module) else 0
 
 
-def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Explanation, path: Path) -> dict[str, Any]:
+def _summary(
+    model: Model, traced: TracedPart, exported: onnx.ModelProto, taken: Explanation, path: Path
+) -> dict[str, Any]:
     """Everything that the command reports, as plain data."""
     files = [path, *(path.with_name(name) for name in sorted(_locations(exported) - {path.name}))]
     operators = Counter(
@@ -80,8 +82,8 @@ def _summary(model: Model, graph: Graph, exported: onnx.ModelProto, taken: Expla
         "files": [{"name": str(file), "bytes": show.bytes_of(file)} for file in files],
         "opsets": {entry.domain or "ai.onnx": entry.version for entry in exported.opset_import},
         "ir_version": exported.ir_version,
-        "inputs": {value.name: str(value.type) for value in graph.inputs},
-        "outputs": {name: str(value.type) for name, value in zip(graph.output_names, graph.outputs, strict=True)},
+        "inputs": {value.name: str(value.type) for value in traced.graph.inputs},
+        "outputs": {name: str(kind) for name, kind in traced.output_types().items()},
         "parameters": sum(p.numpy().size for p in model.parameters()) if isinstance(model, Module) else 0,
         "nodes": dict(operators.most_common()),
         "attention": [

@@ -42,6 +42,14 @@ class Writing(NamedTuple):
     seed: int | None
 
 
+class PartChoice(StrEnum):
+    """The parts of an encoder-decoder."""
+
+    encoder = "encoder"
+    decoder = "decoder"
+    decoder_merged = "decoder_merged"
+
+
 _MODEL, _EXPORT, _PARITY = "The model", "The export", "The comparison"
 _SAMPLING = "Sampling: each of these turns it on; without them the likeliest token is taken"
 
@@ -115,6 +123,12 @@ Cache = Annotated[
     CacheName | None,
     typer.Option(
         "--cache", rich_help_panel=_EXPORT, help="A step of a decoder over a cache that grows, or of a fixed capacity."
+    ),
+]
+Part = Annotated[
+    PartChoice | None,
+    typer.Option(
+        "--part", rich_help_panel=_EXPORT, help="A part of an encoder-decoder, with the names that optimum expects."
     ),
 ]
 Capacity = Annotated[

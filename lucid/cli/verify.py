@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import onnx
 
@@ -13,9 +12,10 @@ from lucid.cli.parity import check_parity, parity_json, print_parity
 from lucid.cli.source import load_model
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
+from lucid.parts import CacheKind, ModelPart, PartName
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
-from lucid.tracing import Model, trace
+from lucid.tracing import trace
 
 
 def run(
@@ -34,21 +34,22 @@ def run(
     target: str,
     attention: str,
     json: bool,
-    cache: str | None,
+    part: PartName | None,
+    cache: CacheKind | None,
     capacity: int | None,
 ) -> int:
     """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
     check_model_file(model)
     eager = load_model(source, settings("--set", arguments), weights, seed)
-    named = calls.arguments(eager, inputs, call, cache, capacity)
+    compared = calls.compared_part(eager, inputs, call, part, cache, capacity)
     if runs:
-        known = trace(eager, kwargs=named).sizes()
+        known = trace(compared.function, kwargs=compared.inputs).sizes()
         for values in runs:
             check_known(values, known)
     report = check_parity(
-        eager,
-        named,
+        compared.function,
+        compared.inputs,
         exported=model,
         providers=providers or None,
         sizes=[{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None,
@@ -56,7 +57,7 @@ def run(
         atol=atol,
     )
     tolerances = {"rtol": rtol, "atol": atol}
-    first = None if report.passed else _first_difference(eager, named, model, target, attention, tolerances)
+    first = None if report.passed else _first_difference(compared, model, target, attention, tolerances)
     if json:
         found = first and {"node": first.node, "module": first.module, "max_abs": show.number(first.max_abs)}
         show.print_json({"file": str(model), **parity_json(report), "first_difference": found})
@@ -69,8 +70,7 @@ def run(
 
 
 def _first_difference(
-    model: Model,
-    named: dict[str, Any],
+    compared: ModelPart,
     path: Path,
     target: str,
     attention: str,
@@ -79,8 +79,8 @@ def _first_difference(
     exported = onnx.load(path)
     opset = next((entry.version for entry in exported.opset_import if not entry.domain), None)
     return bisect(
-        model,
-        kwargs=named,
+        compared.function,
+        kwargs=compared.inputs,
         exported=exported,
         target=target,
         opset=opset,

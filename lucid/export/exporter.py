@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import onnx
 
+from lucid.export.alternatives import either
 from lucid.export.assemble import Assembled, assemble
 from lucid.export.builder import Builder
 from lucid.export.check import check_model, warn_of_weights
@@ -19,14 +20,17 @@ from lucid.export.target import ExportError, Target
 from lucid.export.writer import fits_one_file, in_memory, write
 from lucid.graph import Graph
 from lucid.names import unused_name
-from lucid.tracing import CacheKind, Model, decode_step, trace
+from lucid.parts import CacheKind, PartName, TracedPart, part_of, trace_part
+from lucid.tracing import Model, trace
+from lucid.values import Value
 from lucid.version import __version__
 
 
 def to_onnx(
-    model: Model | Graph,
+    model: Model | Graph | TracedPart,
     *inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
+    part: PartName | None = None,
     cache: CacheKind | None = None,
     capacity: int | None = None,
     path: str | os.PathLike[str] | None = None,
@@ -46,10 +50,15 @@ def to_onnx(
             (`input_specs()`), such as `nn.MultiHeadAttention`.
         kwargs: arguments by name: specs or examples, which become inputs too, and plain Python values, which become
             part of the model.
+        part: of an `nn.EncoderDecoder`, with the names that optimum and transformers.js expect: "encoder", "decoder",
+            or "decoder_merged", in which ``use_cache_branch`` says whether there is a cache. Without `cache` the
+            decoder is the first step, which takes the encoder's output; with it, any step, and the encoder also
+            returns the keys and values that it takes. docs/howto/cache.md has the inputs and outputs of each.
         cache: "growing": export a step of a decoder (`nn.CausalDecoder`), which takes and returns the keys and values
             of earlier positions: inputs ``input_ids``, ``attention_mask``, ``position_ids`` and
             ``past_key_values.{i}.key`` and ``.value``, outputs ``logits``, ``present.{i}.key`` and ``.value``. "fixed":
-            the same over buffers of a capacity, position j in slot j; texts padded on the right.
+            the same over buffers of a capacity, position j in slot j; texts padded on the right. For an
+            `nn.EncoderDecoder`, the step of its decoder.
         capacity: of "fixed": how many positions the buffers hold; by default symbolic.
         path: write the model to this file. It appears whole or not at all.
         target: "any", "cpu", "cuda", "portable", or a `Target`.
@@ -75,10 +84,8 @@ def to_onnx(
     if external_data not in (True, False, "auto"):
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
-    if cache is not None:
-        kwargs, names = decode_step(model, cache, kwargs, capacity)
-        output_names = names if output_names is None else output_names
-    assembled, lowering = export_graph(_traced(model, inputs, kwargs), wanted, input_names, output_names)
+    traced = _traced(model, inputs, kwargs, part, cache, capacity)
+    assembled, lowering = export_part(traced, wanted, input_names, output_names)
     warn_of_weights(assembled.initializers, lowering.build.parameters)
     if path is None:
         if external_data is True:
@@ -94,9 +101,10 @@ def to_onnx(
 
 
 def explain(
-    model: Model | Graph,
+    model: Model | Graph | TracedPart,
     *inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
+    part: PartName | None = None,
     cache: CacheKind | None = None,
     capacity: int | None = None,
     target: Target | str = "any",
@@ -107,15 +115,24 @@ def explain(
     refused; and what is computed in a wider element type than given.
     """
     wanted = Target.of(target, opset, attention)
-    if cache is not None:
-        kwargs, _ = decode_step(model, cache, kwargs, capacity)
-    graph = _traced(model, inputs, kwargs)
-    _, lowering = export_graph(graph, wanted)
-    return Explanation(lowering.build.target, tuple(lowering.decisions), tuple(promotions(graph)))
+    traced = _traced(model, inputs, kwargs, part, cache, capacity)
+    _, lowering = export_part(traced, wanted)
+    return Explanation(lowering.build.target, tuple(lowering.decisions), tuple(promotions(traced.graph)))
 
 
-def _traced(model: Model | Graph, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Graph:
-    return model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs)
+def _traced(
+    model: Model | Graph | TracedPart,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    part: PartName | None,
+    cache: CacheKind | None,
+    capacity: int | None,
+) -> TracedPart:
+    if part is not None or cache is not None or capacity is not None:
+        return trace_part(part_of(model, part, cache, capacity, kwargs))
+    if isinstance(model, TracedPart):
+        return model
+    return TracedPart.whole(model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs))
 
 
 def export_graph(
@@ -125,8 +142,19 @@ def export_graph(
     output_names: Sequence[str] | None = None,
 ) -> tuple[Assembled, Lowering]:
     """A traced graph as a checked model, with the weights still separate, and the record of how it was lowered."""
+    return export_part(TracedPart.whole(graph), target, input_names, output_names)
+
+
+def export_part(
+    traced: TracedPart,
+    target: Target,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> tuple[Assembled, Lowering]:
+    """The same for a part of a model."""
+    graph = traced.graph
     ins = _names("input_names", [value.name for value in graph.inputs], input_names)
-    outs = _names("output_names", graph.output_names, output_names)
+    outs = _names("output_names", traced.output_names, output_names)
     if output_names is None:  # an input may be called "output"
         taken = dict.fromkeys([*ins, *outs], 1)
         outs = [unused_name(f"{name}_out", taken) if name in ins else name for name in outs]
@@ -135,8 +163,14 @@ def export_graph(
         raise ExportError(f"output_names: {', '.join(clash)} are names of inputs too; choose others")
     build = Builder(graph, target.for_ops({node.op.name for node in graph.nodes()}), ins, outs)
     lowering = Lowering(build)
-    lowering.lower(graph.outputs)
-    assembled = assemble(build, build.name_outputs(graph.outputs, outs), __version__)
+    results: Sequence[Value] = graph.outputs
+    if traced.condition is not None:
+        condition = next(value for value in graph.inputs if value.name == traced.condition)
+        half = len(results) // 2
+        types = list(traced.output_types().values())
+        results = either(build, condition, results[:half], results[half:], types)
+    lowering.lower(results)
+    assembled = assemble(build, build.name_outputs(results, outs), __version__)
     check_model(assembled)
     return assembled, lowering
 

@@ -16,6 +16,8 @@ from lucid.nn.containers import Sequential as Sequential
 from lucid.nn.convolution import Conv1d as Conv1d
 from lucid.nn.convolution import Conv2d as Conv2d
 from lucid.nn.decoding import CausalDecoder as CausalDecoder
+from lucid.nn.encoder_decoder import EncoderDecoder as EncoderDecoder
+from lucid.nn.encoder_decoder import EncoderDecoderCache as EncoderDecoderCache
 from lucid.nn.gated import GLU as GLU
 from lucid.nn.gated import GatedMLP as GatedMLP
 from lucid.nn.gated import SwiGLU as SwiGLU
@@ -32,6 +34,7 @@ from lucid.nn.layers import Softmax as Softmax
 from lucid.nn.layers import Tanh as Tanh
 from lucid.nn.module import Module as Module
 from lucid.nn.module import Parameter as Parameter
+from lucid.nn.module import scoped as scoped
 from lucid.nn.pooling import AdaptiveAvgPool1d as AdaptiveAvgPool1d
 from lucid.nn.pooling import AdaptiveAvgPool2d as AdaptiveAvgPool2d
 from lucid.nn.pooling import AvgPool1d as AvgPool1d

@@ -6,6 +6,7 @@ from lucid import ops
 from lucid.dims import Size, same
 from lucid.nn._checks import check_causal, check_probability
 from lucid.nn._projections import NAME, Projections
+from lucid.nn.cache import Cache, KeyValueCache, cached_attention, cross_attention
 from lucid.ops.attention_masks import causal_mask, extended_mask
 from lucid.ops.op import check_tensors
 from lucid.ops.tensor import Tensor
@@ -155,6 +156,41 @@ def attend(
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
     return output, weights if weights is None or query.ndim == 3 else ops.squeeze(weights, 0)
+
+
+def attend_after(
+    projections: Projections, query: Tensor, cache: Cache, *, batch_first: bool
+) -> tuple[Tensor, Cache | None]:
+    """Causal self-attention of new positions (N, L, E) after those of a cache, and the cache with them."""
+    x, *_ = _batch_first(query, query, query, batch_first)
+    _check_inputs(x, x, x, projections.embed_dim)
+    q, (k, v) = projections.project_query(x), projections.project_memory(x, x)
+    output, present = cached_attention(
+        q, k, v, cache, heads=projections.heads, kv_heads=projections.kv_heads, is_causal=True
+    )
+    return _restore_layout(projections.project_output(output), query, batch_first), present
+
+
+def keys_and_values(projections: Projections, key: Tensor, value: Tensor, *, batch_first: bool) -> KeyValueCache:
+    """The keys and values of a sequence, for `attend_to`."""
+    k, _, v = _batch_first(key, key, value, batch_first)
+    return KeyValueCache.of(*projections.project_memory(k, v), projections.kv_heads)
+
+
+def attend_to(
+    projections: Projections,
+    query: Tensor,
+    memory: KeyValueCache,
+    key_padding_mask: Tensor | None,
+    *,
+    batch_first: bool,
+) -> Tensor:
+    """Attention (N, L, E) to keys and values that are given, all of them for each query."""
+    x, *_ = _batch_first(query, query, query, batch_first)
+    _check_inputs(x, x, x, projections.embed_dim)
+    key_mask = _key_mask(key_padding_mask, memory.key.shape[0], memory.key.shape[2])
+    output = cross_attention(projections.project_query(x), *memory, key_mask, heads=projections.heads)
+    return _restore_layout(projections.project_output(output), query, batch_first)
 
 
 def _batch_first(query: Tensor, key: Tensor, value: Tensor, batch_first: bool) -> tuple[Tensor, Tensor, Tensor]:

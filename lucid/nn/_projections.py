@@ -70,6 +70,21 @@ class Projections:
             ops.linear(value, weights[2], biases[2]) if static_v is None else self._pack("static_v", static_v, value),
         )
 
+    def project_query(self, query: Tensor) -> Tensor:
+        """(N, L, E) to (N, L, E)."""
+        return ops.linear(query, self._in_weights()[0], self._in_biases()[0])
+
+    def project_memory(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """(N, S, kdim), (N, S, vdim) to (N, S, E_kv) each.
+
+        Raises:
+            ValueError: with `bias_k`, `bias_v` or `add_zero_attn`, whose rows come after all others.
+        """
+        if self.bias_k is not None or self.add_zero_attn:
+            raise ValueError(f"{NAME}: add_bias_kv and add_zero_attn add rows after all others, so they take no cache")
+        (_, *weights), (_, *biases) = self._in_weights(), self._in_biases()
+        return ops.linear(key, weights[0], biases[0]), ops.linear(value, weights[1], biases[1])
+
     def with_extra_rows(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, int]:
         """Append `bias_k`, `bias_v` and zeros to projected keys and values; also returns how many rows these are."""
         rows = []

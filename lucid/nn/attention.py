@@ -11,10 +11,11 @@ import numpy as np
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_causal, check_positive, check_probability
-from lucid.nn._multi_head import attend
+from lucid.nn._multi_head import attend, attend_after, attend_to, keys_and_values
 from lucid.nn._projections import Projections
+from lucid.nn.cache import Cache, KeyValueCache
 from lucid.nn.layers import Linear, new_parameter
-from lucid.nn.module import Module, StateError
+from lucid.nn.module import Module, StateError, scoped
 from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, show_shape, spec
 
@@ -205,6 +206,40 @@ class MultiHeadAttention(Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return super().__call__(*args, **kwargs)
+
+    @scoped
+    def step(self, query: Tensor, cache: Cache) -> tuple[Tensor, Cache | None]:
+        """Causal self-attention of new positions after those of a cache (`nn.KeyValueCache`, `nn.KeyValueBuffer`).
+
+        Args:
+            query: (N, L, E), or as `batch_first` says.
+            cache: of the earlier positions.
+
+        Returns:
+            The output, laid out as the query, and the cache of all positions. Weights are not dropped out.
+
+        Raises:
+            ValueError: with `add_bias_kv` or `add_zero_attn`, and for a cache that does not fit.
+        """
+        return attend_after(self._projections(), query, cache, batch_first=self.batch_first)
+
+    @scoped
+    def keys_and_values(self, key: Tensor, value: Tensor | None = None) -> KeyValueCache:
+        """The keys and values of a sequence (N, S, kdim), for `attend_to`; without a value the key is the value.
+
+        Raises:
+            ValueError: with `add_bias_kv` or `add_zero_attn`.
+        """
+        value = key if value is None else value
+        return keys_and_values(self._projections(), key, value, batch_first=self.batch_first)
+
+    @scoped
+    def attend_to(self, query: Tensor, memory: KeyValueCache, key_padding_mask: Tensor | None = None) -> Tensor:
+        """What `forward` gives for a query (N, L, E) and the sequence that these keys and values are of.
+
+        `key_padding_mask` (N, S) is true for keys to ignore.
+        """
+        return attend_to(self._projections(), query, memory, key_padding_mask, batch_first=self.batch_first)
 
     def _projections(self) -> Projections:
         separate = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from lucid import ops
-from lucid.dims import same
+from lucid.dims import Size, same
+from lucid.ops.attention import joined_heads, split_heads
 from lucid.ops.creation import zeros
 from lucid.ops.tensor import Tensor
 from lucid.types import DType, bool_, int64, show_shape
@@ -28,10 +29,15 @@ class KeyValueCache(NamedTuple):
     value: Tensor
 
     @classmethod
-    def empty(cls, shape: CacheShape, batch: int) -> Self:
+    def empty(cls, shape: CacheShape, batch: Size) -> Self:
         """A cache without positions."""
         sizes = (batch, shape.kv_heads, 0, shape.head_dim)
         return cls(zeros(sizes, dtype=shape.dtype), zeros(sizes, dtype=shape.dtype))
+
+    @classmethod
+    def of(cls, key: Tensor, value: Tensor, heads: int) -> Self:
+        """A cache of packed keys and values, (N, P, H_kv*d) and (N, P, H_kv*d_v)."""
+        return cls(split_heads("key", key, heads), split_heads("value", value, heads))
 
 
 class KeyValueBuffer(NamedTuple):
@@ -46,7 +52,7 @@ class KeyValueBuffer(NamedTuple):
     filled: Tensor | None = None
 
     @classmethod
-    def empty(cls, shape: CacheShape, batch: int, capacity: int) -> Self:
+    def empty(cls, shape: CacheShape, batch: Size, capacity: int) -> Self:
         """A cache with room for `capacity` positions and none in it."""
         sizes = (batch, shape.kv_heads, capacity, shape.head_dim)
         return cls(zeros(sizes, dtype=shape.dtype), zeros(sizes, dtype=shape.dtype), zeros(batch, dtype=int64))
@@ -103,6 +109,48 @@ def cached_attention(
         query, key, value, cache.key, cache.value, cache.filled, mask, **options
     )
     return output, KeyValueBuffer(keys, values, cache.filled + query.shape[-2])
+
+
+def cross_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_mask: Tensor | None = None,
+    *,
+    heads: int,
+    kv_heads: int | None = None,
+    scale: float | None = None,
+) -> Tensor:
+    """Attention to keys and values that may come from a cache: those of an encoder's output, the same at every step.
+
+    Args:
+        query: (N, L, H*d).
+        key, value: (N, S, H_kv*d) and (N, S, H_kv*d_v); or as a cache has them, (N, H_kv, S, d) and (N, H_kv, S, d_v).
+        key_mask, heads, kv_heads, scale: as for `ops.attention`.
+
+    Returns:
+        (N, L, H*d_v).
+
+    Raises:
+        ValueError, TypeError: as `ops.attention`.
+    """
+    if key.ndim == 3:
+        packed: Tensor = ops.attention(query, key, value, None, key_mask, heads=heads, kv_heads=kv_heads, scale=scale)
+        return packed
+    query = split_heads("query", query, heads)
+    return joined_heads(ops.attention(query, key, value, None, key_mask, scale=scale))
+
+
+def cache_span(cache: Cache | None, new: Size) -> tuple[Size | Tensor, Size]:
+    """Where `new` positions begin, and how many keys they attend to: what biases by distance need.
+
+    The first is P for a growing cache, and (N,) for a buffer, which is filled to another position in each row; the
+    second is P + L, or the capacity.
+    """
+    if isinstance(cache, KeyValueBuffer) and cache.filled is not None:
+        return cache.filled, cache.key.shape[2]
+    past = 0 if cache is None else cache.key.shape[2]
+    return past, past + new
 
 
 def layer_caches(
@@ -163,8 +211,8 @@ def present_caches(past_key_values: Sequence[Cache] | None, present: Sequence[Ca
     return kept
 
 
-def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None) -> None:
-    """Refuse a cache of another model or element type, or whose layers differ.
+def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None, of: str = "") -> None:
+    """Refuse a cache of another model or element type, or whose layers differ. `of` is part of the name in messages.
 
     Raises:
         ValueError: for another number of layers, shape or element type; the message names the layer.
@@ -180,6 +228,6 @@ def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None) -
             fits = held.ndim == 4 and all(same(a, b) for a, b in zip(held.shape, wanted, strict=True))
             if not fits or held.dtype != shape.dtype:
                 raise ValueError(
-                    f"{where}: past_key_values.{layer}.{part} is {held.dtype}{show_shape(held.shape)}, expected "
+                    f"{where}: past_key_values.{layer}.{of}{part} is {held.dtype}{show_shape(held.shape)}, expected "
                     f"{shape.dtype}{show_shape(wanted)}: a cache of this model"
                 )

@@ -8,6 +8,7 @@ from typing import Any, overload
 from lucid.dims import Size
 from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache
 from lucid.nn.module import Module
+from lucid.nn.parts import CacheKind, ModelPart
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, int64, spec
 
@@ -47,7 +48,7 @@ class CausalDecoder(Module):
         ids = spec("N", "L", dtype=int64)
         return {"input_ids": ids, "attention_mask": ids}
 
-    def cached_input_specs(self, cache: str = "growing", capacity: Size | None = None) -> Mapping[str, Any]:
+    def cached_input_specs(self, cache: CacheKind = "growing", capacity: Size | None = None) -> Mapping[str, Any]:
         """The inputs of a step: L new tokens after P earlier ones, or in buffers of C slots; each may be any number."""
         shape = self.cache_shape
         grows = cache == "growing"
@@ -62,6 +63,10 @@ class CausalDecoder(Module):
         """What an exported step calls its outputs."""
         parts = [f"present.{layer}.{part}" for layer in range(self.cache_shape.layers) for part in ("key", "value")]
         return ["logits", *parts]
+
+    def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
+        """What is exported of it with a cache."""
+        return ModelPart(self, self.cached_input_specs(cache, capacity), self.cached_output_names())
 
     # The return type depends on past_key_values, which a ParamSpec cannot express.
     @overload

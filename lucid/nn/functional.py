@@ -13,7 +13,9 @@ from lucid.nn._checks import check_causal, check_probability
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
 from lucid.nn.cache import cache_key_mask as cache_key_mask
 from lucid.nn.cache import cache_positions as cache_positions
+from lucid.nn.cache import cache_span as cache_span
 from lucid.nn.cache import cached_attention as cached_attention
+from lucid.nn.cache import cross_attention as cross_attention
 from lucid.nn.cache import layer_caches as layer_caches
 from lucid.nn.cache import present_caches as present_caches
 from lucid.nn.decoding import kept_positions as kept_positions

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, show_sh
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 class Forward(Protocol[P, R]):
@@ -23,6 +26,25 @@ class Forward(Protocol[P, R]):
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Compute the outputs."""
         raise NotImplementedError
+
+
+def _inside(module: object) -> AbstractContextManager[None]:
+    """Inside, nodes made while tracing belong to a module."""
+    here = scope.get()
+    return nullcontext() if here is None else entered(here._replace(path=here.names.get(id(module), here.path)))
+
+
+def scoped(method: C) -> C:
+    """Decorate a method of a module that computes something besides `forward`, such as a decode step: while tracing,
+    its nodes belong to the module, as those of `forward` do.
+    """
+
+    @functools.wraps(method)
+    def call(self: object, *args: Any, **kwargs: Any) -> Any:
+        with _inside(self):
+            return method(self, *args, **kwargs)
+
+    return cast(C, call)
 
 
 class Parameter(Tensor):
@@ -58,10 +80,7 @@ class Module:
 
     def __call__(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `forward`; it has the signature of the class's forward."""
-        here = scope.get()
-        if here is None:
-            return self.forward(*args, **kwargs)
-        with entered(here._replace(path=here.names.get(id(self), here.path))):
+        with _inside(self):
             return self.forward(*args, **kwargs)
 
     def input_specs(self) -> Mapping[str, TensorType]:

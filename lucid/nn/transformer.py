@@ -7,7 +7,7 @@ as in torch.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from lucid.dims import Size
@@ -15,9 +15,11 @@ from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive
 from lucid.nn.attention import MultiHeadAttention
+from lucid.nn.cache import Cache, KeyValueCache
 from lucid.nn.containers import ModuleList
+from lucid.nn.encoder_decoder import EncoderDecoderCache
 from lucid.nn.layers import Dropout, LayerNorm, Linear
-from lucid.nn.module import Module
+from lucid.nn.module import Module, scoped
 from lucid.ops.attention_masks import causal_mask
 from lucid.ops.tensor import Tensor
 from lucid.types import DTypeLike, TensorType, spec
@@ -148,6 +150,27 @@ class TransformerDecoderLayer(_Layer):
         x = self._add(x, self.norm2, attend_memory)
         return self._add(x, self.norm3, self._feed_forward)
 
+    @scoped
+    def step(
+        self, tgt: Tensor, cache: EncoderDecoderCache, memory_key_padding_mask: Tensor | None = None
+    ) -> tuple[Tensor, Cache | None]:
+        """The vectors of new positions (N, L, E), which see those of the cache and the earlier new ones, and the
+        cache of the decoder's positions with them.
+        """
+        present: Cache | None = None
+
+        def attend(x: Tensor) -> Tensor:
+            nonlocal present
+            y, present = self.self_attn.step(x, cache.decoder)
+            return y
+
+        def attend_memory(x: Tensor) -> Tensor:
+            return self.multihead_attn.attend_to(x, cache.encoder, memory_key_padding_mask)
+
+        x = self._add(tgt, self.norm1, attend)
+        x = self._add(x, self.norm2, attend_memory)
+        return self._add(x, self.norm3, self._feed_forward), present
+
     def input_specs(self) -> Mapping[str, TensorType]:
         return {"tgt": _input(self.self_attn, "L"), "memory": _input(self.self_attn, "S")}
 
@@ -202,6 +225,31 @@ class TransformerDecoder(Module):
         if self.norm is not None:
             tgt = self.norm(tgt)
         return tgt
+
+    def cross_caches(self, memory: Tensor) -> list[KeyValueCache]:
+        """The keys and values of each layer for the memory (N, S, E), computed once for all steps."""
+        return [layer.multihead_attn.keys_and_values(memory) for layer in self.layers]
+
+    @scoped
+    def step(
+        self,
+        tgt: Tensor,
+        caches: Sequence[EncoderDecoderCache],
+        memory_key_padding_mask: Tensor | None = None,
+    ) -> tuple[Tensor, Sequence[Cache | None]]:
+        """The vectors of new positions (N, L, E) after those of the caches, and the caches of the decoder's positions
+        with them. A position does not see later ones.
+
+        ::
+
+            caches = [nn.EncoderDecoderCache(own, cross) for cross in decoder.cross_caches(memory)]
+            vectors, present = decoder.step(tgt, caches)
+        """
+        present = []
+        for layer, cache in zip(self.layers, caches, strict=True):
+            tgt, new = layer.step(tgt, cache, memory_key_padding_mask)
+            present.append(new)
+        return tgt if self.norm is None else self.norm(tgt), present
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return self.layers[0].input_specs()

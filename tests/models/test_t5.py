@@ -26,7 +26,7 @@ def test_hidden_states_and_logits_are_those_of_transformers(variant: str) -> Non
         keep = inputs["attention_mask"].astype(lucid.bool_) if "attention_mask" in inputs else None
         memory = model.encoder(model.shared(inputs["input_ids"]), keep)
         case.close("encoder.last_hidden_state", memory, rtol=1e-5)
-        decoded = model.decoder(model.shared(inputs["decoder_input_ids"]), None, memory, keep)
+        decoded = model.decoder(model.shared(inputs["decoder_input_ids"]), memory, keep)
         case.close("decoder.last_hidden_state", decoded, rtol=1e-5)
         case.close("logits", model(**inputs), rtol=2e-5)
 

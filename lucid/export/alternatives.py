@@ -1,0 +1,30 @@
+"""Two alternatives in one model: the branches of an If, of which an input says which one is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lucid.export.builder import Builder
+from lucid.types import TensorType
+from lucid.values import Input, Result, Value
+
+
+def either(
+    build: Builder, condition: Value, then: Sequence[Value], otherwise: Sequence[Value], types: Sequence[TensorType]
+) -> list[Value]:
+    """Values of these types: the first ones where a boolean is true, the second ones elsewhere.
+
+    What only one of them needs is computed in its branch. Weights are outside, once for both.
+    """
+    then_branch = build.block(lambda: [_computed(build, value) for value in then])
+    else_branch = build.block(lambda: [_computed(build, value) for value in otherwise])
+    names = build.ops("If", condition, outputs=len(types), then_branch=then_branch, else_branch=else_branch)
+    joint = [Input(name, kind) for name, kind in zip(names, types, strict=True)]
+    for value in joint:
+        build.bind(value, value.name)
+    return list(joint)
+
+
+def _computed(build: Builder, value: Value) -> tuple[str, TensorType]:
+    """A value as an output of the branch that is being collected, which must compute it itself."""
+    return (build.name_of(value) if isinstance(value, Result) else build.op("Identity", value)), value.type
