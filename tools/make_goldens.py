@@ -16,7 +16,17 @@ import zlib
 import safetensors
 import torch
 import transformers
-from goldens import chat_templates, decoders, encoders, generation, seq2seq, smollm2, torch_nn, vision
+from goldens import (
+    chat_templates,
+    decoders,
+    encoders,
+    generation,
+    seq2seq,
+    seq2seq_generation,
+    smollm2,
+    torch_nn,
+    vision,
+)
 from goldens.core import ROOT, store, write_json
 
 FAMILIES = {
@@ -38,6 +48,7 @@ FAMILIES = {
 OTHERS = {
     "torch_nn": torch_nn.store_all,
     "generation": generation.store_all,
+    "seq2seq_generation": seq2seq_generation.store_all,
     "smollm2": smollm2.store_all,
     "chat_templates": chat_templates.store_all,
 }
