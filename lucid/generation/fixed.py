@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lucid.generation.encoded import Encoded
 from lucid.generation.prompts import Ids, Prompt
 from lucid.generation.steppers import StepLogits
 from lucid.runtime.bound_run import BoundRun
@@ -35,7 +36,14 @@ class Filled:
     capacity: int
     longest: int
     """The most positions that will be needed."""
+    encoded: Encoded | None
+    """What comes from an encoder, if there is one."""
     single: OneToken | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The inputs that a step does not make itself."""
+        return {**self.buffers, **(self.encoded.values if self.encoded else {})}
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,7 @@ class FixedStepper:
         caches: the output for each cache input, by name.
         heads: the number of heads of each cache input and their width.
         capacity: of the buffers, where the session fixes it; None where it takes any.
+        encoded: the inputs that come from an encoder, if the session is a part of an encoder-decoder.
     """
 
     def __init__(
@@ -64,8 +73,10 @@ class FixedStepper:
         caches: Mapping[str, str],
         heads: Mapping[str, tuple[int, int]],
         capacity: int | None,
+        encoded: Encoded | None = None,
     ) -> None:
         self._session, self._caches, self._heads, self._capacity = session, dict(caches), heads, capacity
+        self._encoded = encoded
         self._rows = Stepping(session, caches)
 
     def prefill(self, prompt: Prompt, most: int) -> tuple[StepLogits, Filled]:
@@ -73,7 +84,8 @@ class FixedStepper:
         batch, longest = len(lengths), int(lengths.max())
         total = longest + most
         capacity = self._capacity or min(total, max(_FIRST_CAPACITY, 2 * longest))
-        cache = Filled(self._zeros(batch, capacity), np.zeros_like(lengths), capacity, total)
+        encoded = self._encoded and self._encoded.checked(batch)
+        cache = Filled(self._zeros(batch, capacity), np.zeros_like(lengths), capacity, total, encoded)
         ids = np.zeros((batch, longest), np.int64)
         for row, length in enumerate(lengths):
             ids[row, :length] = prompt.ids[row, prompt.mask[row] == 1]
@@ -98,13 +110,14 @@ class FixedStepper:
 
     def reordered(self, cache: Filled, rows: Ids) -> Filled:
         taken = dict(self._rows.rows(Carried(cache.buffers), rows).values)
-        return Filled(taken, cache.lengths[rows], cache.capacity, cache.longest)
+        encoded = cache.encoded and cache.encoded.rows(rows)
+        return Filled(taken, cache.lengths[rows], cache.capacity, cache.longest, encoded)
 
     def _read(self, ids: Ids, cache: Filled) -> StepLogits:
         """Several tokens of each row, at once; the logits after the last."""
         positions = cache.lengths[:, None] + np.arange(ids.shape[1])
         inputs = {name: ort_value(array) for name, array in self._arrays(ids, positions).items()}
-        bound = self._session.bind({**inputs, **cache.buffers}, self._outputs(cache, "cpu"))
+        bound = self._session.bind({**inputs, **cache.given}, self._outputs(cache, "cpu"))
         bound.run()
         logits: StepLogits = numpy_of(bound.outputs()["logits"])[:, -1]
         return logits
@@ -116,7 +129,7 @@ class FixedStepper:
         assert kind is not None and isinstance(shape[-1], int)
         logits = np.zeros((batch, 1, shape[-1]), kind.numpy)
         inputs = {name: ort_value(array) for name, array in arrays.items()}
-        bound = self._session.bind({**inputs, **cache.buffers}, self._outputs(cache, ort_value(logits)))
+        bound = self._session.bind({**inputs, **cache.given}, self._outputs(cache, ort_value(logits)))
         return OneToken(arrays["input_ids"], arrays["position_ids"], logits, bound)
 
     def _arrays(self, ids: Ids, positions: Ids) -> dict[str, Array]:

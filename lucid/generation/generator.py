@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from lucid import random
 from lucid.generation import sampling
 from lucid.generation.beams import BeamSearch
+from lucid.generation.known import positions_of
 from lucid.generation.logits import Logits, LogitsProcessor, Rows, checked, likeliest, processed, repetition_penalised
-from lucid.generation.models import capacity_of, stepper
+from lucid.generation.models import stepper
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
 from lucid.generation.sequences import Sequences
+from lucid.generation.steppers import Stepper
 from lucid.generation.stops import Decode, Stops
 from lucid.nn import CausalDecoder
 from lucid.runtime.session import Session
@@ -28,7 +30,8 @@ class Generator:
     """Continues prompts token by token with a decoder or its export, which give the same tokens.
 
     Args:
-        model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache, growing or fixed.
+        model: an `nn.CausalDecoder`, or a `lucid.runtime.Session` of one exported with a cache, growing or fixed. For
+            an encoder and a decoder see `EncoderDecoderGenerator`.
         decode: token ids to text, such as ``tokenizer.decode`` of a `tokenizers.Tokenizer`; stop strings need it.
         max_positions: the most tokens of a sequence, prompt and new ones together. By default the model's config tells
             it, if it has `max_positions`; of a session, the capacity that its buffers were exported with.
@@ -39,11 +42,15 @@ class Generator:
     """
 
     def __init__(
-        self, model: CausalDecoder | Session, *, decode: Decode | None = None, max_positions: int | None = None
+        self,
+        model: CausalDecoder | Session | Stepper[Any],
+        *,
+        decode: Decode | None = None,
+        max_positions: int | None = None,
     ) -> None:
         self._stepper = stepper(model)
         self._decode = decode
-        self._max_positions = _positions_of(model) if max_positions is None else max_positions
+        self._max_positions = positions_of(model) if max_positions is None else max_positions
 
     def generate(
         self,
@@ -230,22 +237,3 @@ def _draws(options: Options) -> np.random.Generator | None:
     if not options.do_sample:
         return None
     return random.generator() if options.seed is None else np.random.Generator(np.random.PCG64(options.seed))
-
-
-@runtime_checkable
-class _Configured(Protocol):
-    config: object
-
-
-@runtime_checkable
-class _Positioned(Protocol):
-    max_positions: int
-
-
-def _positions_of(model: CausalDecoder | Session) -> int | None:
-    """How many positions a model's config says that it has, or a session's buffers."""
-    if isinstance(model, Session):
-        return capacity_of(model)
-    if isinstance(model, _Configured) and isinstance(model.config, _Positioned):
-        return model.config.max_positions
-    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,15 +67,7 @@ def read_prompt(prompt_ids: IdsLike, attention_mask: IdsLike | None = None) -> P
         raise ValueError(f"generate: prompt_ids has the id {ids.min()}, expected 0 or more")
     if attention_mask is None:
         return Prompt(np.atleast_2d(ids), np.ones_like(np.atleast_2d(ids)))
-    mask = _whole_numbers("attention_mask", attention_mask)
-    if mask.shape != ids.shape:
-        raise ValueError(
-            f"generate: attention_mask has shape {list(mask.shape)}, expected {list(ids.shape)} as prompt_ids has"
-        )
-    if not np.isin(mask, (0, 1)).all():
-        raise ValueError(
-            f"generate: attention_mask has values from {mask.min()} to {mask.max()}, expected 1 = keep, 0 = padding"
-        )
+    mask = read_mask(attention_mask, "prompt_ids", ids.shape)
     prompt = Prompt(np.atleast_2d(ids), np.atleast_2d(mask))
     if empty := np.flatnonzero(~prompt.mask.any(axis=1)).tolist():
         raise ValueError(f"generate: prompt {empty[0]} is padding alone, expected at least one token")
@@ -86,13 +78,38 @@ def read_prompt(prompt_ids: IdsLike, attention_mask: IdsLike | None = None) -> P
     return prompt
 
 
+def read_mask(attention_mask: IdsLike, of: str, shape: tuple[int, ...]) -> Ids:
+    """Check the mask of ids of a shape: 1 = keep, 0 = padding; `of` names them in messages.
+
+    Raises:
+        TypeError, ValueError: for other numbers, or another shape.
+    """
+    mask = _whole_numbers("attention_mask", attention_mask)
+    if mask.shape != shape:
+        raise ValueError(f"generate: attention_mask has shape {list(mask.shape)}, expected {list(shape)} as {of} has")
+    if not np.isin(mask, (0, 1)).all():
+        raise ValueError(
+            f"generate: attention_mask has values from {mask.min()} to {mask.max()}, expected 1 = keep, 0 = padding"
+        )
+    return mask
+
+
 def _whole_numbers(name: str, values: IdsLike) -> Ids:
+    array = array_of(name, values)
+    if array.size and array.dtype.kind not in "iub":
+        raise TypeError(f"generate: {name} has dtype {array.dtype}, expected integers; use .astype(np.int64)")
+    return array.astype(np.int64)
+
+
+def array_of(name: str, values: IdsLike) -> npt.NDArray[Any]:
+    """Values as an array.
+
+    Raises:
+        ValueError: for lists of different lengths.
+    """
     try:
-        array = values.numpy() if isinstance(values, Tensor) else np.asarray(values)
+        return values.numpy() if isinstance(values, Tensor) else np.asarray(values)
     except ValueError as error:  # NumPy's, for lists of different lengths
         raise ValueError(
             f"generate: {name} has rows of different lengths, expected one; use lucid.generation.pad_left"
         ) from error
-    if array.size and array.dtype.kind not in "iub":
-        raise TypeError(f"generate: {name} has dtype {array.dtype}, expected integers; use .astype(np.int64)")
-    return array.astype(np.int64)

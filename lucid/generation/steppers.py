@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ StepLogits = npt.NDArray[np.floating[Any]]
 C = TypeVar("C")
 
 
+@runtime_checkable
 class Stepper(Protocol[C]):
     """A decoder that continues sequences, and the cache of what it has read."""
 

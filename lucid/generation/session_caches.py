@@ -1,0 +1,38 @@
+"""The caches of a session: the inputs that hold keys and values, and their sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from lucid.runtime.session import Session
+
+CACHE = re.compile(r"past_key_values\.\d+\.(decoder\.)?(key|value)")
+CROSS_CACHE = re.compile(r"past_key_values\.\d+\.encoder\.(key|value)")
+
+
+def capacity_of(session: Session) -> int | None:
+    """How many positions a session's buffers hold; None where it takes any number, or a growing cache."""
+    found = [shape[2] for name, (_, shape) in session.inputs.items() if CACHE.fullmatch(name)]
+    return found[0] if found and isinstance(found[0], int) else None
+
+
+def is_fixed(session: Session, past: str, present: str) -> bool:
+    """Whether a session returns as many positions as it is given."""
+    return session.inputs[past][1][2:3] == session.outputs[present][1][2:3]
+
+
+def heads_of(name: str, shape: tuple[int | str | None, ...]) -> tuple[int, int]:
+    """The number of heads and their width in a cache (N, H, P, d)."""
+    match shape:
+        case (_, int(heads), _, int(width)):
+            return heads, width
+    raise ValueError(
+        f"Generator: the session's input {name} has shape {list(shape)}, expected [N, H, P, d] with fixed H and d; "
+        'export with to_onnx(model, cache="growing")'
+    )
+
+
+def some_of(names: Mapping[str, object]) -> str:
+    """The first names of many."""
+    return ", ".join([*list(names)[:4], *(["..."] if len(names) > 4 else [])])
