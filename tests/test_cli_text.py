@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import lucid
+from examples import chat
 from tests.chat.checkpoints import checkpoint, tokenizer
 from tests.console import LUCID, in_process
 from tests.models.test_gguf import converted
@@ -115,6 +116,17 @@ def test_what_a_model_writes_does_not_act_on_the_terminal(call: Any, folder: Pat
     (path / "tokenizer.json").write_text(json.dumps(raw), encoding="utf-8")
     _, out, _ = call("generate", path, "x", "-n", "2")
     assert out == "\\x1b[2J\\r\\u202e" * 2 + "\n"
+
+
+def test_make_chat_answers_one_question_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    monkeypatch.setattr("examples.chat.checkpoint", lambda: folder)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(SystemExit) as end:
+        chat.main()
+    question, answer = capfd.readouterr().out.split("\n", 1)
+    assert (end.value.code, question) == (0, chat.QUESTION) and answer
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------

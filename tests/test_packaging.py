@@ -54,7 +54,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     models = {f"lucid/models/{path.name}" for path in (ROOT / "models").glob("*.py")}
     assert models and sources | models <= set(names)
     extras = set(re.findall(r"^Provides-Extra: (\S+)", metadata, re.M))
-    assert {"cpu", "gpu", "demo", "plot", "bench", "docs", "dev"} <= extras
+    assert {"cpu", "gpu", "demo", "chat", "plot", "bench", "docs", "dev"} <= extras
     assert wheel.stat().st_size < 3_000_000
 
 

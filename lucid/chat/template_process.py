@@ -21,7 +21,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-if sys.platform != "win32":
+if sys.platform == "linux":
     import resource
 
 
@@ -91,10 +91,12 @@ def rendered(template: str, variables: dict[str, Any], longest: int) -> dict[str
 
 
 def limit(memory: int, seconds: int) -> None:
-    """Bound this process, on systems that can: its memory, and its time, for when nobody is left to end it."""
-    if sys.platform != "win32":
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    """Bound this process, on Linux: its memory, and its time, for when nobody is left to end it."""
+    if sys.platform == "linux":
+        for kind, most in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds)):
+            _, allowed = resource.getrlimit(kind)
+            if allowed == resource.RLIM_INFINITY or most < allowed:  # a limit can only be lowered
+                resource.setrlimit(kind, (most, most))
 
 
 if __name__ == "__main__":

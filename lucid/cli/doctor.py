@@ -15,7 +15,7 @@ from lucid.known_runtimes import RUNTIMES
 from lucid.version import __version__
 
 _NEEDED = ("numpy", "onnx", "ml_dtypes", "threadpoolctl", "typer", "rich")
-_OPTIONAL = {"tokenizers": "demo", "matplotlib": "plot", "gguf": "gguf"}
+_OPTIONAL = {"tokenizers": "chat", "jinja2": "chat", "matplotlib": "plot", "gguf": "gguf"}
 _CPU, _GPU = "onnxruntime", "onnxruntime-gpu"
 
 
