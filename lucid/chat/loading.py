@@ -13,10 +13,10 @@ from lucid.export import Target, to_onnx
 from lucid.known_runtimes import RUNTIMES
 from lucid.models import load
 from lucid.nn import CausalDecoder
+from lucid.nn.parts import CacheKind
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
 from lucid.runtime.release import installed
-from lucid.tracing import CacheKind
 
 
 def load_language_model(
