@@ -37,16 +37,19 @@ def exclusively(path: str | os.PathLike[str]) -> Iterator[bool]:
             _unlock(file)
 
 
-def names(path: Path, file: BinaryIO) -> bool:
-    """Whether a path still names this open file, not another one."""
+def names(path: Path, file: BinaryIO | int) -> bool:
+    """Whether a path still names this open file, or folder by its descriptor, and not another one."""
     try:
-        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+        return os.path.samestat(os.stat(path), os.stat(file if isinstance(file, int) else file.fileno()))
     except FileNotFoundError:
         return False
 
 
-def lock(file: BinaryIO, wait: bool = False) -> bool | None:
-    """True: this process has the lock. False: another one holds it. None: the file system has no locks."""
+def lock(file: BinaryIO | int, wait: bool = False) -> bool | None:
+    """Take the lock of an open file, or of a folder by its descriptor.
+
+    True: this process has it. False: another one holds it. None: the file system has no locks.
+    """
     if sys.platform == "win32":
         return None
     else:

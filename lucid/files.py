@@ -31,8 +31,8 @@ else:
 _SUFFIX = ".lucid-tmp"
 _DESCRIPTORS = ("/proc/self/fd", "/dev/fd")  # folders in which systems name the open files of a process
 _MAX_LINKS = 40  # as many as systems follow
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what `explained` explains
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class NotAFileError(ValueError):
@@ -115,7 +115,7 @@ class Draft:
         os.replace(self.temporary, self.target)  # elsewhere with the lock, so that no other writer removes it
         self.published = True
         self.file.close()
-        _sync_folder(self.target.parent)
+        sync_folder(self.target.parent)
 
 
 @contextmanager
@@ -124,25 +124,25 @@ def draft(path: str | os.PathLike[str]) -> Iterator[Draft]:
     target = Path(path)
     earlier = _target_status(target)
     drafted: Draft | None = None
-    temporary = _temporary_name(target)  # before the try, so that after an interrupt it can always be removed
+    temporary = temporary_name(target)  # before the try, so that after an interrupt it can always be removed
     try:
         try:
             remove_leftovers(target)
             while (file := _create(temporary, earlier)) is None:
-                temporary = _temporary_name(target)
+                temporary = temporary_name(target)
         except OSError as error:
-            if error.errno not in _DENIED + _FULL:
+            if error.errno not in DENIED + FULL:
                 raise
-            raise _explain(error, target) from error
+            raise explained(error, target) from error
         with file:
             drafted = Draft(file, target, temporary, earlier)
             yield drafted
     except DiskFullError:  # for this file or another one that the block writes, with its message already
         raise
     except OSError as error:
-        if error.errno not in _FULL:  # any other error may come from the block and concern another file
+        if error.errno not in FULL:  # any other error may come from the block and concern another file
             raise
-        raise _explain(error, target) from error
+        raise explained(error, target) from error
     finally:
         if drafted is None or not drafted.published:
             temporary.unlink(missing_ok=True)
@@ -183,14 +183,16 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
     A running writer holds a lock on its temporary file (the system releases it when the writer ends), so only files of
     dead writers are removed. If the file system has no locks, nothing is removed.
     """
-    target = Path(path)
-    for entry in os.scandir(target.parent):
-        if (
-            entry.name.startswith(_prefix(target))
-            and entry.name.endswith(_SUFFIX)
-            and entry.is_file(follow_symlinks=False)
-        ):
+    for entry in leftovers(path):
+        if entry.is_file(follow_symlinks=False):
             _remove_if_dead(Path(entry.path))
+
+
+def leftovers(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
+    """What has a temporary name of `path`, or of something whose name begins with its name."""
+    target = Path(path)
+    with os.scandir(target.parent) as entries:
+        return [e for e in entries if e.name.startswith(_prefix(target)) and e.name.endswith(_SUFFIX)]
 
 
 def _prefix(target: Path) -> str:
@@ -198,7 +200,8 @@ def _prefix(target: Path) -> str:
     return "." + target.name[:50]
 
 
-def _temporary_name(target: Path) -> Path:
+def temporary_name(target: Path) -> Path:
+    """A new name beside the target."""
     return target.with_name(f"{_prefix(target)}.{os.urandom(4).hex()}{_SUFFIX}")
 
 
@@ -240,7 +243,7 @@ def _target_status(target: Path) -> os.stat_result | None:
     except FileNotFoundError:
         return None  # no file, or a dangling link
     except PermissionError as error:
-        raise _explain(error, target) from error
+        raise explained(error, target) from error
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, f"cannot write {target}: it is a folder; give a file name")
     if not stat.S_ISREG(status.st_mode):
@@ -316,16 +319,18 @@ def _set_owner(file: BinaryIO, earlier: os.stat_result) -> bool:
     return False
 
 
-def _explain(error: OSError, target: Path) -> OSError:
+def explained(error: OSError, target: Path) -> OSError:
+    """An error of a full disk, or of a missing permission, as one that names the target and says what to do."""
     untouched = "(an earlier file is unchanged)"
-    if error.errno in _FULL:
+    if error.errno in FULL:
         text = "the disk, quota or file size limit is full; free some space or choose another folder"
         return DiskFullError(error.errno, f"cannot write {target}: {text} {untouched}")
     text = f"no permission to create files in {target.parent}; change its permissions or choose another folder"
     return OSError(error.errno, f"cannot write {target}: {text} {untouched}")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Write a folder's list of names to the disk."""
     if sys.platform == "win32":  # folders cannot be opened there; the rename is journalled
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -21,6 +21,7 @@ FLOORS = [
         "lucid.evaluation",
         "lucid.files",
         "lucid.file_locks",
+        "lucid.folders",
         "lucid.html",
         "lucid.npz",
         "lucid.random",
