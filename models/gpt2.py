@@ -85,7 +85,7 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past_key_values: Sequence[nn.Cache] | None = None,
-        logits_to_keep: int | None = None,
+        logits_to_keep: int | Tensor | None = None,
     ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
         """The logits of the token that follows each token, (N, L, vocab_size); with a cache also the new cache.
 
@@ -94,7 +94,8 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
             attention_mask: (N, P + L) int64, 1 = keep, 0 = padding.
             position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
             past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
-            logits_to_keep: how many of the last positions get logits; all by default.
+            logits_to_keep: how many of the last positions get logits, or (N,) int64, the one position of each row that
+                does; all by default.
         """
         x, present = self.transformer(input_ids, attention_mask, position_ids, past_key_values)
         logits = F.tied_linear(F.kept_positions(x, logits_to_keep), self.transformer.wte.weight)

@@ -113,7 +113,7 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past_key_values: Sequence[nn.Cache] | None = None,
-        logits_to_keep: int | None = None,
+        logits_to_keep: int | Tensor | None = None,
     ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
         """Logits (N, L, vocab_size); with a cache also the cache of all P + L positions.
 
@@ -122,7 +122,8 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
             attention_mask: (N, P + L) int64, 0 where a token is padding.
             position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
             past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
-            logits_to_keep: how many of the last positions get logits; all by default.
+            logits_to_keep: how many of the last positions get logits, or (N,) int64, the one position of each row that
+                does; all by default.
         """
         states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
         x = self.model.norm(F.kept_positions(states[-1], logits_to_keep))

@@ -277,11 +277,24 @@ def test_a_tied_table_is_read_as_it_is_for_the_logits_of_one_position() -> None:
     assert readers == ["Gather", "MatMul"]
 
 
-def test_a_number_of_logits_below_one_is_an_error() -> None:
+@ids_of
+def test_logits_of_one_position_of_each_row(entry: Any) -> None:
+    decoder = entry.load()
+    ids = tokens(decoder)
+    whole = decoder(ids).numpy()
+    kept = decoder(ids, logits_to_keep=lucid.tensor([2, 0])).numpy()
+    np.testing.assert_allclose(kept, whole[[[0], [1]], [[2], [0]]], rtol=2e-5, atol=5e-6)
+
+
+def test_logits_of_positions_that_are_not_there_are_an_error() -> None:
     gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
     for wrong in (0, -1, True, 1.5):
         with pytest.raises(ValueError, match=f"logits_to_keep is {wrong}, expected a whole number of 1 or more"):
             gpt2(lucid.tensor([[1, 2]]), logits_to_keep=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"logits_to_keep has shape \[2\], expected \(1,\): a position for each row"):
+        gpt2(lucid.tensor([[1, 2]]), logits_to_keep=lucid.tensor([0, 1]))
+    with pytest.raises(IndexError):
+        gpt2(lucid.tensor([[1, 2]]), logits_to_keep=lucid.tensor([2]))
 
 
 def test_a_model_without_a_cache_or_a_cache_that_does_not_exist() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from lucid.dims import Size
+from lucid import ops
+from lucid.dims import Size, same
 from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart
 from lucid.ops.tensor import Tensor
-from lucid.types import TensorType, int64, spec
+from lucid.types import TensorType, int64, show_shape, spec
 
 
 class CausalDecoder(Module):
@@ -22,8 +23,8 @@ class CausalDecoder(Module):
 
     which returns the logits (N, L, vocabulary) of the next token for each position; with `past_key_values`, a pair of
     the logits and the new list of caches. Attention layers use `nn.functional.cached_attention` for both. A forward may
-    also take `logits_to_keep`, the number of last positions that get logits: a prompt needs them for its last token
-    only (`kept_positions`).
+    also take `logits_to_keep`, how many of the last positions get logits, or which position of each row: a prompt needs
+    them for its last token only (`kept_positions`).
 
     ::
 
@@ -76,7 +77,7 @@ class CausalDecoder(Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         *,
-        logits_to_keep: int | None = None,
+        logits_to_keep: int | Tensor | None = None,
     ) -> Tensor: ...
 
     @overload
@@ -87,7 +88,7 @@ class CausalDecoder(Module):
         position_ids: Tensor | None = None,
         *,
         past_key_values: Sequence[Cache],
-        logits_to_keep: int | None = None,
+        logits_to_keep: int | Tensor | None = None,
     ) -> tuple[Tensor, list[Cache]]: ...
 
     def __call__(
@@ -96,7 +97,7 @@ class CausalDecoder(Module):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         past_key_values: Sequence[Cache] | None = None,
-        logits_to_keep: int | None = None,
+        logits_to_keep: int | Tensor | None = None,
     ) -> Any:
         check_cache(type(self).__name__, self.cache_shape, past_key_values)
         if logits_to_keep is None:  # not every decoder takes it
@@ -104,14 +105,27 @@ class CausalDecoder(Module):
         return super().__call__(input_ids, attention_mask, position_ids, past_key_values, logits_to_keep=logits_to_keep)
 
 
-def kept_positions(x: Tensor, count: int | None) -> Tensor:
-    """The last `count` positions of (N, L, width), all if it is None or if there are no more.
+def kept_positions(x: Tensor, keep: int | Tensor | None) -> Tensor:
+    """Some positions of (N, L, width).
+
+    Args:
+        keep: how many of the last ones, all if there are no more; or (N,) int64, the one to keep of each row, which
+            makes (N, 1, width); or None for all.
 
     Raises:
-        ValueError: for less than 1.
+        ValueError: for less than 1, or positions that are not one for each row.
+        IndexError: eagerly, for a position that is not there.
     """
-    if count is None:
+    if keep is None:
         return x
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"logits_to_keep is {count!r}, expected a whole number of 1 or more, or None for all")
-    return x[:, -count:]
+    if isinstance(keep, Tensor):
+        if keep.ndim != 1 or not same(keep.shape[0], x.shape[0]):
+            raise ValueError(
+                f"logits_to_keep has shape {show_shape(keep.shape)}, expected ({x.shape[0]},): a position for each row"
+            )
+        return ops.take_along(x, ops.unsqueeze(keep, (1, 2)), axis=1)
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
+        raise ValueError(
+            f"logits_to_keep is {keep!r}, expected a whole number of 1 or more, one position for each row, or None"
+        )
+    return x[:, -keep:]
