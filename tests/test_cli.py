@@ -316,33 +316,24 @@ def test_a_terminal_sees_a_progress_bar(tmp_path):
     assert b"MB" in shown
 
 
+@pytest.mark.parametrize(("cache", "sizes"), [("growing", "N=2,L=3,P=4"), ("fixed", "N=2,L=3,C=5,T=3")])
 def test_a_step_over_a_cache_is_exported_and_verified(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    cache: str, sizes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = ["models/llama.py:Llama", "--weights", "tests/goldens/llama/llama2", "--cache", "growing"]
+    source = ["models/llama.py:Llama", "--weights", "tests/goldens/llama/llama2", "--cache", cache]
     path = str(tmp_path / "step.onnx")
     assert in_process(["export", *source, "-o", path], monkeypatch) == 0
     printed = capsys.readouterr().out
     assert "past_key_values.0.key" in printed and "present.0.key" in printed and "parity with NumPy" in printed
-    assert in_process(["verify", source[0], path, *source[1:], "--size", "N=2,L=3,P=4"], monkeypatch) == 0
-    assert (
-        in_process(
-            [
-                "export",
-                "nn.Linear",
-                "--set",
-                "in_features=2",
-                "--set",
-                "out_features=2",
-                "--cache",
-                "growing",
-                "-o",
-                path,
-            ],
-            monkeypatch,
-        )
-        == 2
-    )
+    for given in ([], ["--size", sizes]):
+        assert in_process(["verify", source[0], path, *source[1:], *given], monkeypatch) == 0
+
+
+def test_a_model_without_a_cache_has_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    linear = ["nn.Linear", "--set", "in_features=2", "--set", "out_features=2", "--cache", "growing"]
+    assert in_process(["export", *linear, "-o", tmp_path / "step.onnx"], monkeypatch) == 2
     assert "takes no cache" in capsys.readouterr().err
 
 

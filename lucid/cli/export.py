@@ -56,7 +56,7 @@ def run(
     with writing(output, _weight_bytes(model)):
         exported = to_onnx(traced, path=output, external_data=True if external else "auto", **options)
     written = exported if is_stream(output) else output
-    report = check_parity(chosen.function, chosen.inputs, exported=written, rtol=rtol, atol=atol) if check else None
+    report = check_parity(chosen, exported=written, rtol=rtol, atol=atol) if check else None
     data = _summary(model, traced, exported, taken, output)
     if json:
         show.print_json({**data, "parity": parity_json(report) if report else None})

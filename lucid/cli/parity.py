@@ -10,13 +10,12 @@ import onnx
 
 from lucid.cli import show
 from lucid.comparison import Tolerance
+from lucid.nn.parts import ModelPart
 from lucid.testing import ParityError, ParityReport, assert_parity
-from lucid.tracing import Model
 
 
 def check_parity(
-    model: Model,
-    named: Mapping[str, Any],
+    part: ModelPart,
     *,
     exported: Path | onnx.ModelProto,
     providers: Sequence[str] | None = None,
@@ -24,10 +23,16 @@ def check_parity(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> ParityReport:
-    """The report, whether or not the results agree."""
+    """The report, whether or not the results agree; at the part's own sizes where none are given."""
     try:
         return assert_parity(
-            model, kwargs=named, exported=exported, providers=providers, sizes=sizes, rtol=rtol, atol=atol
+            part.function,
+            kwargs=part.inputs,
+            exported=exported,
+            providers=providers,
+            sizes=part.sizes if sizes is None else sizes,
+            rtol=rtol,
+            atol=atol,
         )
     except ParityError as error:
         return error.report

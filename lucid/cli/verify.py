@@ -48,8 +48,7 @@ def run(
         for values in runs:
             check_known(values, known)
     report = check_parity(
-        compared.function,
-        compared.inputs,
+        compared,
         exported=model,
         providers=providers or None,
         sizes=[{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None,

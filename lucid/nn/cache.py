@@ -156,10 +156,14 @@ def cache_span(cache: Cache | None, new: Size) -> tuple[Size | Tensor, Size]:
 def layer_caches(
     past_key_values: Sequence[Cache] | None, position_ids: Tensor | None, layers: int
 ) -> list[Cache | None]:
-    """The cache of each layer, or None for each; the positions tell buffers that do not say it how much is filled.
+    """The cache of each layer, or None for each.
+
+    The first position of each row tells buffers that do not say it how much is filled; what follows after it may be
+    padding, whose positions do not matter.
 
     Raises:
-        ValueError: for such buffers without `position_ids`.
+        ValueError: for such buffers without `position_ids`; eagerly, for positions that are not those of the slots of
+            buffers that say it: padding must come last there.
     """
     if past_key_values is None:
         return [None] * layers
@@ -169,8 +173,21 @@ def layer_caches(
             if position_ids is None:
                 raise ValueError("a buffer that does not say how much is filled needs position_ids, got None")
             cache = cache._replace(filled=position_ids[:, 0])
+        elif isinstance(cache, KeyValueBuffer) and position_ids is not None:
+            _check_positions(position_ids, cache)
         found.append(cache)
     return found
+
+
+def _check_positions(position_ids: Tensor, cache: KeyValueBuffer) -> None:
+    if position_ids.is_traced or cache.filled is None or cache.filled.is_traced:
+        return
+    given, counted = position_ids.numpy(), cache.filled.numpy()[:, None] + np.arange(position_ids.numpy().shape[1])
+    if not np.array_equal(np.broadcast_to(given, counted.shape), counted):
+        raise ValueError(
+            f"position_ids {given.tolist()} are not those that the buffer continues with, {counted.tolist()}: over a "
+            "buffer pad texts on the right"
+        )
 
 
 def cache_key_mask(attention_mask: Tensor | None, caches: Sequence[Cache | None]) -> Tensor | None:
@@ -181,26 +198,15 @@ def cache_key_mask(attention_mask: Tensor | None, caches: Sequence[Cache | None]
 
 
 def cache_positions(input_ids: Tensor, position_ids: Tensor | None, caches: Sequence[Cache | None]) -> Tensor:
-    """The positions of new tokens, (N, L) as given or counted on from a buffer's rows, or (L,) for all rows alike.
-
-    Raises:
-        ValueError: eagerly, for positions that are not those of the slots of a buffer: padding must come last there.
-    """
+    """The positions of new tokens, (N, L) as given or counted on from a buffer's rows, or (L,) for all rows alike."""
+    if position_ids is not None:
+        return position_ids
     first = caches[0] if caches else None
     length = input_ids.shape[1]
-    if not isinstance(first, KeyValueBuffer) or first.filled is None:
-        past = 0 if first is None else first.key.shape[2]
-        return ops.arange(past, past + length) if position_ids is None else position_ids
-    counted = ops.unsqueeze(first.filled, 1) + ops.arange(0, length)
-    if position_ids is None:
-        return counted
-    known = not position_ids.is_traced and not counted.is_traced
-    if known and not np.array_equal(np.broadcast_to(position_ids.numpy(), counted.numpy().shape), counted.numpy()):
-        raise ValueError(
-            f"position_ids {position_ids.tolist()} are not those that the buffer continues with, {counted.tolist()}: "
-            "over a buffer pad texts on the right"
-        )
-    return position_ids
+    if isinstance(first, KeyValueBuffer) and first.filled is not None:
+        return ops.unsqueeze(first.filled, 1) + ops.arange(0, length)
+    past = 0 if first is None else first.key.shape[2]
+    return ops.arange(past, past + length)
 
 
 def present_caches(past_key_values: Sequence[Cache] | None, present: Sequence[Cache | None]) -> list[Cache]:

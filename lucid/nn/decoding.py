@@ -9,7 +9,7 @@ from lucid import ops
 from lucid.dims import Size, same
 from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache
 from lucid.nn.module import Module
-from lucid.nn.parts import CacheKind, ModelPart
+from lucid.nn.parts import CacheKind, ModelPart, buffer_sizes
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, int64, show_shape, spec
 
@@ -67,7 +67,8 @@ class CausalDecoder(Module):
 
     def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
         """What is exported of it with a cache."""
-        return ModelPart(self, self.cached_input_specs(cache, capacity), self.cached_output_names())
+        sizes = buffer_sizes("N", ("L", "T"), "C", capacity) if cache == "fixed" else None
+        return ModelPart(self, self.cached_input_specs(cache, capacity), self.cached_output_names(), sizes=sizes)
 
     # The return type depends on past_key_values, which a ParamSpec cannot express.
     @overload

@@ -18,7 +18,7 @@ from lucid.nn.cache import (
 )
 from lucid.nn.decoding import kept_positions
 from lucid.nn.module import Module
-from lucid.nn.parts import CacheKind, ModelPart, PartName
+from lucid.nn.parts import CacheKind, ModelPart, PartName, buffer_sizes
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, bool_, int64, spec
 
@@ -169,9 +169,12 @@ class EncoderDecoder(Module):
         own, both = ["logits", *self._present("decoder")], ["logits", *self._present("decoder", "encoder")]
         new, states = self._new_specs(), spec(_BATCH, _SOURCE, self.encoder_width, dtype=self.cache_shape.dtype)
         if part == "decoder" and cache is not None:
+            sizes = None
             if cache == "fixed":
                 new["position_ids"] = spec(_BATCH, _NEW, dtype=int64)
-            return ModelPart(self._step, {**new, "past_key_values": self._cache_specs(cache, capacity)}, own)
+                sizes = buffer_sizes(_BATCH, (_NEW, _SOURCE), "capacity", capacity)
+            inputs = {**new, "past_key_values": self._cache_specs(cache, capacity)}
+            return ModelPart(self._step, inputs, own, sizes=sizes)
         if part == "decoder":
             return ModelPart(self._first_step, {**new, "encoder_hidden_states": states}, both)
         # Before the first step the cache of the encoder's positions is empty, so its length has another name.

@@ -5,10 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from lucid.dims import Size
+
 CacheKind: TypeAlias = Literal["growing", "fixed"]
 CACHE_KINDS: tuple[str, ...] = get_args(CacheKind)
 PartName: TypeAlias = Literal["encoder", "decoder", "decoder_merged"]
 PART_NAMES: tuple[str, ...] = get_args(PartName)
+
+
+def buffer_sizes(batch: str, lengths: Sequence[str], slots: str, capacity: Size | None) -> list[dict[str, int]]:
+    """Values of the sizes of a step over buffers with which it runs on random inputs: there is room after position 1.
+
+    Args:
+        batch, lengths, slots: the names of the sizes; the first length is that of what is new.
+        capacity: of the buffers; None where it is the size `slots`.
+    """
+    most = capacity if isinstance(capacity, int) else 7
+    longest = max(1, min(3, most - 1))
+    named = {} if isinstance(capacity, int) else {slots: most}
+    return [
+        {**dict.fromkeys(lengths, length), batch: rows, **named} for rows, length in ((1, 1), (2, longest), (3, 1))
+    ]
 
 
 class ModelPart(NamedTuple):
@@ -16,9 +33,13 @@ class ModelPart(NamedTuple):
 
     With a `condition`, the name of a boolean input, the function returns two results of the same structure; where it is
     true only the first is computed, elsewhere only the second.
+
+    `sizes` are values of the symbolic sizes with which it can be compared on random inputs, where positions are 0 or 1;
+    None where any will do.
     """
 
     function: Callable[..., Any]
     inputs: Mapping[str, Any]
     outputs: Sequence[str] | None = None
     condition: str | None = None
+    sizes: Sequence[Mapping[str, int]] | None = None
