@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lucid import chat as chat
     from lucid import export as export
     from lucid import generation as generation
+    from lucid import layouts as layouts
     from lucid import models as models
     from lucid import nn as nn
     from lucid import ops as ops
@@ -26,6 +27,7 @@ else:
         "export",
         "generation",
         "inspection",
+        "layouts",
         "models",
         "nn",
         "ops",

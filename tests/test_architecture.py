@@ -46,7 +46,7 @@ FLOORS = [
     ["lucid.export", "lucid.runtime"],
     ["lucid.testing", "lucid.generation"],
     ["lucid.plot", "lucid.inspection", "lucid.models"],
-    ["lucid.report", "lucid.chat"],
+    ["lucid.report", "lucid.chat", "lucid.layouts"],
     ["lucid.cli"],
 ]
 

@@ -353,3 +353,17 @@ def test_parts_of_an_encoder_decoder_are_exported_and_verified(
     assert "use_cache_branch" in capsys.readouterr().out
     assert in_process(["export", "nn.ReLU", "-i", "x:N,4", "--part", "encoder", "-o", path], monkeypatch) == 2
     assert "ReLU has no parts" in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bert = "tests/goldens/bert/base"
+    assert in_process(["export", bert, "-o", tmp_path / "bert.onnx"], monkeypatch) == 0
+    assert "parity with NumPy" in capsys.readouterr().out
+    for given, message in [
+        (["--weights", bert], "is a checkpoint, which has weights; leave out --weights"),
+        (["--set", "eps=1"], "--set eps: 'tests/goldens/bert/base' is already a model; leave out --set"),
+    ]:
+        assert in_process(["export", bert, *given, "-o", tmp_path / "bert.onnx"], monkeypatch) == 2
+        assert message in " ".join(capsys.readouterr().err.split())

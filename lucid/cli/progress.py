@@ -17,10 +17,10 @@ _PERIOD = 0.1  # seconds
 
 @contextmanager
 def writing(path: Path, total: int) -> Iterator[None]:
-    """Show how many bytes are written while the block writes to `path`; only on a terminal.
+    """Show how many bytes are written while the block writes to `path`, a file or a folder; only on a terminal.
 
-    Files appear whole (lucid.files), so the file that grows is a temporary one next to the target. It is watched from
-    here, so the exporter does not depend on the progress bar.
+    Both appear whole (lucid.files, lucid.folders), so what grows is a temporary one next to the target. It is watched
+    from here, so the exporter does not depend on the progress bar.
     """
     if not sys.stderr.isatty():
         yield
@@ -47,8 +47,9 @@ def writing(path: Path, total: int) -> Iterator[None]:
 def _written(path: Path) -> int:
     found = 0
     for entry in path.parent.glob(f".{escape(path.name[:40])}*.lucid-tmp"):
-        try:
-            found += entry.stat().st_size
-        except FileNotFoundError:  # it has just been renamed
-            continue
+        for file in [entry, *entry.glob("*")]:
+            try:
+                found += file.stat().st_size
+            except FileNotFoundError:  # it has just been renamed
+                continue
     return found

@@ -1,4 +1,4 @@
-"""SOURCE on the command line: from `lucid.models.bert:Bert` to a model."""
+"""SOURCE on the command line: from `lucid.models.bert:Bert`, or from a checkpoint, to a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 import lucid
-from lucid import nn, random
+from lucid import models, nn, random
 from lucid.cli.errors import short, usage
 from lucid.nn.module import Module
 from lucid.tracing import Model
@@ -33,14 +33,21 @@ class Pretrained(Protocol):
 def load_model(source: str, arguments: Mapping[str, Any], weights: Path | None = None, seed: int = 0) -> Model:
     """The model that a SOURCE names, made with the arguments of `--set` and the weights of a checkpoint.
 
-    A class is called with the arguments, or its `from_pretrained` if there are weights. A function is called, too,
-    unless it needs arguments that are not given: then it is itself the model.
+    A checkpoint makes the model that its config names. A class is called with the arguments, or its `from_pretrained`
+    if there are weights. A function is called, too, unless it needs arguments that are not given: then it is itself the
+    model.
 
     Raises:
         CommandError: if SOURCE does not name a model; the message lists what it could name.
     """
     if weights is not None and not weights.exists():
         raise usage(f"--weights: there is no file or folder {str(weights)!r}; check the path")
+    path = checkpoint_of(source)
+    if path is not None:
+        _no_arguments(source, arguments)
+        if weights is not None:
+            raise usage(f"--weights: SOURCE {source!r} is a checkpoint, which has weights; leave out --weights")
+        return models.load(path)  # reports itself what is wrong with a checkpoint
     found = _find(source)
     random.manual_seed(seed)
     if isinstance(found, type) and issubclass(found, Module):
@@ -59,6 +66,12 @@ def load_model(source: str, arguments: Mapping[str, Any], weights: Path | None =
             raise usage(f"--weights: {source!r} is a function; only a Module has weights to load")
         model.load_state_dict(load(weights))
     return model
+
+
+def checkpoint_of(source: str) -> Path | None:
+    """The path of a checkpoint: a folder, or a GGUF file; None if a SOURCE is something else."""
+    path = Path(source)
+    return path if path.is_dir() or (path.is_file() and path.suffix.lower() == ".gguf") else None
 
 
 def _find(source: str) -> Any:
@@ -80,10 +93,10 @@ def _builtin(source: str) -> Any:
     try:
         return attrgetter(source.removeprefix("lucid."))(lucid)
     except AttributeError:
-        models = ", ".join(f"nn.{name}" for name, value in vars(nn).items() if _is_model_class(value))
+        known = ", ".join(f"nn.{name}" for name, value in vars(nn).items() if _is_model_class(value))
         raise usage(
-            f"SOURCE {source!r}: lucid has nothing of this name; give FILE.py:Name, package.module:name or one of "
-            f"{models}"
+            f"SOURCE {source!r}: lucid has nothing of this name; give FILE.py:Name, package.module:name, the path of a "
+            f"checkpoint, or one of {known}"
         ) from None
 
 

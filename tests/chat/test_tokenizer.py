@@ -84,7 +84,8 @@ def test_the_number_of_positions(files: dict[str, object], expected: int | None,
 
 @pytest.mark.parametrize("source", ["folder", "GGUF file"])
 def test_what_is_saved_is_read_back(source: str, tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(smollm2() if source == "GGUF file" else checkpoint(tmp_path / "source"))
+    folder = checkpoint(tmp_path / "source", tokenizer_class="LlamaTokenizer", add_prefix_space=False)
+    tokenizer = load_tokenizer(smollm2() if source == "GGUF file" else folder)
     (tmp_path / "saved").mkdir()
     save_tokenizer(tokenizer, tmp_path / "saved")
     found = load_tokenizer(tmp_path / "saved")
@@ -94,6 +95,11 @@ def test_what_is_saved_is_read_back(source: str, tmp_path: Path) -> None:
     assert tokenizer.chat_template is not None
     assert found.chat_template == replace(
         tokenizer.chat_template, where=found.chat_template and found.chat_template.where
+    )
+    about = json.loads((tmp_path / "saved" / "tokenizer_config.json").read_text())
+    expected = "PreTrainedTokenizerFast" if source == "GGUF file" else "LlamaTokenizer"
+    assert about["tokenizer_class"] == expected and about.get("add_prefix_space") is tokenizer.options.get(
+        "add_prefix_space"
     )
 
 

@@ -1,0 +1,71 @@
+"""`lucid export --for`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lucid.cli import show
+from lucid.cli.errors import FAILED, OK, usage
+from lucid.cli.export import weight_bytes
+from lucid.cli.parity import check_parity, parity_json, print_parity
+from lucid.cli.progress import writing
+from lucid.cli.source import checkpoint_of, load_model
+from lucid.cli.values import settings
+from lucid.layouts import LAYOUTS, write_folder
+from lucid.nn.module import Module
+
+
+def run(
+    *,
+    source: str,
+    output: Path,
+    weights: Path | None,
+    arguments: list[str],
+    seed: int,
+    layout: str,
+    target: str | None,
+    cache: Any,
+    capacity: int | None,
+    other: list[str],
+    check: bool,
+    rtol: float | None,
+    atol: float | None,
+    json: bool,
+) -> int:
+    """Write the folder, check each model in it, show; returns the exit code. `other` are options of a single file."""
+    if other:
+        raise usage(f"--for {layout}: the layout decides {', '.join(other)}; leave it out")
+    checkpoint = weights or checkpoint_of(source)
+    if checkpoint is None:
+        raise usage(
+            f"--for {layout}: SOURCE {source!r} has no tokenizer; give a checkpoint (a folder or a GGUF file) as "
+            "SOURCE or --weights"
+        )
+    model = load_model(source, settings("--set", arguments), weights, seed)
+    if not isinstance(model, Module):
+        raise usage(f"--for {layout}: SOURCE {source!r} is a function, expected a decoder")
+    with writing(output, weight_bytes(model)):
+        written = write_folder(model, checkpoint, output, layout=layout, target=target, cache=cache, capacity=capacity)
+    reports = {
+        one.file: check_parity(
+            one.module, one.kwargs, exported=output / one.file, sizes=one.sizes, rtol=rtol, atol=atol
+        )
+        for one in (written if check else [])
+    }
+    files = sorted(output.iterdir())
+    if json:
+        data = {
+            "folder": str(output),
+            "for": LAYOUTS[layout].about,
+            "files": [{"name": str(file), "bytes": show.bytes_of(file)} for file in files],
+            "parity": {name: parity_json(report) for name, report in reports.items()} or None,
+        }
+        show.print_json(data)
+    else:
+        out = show.console()
+        for file in files:
+            out.line(f"written     {show.file_and_size(file)}")
+        for report in reports.values():
+            print_parity(out, report, brief=True)
+    return OK if all(report.passed for report in reports.values()) else FAILED

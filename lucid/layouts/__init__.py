@@ -1,0 +1,13 @@
+"""Folders from which other runtimes load a model: its ONNX file, its configs and its tokenizer. Needs the extra `chat`.
+
+::
+
+    model = lucid.models.load("SmolLM2-135M-Instruct")
+    lucid.layouts.write_folder(model, "SmolLM2-135M-Instruct", "smollm2-genai", layout="genai")
+"""
+
+from lucid.layouts.layout import Exported as Exported
+from lucid.layouts.layout import Layout as Layout
+from lucid.layouts.layout import Options as Options
+from lucid.layouts.writing import LAYOUTS as LAYOUTS
+from lucid.layouts.writing import write_folder as write_folder
