@@ -65,6 +65,7 @@ class GPT2Config:
 class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
     """GPT-2 with its language-model head, whose weight is the table of token vectors."""
 
+    takes_logits_to_keep = True
     checkpoint = Checkpoint(
         model_types=("gpt2",),
         read=GPT2Config.read,

@@ -93,6 +93,7 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
     State: the keys of Hugging Face's ...ForCausalLM, ``model.layers.0.self_attn.q_proj.weight`` and so on.
     """
 
+    takes_logits_to_keep = True
     checkpoint = Checkpoint(
         model_types=("llama", "mistral", "qwen2", "qwen3"),
         read=LlamaConfig.read,

@@ -92,5 +92,6 @@ def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int
     cache: CacheKind = "fixed" if name == "cpu" else "growing"
     with tempfile.TemporaryDirectory(prefix="lucid-") as folder:
         file = Path(folder) / "model.onnx"
-        to_onnx(model, path=file, cache=cache, target=target, kwargs={"logits_to_keep": 1})
+        kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep else None
+        to_onnx(model, path=file, cache=cache, target=target, kwargs=kwargs)
         return Session(file, providers, threads=threads)

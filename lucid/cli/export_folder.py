@@ -48,9 +48,7 @@ def run(
     with writing(output, weight_bytes(model)):
         written = write_folder(model, checkpoint, output, layout=layout, target=target, cache=cache, capacity=capacity)
     reports = {
-        one.file: check_parity(
-            one.module, one.kwargs, exported=output / one.file, sizes=one.sizes, rtol=rtol, atol=atol
-        )
+        one.file: check_parity(one.part, exported=output / one.file, rtol=rtol, atol=atol)
         for one in (written if check else [])
     }
     files = sorted(output.iterdir())

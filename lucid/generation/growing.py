@@ -91,7 +91,8 @@ class EagerDecoder:
         self, input_ids: Ids, attention_mask: Ids, position_ids: Ids, past: list[Cache]
     ) -> tuple[StepLogits, list[Cache]]:
         ids, mask, positions = map(Tensor.from_array, (input_ids, attention_mask, position_ids))
-        logits, present = self._model(ids, mask, positions, past_key_values=past)
+        keep = 1 if self._model.takes_logits_to_keep else None
+        logits, present = self._model(ids, mask, positions, past_key_values=past, logits_to_keep=keep)
         return logits.numpy()[:, -1], present
 
     def rows(self, past: list[Cache], rows: Ids) -> list[Cache]:

@@ -11,7 +11,6 @@ cache can be reordered by a beam search.
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,8 +25,9 @@ from lucid.models._pretrained import Pretrained, read_model_type
 from lucid.nn.cache import Cache
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
+from lucid.nn.parts import CACHE_KINDS
 from lucid.ops.tensor import Tensor
-from lucid.tracing import CACHE_KINDS, decode_step, trace
+from lucid.parts import trace_part
 
 _MODEL = "model.onnx"
 _ONNXRUNTIME = "1.31"
@@ -64,9 +64,11 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
     cache, target = options.cache or "fixed", options.target or _TARGETS[0]
     _check_options(cache, target, options.capacity)
     tokenizer = load_tokenizer(checkpoint)
-    kwargs, names = decode_step(model, cache)
-    step = LastTokens(model) if "logits_to_keep" in inspect.signature(model.forward).parameters else model
-    graph = trace(step, kwargs=kwargs)
+    part = model.part(cache)
+    if model.takes_logits_to_keep:
+        part = part._replace(function=LastTokens(model))
+    traced = trace_part(part)
+    graph = traced.graph
     if cache == "growing" and _has_windows(graph):
         raise ValueError(
             "cache='growing': the model has sliding windows, which onnxruntime-genai would count over the padding "
@@ -83,9 +85,8 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
     with write_atomically(folder / "genai_config.json") as file:
         file.write(json.dumps({"model": section, "search": search}, indent=2).encode())
     save_tokenizer(tokenizer, folder)
-    named = graph.with_outputs(dict(zip(names, graph.outputs, strict=True)))
-    to_onnx(named, path=folder / _MODEL, target=Target(target, onnxruntime=_ONNXRUNTIME))
-    return [Exported(_MODEL, step, kwargs, model.cached_check_sizes(cache))]
+    to_onnx(traced, path=folder / _MODEL, target=Target(target, onnxruntime=_ONNXRUNTIME))
+    return [Exported(_MODEL, part)]
 
 
 def _check_options(cache: str, target: str, capacity: int | None) -> None:

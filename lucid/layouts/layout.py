@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lucid.nn.module import Module
-from lucid.tracing import CacheKind
+from lucid.nn.parts import CacheKind, ModelPart
 
 
 @dataclass(frozen=True)
@@ -29,19 +28,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Exported:
-    """An ONNX file of a folder.
-
-    Args:
-        file: its name in the folder.
-        module: what was exported.
-        kwargs: the arguments that it was traced with, as for `lucid.trace`.
-        sizes: values of the symbolic sizes with which it runs on random inputs; None where any will do.
-    """
+    """An ONNX file of a folder: its name, and what was exported to it."""
 
     file: str
-    module: Module
-    kwargs: Mapping[str, Any]
-    sizes: Sequence[Mapping[str, int]] | None = None
+    part: ModelPart
 
 
 @dataclass(frozen=True)

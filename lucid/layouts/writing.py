@@ -9,7 +9,7 @@ from lucid.folders import new_folder
 from lucid.layouts.genai import GENAI
 from lucid.layouts.layout import Exported, Options
 from lucid.nn.module import Module
-from lucid.tracing import CacheKind
+from lucid.nn.parts import CacheKind
 
 LAYOUTS = {layout.name: layout for layout in (GENAI,)}
 """The layouts by name."""

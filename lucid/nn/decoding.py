@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 from lucid import ops
 from lucid.dims import Size, same
@@ -23,8 +23,8 @@ class CausalDecoder(Module):
 
     which returns the logits (N, L, vocabulary) of the next token for each position; with `past_key_values`, a pair of
     the logits and the new list of caches. Attention layers use `nn.functional.cached_attention` for both. A forward may
-    also take `logits_to_keep`, how many of the last positions get logits, or which position of each row: a prompt needs
-    them for its last token only (`kept_positions`).
+    also take `logits_to_keep`, how many of the last positions get logits, or which position of each row, since a prompt
+    needs them for its last token only (`kept_positions`); the class then says `takes_logits_to_keep = True`.
 
     ::
 
@@ -32,6 +32,8 @@ class CausalDecoder(Module):
         logits, cache = decoder(prompt, past_key_values=cache)                 # all tokens of the prompt at once
         logits, cache = decoder(logits[:, -1:].argmax(), past_key_values=cache)       # then one at a time
     """
+
+    takes_logits_to_keep: ClassVar[bool] = False
 
     @property
     def cache_shape(self) -> CacheShape:

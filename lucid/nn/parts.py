@@ -23,9 +23,7 @@ def buffer_sizes(batch: str, lengths: Sequence[str], slots: str, capacity: Size 
     most = capacity if isinstance(capacity, int) else 7
     longest = max(1, min(3, most - 1))
     named = {} if isinstance(capacity, int) else {slots: most}
-    return [
-        {**dict.fromkeys(lengths, length), batch: rows, **named} for rows, length in ((1, 1), (2, longest), (3, 1))
-    ]
+    return [{**dict.fromkeys(lengths, length), batch: rows, **named} for rows, length in ((1, 1), (2, longest), (3, 1))]
 
 
 class ModelPart(NamedTuple):
