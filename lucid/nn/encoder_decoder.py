@@ -120,7 +120,7 @@ class EncoderDecoder(Module):
         past_key_values: Sequence[EncoderDecoderCache],
         encoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        logits_to_keep: int | None = None,
+        logits_to_keep: int | Tensor | None = None,
     ) -> tuple[Tensor, list[EncoderDecoderCache]]:
         """The logits of the token that follows each new one, and the cache of all positions.
 
@@ -129,7 +129,7 @@ class EncoderDecoder(Module):
             past_key_values: the cache of the earlier ones; see `empty_cache`.
             encoder_attention_mask: (N, S) int64, 1 = keep, 0 = padding of the encoder's input.
             position_ids: (N, L) int64, for buffers that do not say how much of them is filled; else they are counted.
-            logits_to_keep: how many of the last positions get logits; all by default.
+            logits_to_keep: how many of the last positions get logits, or (N,) the position of each row; all by default.
 
         Returns:
             (N, L, vocab_size), and the new cache.
@@ -210,7 +210,7 @@ class EncoderDecoder(Module):
         input_ids: Tensor,
         encoder_hidden_states: Tensor,
         encoder_attention_mask: Tensor | None = None,
-        logits_to_keep: int | None = None,
+        logits_to_keep: int | Tensor | None = None,
     ) -> tuple[Tensor, list[EncoderDecoderCache]]:
         cache = self.empty_cache(encoder_hidden_states)
         return self.decode(input_ids, cache, encoder_attention_mask, None, logits_to_keep)
@@ -221,7 +221,7 @@ class EncoderDecoder(Module):
         past_key_values: Sequence[EncoderDecoderCache],
         encoder_attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        logits_to_keep: int | None = None,
+        logits_to_keep: int | Tensor | None = None,
     ) -> tuple[Tensor, list[Cache]]:
         logits, present = self.decode(input_ids, past_key_values, encoder_attention_mask, position_ids, logits_to_keep)
         return logits, [cache.decoder for cache in present]
@@ -233,7 +233,7 @@ class EncoderDecoder(Module):
         encoder_hidden_states: Tensor,
         use_cache_branch: Tensor,
         encoder_attention_mask: Tensor | None = None,
-        logits_to_keep: int | None = None,
+        logits_to_keep: int | Tensor | None = None,
     ) -> tuple[Any, Any]:
         """A step with a cache, and the first one without. Both return all caches; but with a cache those of the
         encoder's positions are empty: the caller has them, and returning them would copy them at each step.
