@@ -22,6 +22,7 @@ from tests.models.zoo import ZOO
 DECODERS = [e for e in ZOO if isinstance(e.load(), nn.CausalDecoder) and e.variant != "llama/dynamic"]
 ids_of = pytest.mark.parametrize("entry", DECODERS, ids=lambda entry: entry.variant)
 TEXT = 9  # tokens
+NAMES = ("batch_size", "sequence_length", "past_sequence_length")  # of the axes of a step
 CUTS = [
     (1,) * TEXT,
     (4, 1, 1, 3),
@@ -188,13 +189,15 @@ def test_names_are_those_that_other_tools_expect() -> None:
     assert inputs == ["input_ids", "attention_mask", "position_ids", *(f"past_key_values.{c}" for c in caches)]
     assert outputs == ["logits", *(f"present.{c}" for c in caches)]
     shape = [d.dim_param or d.dim_value for d in model.graph.input[3].type.tensor_type.shape.dim]
-    assert shape == ["N", 2, "P", 8]
+    assert shape == ["batch_size", 2, "past_sequence_length", 8]
 
 
 def test_parity_and_explain_take_the_inputs_of_a_step() -> None:
     gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
     report = assert_parity(
-        gpt2, kwargs=gpt2.cached_input_specs(), sizes=[{"N": 2, "L": 3, "P": 4}, {"N": 1, "L": 1, "P": 7}]
+        gpt2,
+        kwargs=gpt2.cached_input_specs(),
+        sizes=[dict(zip(NAMES, sizes, strict=True)) for sizes in ((2, 3, 4), (1, 1, 7))],
     )
     assert len(report.comparisons) == 2 * len(gpt2.cached_output_names())
     assert {decision.taken for decision in explain(gpt2, cache="growing").attention} == {"ai.onnx Attention"}

@@ -316,7 +316,13 @@ def test_a_terminal_sees_a_progress_bar(tmp_path):
     assert b"MB" in shown
 
 
-@pytest.mark.parametrize(("cache", "sizes"), [("growing", "N=2,L=3,P=4"), ("fixed", "N=2,L=3,C=5,T=3")])
+@pytest.mark.parametrize(
+    ("cache", "sizes"),
+    [
+        ("growing", "batch_size=2,sequence_length=3,past_sequence_length=4"),
+        ("fixed", "batch_size=2,sequence_length=3,capacity=5,total_sequence_length=3"),
+    ],
+)
 def test_a_step_over_a_cache_is_exported_and_verified(
     cache: str, sizes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

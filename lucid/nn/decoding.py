@@ -13,6 +13,10 @@ from lucid.nn.parts import CacheKind, ModelPart, buffer_sizes
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, int64, show_shape, spec
 
+# The names that optimum gives to the axes of a step; transformers.js makes the first, empty cache by that of the batch.
+_BATCH, _NEW, _PAST, _TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"
+_CAPACITY = "capacity"
+
 
 class CausalDecoder(Module):
     """A module from token ids to logits that can continue from a cache.
@@ -55,9 +59,9 @@ class CausalDecoder(Module):
         """The inputs of a step: L new tokens after P earlier ones, or in buffers of C slots; each may be any number."""
         shape = self.cache_shape
         grows = cache == "growing"
-        slots: Size | str = "P" if grows else "C" if capacity is None else capacity
-        ids, mask = spec("N", "L", dtype=int64), spec("N", "P + L" if grows else "T", dtype=int64)
-        past: Any = spec("N", shape.kv_heads, slots, shape.head_dim, dtype=shape.dtype)
+        slots: Size | str = _PAST if grows else _CAPACITY if capacity is None else capacity
+        ids, mask = spec(_BATCH, _NEW, dtype=int64), spec(_BATCH, f"{_PAST} + {_NEW}" if grows else _TOTAL, dtype=int64)
+        past: Any = spec(_BATCH, shape.kv_heads, slots, shape.head_dim, dtype=shape.dtype)
         kind = KeyValueCache if grows else KeyValueBuffer
         caches = [kind(past, past)] * shape.layers
         return {"input_ids": ids, "attention_mask": mask, "position_ids": ids, "past_key_values": caches}
@@ -69,7 +73,7 @@ class CausalDecoder(Module):
 
     def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
         """What is exported of it with a cache."""
-        sizes = buffer_sizes("N", ("L", "T"), "C", capacity) if cache == "fixed" else None
+        sizes = buffer_sizes(_BATCH, (_NEW, _TOTAL), _CAPACITY, capacity) if cache == "fixed" else None
         return ModelPart(self, self.cached_input_specs(cache, capacity), self.cached_output_names(), sizes=sizes)
 
     # The return type depends on past_key_values, which a ParamSpec cannot express.
