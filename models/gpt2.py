@@ -99,7 +99,7 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
                 does; all by default.
         """
         x, present = self.transformer(input_ids, attention_mask, position_ids, past_key_values)
-        logits = F.tied_linear(F.kept_positions(x, logits_to_keep), self.transformer.wte.weight)
+        logits = F.linear(F.kept_positions(x, logits_to_keep), self.transformer.wte.weight)
         return logits if past_key_values is None else (logits, present)
 
     @property

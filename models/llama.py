@@ -128,7 +128,7 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
         """
         states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
         x = self.model.norm(F.kept_positions(states[-1], logits_to_keep))
-        logits = F.tied_linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+        logits = F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
         return logits if past_key_values is None else (logits, present)
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:

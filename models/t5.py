@@ -130,7 +130,7 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
     def logits(self, x: Tensor) -> Tensor:
         if self.config.scale_outputs:
             x = x * self.config.hidden_size**-0.5
-        return F.tied_linear(x, self.shared.weight) if self.lm_head is None else F.linear(x, self.lm_head.weight)
+        return F.linear(x, self.shared.weight) if self.lm_head is None else F.linear(x, self.lm_head.weight)
 
     @property
     def cache_shape(self) -> nn.CacheShape:

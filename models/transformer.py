@@ -87,7 +87,7 @@ class Transformer(nn.EncoderDecoder):
         return self.decoder.step(self._embed(input_ids, positions), caches, padding)
 
     def logits(self, x: Tensor) -> Tensor:
-        return F.tied_linear(x, self.embedding.weight)
+        return F.linear(x, self.embedding.weight)
 
     def _embed(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
         scaled = self.embedding(ids) * math.sqrt(self.encoder_width)

@@ -133,7 +133,7 @@ class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
         return self.model.decoder.step(input_ids, positions, caches)
 
     def logits(self, x: Tensor) -> Tensor:
-        return F.tied_linear(x, self.model.decoder.embed_tokens.weight) if self.proj_out is None else self.proj_out(x)
+        return F.linear(x, self.model.decoder.embed_tokens.weight) if self.proj_out is None else self.proj_out(x)
 
     @property
     def cache_shape(self) -> nn.CacheShape:

@@ -272,14 +272,6 @@ def test_logits_of_the_last_positions_only(entry: Any) -> None:
     np.testing.assert_allclose(found, whole[:, -1:], rtol=2e-5, atol=5e-6)
 
 
-def test_a_tied_table_is_read_as_it_is_for_the_logits_of_one_position() -> None:
-    """onnxruntime would keep a transposed copy of it beside the one that the embedding reads."""
-    gpt2 = GPT2.from_pretrained(goldens.folder("gpt2/base"))
-    graph = to_onnx(gpt2, cache="fixed", kwargs={"logits_to_keep": 1}).graph
-    readers = [node.op_type for node in graph.node if "transformer.wte.weight" in node.input]
-    assert readers == ["Gather", "MatMul"]
-
-
 @ids_of
 def test_logits_of_one_position_of_each_row(entry: Any) -> None:
     decoder = entry.load()

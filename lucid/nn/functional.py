@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lucid import ops
-from lucid.dims import Size, same
+from lucid.dims import Size
 from lucid.nn._checks import check_causal, check_probability
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
 from lucid.nn.cache import cache_key_mask as cache_key_mask
@@ -27,18 +27,6 @@ from lucid.types import float64, same_shape, show_shape
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias: (..., in) with weight (out, in) to (..., out)."""
     return ops.linear(x, weight, bias)
-
-
-def tied_linear(x: Tensor, table: Tensor) -> Tensor:
-    """x @ table.T with the table of an embedding (V, width): (N, L, width) to (N, L, V), the logits of tied weights.
-
-    Where L is known to be 1, the table is the left operand of the product: onnxruntime keeps a right one in a layout of
-    its own, beside the table that the embedding reads.
-    """
-    n, length, width = x.shape
-    if not same(length, 1):
-        return ops.linear(x, table)
-    return ops.unsqueeze((table @ x.reshape(n, width).T).T, 1)
 
 
 def embedding(indices: Tensor, weight: Tensor) -> Tensor:

@@ -102,7 +102,7 @@ def filled_part(build: Builder, node: Node) -> Taken:
     call = _call(node)
     if same(call.queries, 0) or same(call.batch, 0):
         refuse("nothing is written, so it has no filled part to find")
-    without = build.target.missing("Attention", float32)
+    without = build.target.missing("Attention", call.query.dtype if call.query.dtype.itemsize > 2 else float32)
     if without:
         refuse(f"its attention would be composed of ops that need the size of what is filled: {without}")
     key_buffer, value_buffer = call.written()
