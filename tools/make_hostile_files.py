@@ -1,6 +1,6 @@
 """Writes a corpus of broken and hostile files: `python tools/make_hostile_files.py FOLDER`.
 
-Each case is a folder named after it; manifest.json lists name, kind (weights, gguf or onnx), the path to open and
+Each case is a folder named after it; manifest.json lists name, kind (weights, gguf, wav or onnx), the path to open and
 what is wrong. The corpus is the same every time. The tests open each case and expect a clear error.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import hostile_demands
 import hostile_gguf
 import hostile_models
+import hostile_wav
 import hostile_weights
 
 
@@ -23,6 +24,7 @@ def write_corpus(folder: Path) -> int:
     for kind, cases in (
         ("weights", hostile_weights.CASES),
         ("gguf", hostile_gguf.CASES),
+        ("wav", hostile_wav.CASES),
         ("onnx", hostile_models.CASES),
         ("onnx", hostile_demands.CASES),
     ):

@@ -1,0 +1,60 @@
+"""Sound at another sample rate: what can be kept stays as it is, and what cannot disappears."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lucid.models._resampling import resample
+
+RATE = 16_000
+RATES = [8_000, 11_025, 22_050, 44_100, 48_000, 44_056, 96_000]
+
+
+def tone(frequency: float, rate: int, seconds: float = 0.2) -> np.ndarray:
+    return np.sin(2 * np.pi * frequency * np.arange(int(seconds * rate)) / rate)
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("part", [0.05, 0.5, 0.9])
+def test_a_sine_stays_a_sine(rate: int, part: float) -> None:
+    """Up to 0.9 of the lower Nyquist frequency, away from the ends, where there was silence before."""
+    frequency = part * min(rate, RATE) / 2
+    found = resample(tone(frequency, rate), rate, RATE)
+    edge = 2 * 70 * RATE // min(rate, RATE)
+    np.testing.assert_allclose(found[edge:-edge], tone(frequency, RATE)[: found.size][edge:-edge], atol=2e-5)
+
+
+@pytest.mark.parametrize("rate", [rate for rate in RATES if rate > RATE])
+@pytest.mark.parametrize("frequency", [8_000, 9_000, 10_500])
+def test_a_frequency_that_the_lower_rate_cannot_hold_disappears(rate: int, frequency: float) -> None:
+    """Decimation alone would give 9 kHz back as a tone of 7 kHz, as loud."""
+    found = resample(tone(frequency, rate), rate, RATE)
+    assert np.abs(found[200:-200]).max() < 2e-5
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("size", [0, 1, 160, 441, 1000])
+def test_the_length_is_that_of_the_same_time(rate: int, size: int) -> None:
+    found = resample(np.ones(size), rate, RATE)
+    assert found.dtype == np.float32
+    assert found.shape == (-(-size * RATE // rate),)
+
+
+def test_the_blocks_of_a_long_signal_fit_together() -> None:
+    """A signal in two halves, overlapping by the length of the filter, gives what it gives in one."""
+    sound = np.random.default_rng(0).standard_normal(441 * 300)
+    whole = resample(sound, 44_100, RATE)
+    later = resample(sound[441 * 100 :], 44_100, RATE)
+    np.testing.assert_allclose(later[160:], whole[160 * 101 :], atol=1e-6)
+
+
+def test_the_same_rate_changes_nothing() -> None:
+    sound = np.random.default_rng(0).standard_normal(100).astype(np.float32)
+    assert resample(sound, RATE, RATE).tolist() == sound.tolist()
+
+
+@pytest.mark.parametrize(("rate", "to"), [(0, 16_000), (16_000, -1)])
+def test_a_rate_must_be_positive(rate: int, to: int) -> None:
+    with pytest.raises(ValueError, match=f"from {rate} to {to} samples per second, expected positive rates"):
+        resample(np.zeros(3), rate, to)
