@@ -75,6 +75,34 @@ class ConfigError(ValueError):
     """A config.json asks for something that the model does not support, or lacks a required option."""
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The options in an untrusted JSON file.
+
+    Raises:
+        ConfigError: for a file that is not a JSON object.
+        OSError: if there is no such file.
+    """
+    try:
+        with open_regular(path) as file:
+            text = file.read(MAX_CONFIG + 1)
+        if len(text) > MAX_CONFIG:
+            raise ConfigError(f"{path}: more than {MAX_CONFIG} bytes, expected a config of a few kilobytes")
+        options = json.loads(text.decode("utf-8"))
+    except NotAFileError as error:
+        raise ConfigError(str(error)) from None
+    except RecursionError:
+        raise ConfigError(f"{path}: not valid JSON (nested too deeply); download it again") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid JSON ({_cut(str(error))}); download it again") from None
+    except ValueError as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{path}: holds a number of thousands of digits; download it again") from None
+    if not isinstance(options, dict):
+        raise ConfigError(f"{path}: holds a JSON {type(options).__name__}, expected an object of options")
+    return options
+
+
 class Config:
     """The options of a config.json, or of one object inside it; it records which of them were asked for."""
 
@@ -103,25 +131,7 @@ class Config:
             OSError: if there is no such file.
         """
         path = Path(folder) / "config.json"
-        try:
-            with open_regular(path) as file:
-                text = file.read(MAX_CONFIG + 1)
-            if len(text) > MAX_CONFIG:
-                raise ConfigError(f"{path}: more than {MAX_CONFIG} bytes, expected a config of a few kilobytes")
-            options = json.loads(text.decode("utf-8"))
-        except NotAFileError as error:
-            raise ConfigError(str(error)) from None
-        except RecursionError:
-            raise ConfigError(f"{path}: not valid JSON (nested too deeply); download it again") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: not valid JSON ({_cut(str(error))}); download it again") from None
-        except ValueError as error:
-            if isinstance(error, ConfigError):
-                raise
-            raise ConfigError(f"{path}: holds a number of thousands of digits; download it again") from None
-        if not isinstance(options, dict):
-            raise ConfigError(f"{path}: holds a JSON {type(options).__name__}, expected an object of options")
-        config = Config(options, str(path), cache(lambda: lucid.load(folder)))
+        config = Config(read_json(path), str(path), cache(lambda: lucid.load(folder)))
         config.choose("model_type", {name: name for name in model_types})
         return config
 

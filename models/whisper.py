@@ -10,6 +10,9 @@ text.
 
     cache = whisper.empty_cache(whisper.encode(input_features))       # token by token: see docs/howto/cache.md
     logits, cache = whisper.decode(start, cache)
+
+    tokenizer = WhisperTokenizer.from_pretrained(folder, decode)      # from sound to text: see docs/howto/whisper.md
+    transcribe(whisper, tokenizer, read_wav("speech.wav")).text
 """
 
 from __future__ import annotations
@@ -21,7 +24,14 @@ from typing import Self
 import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder, written
+from lucid.models._log_mel import log_mel as log_mel
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._transcription import Segment as Segment
+from lucid.models._transcription import Transcription as Transcription
+from lucid.models._transcription import transcribe as transcribe
+from lucid.models._wav import WavError as WavError
+from lucid.models._wav import read_wav as read_wav
+from lucid.models._whisper_tokens import WhisperTokenizer as WhisperTokenizer
 from lucid.nn import functional as F
 
 

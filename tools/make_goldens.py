@@ -25,6 +25,7 @@ from goldens import (
     seq2seq_generation,
     smollm2,
     torch_nn,
+    transcription,
     vision,
 )
 from goldens.core import ROOT, store, write_json
@@ -51,6 +52,7 @@ OTHERS = {
     "seq2seq_generation": seq2seq_generation.store_all,
     "smollm2": smollm2.store_all,
     "chat_templates": chat_templates.store_all,
+    "transcription": transcription.store_all,
 }
 """Goldens of other kinds: each writes its own folder."""
 
