@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import wave
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,9 @@ import lucid
 from lucid import nn
 from lucid.chat import load_language_model, load_tokenizer
 from lucid.cli.options import LayoutName
-from lucid.generation import Generator
+from lucid.generation import EncoderDecoderGenerator, Generator
 from lucid.layouts import LAYOUTS, write_folder
+from lucid.models.whisper import Whisper
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
 from tests.models import goldens
@@ -161,6 +165,74 @@ def test_the_folder_is_all_that_lucid_needs_too(tmp_path: Path) -> None:
     assert [answer.ids] == continued(folder, [[5, 9, 3]], 4)
 
 
+# Whisper --------------------------------------------------------------------------------------------------------------
+
+
+@cache
+def whisper() -> Whisper:
+    """That of the goldens, with as many positions as 30 seconds have and weights that write different texts."""
+    small = Whisper.from_pretrained(goldens.folder("whisper/base"))
+    made, generator = Whisper(replace(small.config, max_source_positions=1500)), np.random.default_rng(0)
+    drawn = {
+        name: 0.6 * generator.standard_normal(array.shape).astype(np.float32) if array.ndim > 1 else array
+        for name, array in made.state_dict().items()
+    }
+    made.load_state_dict(drawn)
+    return made
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_whisper_writes_our_tokens(beams: int, tmp_path: Path) -> None:
+    folder = tmp_path / "genai"
+    write_folder(whisper(), checkpoint(tmp_path / "checkpoint", "whisper/base"), folder, layout="genai")
+    sound = np.random.default_rng(1).standard_normal((2, 8, 3000)).astype(np.float32)
+    generator = started(og.Model(str(folder)), 2, 14, num_beams=beams)
+    generator.set_model_input("input_features", sound)
+    prompts = np.array([[1, 5, 6], [1, 7, 6]])
+    generator.append_tokens(prompts.astype(np.int32))
+    while not generator.is_done():
+        generator.generate_next_token()
+    found = [generator.get_sequence(row).tolist()[3:] for row in range(2)]
+    ours = EncoderDecoderGenerator(whisper(), decoder_start_token_id=1).encode(lucid.tensor(sound))
+    assert found == ours.generate(prompts, max_new_tokens=11, num_beams=beams, eos_token_id=2).tolist()
+
+
+def test_whisper_reads_sound_files(tmp_path: Path) -> None:
+    """One second of a tone: a line in the spectrogram, and silence after it."""
+    folder = tmp_path / "genai"
+    write_folder(whisper(), checkpoint(tmp_path / "checkpoint", "whisper/base"), folder, layout="genai")
+    tone = 9000 * np.sin(2 * np.pi * 440 * np.arange(16000) / 16000)
+    with wave.open(str(tmp_path / "tone.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16000)
+        file.writeframes(tone.astype("<i2").tobytes())
+    processor = og.Model(str(folder)).create_multimodal_processor()
+    inputs = processor(["<s>ab"], audios=og.Audios.open(str(tmp_path / "tone.wav")))
+    features = inputs["audio_features"].as_numpy()
+    assert features.shape == (1, 8, 3000) and inputs["input_ids"].as_numpy().tolist() == [[1, 4, 5]]
+    assert np.ptp(features[0, :, 10:90], axis=1).max() < 0.01 < np.ptp(features[0, :, 50])
+    assert (features[0, :, 110:] == features.min()).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (whisper, {"cache": "fixed"}, "onnxruntime-genai runs Whisper over a growing cache; use cache='growing'"),
+        (
+            lambda: Whisper.from_pretrained(goldens.folder("whisper/base")),
+            {},
+            "the encoder has 10 positions, onnxruntime-genai runs a Whisper with 1500, those of 30 seconds",
+        ),
+    ],
+)
+def test_what_cannot_be_written_of_whisper(
+    model: Callable[[], Whisper], options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        write_folder(model(), goldens.folder("whisper/base"), tmp_path / "genai", layout="genai", **options)
+
+
 # Configs --------------------------------------------------------------------------------------------------------------
 
 
@@ -222,7 +294,9 @@ def test_windows_over_a_growing_cache_are_refused(tmp_path: Path) -> None:
 
 def test_only_decoders_continue_texts(tmp_path: Path) -> None:
     folder = goldens.folder("bert/base")
-    with pytest.raises(ValueError, match=r"is the checkpoint of a Bert, which does not continue texts; expected an nn"):
+    with pytest.raises(
+        ValueError, match=r"is the checkpoint of a Bert, which onnxruntime-genai does not run; expected an nn"
+    ):
         write_folder(lucid.models.load(folder), folder, tmp_path / "genai", layout="genai")
 
 

@@ -122,7 +122,7 @@ Layout = Annotated[
         "--for",
         rich_help_panel=_EXPORT,
         help="Write a folder, with the tokenizer, from which a runtime loads the model: [bold]genai[/]: "
-        "onnxruntime-genai. SOURCE is a decoder's checkpoint.",
+        "onnxruntime-genai. SOURCE is the checkpoint of a decoder or of Whisper.",
     ),
 ]
 Opset = Annotated[
