@@ -16,7 +16,7 @@ from benchmarks.bench import LUCID, Bench
 from benchmarks.decoders import CPU, Decoding, LucidDecoding, export, gpt2_small, session_of, smollm2, smollm2_file
 from benchmarks.graphs import Array, unit_normal
 from benchmarks.harness import Quartiles, Work
-from benchmarks.memory import Peak
+from benchmarks.memory import Peak, read_rate
 from benchmarks.results import Cell, Goal, Line
 from lucid import ops
 from lucid.export import Target, to_onnx
@@ -25,6 +25,7 @@ from lucid.runtime import BoundRun, Session
 from lucid.runtime.ort_values import ort_value
 
 TRANSFORMERS, GENAI, ANY, GROWING = "transformers", "genai's builder", "Lucid, any", "Lucid, growing"
+LIMIT = "reading weights and cache"
 HEADS = [(12, 12, 64), (32, 8, 128), (9, 3, 64)]
 CACHES = [(512, 511), (2048, 2047), (8192, 8191), (8192, 511)]  # capacity, filled
 PROMPT_LENGTH = 128
@@ -109,6 +110,7 @@ def decoders(bench: Bench) -> list[Line]:
     """Whole decoders: a prompt of 128 tokens, a step behind it, 32 tokens."""
     models: dict[str, Any] = {"SmolLM2-135M": smollm2(), "GPT-2 small": gpt2_small()}
     lines: list[Line] = []
+    rate = read_rate(bench.threads)
     with tempfile.TemporaryDirectory() as folder:
         for name, model in models.items():
             if model is None or (bench.quick and lines):
@@ -122,7 +124,8 @@ def decoders(bench: Bench) -> list[Line]:
                     ways[TRANSFORMERS] = peers.transformers.TransformersDecoding(peer, batch, PROMPT_LENGTH)
                 if built is not None and peers.genai is not None:
                     ways[GENAI] = peers.genai.GenaiDecoding(built, batch, PROMPT_LENGTH)
-                lines += _decoder_lines(bench, f"{name}, {batch} x {PROMPT_LENGTH}", ways)
+                least = _bytes_of(model, batch * PROMPT_LENGTH) / rate
+                lines += _decoder_lines(bench, f"{name}, {batch} x {PROMPT_LENGTH}", ways, least)
     return lines
 
 
@@ -145,7 +148,15 @@ def _built(peer: Any, folder: Path, threads: int) -> Path | None:
     return built
 
 
-def _decoder_lines(bench: Bench, where: str, ways: Mapping[str, Decoding]) -> list[Line]:
+def _bytes_of(model: Any, positions: int) -> int:
+    """What a step reads: all weights, and the keys and values of so many positions."""
+    shape = model.cache_shape
+    weights = sum(parameter.numpy().nbytes for parameter in model.parameters())
+    return weights + 2 * shape.layers * shape.kv_heads * positions * shape.head_dim * shape.dtype.itemsize
+
+
+def _decoder_lines(bench: Bench, where: str, ways: Mapping[str, Decoding], least: float) -> list[Line]:
+    """`least`: the seconds in which memory is read once."""
     base = TRANSFORMERS if TRANSFORMERS in ways else ANY
     tokens = {way: decoding.generate(8).tolist() for way, decoding in ways.items()}
     assert all(found == tokens[base] for found in tokens.values()), f"{where}: {tokens}"
@@ -155,6 +166,8 @@ def _decoder_lines(bench: Bench, where: str, ways: Mapping[str, Decoding]) -> li
         return bench.line("decoders", f"{where}: {work}", base, calls, goal=goal, goal_of=goal_of)
 
     step = line("a step", {way: d.step for way, d in ways.items()}, 0.33 if single else None)
+    floor, of_base = least * 1e3, least * 1e3 / step.cells[base].value.median
+    step.cells[LIMIT] = Cell(Quartiles(floor, floor, floor), Quartiles(of_base, of_base, of_base))
     cells = {way: step.cells[way] for way in (base, ANY)}
     return [
         line("the prompt", {way: d.prefill for way, d in ways.items()}, 0.75 if single else None),
@@ -201,9 +214,7 @@ def overhead(bench: Bench) -> list[Line]:
             decoding = LucidDecoding(session, 1, PROMPT_LENGTH)
             decoding.generate(PROMPT_LENGTH)
         lines = [_python(session, decoding, 20 if bench.quick else 100)]
-    shape = model.cache_shape
-    cache = 2 * shape.layers * shape.kv_heads * 2 * PROMPT_LENGTH * shape.head_dim * 4
-    expected = cache + sum(parameter.numpy().nbytes for parameter in model.parameters())
+    expected = _bytes_of(model, 2 * PROMPT_LENGTH)
     for what, used in (("memory", peak.at_the_end), ("memory at the peak, while loading,", peak.bytes)):
         if used:
             ratio = used / expected

@@ -1,12 +1,17 @@
-"""The memory that a piece of work takes."""
+"""The memory that a piece of work takes, and how fast memory is read."""
 
 from __future__ import annotations
 
 import resource
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+import numpy as np
+from threadpoolctl import threadpool_limits
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -44,3 +49,15 @@ def _highest() -> int:
 def _status(name: str) -> int:
     line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
+
+
+def read_rate(threads: int) -> float:
+    """Bytes a second that threads read from memory, at best."""
+    chunks = [np.ones(64_000_000 // threads, np.float32) for _ in range(threads)]
+    with ThreadPoolExecutor(threads) as pool, threadpool_limits(1):
+        seconds = []
+        for _ in range(10):
+            start = time.perf_counter()
+            list(pool.map(lambda chunk: np.dot(chunk, chunk), chunks))
+            seconds.append(time.perf_counter() - start)
+    return sum(chunk.nbytes for chunk in chunks) / min(seconds)
