@@ -10,8 +10,10 @@ import pty
 import signal
 import subprocess
 import termios
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -202,9 +204,36 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def hear_interrupts() -> None:
+    """A shell's background jobs ignore them, and so do the programs that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@contextmanager
+def killed_after(running: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
+    """So that a program that does not end fails the test instead of holding it up."""
+    timer = threading.Timer(seconds, running.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def terminal() -> None:
+    """Make the standard input the controlling terminal, so that its Ctrl-C is a signal."""
+    hear_interrupts()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 def test_ctrl_c_ends_generate(endless: Path) -> None:
     command = [str(LUCID), "generate", str(endless), "abc", "-n", "900000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    with (
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=hear_interrupts
+        ) as running,
+        killed_after(running, 60),
+    ):
         assert running.stdout is not None and running.stderr is not None
         shown = running.stdout.read(5)
         running.send_signal(signal.SIGINT)
@@ -218,14 +247,17 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_the_conversation(endless: Path) -> Non
     """On a terminal."""
     ours, theirs = pty.openpty()
     command = [str(LUCID), "chat", str(endless), "-n", "900000"]
-    with subprocess.Popen(
-        command,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that its Ctrl-C is a signal
-    ) as running:
+    with (
+        subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=terminal,
+        ) as running,
+        killed_after(running, 60),
+    ):
         os.close(theirs)
         seen = ""
 
