@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from benchmarks.memory import Peak
 TOOLS = Path(__file__).parent.parent / "tools"
 
 
+@cache
 def tool(name: str) -> dict[str, Any]:
     """All that tools/hostile_NAME.py defines."""
     return runpy.run_path(str(TOOLS / f"hostile_{name}.py"))

@@ -25,9 +25,11 @@ def tensor(begin: object, end: object, shape: object = (2,), dtype: object = "F3
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
 
-def weights(name: str, wrong: str, content: bytes, file: str = "model.safetensors") -> None:
+def weights(name: str, wrong: str, content: bytes | Callable[[], bytes], file: str = "model.safetensors") -> None:
+    """Add a case; a function makes content that is large, when it is written."""
+
     def write(folder: Path) -> Path:
-        (folder / file).write_bytes(content)
+        (folder / file).write_bytes(content if isinstance(content, bytes) else content())
         return folder / file
 
     CASES[name] = wrong, write
@@ -70,27 +72,27 @@ weights("duplicate_metadata", "__metadata__ twice", safetensors(b'{"__metadata__
 weights("metadata_numbers", "metadata that is not text", safetensors({"__metadata__": {"step": 3}}))
 weights("metadata_nested", "metadata inside metadata", safetensors({"__metadata__": {"a": {"b": "c"}}}))
 weights("metadata_list", "metadata that is a list", safetensors({"__metadata__": []}))
-weights("bomb_lists", "a million open lists", safetensors(b'{"a":' + b"[" * 1_000_000))
-weights("bomb_objects", "a million objects in each other", safetensors(b'{"a":' * 1_000_000))
+weights("bomb_lists", "a million open lists", lambda: safetensors(b'{"a":' + b"[" * 1_000_000))
+weights("bomb_objects", "a million objects in each other", lambda: safetensors(b'{"a":' * 1_000_000))
 weights("bomb_in_shape", "lists nested in a shape", safetensors(b'{"a":{"dtype":"F32","shape":' + b"[" * 3000))
-weights("bomb_wide", "five million empty lists", safetensors(b'{"a":[' + b"[]," * 5_000_000 + b"[]]}"))
-weights("bomb_members", "a million empty members", safetensors(b'{"":{}' + b',"":{}' * 1_000_000 + b"}"))
+weights("bomb_wide", "five million empty lists", lambda: safetensors(b'{"a":[' + b"[]," * 5_000_000 + b"[]]}"))
+weights("bomb_members", "a million empty members", lambda: safetensors(b'{"":{}' + b',"":{}' * 1_000_000 + b"}"))
 weights(
     "bomb_metadata",
     "a million wrong metadata entries",
-    safetensors(b'{"__metadata__":{' + b'"":"",' * 1_000_000 + b'"":0}}'),
+    lambda: safetensors(b'{"__metadata__":{' + b'"":"",' * 1_000_000 + b'"":0}}'),
 )
-weights("bomb_escapes", "a name of four million escapes", safetensors(b'{"' + b"\\n" * 4_000_000 + b'":{}}'))
-weights("long_name", "a name of a million letters", safetensors({"n" * 1_000_000: tensor(0, 8)}, bytes(8)))
+weights("bomb_escapes", "a name of four million escapes", lambda: safetensors(b'{"' + b"\\n" * 4_000_000 + b'":{}}'))
+weights("long_name", "a name of a million letters", lambda: safetensors({"n" * 1_000_000: tensor(0, 8)}, bytes(8)))
 weights(
     "many_entries",
     "two hundred thousand tensors",
-    safetensors({str(i): tensor(0, 0, [0]) for i in range(200_000)}),
+    lambda: safetensors({str(i): tensor(0, 0, [0]) for i in range(200_000)}),
 )
 weights(
     "many_entries_last_wrong",
     "sixty-five thousand good tensors and a bad one",
-    safetensors({str(i): tensor(0, 0, [0]) for i in range(65_000)} | {"a": tensor(0, 8, [3])}, bytes(8)),
+    lambda: safetensors({str(i): tensor(0, 0, [0]) for i in range(65_000)} | {"a": tensor(0, 8, [3])}, bytes(8)),
 )
 weights("name_surrogate", "a name with half a surrogate pair", safetensors({"\ud800": tensor(0, 8)}, bytes(8)))
 weights(
