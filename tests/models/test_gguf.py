@@ -224,6 +224,11 @@ def file() -> Path:
     return smollm2()
 
 
+@pytest.fixture(scope="module")
+def model(file: Path) -> Llama:
+    return Llama.from_pretrained(file)
+
+
 def test_the_metadata_is_what_the_library_reads(file: Path) -> None:
     header = read_header(file)
     with np.errstate(over="ignore"):
@@ -275,8 +280,7 @@ def test_the_chat_template_and_special_tokens(file: Path) -> None:
     assert words.tokenizer.get_vocab_size() == 49152
 
 
-def test_logits_and_greedy_tokens_are_those_of_transformers(file: Path) -> None:
-    model = Llama.from_pretrained(file)
+def test_logits_and_greedy_tokens_are_those_of_transformers(model: Llama) -> None:
     cases = json.loads((GOLDENS / "greedy.json").read_text(encoding="utf-8"))["cases"]
     expected = lucid.load(GOLDENS / "logits.safetensors")
     assert len(cases) == 20 and len(expected) == 2
@@ -290,10 +294,10 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(file: Path) -> None:
         assert got[:-1].argmax(-1).tolist() == case["continuation"][:16]
 
 
-def test_greedy_tokens_over_an_exported_cache_are_those_of_transformers(file: Path, tmp_path: Path) -> None:
+def test_greedy_tokens_over_an_exported_cache_are_those_of_transformers(model: Llama, tmp_path: Path) -> None:
     """64 tokens of two prompts, with a graph that takes and returns growing caches."""
     path = tmp_path / "smollm2.onnx"
-    lucid.export.to_onnx(Llama.from_pretrained(file), cache="growing", path=path)
+    lucid.export.to_onnx(model, cache="growing", path=path)
     generator = Generator(Session(path))
     cases = json.loads((GOLDENS / "greedy.json").read_text())["cases"]
     for case in (cases[0], cases[15]):
