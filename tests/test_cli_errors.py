@@ -157,15 +157,12 @@ def test_no_write_permission(tmp_path, monkeypatch, capsys):
 
 
 def test_the_process_ends_so_too(folder):
-    """The same in a new process: an expected error, an unexpected one, and JSON."""
-    for command, code, expected in (
-        (["inspect", "none.onnx"], 1, "lucid: there is no file 'none.onnx'; check the path\n"),
-        (["export", "nn.Linear", "-o", "a.onnx"], 2, "needs --set in_features=..."),
-    ):
-        done = subprocess.run([LUCID, *command], capture_output=True, text=True, cwd=folder, timeout=60)
-        assert done.returncode == code
-        assert expected in done.stderr
-        assert done.stdout == ""
+    """The same in a new process: a wrong command line in words, a failure in JSON."""
+    command = ["export", "nn.Linear", "-o", "a.onnx"]
+    done = subprocess.run([LUCID, *command], capture_output=True, text=True, cwd=folder, timeout=60)
+    assert done.returncode == 2
+    assert "needs --set in_features=..." in done.stderr
+    assert done.stdout == ""
     done = subprocess.run(
         [LUCID, "inspect", "empty.onnx", "--json"], capture_output=True, text=True, cwd=folder, timeout=60
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import stat
 import subprocess
 from pathlib import Path
 
@@ -238,8 +240,8 @@ def test_json_holds_what_is_no_number(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("to_file", [False, True], ids=["a pipe", "a file"])
-def test_what_goes_to_the_standard_output_is_the_file_alone(to_file, tmp_path):
-    """Messages then go to standard error, and /dev/stdout is not replaced."""
+def test_what_goes_to_the_standard_output_is_the_file_alone(to_file, tmp_path, monkeypatch, capfdbinary):
+    """Messages then go to standard error, and /dev/stdout is not replaced. The standard output of tests is a file."""
     (tmp_path / "m.onnx").write_bytes(outputs_model(["y"]))
     np.savez(tmp_path / "in.npz", x=np.ones(2, np.float32))
     commands = {
@@ -247,13 +249,15 @@ def test_what_goes_to_the_standard_output_is_the_file_alone(to_file, tmp_path):
         "onnx": ["export", "nn.ReLU", "-i", "x:N", "-o", "/dev/stdout"],
     }
     for name, command in commands.items():
-        with (tmp_path / "out").open("wb") as out:
-            done = subprocess.run(
-                [LUCID, *command], cwd=tmp_path, stdout=out if to_file else subprocess.PIPE, stderr=subprocess.PIPE
-            )
-        assert done.returncode == 0, done.stderr
-        got = (tmp_path / "out").read_bytes() if to_file else done.stdout
-        assert b"written " in done.stderr
+        if to_file:
+            assert stat.S_ISREG(os.fstat(1).st_mode)
+            assert in_process(command, monkeypatch, tmp_path) == 0
+            got, told = capfdbinary.readouterr()
+        else:
+            done = subprocess.run([LUCID, *command], cwd=tmp_path, capture_output=True)
+            assert done.returncode == 0, done.stderr
+            got, told = done.stdout, done.stderr
+        assert b"written " in told
         if name == "npz":
             with np.load(io.BytesIO(got)) as found:
                 np.testing.assert_array_equal(found["y"], [2, 2])
@@ -262,10 +266,9 @@ def test_what_goes_to_the_standard_output_is_the_file_alone(to_file, tmp_path):
     assert Path("/dev/stdout").is_symlink()
 
 
-def test_json_and_a_file_do_not_share_the_standard_output(tmp_path):
-    done = subprocess.run(
-        [LUCID, "export", "nn.ReLU", "-i", "x:N", "-o", "/dev/stdout", "--json"], capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert "both go to the standard output" in done.stderr
-    assert json.loads(done.stdout)["exit_code"] == 2
+def test_json_and_a_file_do_not_share_the_standard_output(monkeypatch, capfd):
+    command = ["export", "nn.ReLU", "-i", "x:N", "-o", "/dev/stdout", "--json"]
+    assert in_process(command, monkeypatch) == 2
+    out, err = capfd.readouterr()
+    assert "both go to the standard output" in err
+    assert json.loads(out)["exit_code"] == 2
