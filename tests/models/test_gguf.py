@@ -15,6 +15,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter
 from gguf.quants import dequantize
 
 import lucid
+from lucid.export import Target
 from lucid.generation import Generator
 from lucid.models._gguf import read_config
 from lucid.models._gguf_header import read_header
@@ -22,7 +23,8 @@ from lucid.models._gguf_tokenizer import read_tokenizer, tokenizer_in
 from lucid.models._pretrained import ConfigError
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
-from lucid.runtime import Session
+from lucid.nn.parts import CacheKind
+from lucid.runtime import Session, installed
 from tests.models import goldens
 from tests.smollm2 import smollm2
 
@@ -294,12 +296,17 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(model: Llama) -> Non
         assert got[:-1].argmax(-1).tolist() == case["continuation"][:16]
 
 
-def test_greedy_tokens_over_an_exported_cache_are_those_of_transformers(model: Llama, tmp_path: Path) -> None:
-    """64 tokens of two prompts, with a graph that takes and returns growing caches."""
-    path = tmp_path / "smollm2.onnx"
-    lucid.export.to_onnx(model, cache="growing", path=path)
-    generator = Generator(Session(path))
-    cases = json.loads((GOLDENS / "greedy.json").read_text())["cases"]
-    for case in (cases[0], cases[15]):
-        found = generator.generate(np.array([case["ids"]]), max_new_tokens=len(case["continuation"]))
-        assert found[0].tolist() == case["continuation"], case["prompt"]
+@pytest.mark.parametrize(("cache", "number", "count"), [(None, 3, 6), ("growing", 0, 32), ("fixed", 15, 32)])
+def test_greedy_tokens_over_a_cache_are_those_of_transformers(
+    model: Llama, cache: CacheKind | None, number: int, count: int, tmp_path: Path
+) -> None:
+    """Eagerly, over a growing cache, and over buffers in the fastest form of this onnxruntime."""
+    decoder: Llama | Session = model
+    if cache is not None:
+        target = Target("cpu", onnxruntime=installed()) if cache == "fixed" else "any"
+        path = tmp_path / "smollm2.onnx"
+        lucid.export.to_onnx(model, cache=cache, target=target, path=path, kwargs={"logits_to_keep": 1})
+        decoder = Session(path)
+    case = json.loads((GOLDENS / "greedy.json").read_text())["cases"][number]
+    found = Generator(decoder).generate(np.array([case["ids"]]), max_new_tokens=count)
+    assert found[0].tolist() == case["continuation"][:count], case["prompt"]
