@@ -187,7 +187,6 @@ def bound(value: Any, sizes: Mapping[str, int]) -> Any:
 
 _B = (x(N, 4, L, 4), x(N, 2, L, 4), x(N, 2, L, 6), x(N, 2, L + S, 4), x(N, 2, L + S, 6), index(2, N))
 _BP = (x(N, L, 16), x(N, L, 8), x(N, L, 12), x(N, 2, L + S, 4), x(N, 2, L + S, 6), index(2, N))
-_BW = (x(N, L, 32), x(N, L, 16), x(N, L, 16), x(N, 2, L + S, 8), x(N, 2, L + S, 8), index(2, N))
 _A = (x(N, 4, L, 8), x(N, 4, S, 8), x(N, 4, S, 6))  # queries, keys, values of 4 heads
 _P = (x(N, L, 32), x(N, S, 16), x(N, S, 8))  # packed: 4 query heads of 8, 2 key heads of 8, 2 value heads of 4
 _C = {"strides": (2, 1), "pads": (1, 0, 0, 1), "dilations": (1, 2), "group": 2}
@@ -500,7 +499,6 @@ SAMPLES: list[Sample] = [
             ("window", _B, {"window": 2, "scale": 0.3}),
             ("mask", (*_B, flag(N, 1, 1, L + S)), {}),
             ("packed groups", _BP, {"heads": 4, "kv_heads": 2}),
-            ("packed groups of width 8, window", _BW, {"heads": 4, "kv_heads": 2, "window": 2}),
         )
     ],
     # Attention
