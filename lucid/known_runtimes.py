@@ -94,6 +94,7 @@ _CPU_LACKS = (
     Missing("CumSum", "float32", "adds up in float32, but eager code in float64"),
     Missing("LogSoftmax", "float64", "ignores NaN"),
     Missing("Gelu FusedMatMul", "float16 float64"),
+    Missing("Softplus", "float16", "computes log(1 + exp(x)) in float16, which overflows"),
     Missing("Attention", "float16", "rounds scores to float16"),
 )
 _CPU_FAULTS = {
