@@ -84,6 +84,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         programs / "python",
         "--disable-pip-version-check",
         "install",
+        "--no-compile",
         "--quiet",
     )
     run(*pip, f"{wheel}[cpu]", cwd=folder)
