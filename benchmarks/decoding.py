@@ -47,10 +47,10 @@ def _attention_line(bench: Bench, work: str, heads: int, kv_heads: int, width: i
     copies = max(1, int(_FAR / (2 * kv_heads * capacity * width * 4)))
     caches = [unit_normal(*[(1, kv_heads, capacity, width)] * 2, seed=seed) for seed in range(copies)]
     start = np.array([filled])
-    ways: dict[str, Work] = {
-        LUCID: _in_turn([_bound(CPU, heads, kv_heads, new, cache, start, bench.threads) for cache in caches]),
-        ANY: _in_turn([_bound("any", heads, kv_heads, new, cache, start, bench.threads) for cache in caches]),
-    }
+    ways: dict[str, Work] = {}
+    for way, target in ((LUCID, CPU), (ANY, "any")):
+        session = _attention(target, heads, kv_heads, width, bench.threads)
+        ways[way] = _in_turn([_bound(session, new, cache, start) for cache in caches])
     base = ANY
     if peers.torch is not None:
         base = "torch"
@@ -72,17 +72,8 @@ def _in_turn(works: list[Work]) -> Work:
     return call
 
 
-def _bound(
-    target: Target | str,
-    heads: int,
-    kv_heads: int,
-    new: tuple[Array, ...],
-    cache: tuple[Array, ...],
-    start: Array,
-    threads: int,
-) -> Work:
-    """A step over buffers that are bound once."""
-    width = cache[0].shape[-1]
+def _attention(target: Target | str, heads: int, kv_heads: int, width: int, threads: int) -> Session:
+    """A step of attention over buffers."""
     buffer = lucid.spec("N", kv_heads, "C", width)
     model = to_onnx(
         lambda *given: ops.buffered_attention(*given, heads=heads, kv_heads=kv_heads),
@@ -93,10 +84,14 @@ def _bound(
         lucid.spec("N", dtype=lucid.int64),
         target=target,
     )
-    session = Session(model, threads=threads)
+    return Session(model, threads=threads)
+
+
+def _bound(session: Session, new: tuple[Array, ...], cache: tuple[Array, ...], start: Array) -> Work:
+    """A step over buffers that are bound once."""
     output = np.zeros_like(new[0])
     values = dict(zip(session.inputs, map(ort_value, (*new, *cache, start)), strict=True))
-    held = [value for name, value in values.items()][3:5]
+    held = list(values.values())[3:5]
     bound = session.bind(values, dict(zip(session.outputs, [ort_value(output), *held], strict=True)))
 
     def call() -> Array:
@@ -122,7 +117,7 @@ def decoders(bench: Bench) -> list[Line]:
                 ways: dict[str, Decoding] = {way: LucidDecoding(s, batch, PROMPT_LENGTH) for way, s in sessions.items()}
                 if peer is not None and peers.transformers is not None:
                     ways[TRANSFORMERS] = peers.transformers.TransformersDecoding(peer, batch, PROMPT_LENGTH)
-                if built is not None and peers.genai is not None:
+                if built is not None and peers.genai is not None and batch == 1:  # it appends to one text only
                     ways[GENAI] = peers.genai.GenaiDecoding(built, batch, PROMPT_LENGTH)
                 least = _bytes_of(model, batch * PROMPT_LENGTH) / rate
                 lines += _decoder_lines(bench, f"{name}, {batch} x {PROMPT_LENGTH}", ways, least)
