@@ -232,7 +232,7 @@ def test_ctrl_c_ends_generate(endless: Path) -> None:
         subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=hear_interrupts
         ) as running,
-        killed_after(running, 60),
+        killed_after(running, 240),
     ):
         assert running.stdout is not None and running.stderr is not None
         shown = running.stdout.read(5)
@@ -256,7 +256,7 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_the_conversation(endless: Path) -> Non
             start_new_session=True,
             preexec_fn=terminal,
         ) as running,
-        killed_after(running, 60),
+        killed_after(running, 240),
     ):
         os.close(theirs)
         seen = ""
