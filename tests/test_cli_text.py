@@ -278,8 +278,6 @@ def test_ctrl_c_ends_an_answer_and_ctrl_d_the_conversation(endless: Path) -> Non
             os.write(ours, CTRL_C)
             wait_for("interrupted")
             wait_for("> ")
-        os.write(ours, CTRL_C)  # where a message is asked for: it is asked for again
-        wait_for("> ")
         os.write(ours, CTRL_D)
         assert running.wait(20) == 0
     os.close(ours)
