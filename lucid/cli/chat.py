@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
-from lucid.chat import Conversation
+from lucid.chat import Conversation, LanguageModel
 from lucid.cli import answers, show
 from lucid.cli.errors import FAILED, OK, short
+from lucid.cli.interrupts import Interrupts
 from lucid.cli.options import Writing
 
 with suppress(ImportError):  # lines can be edited and called back, where Python has it
@@ -21,8 +23,19 @@ def run(
     """Answer message after message; returns the exit code."""
     options = answers.options(writing)
     model = answers.load(source, eager, providers, threads)
+    interactive = sys.stdin.isatty() and sys.stdout.isatty()
+    if not interactive:
+        return _converse(model, system, options, Interrupts(), _lines())
+    show.Output(error=True).line("Ctrl-C stops an answer, Ctrl-D ends the conversation", style="dim")
+    with Interrupts() as interrupts:
+        return _converse(model, system, options, interrupts, _asked(interrupts))
+
+
+def _converse(
+    model: LanguageModel, system: str | None, options: dict[str, Any], interrupts: Interrupts, messages: Iterator[str]
+) -> int:
     conversation, told, code = Conversation(model, system), show.Output(error=True), OK
-    for number, message in enumerate(_messages()):
+    for number, message in enumerate(messages):
         if "seed" in options and number:
             options["seed"] += 1  # or every answer would begin with the same draws
         forgotten = conversation.forgotten
@@ -34,7 +47,8 @@ def run(
                     f"{conversation.forgotten} of its messages and their answers are forgotten",
                     style="yellow",
                 )
-            answers.write(answer, model)
+            with interrupts.heard():
+                answers.write(answer, model)
         except ValueError as error:  # of this message: the next may fit
             told.line(f"lucid: {short(error)}", style="red")
             code = FAILED
@@ -45,21 +59,21 @@ def run(
     return code
 
 
-def _messages() -> Iterator[str]:
-    """What the user says: the lines of the standard input, asked for if it is a terminal."""
-    interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    if interactive:
-        show.Output(error=True).line("Ctrl-C stops an answer, Ctrl-D ends the conversation", style="dim")
+def _lines() -> Iterator[str]:
+    """The lines of the standard input that say something."""
+    yield from filter(None, map(str.strip, sys.stdin))
+
+
+def _asked(interrupts: Interrupts) -> Iterator[str]:
+    """What the user says when asked on the terminal."""
     while True:
         try:
-            line = input("> " if interactive else "").strip()
+            with interrupts.heard():
+                line = input("> ").strip()
         except EOFError:
-            if interactive:
-                print()
+            print()
             return
         except KeyboardInterrupt:
-            if not interactive:
-                raise
             print()
             continue
         if line:
