@@ -25,6 +25,7 @@ RELEASES: Mapping[Release, tuple[int, int]] = MappingProxyType(
         (1, 23): (23, 11),
         (1, 24): (25, 13),
         (1, 25): (26, 13),
+        (1, 32): (28, 14),
     }
 )
 OLDEST: Release = (1, 20)  # the oldest that models are exported for
@@ -74,6 +75,7 @@ _EVERYWHERE = (
     Missing("Relu", "bool uint8 int64"),
     Missing("Softplus RotaryEmbedding MultiHeadAttention", "float64 bfloat16"),
     Missing("Attention", "float64", "falls back to a form that gives NaN on fully masked rows"),
+    Missing("Attention", "*", said="onnxruntime 1.32 has no kernel for Attention of opset 25 and newer", opset=25),
 )
 _INTEGERS = {INTEGERS_AS_FLOAT64: Known("computes it as float64, which loses the digits of integers beyond 2^53")}
 _SLOW_GROUPS = {

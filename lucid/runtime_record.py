@@ -55,6 +55,7 @@ class Missing:
         until: the first release that has them.
         but: with ``*`` for the kernels, those that it has.
         said: the whole reason, instead of the one composed of these.
+        opset: the first that lacks them, where a newer version of an ONNX op has no kernel.
     """
 
     kernels: str
@@ -63,6 +64,7 @@ class Missing:
     until: Release | None = None
     but: str = ""
     said: str = ""
+    opset: int = 0
 
     def covers(self, kernel: str, dtype: str) -> bool:
         """Whether a kernel is among these for an element type."""
@@ -101,10 +103,10 @@ class Runtime:
     faults: Mapping[Fault, Known] = field(default_factory=lambda: MappingProxyType({}))
 
     @lru_cache(maxsize=4096)  # noqa: B019  # records are never released
-    def missing(self, kernel: str, dtype: str, release: Release) -> str:
+    def missing(self, kernel: str, dtype: str, release: Release, opset: int) -> str:
         """Why a kernel cannot be used for an element type on a release and all newer ones; empty if it can."""
         for gap in self.lacks:
-            if gap.covers(kernel, dtype) and (gap.until is None or release < gap.until):
+            if gap.covers(kernel, dtype) and (gap.until is None or release < gap.until) and opset >= gap.opset:
                 has_none = f"has no {dtype} kernel for {kernel}" + (
                     f" that is correct: it {gap.instead}" if gap.instead else ""
                 )

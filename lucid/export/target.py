@@ -88,7 +88,7 @@ class Target:
 
     def missing(self, kernel: str, dtype: DType) -> str:
         """Why an ONNX op has no kernel for an element type; empty if it has one."""
-        return self.runtime.missing(kernel, dtype.name, self.release)
+        return self.runtime.missing(kernel, dtype.name, self.release, self.opset)
 
     def wrong(self, fault: Fault) -> str:
         """How the runtime, at least the oldest release allowed, has a fault; empty if it does not have it."""
