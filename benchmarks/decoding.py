@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 import lucid
-from benchmarks import peers
+from benchmarks import peers, probe
 from benchmarks.bench import LUCID, Bench
 from benchmarks.decoders import CPU, Decoding, LucidDecoding, export, gpt2_small, session_of, smollm2, smollm2_file
 from benchmarks.graphs import Array, unit_normal
 from benchmarks.harness import Quartiles, Work
-from benchmarks.memory import Peak, read_rate
+from benchmarks.memory import read_rate
 from benchmarks.results import Cell, Goal, Line
 from lucid import ops
 from lucid.export import Target, to_onnx
@@ -204,16 +204,13 @@ def overhead(bench: Bench) -> list[Line]:
         return []
     with tempfile.TemporaryDirectory() as folder:
         file = export(model, Path(folder))
-        with Peak() as peak:
-            session = TimedSession(file, threads=bench.threads)
-            decoding = LucidDecoding(session, 1, PROMPT_LENGTH)
-            decoding.generate(PROMPT_LENGTH)
-        lines = [_python(session, decoding, 20 if bench.quick else 100)]
+        session = TimedSession(file, threads=bench.threads)
+        lines = [_python(session, LucidDecoding(session, 1, PROMPT_LENGTH), 20 if bench.quick else 100)]
+        used = probe.run("generation", str(file), str(PROMPT_LENGTH), str(bench.threads))
     expected = _bytes_of(model, 2 * PROMPT_LENGTH)
-    for what, used in (("memory", peak.at_the_end), ("memory at the peak, while loading,", peak.bytes)):
-        if used:
-            ratio = used / expected
-            goal = Goal(LUCID, 1.1) if used == peak.at_the_end else None
+    for what, goal in (("memory", Goal(LUCID, 1.1)), ("memory at the peak, while loading,", None)):
+        if used[what]:
+            ratio = used[what] / expected
             cells = {LUCID: Cell(Quartiles(ratio, ratio, ratio))}
             lines.append(Line("overhead", f"{what} over weights and cache", "", cells, goal=goal))
     return lines
@@ -242,12 +239,12 @@ class TimedSession(Session):
 
     def bind(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> BoundRun:
         bound = super().bind(inputs, outputs)
-        execute = bound._execute
+        compute = bound._compute
 
         def timed(*arguments: Any) -> None:
             start = time.perf_counter()
-            execute(*arguments)
+            compute(*arguments)
             self.seconds.append(time.perf_counter() - start)
 
-        bound._execute = timed
+        bound._compute = timed
         return bound

@@ -22,8 +22,10 @@ from benchmarks.attention import HEADS, WIDTH, export
 from benchmarks.graphs import node, runner, unit_normal
 from benchmarks.memory import Peak
 from lucid import nn, ops
+from lucid.generation import Generator
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama, LlamaConfig
+from lucid.runtime import Session
 
 THREADS = 2
 
@@ -98,6 +100,14 @@ def _export(model: nn.Module) -> dict[str, float]:
     return {"seconds": seconds, "bytes": peak.bytes, "weights": weights}
 
 
+def generation(file: str, length: str, threads: str) -> dict[str, int]:
+    """The memory in which a decoder's file has read a prompt and generated as many tokens, and that at the peak."""
+    with Peak() as peak:
+        session = Session(Path(file), threads=int(threads))
+        Generator(session).generate(np.arange(int(length)), max_new_tokens=int(length))
+    return {"memory": peak.at_the_end, "memory at the peak, while loading,": peak.bytes}
+
+
 def imports(module: str) -> float:
     """Seconds to import a module, NumPy included."""
     code = f"import time; start = time.perf_counter(); import {module}; print(time.perf_counter() - start)"
@@ -108,6 +118,7 @@ def imports(module: str) -> float:
 PROBES: dict[str, Callable[..., object]] = {
     "attention": attention,
     "first_mha": first_mha,
+    "generation": generation,
     "gpt2": gpt2,
     "llama": llama,
 }

@@ -16,10 +16,9 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
-from lucid.runtime import ModelError, Session, providers
+from lucid.runtime import ModelError, RunCancelled, Session, providers
 from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.runtime.providers import ProviderError
-from lucid.runtime.session import RunCancelled
 
 
 @pytest.fixture(scope="module")

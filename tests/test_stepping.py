@@ -8,7 +8,7 @@ import pytest
 import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
-from lucid.runtime import Session, session
+from lucid.runtime import RunCancelled, Session, session
 from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.runtime.stepping import Carried, Stepping
 
@@ -97,7 +97,7 @@ def test_a_step_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
         return options
 
     monkeypatch.setattr(session.onnxruntime, "RunOptions", cancelled)
-    with pytest.raises(session.RunCancelled, match="the run was cancelled"):
+    with pytest.raises(RunCancelled, match="the run was cancelled"):
         steps.run({"x": column(1)}, steps.zeros({"past": (1, 0, 3)}))
 
 

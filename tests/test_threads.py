@@ -149,7 +149,7 @@ def test_a_run_is_cancelled_and_the_session_serves_on() -> None:
     runs = [threading.Thread(target=run) for _ in range(2)]
     for thread in runs:
         thread.start()
-    while len(session._running) < 2:
+    while len(session._runs) < 2:
         time.sleep(0.001)
     session.cancel()
     for thread in runs:
@@ -159,7 +159,7 @@ def test_a_run_is_cancelled_and_the_session_serves_on() -> None:
     small = Session(to_onnx(lambda x: x + 1, ("N",)))
     small.cancel()
     assert small(np.zeros(2, np.float32)).tolist() == [1, 1]
-    assert not session._running
+    assert not session._runs
 
 
 def test_an_error_in_one_run_leaves_the_others_alone() -> None:
@@ -176,7 +176,7 @@ def test_an_error_in_one_run_leaves_the_others_alone() -> None:
         return True
 
     assert all(together(8, work))
-    assert not session._running
+    assert not session._runs
 
 
 LATE = """

@@ -83,15 +83,16 @@ def _decoder(path: Path) -> CausalDecoder:
 def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int | None) -> Session:
     """A decoder exported with its cache for the first provider and this onnxruntime, and loaded.
 
-    The file is removed again.
+    The files are removed again. Weights in a file of their own are mapped, not read: a table that an embedding and the
+    output layer share is in memory once, in the layout of products.
     """
     provider = full_name(providers[0] if providers else "cpu")
     name = next((name for name in ("cpu", *RUNTIMES) if RUNTIMES[name].provider == provider), "any")
     target = Target(name, onnxruntime=installed())
     # Buffers that are written in place are the fastest on a CPU; elsewhere they have not been measured.
     cache: CacheKind = "fixed" if name == "cpu" else "growing"
-    with tempfile.TemporaryDirectory(prefix="lucid-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lucid-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "model.onnx"
         kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep else None
-        to_onnx(model, path=file, cache=cache, target=target, kwargs=kwargs)
+        to_onnx(model, path=file, cache=cache, target=target, kwargs=kwargs, external_data=True)
         return Session(file, providers, threads=threads)

@@ -184,7 +184,7 @@ class Generator:
     def _steps(self, prompt: Prompt, options: Options, stops: Stops) -> Iterator[Ids]:
         """The tokens of each step (N,), until all sequences have ended."""
         sequences, draws = Sequences(self._stepper, prompt, options.max_new_tokens), _draws(options)
-        running = np.ones(len(prompt.ids), bool)
+        running, all_running = np.ones(len(prompt.ids), bool), True
         for _ in range(options.max_new_tokens):
             given = sequences.step()
             if draws is None and not options.changes_logits:
@@ -195,12 +195,15 @@ class Generator:
                     tokens = logits.argmax(axis=-1)
                 else:
                     tokens = sampling.draw(sampling.filtered(logits, options), draws)
-            tokens = np.where(running, tokens, options.padding)
+            if not all_running:
+                tokens[~running] = options.padding
             yield tokens
             sequences.append(tokens)
-            running = running & ~stops.ended(sequences.new)
-            if not running.any():
-                return
+            ended = stops.ended(sequences.new)
+            if ended.any():
+                all_running, running = False, running & ~ended
+                if not running.any():
+                    return
 
     def _search(self, prompt: Prompt, options: Options, stops: Stops) -> Ids:
         """The best sequence for each prompt (N, new)."""

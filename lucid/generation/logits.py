@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -50,7 +51,7 @@ def likeliest(logits: npt.NDArray[np.floating[Any]], running: Rows) -> Ids:
         LogitsError: as `checked`.
     """
     tokens: Ids = logits.argmax(axis=-1)  # of NaN where a row has one
-    if not np.isfinite(logits[np.arange(len(tokens)), tokens].astype(np.float64)).all():
+    if not all(math.isfinite(row[token]) for row, token in zip(logits, tokens, strict=True)):
         checked(logits, running)
     return tokens
 

@@ -13,40 +13,48 @@ C = TypeVar("C")
 
 
 class Sequences(Generic[C]):
-    """A batch of sequences and their cache.
-
-    Attributes:
-        ids: (N, total), the prompts and the new tokens.
-        mask: (N, total), 1 = a token, 0 = padding.
-    """
+    """A batch of sequences and their cache."""
 
     def __init__(self, stepper: Stepper[C], prompt: Prompt, most: int) -> None:
         """`most` is how many tokens may follow the prompts."""
-        self.ids, self.mask = prompt
         self._prompt, self._most, self._stepper = prompt, most, stepper
+        self._tokens, self._padding = prompt  # the tokens have room for more, at the end
+        self._total = self._start = prompt.ids.shape[1]
         self._cache: C | None = None
+
+    @property
+    def ids(self) -> Ids:
+        """(N, total), the prompts and the new tokens."""
+        return self._tokens[:, : self._total]
+
+    @property
+    def mask(self) -> Ids:
+        """(N, total), 1 = a token, 0 = padding."""
+        return np.pad(self._padding, ((0, 0), (0, self._total - self._start)), constant_values=1)
 
     @property
     def new(self) -> Ids:
         """The new tokens (N, n)."""
-        return self.ids[:, self._prompt.ids.shape[1] :]
+        return self._tokens[:, self._start : self._total]
 
     def step(self) -> StepLogits:
         """The logits of the token that follows each sequence (N, vocab); the cache then holds all tokens so far."""
         if self._cache is None:
             logits, self._cache = self._stepper.prefill(self._prompt, self._most)
         else:
-            logits, self._cache = self._stepper.step(self.ids[:, -1], self._cache)
+            logits, self._cache = self._stepper.step(self._tokens[:, self._total - 1], self._cache)
         return logits
 
     def append(self, tokens: Ids) -> None:
         """Add one token to each sequence, (N,)."""
-        self.ids = np.concatenate([self.ids, tokens[:, None]], axis=1)
-        self.mask = np.concatenate([self.mask, np.ones_like(tokens)[:, None]], axis=1)
+        if self._total == self._tokens.shape[1]:
+            self._tokens = np.concatenate([self._tokens, np.empty_like(self._tokens)], axis=1)
+        self._tokens[:, self._total] = tokens
+        self._total += 1
 
     def select(self, rows: Ids) -> None:
         """Continue with these rows (M,), in this order; a row may be repeated."""
-        if not np.array_equal(rows, np.arange(len(self.ids))):
-            self.ids, self.mask = self.ids[rows], self.mask[rows]
+        if not np.array_equal(rows, np.arange(len(self._tokens))):
+            self._tokens, self._padding = self.ids[rows], self._padding[rows]
             if self._cache is not None:
                 self._cache = self._stepper.reordered(self._cache, rows)

@@ -1,12 +1,12 @@
 """Running exported models in onnxruntime."""
 
 from lucid.runtime.bound_run import BoundRun as BoundRun
-from lucid.runtime.bound_run import RunCancelled as RunCancelled
 from lucid.runtime.model_file import ModelError as ModelError
 from lucid.runtime.model_file import check_model_file as check_model_file
 from lucid.runtime.providers import ProviderError as ProviderError
 from lucid.runtime.providers import available as available
 from lucid.runtime.release import installed as installed
+from lucid.runtime.runs import RunCancelled as RunCancelled
 from lucid.runtime.session import Session as Session
 from lucid.runtime.stepping import Carried as Carried
 from lucid.runtime.stepping import Stepping as Stepping

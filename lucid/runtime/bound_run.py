@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import onnxruntime
 
-
-class RunCancelled(RuntimeError):  # noqa: N818  # not an error of the model
-    """A run was stopped by `Session.cancel`."""
+from lucid.runtime.runs import Runs
 
 
 class BoundRun:
     """A session whose inputs and outputs are bound to memory (`Session.bind`). One thread at a time may run it."""
 
-    def __init__(
-        self,
-        names: Sequence[str],
-        binding: Any,
-        execute: Callable[[Any, onnxruntime.RunOptions], None],
-        under_way: Callable[[onnxruntime.RunOptions], AbstractContextManager[onnxruntime.RunOptions]],
-    ) -> None:
-        self._names, self._binding, self._execute, self._under_way = names, binding, execute, under_way
+    def __init__(self, names: Sequence[str], binding: Any, execute: Callable[..., None], runs: Runs) -> None:
+        """`execute` takes the binding and the options of the run."""
+        self._names, self._binding, self._runs = names, binding, runs
+        self._compute = partial(execute, binding)
         self._options = onnxruntime.RunOptions()  # kept, because making one takes longer than all else in `run`
 
     def run(self) -> None:
@@ -33,8 +27,7 @@ class BoundRun:
             RunCancelled: if another thread called the session's `cancel`.
         """
         try:
-            with self._under_way(self._options) as options:
-                self._execute(self._binding, options)
+            self._runs.run(self._compute, self._options)
         finally:
             self._options.terminate = False  # a later run is another one
 

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Never
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidProtobuf
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidProtobuf
 
 from lucid.ops.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.bound_run import BoundRun as BoundRun
-from lucid.runtime.bound_run import RunCancelled as RunCancelled
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
+from lucid.runtime.runs import Runs
 from lucid.types import Array, bfloat16
 
 _OPTIONS = ("threads", "spinning", "memory_arena", "memory_pattern", "prepack", "optimize", "flush_denormals", "config")
@@ -90,8 +88,8 @@ class Session:
             flush_denormals=flush_denormals,
             config=config,
         )
-        self._flush = flush_denormals
-        with self._mode():
+        self._runs = Runs(flush_denormals)
+        with self._runs.mode():
             try:
                 self._session = _load_again_if_replaced(
                     model, lambda: onnxruntime.InferenceSession(_source(model), options, providers=wanted)
@@ -109,8 +107,6 @@ class Session:
         self.inputs = {value.name: read_type(value) for value in self._session.get_inputs()}
         self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
         self.memory = _providers.memory(wanted[0])
-        self._running: set[onnxruntime.RunOptions] = set()
-        self._lock = threading.Lock()
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run on tensors or arrays, by position or name.
@@ -141,14 +137,15 @@ class Session:
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         self._check({name: (array.dtype, array.shape) for name, array in arrays.items()})
-        with self._under_way() as options:
-            if any(kind == bfloat16 for kind, _ in (*self.inputs.values(), *self.outputs.values())):
-                values = {name: ort_value(array) for name, array in arrays.items()}
-                found = self._session.run_with_ort_values(list(self.outputs), values, options)
-                results = [numpy_of(value) for value in found]
-            else:
-                results = self._session.run(None, arrays, options)
+        results = self._runs.run(lambda options: self._results(arrays, options), onnxruntime.RunOptions())
         return dict(zip(self.outputs, results, strict=True))
+
+    def _results(self, arrays: Mapping[str, Array], options: onnxruntime.RunOptions) -> list[Array]:
+        if any(kind == bfloat16 for kind, _ in (*self.inputs.values(), *self.outputs.values())):
+            values = {name: ort_value(array) for name, array in arrays.items()}
+            return list(map(numpy_of, self._session.run_with_ort_values(list(self.outputs), values, options)))
+        found: list[Array] = self._session.run(None, arrays, options)
+        return found
 
     def run_values(self, inputs: Mapping[str, Any], kept: Collection[str]) -> dict[str, Any]:
         """Run on onnxruntime's OrtValues by input name; OrtValues by output name.
@@ -184,30 +181,11 @@ class Session:
                 binding.bind_output(name, place)
             else:
                 binding.bind_ortvalue_output(name, place)
-        return BoundRun(tuple(outputs), binding, self._session.run_with_iobinding, self._under_way)
-
-    @contextmanager
-    def _under_way(self, options: onnxruntime.RunOptions | None = None) -> Iterator[onnxruntime.RunOptions]:
-        """The options of a run in this session's mode, which `cancel` can stop."""
-        options = onnxruntime.RunOptions() if options is None else options
-        with self._lock:
-            self._running.add(options)
-        try:
-            with self._mode():
-                yield options
-        except (Fail, RuntimeError) as error:  # the second with an IO binding
-            if options.terminate:
-                raise RunCancelled("the run was cancelled") from error
-            raise
-        finally:
-            with self._lock:
-                self._running.discard(options)
+        return BoundRun(tuple(outputs), binding, self._session.run_with_iobinding, self._runs)
 
     def cancel(self) -> None:
         """Stop all current runs, between two nodes. Later runs are not affected."""
-        with self._lock:
-            for options in self._running:
-                options.terminate = True
+        self._runs.cancel()
 
     def placement(self) -> dict[str, str]:
         """The provider that computes each node, by node name, after onnxruntime has rewritten the graph."""
@@ -217,10 +195,6 @@ class Session:
     def elsewhere(self) -> dict[str, str]:
         """The nodes that are not computed by the first provider requested: a fallback that costs copies."""
         return {node: provider for node, provider in self.placement().items() if provider != self.providers[0]}
-
-    def _mode(self) -> AbstractContextManager[None]:
-        """How this thread treats denormal numbers while onnxruntime uses it."""
-        return denormals.flushed() if self._flush else nullcontext()
 
     def _check(self, inputs: Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
         missing, unknown = sorted(self.inputs.keys() - inputs.keys()), sorted(inputs.keys() - self.inputs.keys())

@@ -1,0 +1,60 @@
+"""The runs of a session that are under way, which another thread can cancel."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TypeVar
+
+import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+
+from lucid.runtime import denormals
+
+R = TypeVar("R")
+
+
+class RunCancelled(RuntimeError):  # noqa: N818  # not an error of the model
+    """A run was stopped by `Session.cancel`."""
+
+
+class Runs:
+    """The runs that are under way.
+
+    Args:
+        flush: whether they count denormal numbers as zero, on the calling thread, too.
+    """
+
+    def __init__(self, flush: bool) -> None:
+        self.mode = denormals.flushed if flush else nullcontext
+        self._options: set[onnxruntime.RunOptions] = set()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def run(self, compute: Callable[[onnxruntime.RunOptions], R], options: onnxruntime.RunOptions) -> R:
+        """Compute with these options, in this session's mode.
+
+        Raises:
+            RunCancelled: if another thread called `cancel`.
+        """
+        with self._lock:
+            self._options.add(options)
+        try:
+            with self.mode():
+                return compute(options)
+        except (Fail, RuntimeError) as error:  # the second with an IO binding
+            if options.terminate:
+                raise RunCancelled("the run was cancelled") from error
+            raise
+        finally:
+            with self._lock:
+                self._options.discard(options)
+
+    def cancel(self) -> None:
+        """Stop all of them, between two nodes. Later runs are not affected."""
+        with self._lock:
+            for options in self._options:
+                options.terminate = True
