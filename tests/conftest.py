@@ -5,19 +5,15 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 # Every worker and every process that a test starts would compile all sources again where writing of bytecode is
-# switched off. Here it goes to a folder of its own, and the sources stay as they are.
+# switched off. It is kept where Python looks for it, so that what pip compiled is not compiled again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode"))
-sys.dont_write_bytecode, sys.pycache_prefix = False, os.environ["PYTHONPYCACHEPREFIX"]
+sys.dont_write_bytecode = False
 # Each worker has a core, so BLAS threads would only wait for each other. Read when NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -27,6 +23,11 @@ from hypothesis import HealthCheck, settings
 import lucid
 from lucid.export.forms import FORMS
 from lucid.ops import OPS, REGISTERED
+from lucid.runtime import Session
+
+# For the same reason threads of onnxruntime sleep while they wait, unless a test asks for spinning: a thread that spins for
+# its next op keeps others from theirs.
+Session.__init__.__kwdefaults__["spinning"] = False
 
 settings.register_profile(
     "lucid",
@@ -47,14 +48,6 @@ def without_cuda() -> str:
     except lucid.runtime.ProviderError as error:
         return str(error)
     return ""
-
-
-def pytest_sessionfinish() -> None:
-    """Forget the bytecode of files that tests wrote: their folders have other names the next time."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        temporary = Path(tempfile.gettempdir()).resolve()
-        for folder in (Path(os.environ["PYTHONPYCACHEPREFIX"]) / temporary.relative_to("/")).glob("pytest-of-*"):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_finish() -> None:
