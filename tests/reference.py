@@ -44,12 +44,11 @@ def attention(
         if softcap:
             scores = softcap * np.tanh(scores / softcap)
         scores = scores + added[b, h, i]
-        for j in range(keys):
-            if is_causal and j > i + past:
-                scores[j] = -np.inf
-            if window is not None and j <= i + past - window:
-                scores[j] = -np.inf
-        if np.isneginf(scores).all():
+        if is_causal:
+            scores[i + past + 1 :] = -np.inf
+        if window is not None:
+            scores[: max(i + past - window + 1, 0)] = -np.inf
+        if scores.max(initial=-np.inf) == -np.inf:
             continue
         e = np.exp(scores - scores.max())
         weights[b, h, i] = e / e.sum()

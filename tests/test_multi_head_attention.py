@@ -122,10 +122,10 @@ def wanted(
     return (output if mha.batch_first else output.transpose(1, 0, 2)), attention
 
 
-def close(got: Any, want: np.ndarray) -> None:
+def close(got: Any, want: np.ndarray, where: object = "") -> None:
     array = np.asarray(got)
-    assert array.shape == want.shape
-    assert np.abs(array - want).max(initial=0) <= TOLERANCE
+    assert array.shape == want.shape, where
+    assert np.abs(array - want).max(initial=0) <= TOLERANCE, where
 
 
 def sizes() -> Iterator[tuple[int, int, int]]:
@@ -151,21 +151,25 @@ def test_eager(flags: dict[str, Any], masks: dict[str, Any]) -> None:
         got, per_head = mha(**tensors, is_causal=causal, need_weights=True, average_attn_weights=False)
         close(got, output)
         close(per_head, weights)
-        close(mha(**tensors, is_causal=causal, need_weights=True)[1], weights.mean(1))
+        if (n, l, s) == (3, 7, 33):  # the mean of the weights that were compared just before: one size shows it
+            close(mha(**tensors, is_causal=causal, need_weights=True)[1], weights.mean(1))
 
 
-@pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize(("flags", "masks"), GRID, ids=show)
-def test_exported(flags: dict[str, Any], masks: dict[str, Any], opset: int) -> None:
+def test_exported(flags: dict[str, Any], masks: dict[str, Any]) -> None:
     mha, causal = make(flags), bool(masks.get("is_causal"))
     specs: dict[str, Any] = {
         name: lucid.spec(*given[0], dtype=given[1]) for name, given in masks.items() if name != "is_causal"
     }
-    exported = lucid.export.to_onnx(mha, kwargs=specs | {"is_causal": causal}, opset=opset)
-    session = lucid.runtime.Session(exported, threads=1)
+    cases = []
     for n, l, s in ((1, 1, 1), (1, 7, 2), (3, 2, 7), (3, 33, 33), (3, 1, 7)):
         arrays, given = inputs_of(mha, n, l, s), masks_of(masks, n, l, s)
-        close(session.run(arrays | given)["output"], wanted(mha, arrays, given, causal)[0])
+        cases.append((arrays | given, wanted(mha, arrays, given, causal)[0], (n, l, s)))
+    for opset in OPSETS:
+        exported = lucid.export.to_onnx(mha, kwargs=specs | {"is_causal": causal}, opset=opset)
+        session = lucid.runtime.Session(exported, threads=1)
+        for feeds, output, size in cases:
+            close(session.run(feeds)["output"], output, f"opset {opset}, {size}")
 
 
 def test_every_argument_of_the_functional_form() -> None:
