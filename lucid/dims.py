@@ -159,6 +159,8 @@ def names_of(sizes: Iterable[Size]) -> set[str]:
 
 def same(a: Size, b: Size) -> bool:
     """Whether two sizes are certainly equal. Never raises, unlike ``==``."""
+    if a is b:  # most often, and no difference has to be computed
+        return True
     return a == b if isinstance(a, int) and isinstance(b, int) else _sign(a - b) == 0
 
 

@@ -78,6 +78,8 @@ def as_dtype(dtype: DTypeLike) -> DType:
     """
     if isinstance(dtype, DType):
         return dtype
+    if isinstance(dtype, np.dtype) and dtype in _BY_NUMPY:  # of every array that becomes a tensor
+        return _BY_NUMPY[dtype]
     if dtype in _BY_PYTHON:
         return _BY_PYTHON[dtype]
     if isinstance(dtype, str) and dtype in _BY_NAME:
@@ -213,12 +215,17 @@ def broadcast(where: str, *shapes: Sequence[Size]) -> Shape:
     Raises:
         ValueError: if they do not, or if that is not certain for symbolic sizes; the message starts with `where`.
     """
-    result: list[Size] = [1] * max(map(len, shapes), default=0)
-    for shape in shapes:
+    if not shapes:
+        return ()
+    first, *others = shapes
+    result: list[Size] = [*[1] * (max(map(len, shapes)) - len(first)), *first]
+    for shape in others:
         for axis, size in zip(range(-len(shape), 0), shape, strict=True):
+            if same(size, result[axis]):
+                continue
             if same(result[axis], 1):
                 result[axis] = size
-            elif not same(size, 1) and not same(size, result[axis]):
+            elif not same(size, 1):
                 shown = " and ".join(map(show_shape, shapes))
                 raise ValueError(
                     f"{where}: shapes {shown} do not broadcast: {result[axis]} and {size} at axis {axis}; "

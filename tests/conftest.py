@@ -25,8 +25,8 @@ from lucid.export.forms import FORMS
 from lucid.ops import OPS, REGISTERED
 from lucid.runtime import Session
 
-# For the same reason threads of onnxruntime sleep while they wait, unless a test asks for spinning: a thread that spins for
-# its next op keeps others from theirs.
+# For the same reason threads of onnxruntime sleep while they wait, unless a test asks for spinning: a thread that spins
+# for its next op keeps others from theirs.
 Session.__init__.__kwdefaults__["spinning"] = False
 
 settings.register_profile(

@@ -226,6 +226,8 @@ def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
     Raises:
         TypeError: for anything else; the message starts with `where`.
     """
+    if all(a is None or isinstance(a, Tensor) for a in args):
+        return list(args)
     kinds = [
         a.dtype if isinstance(a, Tensor) else as_dtype(a.dtype) for a in args if isinstance(a, (Tensor, np.ndarray))
     ]
@@ -255,7 +257,7 @@ def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
 
 
 def _promoted(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
-    wanted = functools.reduce(promote, [t.dtype for t in tensors if t is not None])
+    wanted = functools.reduce(promote, (t.dtype for t in tensors if t is not None))
     return [t if t is None or t.dtype == wanted else t.astype(wanted) for t in tensors]
 
 
