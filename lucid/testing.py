@@ -111,15 +111,18 @@ def assert_parity(
 def _sessions(
     exported: onnx.ModelProto | str | os.PathLike[str], providers: Sequence[str] | None
 ) -> tuple[dict[str, Session], dict[str, str]]:
-    """A session for each requested provider, or for each that starts; and why the others do not."""
+    """A session for each requested provider, or for each that starts; and why the others do not.
+
+    Threads that spin would only heat the processor between the few runs that are compared.
+    """
     if providers:
-        return {name: Session(exported, name) for name in providers}, {}
+        return {name: Session(exported, name, spinning=False) for name in providers}, {}
     sessions: dict[str, Session] = {}
     not_run: dict[str, str] = {}
     for name in available():
         if name not in _ON_REQUEST:
             try:
-                sessions[name] = Session(exported, name)
+                sessions[name] = Session(exported, name, spinning=False)
             except ProviderError as error:
                 not_run[name] = str(error)
     return sessions, not_run
@@ -187,7 +190,7 @@ def compare_nodes(
         if name not in outputs and name in infos:
             outputs.add(name)
             with_outputs.graph.output.append(infos[name])
-    session = Session(with_outputs, provider, optimize=False)
+    session = Session(with_outputs, provider, spinning=False, optimize=False)
     found = session.run(dict(zip(session.inputs, arrays, strict=True)))
     examined = [result for result in shown if names[id(result)] in found]
     reference = graph.with_outputs({names[id(result)]: result for result in examined})

@@ -138,16 +138,43 @@ def ops_of(model: onnx.ModelProto) -> set[str]:
 # The contract ---------------------------------------------------------------------------------------------------------
 
 
+def ones(case: Case, n: int, l: int, s: int) -> dict[str, np.ndarray]:
+    """Packed arrays of any size, 0 included."""
+    widths = {"query": (l, H * D), "key": (s, case.kv_heads * D), "value": (s, case.kv_heads * case.value_width)}
+    arrays = {name: np.ones((n, *shape), np.float32) for name, shape in widths.items()}
+    return arrays | {name: np.ones(concrete(shape, n, l, s), dtype) for name, (shape, dtype, _) in case.inputs.items()}
+
+
 @everywhere
-@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_contract(case: Case, packed: bool, place: Place) -> None:
-    run = place(function_of(case, packed), kwargs=specs_of(case, packed))
+def test_contract(case: Case, place: Place) -> None:
+    """Of packed queries, keys and values, empty ones too."""
+    run = place(function_of(case, packed=True), kwargs=specs_of(case, packed=True))
     for n, l, s in sizes():
-        arrays = arrays_of(case, n, l, s)
         want, _ = expected(case.name, n, l, s)
-        got = run(packed_arrays(arrays) if packed else arrays)["output"]
-        check(got, pack(want) if packed else want, (n, l, s))
+        check(run(packed_arrays(arrays_of(case, n, l, s)))["output"], pack(want), (n, l, s))
+    for n, l, s in [(0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)]:
+        found = run(ones(case, n, l, s))["output"]
+        np.testing.assert_array_equal(found, np.zeros((n, l, H * case.value_width), np.float32))
+
+
+# Models of target "openvino" are left out: their graphs are those of target "portable", and what OpenVINO makes of ops
+# at the newer opset is seen in packed models, which have the same ops and more.
+@pytest.mark.parametrize("place", [place for place in PLACES if place.id != "tuned for openvino"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_contract_in_4_axes(case: Case, place: Place) -> None:
+    run = place(function_of(case, packed=False), kwargs=specs_of(case, packed=False))
+    for n, l, s in sizes():
+        want, _ = expected(case.name, n, l, s)
+        check(run(arrays_of(case, n, l, s))["output"], want, (n, l, s))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_attention_for_openvino_is_portable(case: Case, packed: bool) -> None:
+    call, specs = function_of(case, packed), specs_of(case, packed)
+    tuned, portable = (export(call, kwargs=specs, target=target) for target in ("openvino", "portable"))
+    assert tuned.graph == portable.graph
 
 
 @everywhere
@@ -185,17 +212,6 @@ def test_cache(causal: bool, masked: bool, place: Place) -> None:
         for name in ("key", "value"):
             joined = np.concatenate([arrays[f"past_{name}"], arrays[name]], 2)
             np.testing.assert_array_equal(found[f"present_{name}"], joined)
-
-
-@everywhere
-@pytest.mark.parametrize("case", [c for c in CASES if c.name != "wide values"], ids=str)
-def test_empty_sizes(case: Case, place: Place) -> None:
-    run = place(function_of(case, True), kwargs=specs_of(case, True))
-    for n, l, s in [(0, 2, 3), (2, 0, 3), (2, 3, 0), (0, 0, 0)]:
-        shapes = [(n, l, H * D), (n, s, case.kv_heads * D), (n, s, case.kv_heads * D)]
-        arrays = dict(zip(("query", "key", "value"), (np.ones(shape, np.float32) for shape in shapes), strict=True))
-        arrays |= {name: np.ones(concrete(shape, n, l, s), dtype) for name, (shape, dtype, _) in case.inputs.items()}
-        np.testing.assert_array_equal(run(arrays)["output"], np.zeros((n, l, H * D), np.float32))
 
 
 @everywhere

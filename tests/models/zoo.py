@@ -48,7 +48,7 @@ class Entry(NamedTuple):
     def exported_error(self, target: str, providers: str = "cpu", opset: int | None = None) -> float:
         """The same for the model exported once for a target, over all cases with the inputs that it has."""
         exported = lucid.export.to_onnx(self.load(), target=target, opset=opset)
-        session = lucid.runtime.Session(exported, providers)
+        session = lucid.runtime.Session(exported, providers, spinning=False)
         errors = []
         for case in goldens.cases(self.variant):
             given = goldens.with_mask(case.inputs) if "attention_mask" in session.inputs else case.inputs
