@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -67,25 +68,36 @@ PLACES = {
 }
 
 
+@cache
 def name_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+NAMES = {name_of(path) for path in FILES}
+
+
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a file's syntax tree."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+@cache
 def imports_of(path: Path) -> list[tuple[str, ast.stmt]]:
     """Modules that a file imports, however deep in its code the statement is."""
     found: list[tuple[str, ast.stmt]] = []
-    names = {name_of(p) for p in FILES}
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = nodes_of(path)
     if name_of(path) == "lucid":  # what is loaded on first use is named there for type checkers alone
-        tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
-    for node in ast.walk(tree):
+        (tree,) = (node for node in nodes if isinstance(node, ast.Module))
+        nodes = [inner for node in tree.body if not isinstance(node, ast.If) for inner in ast.walk(node)]
+    for node in nodes:
         if isinstance(node, ast.Import):
             found += [(alias.name, node) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and node.module != "__future__":
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                found.append((full if full in names else node.module, node))
+                found.append((full if full in NAMES else node.module, node))
     return found
 
 
@@ -174,7 +186,7 @@ def test_only_the_loaders_import_as_they_run() -> None:
     """The other tests here read import statements: an import by name would pass them all."""
     found = set()
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of(path):
             named = [a.name for a in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
             if any(name.split(".")[0] in ("importlib", "import_module", "runpy", "pkgutil") for name in named):
                 found.add(name_of(path))
@@ -196,8 +208,7 @@ def test_libraries_are_imported_in_their_places(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_no_lazy_imports_broad_excepts_or_attribute_probing(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for inner in ast.walk(node):
                 assert not isinstance(inner, (ast.Import, ast.ImportFrom)), (
