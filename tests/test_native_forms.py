@@ -50,7 +50,8 @@ def test_a_native_op_is_taken_from_its_opset_on(
 ) -> None:
     for asked in range(17, 27):
         found = ops(model, inputs, opset=asked)
-        assert found.count(op_type) == int(asked >= opset), f"opset {asked}: {found}"
+        until = 25 if op_type == "Attention" else 27  # test_targets says why
+        assert found.count(op_type) == int(opset <= asked < until), f"opset {asked}: {found}"
 
 
 # Batch normalisation --------------------------------------------------------------------------------------------------

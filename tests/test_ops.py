@@ -163,7 +163,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         (s.op.name, form)
         for s in SAMPLES
         if s.exported and s.op.name in FORMS
-        for form, _ in forms(s, traced(s, s.dtypes[0]), OPSETS[-1], monkeypatch)
+        for form, _ in forms(s, traced(s, s.dtypes[0]), 24, monkeypatch)  # from 25 on Attention is not taken
     }
     registered = {(op, form.name) for op, listed in FORMS.items() for form in listed if form.targets != ("cuda",)}
     assert registered - taken == {
