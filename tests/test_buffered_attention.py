@@ -76,6 +76,22 @@ def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target)
             np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.parametrize("opset", [17, 24])
+def test_a_form_may_need_the_size_of_what_is_filled(opset: int) -> None:
+    """As the product by the softcap in float64 does, which the exporter writes with a row of ones."""
+    new, buffer = (lucid.spec("N", 2, size, 8, dtype=lucid.float64) for size in ("L", "C"))
+    at = lucid.spec("N", dtype=lucid.int64)
+    function = lambda *given: ops.buffered_attention(*given, softcap=2.0)  # noqa: E731  # as a user writes it
+    session = Session(to_onnx(function, new, new, new, buffer, buffer, at, opset=opset), threads=1)
+    for rows, length, starts in CASES:
+        random = np.random.default_rng(length)
+        arrays = [random.standard_normal((rows, 2, size, 8)) for size in (*[length] * 3, *[CAPACITY] * 2)]
+        options = {"heads": None, "kv_heads": None, "scale": None, "is_causal": True, "window": None, "softcap": 2.0}
+        want = buffered_attention(*arrays, np.array(starts), **options)[0]
+        got = session(*arrays, np.array(starts))[0].numpy()
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
 def test_the_form_of_a_step_is_explained() -> None:
     def taken(target: Target | str, **options: Any) -> str:
         model = lambda *given: ops.buffered_attention(*given, heads=4, **options)  # noqa: E731  # as a user writes it

@@ -53,6 +53,7 @@ class Builder:
         self.initializers: dict[str, Array] = {}
         self.parameters: set[str] = set()  # the names of initializers that are parameters, or parts of one
         self.types: dict[str, TensorType] = {}
+        self.sizes: dict[str, str] = {}  # of sizes that forms compute, the vector of one number
         self._blocks: list[list[Emitted]] = [[]]
         self._memo: list[dict[Any, tuple[str, ...]]] = [{}]
         self._names: dict[int, str] = {}

@@ -1,4 +1,7 @@
-"""Symbolic sizes in an exported model: vectors of sizes, each computed once from the shapes of the inputs."""
+"""Symbolic sizes in an exported model: vectors of sizes, each computed once from the shapes of the inputs.
+
+A form may also compute a size in a way of its own (`Builder.sizes`).
+"""
 
 from __future__ import annotations
 
@@ -53,6 +56,8 @@ def _atom(build: Builder, atom: str | Quotient) -> str:
         rest = build.op("Mod", left, right)
         # ONNX Div truncates; after subtracting the remainder the division is exact, so it rounds down as in Python.
         return rest if atom.operator == "%" else build.op("Div", build.op("Sub", left, rest), right)
+    if atom in build.sizes:
+        return build.sizes[atom]
     for value in build.graph.inputs:
         for axis, size in enumerate(value.type.shape):
             if isinstance(size, Dim) and str(size) == atom:

@@ -104,7 +104,7 @@ def filled_part(build: Builder, node: Node) -> Taken:
         refuse("nothing is written, so it has no filled part to find")
     without = build.target.missing("Attention", call.query.dtype if call.query.dtype.itemsize > 2 else float32)
     if without:
-        refuse(f"its attention would be composed of ops that need the size of what is filled: {without}")
+        refuse(f"its attention is composed of other ops there, over the whole capacity: {without}")
     key_buffer, value_buffer = call.written()
     output = call.laid_out(_over_filled(build, call, key_buffer, value_buffer, _best_form))
     return Taken([output, key_buffer, value_buffer], "computes over what is filled instead of the capacity", attention)
@@ -115,7 +115,9 @@ def _over_filled(
 ) -> Tensor:
     """The output (N, H, L, d_v): attention to the slots up to the last one that any row has filled."""
     end = build.name_of(reshape(call.starts.max() + call.queries, (1,)))
-    slots = Dim({(f"slots up to {end}",): 1})  # no size of a model has a name with spaces
+    name = f"slots up to {end}"  # no size of a model has a name with spaces
+    build.sizes[name] = end
+    slots = Dim({(name,): 1})
 
     def cut(x: Tensor, axis: int) -> Tensor:
         shape = (*x.shape[:axis], slots, *x.shape[axis + 1 :])
