@@ -76,6 +76,33 @@ def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target)
             np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.provider}-{t.opset}-{t.onnxruntime}")
+def test_nan_stays_with_its_query(target: Target) -> None:
+    """As NaN; among several new positions it may become 0, as in one kernel of onnxruntime (docs/attention.md)."""
+    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < target.release:
+        pytest.skip(f"onnxruntime {onnxruntime.__version__} is older than {target.onnxruntime}")
+    session = Session(exported(target, OPTIONS[0]), threads=1)
+    for length in (1, 4):
+        arrays, starts = drawn(1, length, OPTIONS[0]), np.array([5])
+        run = lambda starts=starts, arrays=arrays: session(*arrays, starts)[0].numpy()  # noqa: E731
+        right = run()
+        arrays[0][0, 0] = np.nan
+        got = run()
+        assert np.isnan(got[0, 0]).all() or (length > 1 and not got[0, 0].any())
+        np.testing.assert_array_equal(got[0, 1:], right[0, 1:])
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_batch_of_no_rows_is_an_error_in_onnxruntime(length: int) -> None:
+    """GroupQueryAttention once divided by the number of rows, which ended the process."""
+    target = Target("cpu", onnxruntime="1.31")
+    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < target.release:
+        pytest.skip(f"onnxruntime {onnxruntime.__version__} is older than {target.onnxruntime}")
+    session = Session(exported(target, OPTIONS[0]), threads=1)
+    with pytest.raises(Exception, match="total_sequence_length must be positive"):
+        session(*drawn(0, length, OPTIONS[0]), np.zeros(0, np.int64))
+
+
 @pytest.mark.parametrize("opset", [17, 24])
 def test_a_form_may_need_the_size_of_what_is_filled(opset: int) -> None:
     """As the product by the softcap in float64 does, which the exporter writes with a row of ones."""
@@ -102,5 +129,6 @@ def test_the_form_of_a_step_is_explained() -> None:
 
     newest = Target("cpu", onnxruntime="1.31")
     assert taken(newest) == taken(newest, window=3) == "com.microsoft GroupQueryAttention"
+    assert taken(Target("cpu", 25, onnxruntime="1.31")) == "expanded"  # for several rows it needs Attention too
     assert taken(newest, is_causal=False) == taken("cpu") == taken("any") == "attention over what is filled"
     assert taken("portable") == "expanded"

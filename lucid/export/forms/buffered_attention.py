@@ -55,12 +55,17 @@ def group_query(build: Builder, node: Node) -> Taken:
     several = isinstance(batch, int) and batch > 1
     if several and isinstance(length, int) and length > 1:
         refuse("it takes several new positions only in a single row")
+    without = build.target.missing("Attention", float32)
+    if without and not same(batch, 1) and not same(length, 1):
+        refuse(f"several new positions in several rows go through Attention: {without}")
     key_buffer, value_buffer = call.written()
     query = call.query if options.heads is not None else joined_heads(call.query)
     # Without new keys of its own, it does not write to the buffers and needs no copy of them.
     none = build.op("ConstantOfShape", sizes_vector(build, (batch, 0, key_buffer.shape[1] * width)), value=_ZERO)
-    last = call.starts + (length - 1)
-    operands = (query, none, none, key_buffer, value_buffer, last.astype(int32), (last.max() + 1).astype(int32))
+    # In int32 before the maximum: that of no rows is then negative, which the kernel refuses, else it divides by their
+    # number.
+    last = (call.starts + (length - 1)).astype(int32)
+    operands = (query, none, none, key_buffer, value_buffer, last, last.max() + 1)
     names = build.names_of(operands)
 
     def in_place() -> str:
