@@ -91,7 +91,8 @@ def buffered_attention(
 
     Args:
         query, key, value: of L new positions, as for `attention`: (N, H, L, d) or, with `heads`, (N, L, H*d).
-        key_buffer, value_buffer: (N, H_kv, C, d), (N, H_kv, C, d_v); what lies beyond the filled part is never seen.
+        key_buffer, value_buffer: (N, H_kv, C, d), (N, H_kv, C, d_v); what lies beyond the filled part is never seen,
+            but must be finite.
         starts: (N,) int64: the position of each row's first new token, which is how much of the buffer is filled.
         mask: broadcasts to (N, H, L, C), as for `attention`.
         heads, kv_heads, scale, window, softcap: as for `attention`.

@@ -47,7 +47,7 @@ def placed(array: Array, device: str) -> Any:
 
 
 def numpy_of(value: Any) -> Array:
-    """A copy of an OrtValue as an array."""
+    """An OrtValue as an array, which may share its memory: copy it before the memory is written again."""
     if value.data_type() != "tensor(bfloat16)":
         array: Array = value.numpy()
         return array
