@@ -18,7 +18,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.fuzz.planted import FAULTS, Fault, fingerprint, found_by
+from tests.fuzz.planted import FAULTS
+from tests.fuzz.planting import Fault, fingerprint, found_by
 from tests.fuzz.suite import MODELS
 
 FOUND = Path(__file__).parents[1] / "tests" / "fuzz" / "found.json"

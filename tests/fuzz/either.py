@@ -1,31 +1,36 @@
 """The results that attention may give for NaN and infinity where docs/attention.md allows two: the judge accepts both.
 
-Some kernels skip the keys that causality and windows hide, others multiply them by 0: the output is NaN, or what it
-would be without them. A query that sees no key gives 0, or NaN if there is any NaN. And if the weights of a query are
-NaN, that of a hidden key is NaN or 0.
+Some kernels skip the keys that causality and windows hide and the slots of a buffer that are not filled, others
+multiply them by 0: the output is NaN, or what it would be without them. A query that sees no key gives 0, or NaN if
+there is any NaN. And if the weights of a query are NaN, that of a hidden key is NaN or 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lucid import Tensor, ops
-from lucid.types import Array, DType, TensorType
+from lucid.types import Array, DType, TensorType, float32
 from lucid.values import Attributes, Node, Result, Value
 
-_KEYS_AND_VALUES = (1, 2, 5, 6)  # among the inputs of an attention
-_MASKS = (3, 4)
+OPERANDS = {
+    "attention": ("query", "key", "value", "mask", "key_mask", "past_key", "past_value"),
+    "buffered_attention": ("query", "key", "value", "key_buffer", "value_buffer", "starts", "mask"),
+}
+_KEYS_AND_VALUES = ("key", "value", "past_key", "past_value", "key_buffer", "value_buffer")
+_READ = ("query", "key", "value", "mask", "key_mask", "past_key", "past_value", "starts")
 
 
-def finite(inputs: Sequence[Value | None]) -> list[Tensor | None]:
+def finite(op: str, inputs: Sequence[Value | None]) -> list[Tensor | None]:
     """The inputs of an attention with 0 in place of NaN and infinity in keys and values."""
-    given = [None if v is None else Tensor.from_value(v) for v in inputs]
+    given = zip(OPERANDS[op], (None if v is None else Tensor.from_value(v) for v in inputs), strict=True)
     return [
-        ops.where(ops.abs(t) <= t.dtype.largest, t, 0.0) if t is not None and i in _KEYS_AND_VALUES else t
-        for i, t in enumerate(given)
+        ops.where(ops.abs(t) <= t.dtype.largest, t, 0.0) if t is not None and name in _KEYS_AND_VALUES else t
+        for name, t in given
     ]
 
 
@@ -33,9 +38,29 @@ def either(
     node: Node, results: Sequence[Value], without: Sequence[Value], inputs: Sequence[Value | None]
 ) -> list[Result]:
     """The results of an attention, and of the same on finite keys and values, as values that may be either."""
-    types = [None if (v := inputs[i]) is None else v.type.dtype for i in _MASKS]
-    op = Either(node.attributes, len(results), types)
-    return list(Node(op, (*results, *without, *inputs), {}, node.types, "").results)
+    named = dict(zip(OPERANDS[node.op.name], inputs, strict=True))
+    if node.op.name == "buffered_attention":  # its keys and values are those of the buffers that it returns
+        named["key"], named["value"] = results[1:3]
+    types = [None if (v := named.get(name)) is None else v.type.dtype for name in ("mask", "key_mask")]
+    dtype = node.types[0].dtype
+    largest = float32.largest if dtype.itemsize == 2 else dtype.largest  # of the type of scores
+    op = Either(node.attributes, len(results), types, largest)
+    return list(Node(op, (*results, *without, *map(named.get, _READ)), {}, node.types, "").results)
+
+
+class _Reach(NamedTuple):
+    """Which results NaN, infinity and overflows reach: those of the output, (N, H, L, d_v), and of rows of weights.
+
+    What is `dead` may be NaN, 0 or something else; what is not, NaN or the result without hidden keys. Rows that are
+    `lost` may be NaN or 0.
+    """
+
+    cells: Array
+    rows: Array
+    dead: Array
+    dead_rows: Array
+    lost: Array
+    visible: Array
 
 
 @dataclass(frozen=True)
@@ -45,68 +70,92 @@ class Either:
     call: Attributes
     count: int
     mask_types: Sequence[DType | None]
+    largest: float
     name: str = "either"
     defaults: Attributes = field(default_factory=dict)
 
     def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
-        return self.run(0, inputs)
+        return self.run(0, inputs, inputs)
 
     def infer(self, inputs: Sequence[TensorType | None], attributes: Attributes) -> tuple[TensorType, ...]:
         return tuple(kind for kind in inputs[: self.count] if kind is not None)
 
-    def run(self, run: int, arrays: Sequence[Array | None]) -> tuple[Array, ...]:
-        """Odd runs leave hidden keys out, even ones make them NaN where they can be NaN; the first is unchanged."""
+    def run(self, run: int, arrays: Sequence[Array | None], exact: Sequence[Array | None]) -> tuple[Array, ...]:
+        """Runs 4 and 6 have NaN wherever there may be NaN, all others the result without hidden keys.
+
+        Runs 1 and 2 are those in which numbers overflow: NaN in the first leaves a result open, and also what is
+        computed from it.
+        """
         results = [a for a in arrays[: self.count] if a is not None]
         without = arrays[self.count : 2 * self.count]
-        query, key, value, *masks, past_key, past_value = arrays[2 * self.count :]
-        if run == 0 or query is None or key is None or value is None:
-            return tuple(results)
-        heads, past = self.call["heads"], 0 if past_key is None else past_key.shape[2]
-        query = _split(query, heads)
-        bad_query = ~np.isfinite(query).all(-1, keepdims=True)
+        heads, reach = self.call["heads"], self._reach(arrays)
+        first = self._reach(exact) if run == 1 else reach  # what is reached by an overflow is open
+
+        def chosen(result: Array, other: Array | None, reached: Array, dead: Array) -> Array:
+            if run in (4, 6):
+                return np.where(dead | reached, np.nan, result)
+            unlike = {0: result, 1: np.nan}.get(run, 0.0)
+            return np.where(dead, unlike, np.where(reached, other, result))
+
+        cells, dead = (_joined(t, heads) for t in (reach.cells, reach.dead | reach.cells & ~first.cells))
+        results[0] = chosen(results[0], without[0], cells, dead)
+        lost = reach.lost & first.lost
+        if run and lost.any():
+            lost = _joined(np.broadcast_to(lost, reach.cells.shape), heads) & ~dead
+            results[0] = np.where(lost, np.nan if run in (4, 6) else 0.0, results[0])
+        if self.call.get("need_weights"):
+            weights = chosen(results[-1], without[-1], reach.rows, reach.dead_rows | reach.rows & ~first.rows)
+            spoiled = np.isnan(weights).any(-1, keepdims=True) & ~reach.visible
+            results[-1] = weights if run <= 1 else np.where(spoiled, np.nan if run in (4, 6) else 0.0, weights)
+        return tuple(results)
+
+    def _reach(self, arrays: Sequence[Array | None]) -> _Reach:
+        """Of one run."""
+        query, key, value, *masks, past_key, past_value, starts = arrays[2 * self.count :]
+        assert query is not None and key is not None and value is not None
+        query = _split(query, self.call["heads"])
         key, value = (
             np.repeat(t, query.shape[1] // t.shape[1], 1)
             for t in (self._with_past(key, past_key), self._with_past(value, past_value))
         )
-        bad_value = ~np.isfinite(value)
-        bad_key = ~np.isfinite(key).all(-1)[:, :, None]  # (N, H, 1, S)
-        infinite_key = np.isinf(key).any(-1)[:, :, None]
-        hidden = self._hidden(query.shape[2], bad_key.shape[-1], past)
-        visible = self._visible(~hidden, masks, (*query.shape[:3], bad_key.shape[-1]))
+        bad_query, bad_value = ~np.isfinite(query).all(-1, keepdims=True), ~np.isfinite(value)
+        # Scores that overflow, if only before they are scaled.
+        over = np.abs(query) @ np.abs(key).swapaxes(-1, -2) >= self.largest
+        bad_key = ~np.isfinite(key).all(-1)[:, :, None] | over
+        hidden = self._hidden(query.shape[2], key.shape[2], past_key, starts)
+        visible = self._visible(~hidden, masks, over.shape)
         rows = (hidden & bad_key).any(-1, keepdims=True)
         cells = rows | (hidden[..., None] & bad_value[:, :, None]).any(3)
         beside = (~hidden & (bad_key | bad_value.any(-1)[:, :, None])).any(-1, keepdims=True)
-        # onnxruntime hides keys by the lowest number: a query that sees only scores of -inf gets hidden values.
-        infinite = (visible & infinite_key).any(-1, keepdims=True) | np.isinf(query).any(-1, keepdims=True)
-        infinite &= ~visible.all(-1, keepdims=True)
+        # onnxruntime hides keys by the lowest number: a query that sees only scores of -inf gets hidden values. Over
+        # buffers it may get 0.
+        infinite = (visible & (np.isinf(key).any(-1)[:, :, None] | over)).any(-1, keepdims=True)
+        infinite |= np.isinf(query).any(-1, keepdims=True)
+        if starts is None:
+            infinite &= ~visible.all(-1, keepdims=True)
+        lost = np.zeros_like(infinite)
+        if starts is not None and query.shape[2] > 1:  # GroupQueryAttention may give 0 there
+            lost |= (visible & np.isnan(query @ key.swapaxes(-1, -2))).any(-1, keepdims=True)
         blind = ~visible.any(-1, keepdims=True)
         blind &= bad_query | bad_key.any(-1, keepdims=True) | bad_value.any((2, 3))[..., None, None]
-
-        def chosen(result: Array, other: Array | None, reached: Array, dead: Array, both: Array) -> Array:
-            if run % 2:  # in the first run NaN may come from an overflow, and stays
-                return np.where(
-                    dead, np.nan if run == 1 else 0.0, np.where(both, np.inf, np.where(reached, other, result))
-                )
-            return np.where(dead | reached | both, np.nan, result)
-
-        wide = (np.broadcast_to(t, cells.shape) for t in (cells, blind, cells & beside | infinite))
-        results[0] = chosen(results[0], without[0], *(_joined(t, heads) for t in wide))
-        if self.call["need_weights"]:
-            weights = chosen(results[-1], without[-1], rows, blind, rows & beside | infinite)
-            spoiled = np.isnan(weights).any(-1, keepdims=True) & ~visible
-            results[-1] = weights if run == 1 else np.where(spoiled, 0.0 if run % 2 else np.nan, weights)
-        return tuple(results)
+        dead = np.broadcast_to(blind | cells & beside | infinite, cells.shape)
+        return _Reach(cells, rows, dead, blind | rows & beside | infinite, lost, visible)
 
     def _with_past(self, x: Array, past: Array | None) -> Array:
         split = _split(x, self.call["heads"] and (self.call["kv_heads"] or self.call["heads"]))
         return split if past is None else np.concatenate([past, split], 2)
 
-    def _hidden(self, queries: int, keys: int, past: int) -> Array:
-        """(L, S): true where causality or the window hide a key."""
-        row, column = np.arange(queries)[:, None] + past, np.arange(keys)
-        hidden = np.zeros((queries, keys), bool)
+    def _hidden(self, queries: int, keys: int, past: Array | None, starts: Array | None) -> Array:
+        """(L, S), or (N, 1, L, S) over a buffer: true where causality, the window or what is filled hide a key."""
+        first: Any = 0 if past is None else past.shape[2]
+        if starts is not None:
+            first = starts[:, None, None, None]
+        row, column = np.arange(queries)[:, None] + first, np.arange(keys)
+        hidden = np.zeros((*row.shape[:-1], keys), bool)
         if self.call["is_causal"]:
             hidden |= column > row
+        elif starts is not None:
+            hidden |= column >= first + queries
         if self.call["window"] is not None:
             hidden |= column <= row - self.call["window"]
         return hidden
@@ -122,7 +171,9 @@ class Either:
 
 
 def _split(x: Array, heads: int | None) -> Array:
-    return x if heads is None else x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
+    if heads is None or x.ndim == 4:
+        return x
+    return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
 def _joined(x: Array, heads: int | None) -> Array:

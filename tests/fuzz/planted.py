@@ -6,95 +6,21 @@ generator does not know them. `python -m tools.planted_faults` plants each in a 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytest
 
 from lucid import Tensor, ops
 from lucid.export.forms import attention_cpu, plain
-from lucid.export.lowering import Lowering
 from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
 from lucid.ops.attention_call import AttentionOptions
-from lucid.ops.op import Op
 from lucid.types import Array, float32
-from lucid.values import Node, Value
-from tests.fuzz.checks import Coverage
-from tests.fuzz.choices import Choices
-from tests.fuzz.suite import model
+from tests.fuzz.planted_caches import CACHES
+from tests.fuzz.planting import Fault, Faults, Patch, before
 
-Patch = pytest.MonkeyPatch
-Plant = Callable[[Patch], None]
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault: what is wrong, and how it is planted."""
-
-    name: str
-    plant: Plant
-
-
-FAULTS: list[Fault] = []
-
-
-def fault(name: str) -> Callable[[Plant], Plant]:
-    def register(plant: Plant) -> Plant:
-        FAULTS.append(Fault(name, plant))
-        return plant
-
-    return register
-
-
-# How they are planted ----------------------------------------------------------------------------------------------
-
-
-def kernel(name: str, op: Op[..., Any], wrong: Callable[..., Any]) -> None:
-    """A fault of an op's NumPy kernel; the first argument of `wrong` is the right kernel."""
-    FAULTS.append(Fault(name, lambda patch: patch.setattr(op, "_kernel", _before(op._kernel, wrong))))
-
-
-def _before(right: Any, wrong: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *arrays, **attributes: wrong(right, *arrays, **attributes)
-
-
-def body(name: str, op: Op[..., Any], wrong: Callable[..., Any]) -> None:
-    """A fault of a composite's body."""
-    FAULTS.append(Fault(name, lambda patch: patch.setattr(op, "body", wrong)))
-
-
-def exported(
-    name: str,
-    op: Op[..., Any],
-    inputs: Callable[[list[Tensor | None], dict[str, Any]], list[Tensor | None]] = lambda tensors, _: tensors,
-    **changed: Any,
-) -> None:
-    """A fault of the exporter: it gets other attributes or inputs of a node than the node has."""
-    FAULTS.append(Fault(name, lambda patch: seen_otherwise(patch, op, inputs, changed)))
-
-
-def seen_otherwise(patch: Patch, op: Op[..., Any], inputs: Any, changed: dict[str, Any]) -> None:
-    right = Lowering._lower_node
-
-    def lower(self: Lowering, node: Node) -> None:
-        if node.op is not op:
-            right(self, node)
-            return
-        attributes = dict(node.attributes)
-        tensors = inputs([None if v is None else Tensor.from_value(v) for v in node.inputs], attributes)
-        attributes |= {key: value(node) if callable(value) else value for key, value in changed.items()}
-        values: list[Value | None] = [None if t is None else t.to_value() for t in tensors]
-        self.lower([v for v in values if v is not None])
-        other = Node(op, tuple(values), attributes, node.types, node.scope)
-        right(self, other)
-        for result, found in zip(node.results, other.results, strict=True):
-            self.build.bind(result, self.build.name_of(found))
-
-    patch.setattr(Lowering, "_lower_node", lower)
-
+OTHERS = Faults()
+fault, kernel, body, exported = OTHERS.fault, OTHERS.kernel, OTHERS.body, OTHERS.exported
 
 # Attention on arrays -----------------------------------------------------------------------------------------------
 
@@ -102,7 +28,7 @@ def seen_otherwise(patch: Patch, op: Op[..., Any], inputs: Any, changed: dict[st
 def tiles(name: str, wrong: Callable[..., Any]) -> None:
     """A fault of the tiled kernel."""
     right = attention_kernel.attention
-    FAULTS.append(Fault(name, lambda patch: patch.setattr(attention_kernel, "attention", _before(right, wrong))))
+    OTHERS.append(Fault(name, lambda patch: patch.setattr(attention_kernel, "attention", before(right, wrong))))
 
 
 def _overflows(
@@ -315,36 +241,4 @@ kernel(
     lambda right, x, i, *, axis: right(x, np.broadcast_to(i[:1], i.shape) if axis else i, axis=axis),
 )
 
-
-# The search --------------------------------------------------------------------------------------------------------
-
-
-def found_by(planted: Fault, number: int, right: str | None = None) -> bool:
-    """Whether a model of the suite shows a fault: it fails with it, and passes without.
-
-    `right` is the model's fingerprint, if it is already known.
-    """
-    right = fingerprint(number) if right is None else right
-    with pytest.MonkeyPatch.context() as patch:
-        planted.plant(patch)
-        # A fault does not affect most models: their results and their exports are the same with it.
-        shown = fingerprint(number) != right and failure(number) is not None
-    return shown and failure(number) is None
-
-
-def fingerprint(number: int) -> str:
-    """The fingerprint of a model of the suite: its eager result and its export, or the error."""
-    try:
-        parts = model(Choices(number), number).fingerprint()
-    except Exception as error:  # noqa: BLE001 - a planted fault may show as any
-        return f"{type(error).__name__}: {error}"
-    return hashlib.sha1(b"".join(parts), usedforsecurity=False).hexdigest()
-
-
-def failure(number: int) -> str | None:
-    """The failure of a model of the suite, if there is one."""
-    try:
-        model(Choices(number), number).verify(Coverage())
-    except Exception as error:  # noqa: BLE001 - a planted fault may show as any
-        return f"{type(error).__name__}: {error}"
-    return None
+FAULTS = [*OTHERS, *CACHES]

@@ -8,8 +8,9 @@ differently.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lucid import Tensor, nn
@@ -55,24 +56,47 @@ class Value:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: the values it takes, and its function of them. `layer` is its module, if it has one."""
+    """One step: the values it takes, and its function of them. `layer` is its module, if it has one.
+
+    `definition` is the same function in other words, if there are any: those of plainer ops, where the body of an op is
+    used by many of its forms, and a fault in it would be in all of them. `in_place` says which results may be written
+    over which arguments.
+    """
 
     text: str
     arguments: tuple[int, ...]
     apply: Callable[..., Any]
     exact: bool = False
     layer: nn.Module | None = None
+    definition: Callable[..., Any] | None = None
+    in_place: Mapping[int, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.text}({', '.join(f'v{i}' for i in self.arguments)})"
 
 
 class Program(nn.Module):
-    """Inputs and steps in the order in which they were drawn; some of the values are returned."""
+    """Inputs and steps in the order in which they were drawn; the last results and some other values are returned."""
 
-    def __init__(self, order: Sequence[TensorType | Step], outputs: Sequence[int], recipes: Sequence[Recipe]) -> None:
+    def __init__(
+        self,
+        order: Sequence[TensorType | Step],
+        outputs: Sequence[int],
+        recipes: Sequence[Recipe],
+        in_place: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """`in_place`: an output that may be written over an input, and this input, by their numbers."""
         self._order, self._outputs, self.recipes = tuple(order), tuple(outputs), tuple(recipes)
+        self.in_place = tuple(in_place)
         self.layers = {f"{i}": step.layer for i, step in enumerate(order) if isinstance(step, Step) and step.layer}
+
+    def by_definition(self) -> Program | None:
+        """The same, its steps computed by their definitions; None if no step has one."""
+        steps = [step for step in self._order if isinstance(step, Step) and step.definition is not None]
+        if not steps:
+            return None
+        known = {id(step): replace(step, apply=step.definition) for step in steps}
+        return Program([known.get(id(entry), entry) for entry in self._order], self._outputs, self.recipes).eval()
 
     @property
     def kinds(self) -> tuple[TensorType, ...]:
@@ -107,12 +131,15 @@ class Drafting:
         self.order: list[TensorType | Step] = []
         self.values: list[Value] = []
         self.recipes: list[Recipe] = []
+        self.inputs: list[int] = []
+        self.over: dict[int, int] = {}
 
     def input(self, dtype: DType, shape: Sequence[Size], draw: Draw = recipe) -> int:
         """A new input; its index."""
         kind = TensorType(dtype, tuple(shape))
         self.order.append(kind)
         self.recipes.append(draw(self.choices, dtype))
+        self.inputs.append(len(self.values))
         self.values.append(Value(Tensor.from_value(Input(f"x{len(self.values)}", kind)), exact=True))
         return len(self.values) - 1
 
@@ -121,16 +148,27 @@ class Drafting:
         found = [i for i, value in enumerate(self.values) if fits(value)]
         return self.choose(found[::-1]) if found else None
 
-    def add(self, step: Step) -> None:
-        """Run a step on the existing values."""
+    def add(self, step: Step) -> range:
+        """Run a step on the existing values; the indexes of its results."""
         arguments = [self.values[i] for i in step.arguments]
         result = step.apply(*(value.tensor for value in arguments))
         results = result if isinstance(result, (list, tuple)) else [result]
         exact = step.exact and all(value.exact for value in arguments)
         # A result that no longer depends on any input is known while drawing: it is a constant of the program.
         self.order.append(step)
-        for tensor in results:
-            self.values.append(Value(tensor, exact or tensor.dtype.kind != "float"))
+        first = len(self.values)
+        self.values += [Value(tensor, exact or tensor.dtype.kind != "float") for tensor in results]
+        self.over |= {first + index: step.arguments[argument] for index, argument in step.in_place.items()}
+        return range(first, len(self.values))
+
+    def in_place(self, outputs: Sequence[int]) -> list[tuple[int, int]]:
+        """The outputs that may be written over an input, which nothing else reads."""
+        read = Counter(outputs) + Counter(i for step in self.order if isinstance(step, Step) for i in step.arguments)
+        return [
+            (number, self.inputs.index(over))
+            for number, output in enumerate(outputs)
+            if (over := self.over.get(output)) in self.inputs and read[over] == 1
+        ]
 
 
 Maker = Callable[[Drafting], "Step | None"]
@@ -148,7 +186,7 @@ def among(makers: list[Maker]) -> Callable[[Maker], Maker]:
 
 def program(choices: Choices, makers: Sequence[Maker], steps: int = 6) -> Program:
     """A program of two to `steps` steps made by the given makers."""
-    draft = Drafting(choices)
+    draft, last = Drafting(choices), range(1)
     dtype = draft.choose(FLOATS)
     with evaluating():  # as under lucid.trace
         draft.input(dtype, first_shape(draft))
@@ -158,10 +196,10 @@ def program(choices: Choices, makers: Sequence[Maker], steps: int = 6) -> Progra
             tries = (draft.choose(makers)(draft) for _ in range(5))
             made = next((step for step in tries if step is not None), None)
             if made is not None:
-                draft.add(made)
-    last = len(draft.values) - 1
-    others = [i for i in range(last) if draft.flag()] if last < 12 and draft.flag() else []
-    return Program(draft.order, [*others[:3], last], draft.recipes).eval()
+                last = draft.add(made)
+    others = [i for i in range(last.start) if draft.flag()] if last.start < 12 and draft.flag() else []
+    outputs = [*others[:3], *last]
+    return Program(draft.order, outputs, draft.recipes, draft.in_place(outputs)).eval()
 
 
 def first_shape(draft: Drafting) -> list[Size]:

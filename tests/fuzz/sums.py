@@ -10,9 +10,10 @@ import numpy as np
 import lucid
 from lucid import Tensor, ops
 from lucid.dims import dim, same
+from lucid.types import bfloat16, float16
 from tests.fuzz.programs import FLOATS, INTEGERS, Drafting, Maker, Step, among
 from tests.fuzz.steps import SMOOTH, is_float, is_number
-from tests.fuzz.values import odd_recipe
+from tests.fuzz.values import Recipe, odd_recipe
 
 SUMS: list[Maker] = []
 
@@ -127,3 +128,16 @@ def product(draft: Drafting) -> Step | None:
 
 
 AFRESH = [reduced_afresh, computed_afresh]
+
+
+def added_in_half(draft: Drafting) -> Step | None:
+    """A long sum of a large number and many ones, which are lost if they are added in half precision."""
+    power = draft.choose([3, 4])
+    x = draft.input(draft.choose([float16, bfloat16]), [dim("N"), 300], lambda *_: Recipe("ones", power))
+    table: dict[str, Callable[[Tensor], Tensor]] = {
+        "cumsum": lambda v: ops.cumsum(v, axis=1),
+        "sum": lambda v: v.sum(1),
+        "mean": lambda v: v.mean(1),
+    }
+    name = draft.choose(list(table))
+    return Step(f"{name} of axis 1", (x,), table[name])

@@ -1,4 +1,4 @@
-"""Two thousand random models, each computed on all paths. `make fuzz` runs more, for a given time."""
+"""Over two thousand random models, each computed on all paths. `make fuzz` runs more, for a given time."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import pytest
 
 import lucid
 from lucid import Tensor, ops
+from lucid.export import Target
+from lucid.known_runtimes import ATTENTION_OF_BUFFERS
+from lucid.runtime import installed
 from lucid.types import Array, DType, TensorType, bfloat16, float16, float32, float64
-from tests.fuzz.checks import Coverage
+from tests.fuzz.checks import Coverage, exported
 from tests.fuzz.choices import Choices, smallest
 from tests.fuzz.judge import Judge, Verdict
-from tests.fuzz.suite import MODELS, model
+from tests.fuzz.programs import Program
+from tests.fuzz.suite import CACHED, EVERY, MODELS, model
 from tests.fuzz.values import LOWEST, Recipe, array_of
 
 BATCH = 100
@@ -28,15 +32,15 @@ def test_random_models_agree_in_every_form(first: int) -> None:
             raise
     assert coverage.models > BATCH
     assert coverage.refused < BATCH / 10
-    assert coverage.open < coverage.elements / 10, "the judge leaves too much open"
+    assert coverage.open < coverage.results / 10, "the judge leaves too much open"
 
 
 # The judge itself --------------------------------------------------------------------------------------------------
 
 
-def judged(function: object, *arrays: Array) -> list[Verdict]:
+def judged(function: object, *arrays: Array, tame: bool = True) -> list[Verdict]:
     kinds = [TensorType(lucid.types.as_dtype(a.dtype), a.shape) for a in arrays]
-    return Judge(lucid.trace(function, *kinds))(arrays)  # type: ignore[arg-type]
+    return Judge(lucid.trace(function, *kinds), tame)(arrays)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("dtype", [float32, float64, float16, bfloat16])
@@ -72,6 +76,41 @@ def test_what_hangs_on_an_overflow_or_a_denormal_is_open() -> None:
     assert verdict.open.tolist() == [True, False]
 
 
+def test_a_mean_whose_sum_overflows_is_open() -> None:
+    (verdict,) = judged(lambda v: v.mean(axis=-1), np.array([[-3e38, -3e38, 1.0], [1.0, 2.0, 3.0]], np.float32))
+    assert verdict.open.tolist() == [True, False]
+
+
+def test_what_softmax_computes_of_nothing_is_nothing() -> None:
+    (verdict,) = judged(lambda v: ops.softmax(v, axis=0), np.ones((0, 3), np.float32))
+    assert verdict.expected.shape == (0, 3)
+
+
+def attended(query: float, unfilled: float) -> Verdict:
+    """Two new positions of a number and then 1, after two of 1 in a buffer of five slots."""
+    ones = np.ones((1, 1, 2, 4), np.float32)
+    asked, buffer = ones.copy(), np.ones((1, 1, 5, 4), np.float32)
+    asked[..., 0, :], buffer[..., 4, 0] = query, unfilled
+    return judged(ops.buffered_attention, asked, ones, ones, buffer, buffer, np.array([2]), tame=False)[0]
+
+
+def test_a_slot_that_is_not_filled_may_be_read_only_as_nan() -> None:
+    verdict = attended(1.0, np.inf)
+    for right in (1.0, np.nan):
+        assert not verdict.differs(np.full((1, 1, 2, 4), right, np.float32)).any()
+    for wrong in (0.0, 0.9, np.inf):
+        assert verdict.differs(np.full((1, 1, 2, 4), wrong, np.float32)).all()
+
+
+def test_nan_in_one_of_several_queries_over_a_buffer_may_become_0() -> None:
+    verdict = attended(np.nan, 1.0)
+    for right in (0.0, np.nan):
+        assert not verdict.differs(np.full((1, 1, 2, 4), right, np.float32))[..., 0, :].any()
+    for wrong in (1.0, np.inf):
+        assert verdict.differs(np.full((1, 1, 2, 4), wrong, np.float32))[..., 0, :].all()
+    assert verdict.differs(np.full((1, 1, 2, 4), np.nan, np.float32))[..., 1, :].all()
+
+
 def test_the_judge_runs_bodies_and_no_fast_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ops.attention, "_kernel", lambda *_, **__: pytest.fail("a kernel judged"))
     x = np.ones((1, 2, 3, 4), np.float32)
@@ -87,6 +126,27 @@ def test_a_model_follows_from_its_number() -> None:
         drawn = repr(model(first, number))
         assert drawn == repr(model(Choices(number), number))
         assert drawn == repr(model(Choices(given=first.taken), number))
+
+
+def test_caches_are_read_in_every_form_and_written_in_place() -> None:
+    """Caches of both kinds; and the form that needs the newest onnxruntime, where that is installed."""
+    forms: set[tuple[str, str]] = set()
+    kinds: set[str] = set()
+    in_place = 0
+    for number in (n for n in range(12 * EVERY) if n % EVERY in CACHED):
+        drawn = model(Choices(number), number)
+        assert isinstance(drawn.what, Program)
+        _, decisions, _ = exported(lucid.trace(drawn.what, *drawn.what.kinds), drawn.target)
+        forms |= {(decision.op, decision.taken) for decision in decisions}
+        kinds |= {kind for kind in ("growing", "fixed") if f"{kind}: " in repr(drawn.what)}
+        in_place += len(drawn.what.in_place)
+    assert kinds == {"growing", "fixed"}
+    assert in_place > 10
+    over_buffers = {"attention over what is filled", "com.microsoft GroupQueryAttention", "expanded"}
+    if Target("cpu", onnxruntime=installed()).wrong(ATTENTION_OF_BUFFERS):
+        over_buffers.remove("com.microsoft GroupQueryAttention")
+    assert {form for op, form in forms if op == "buffered_attention"} == over_buffers
+    assert {form for op, form in forms if op == "write_at"} == {"ai.onnx ScatterElements", "ai.onnx TensorScatter"}
 
 
 def test_inputs_hold_what_implementations_part_on() -> None:

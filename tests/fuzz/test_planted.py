@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.planted import FAULTS, Fault, failure, found_by
+from tests.fuzz.planted import FAULTS
+from tests.fuzz.planting import Fault, failure, found_by
 from tests.fuzz.suite import MODELS
 
 FOUND = json.loads((Path(__file__).parent / "found.json").read_text(encoding="utf-8"))
