@@ -23,8 +23,6 @@ sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 import lucid  # noqa: E402
 from lucid import Tensor, nn  # noqa: E402
 from lucid.export import Target, to_onnx  # noqa: E402
-from lucid.export.builder import Builder  # noqa: E402
-from lucid.export.lowering import Lowering  # noqa: E402
 from lucid.export.target import OPSETS, PROVIDERS  # noqa: E402
 from lucid.models.delightful_tts import ConformerBlock  # noqa: E402
 from lucid.models.transformer import Transformer  # noqa: E402
@@ -35,6 +33,7 @@ from tests.models.goldens import TARGETS  # noqa: E402
 from tests.models.zoo import ZOO  # noqa: E402
 from tests.module_samples import MODULES  # noqa: E402
 from tests.samples import SAMPLES, Sample  # noqa: E402
+from tools import cache_tables  # noqa: E402
 
 PAGE = ROOT / "docs" / "coverage.md"
 
@@ -83,7 +82,8 @@ def page(before: str) -> str:
     kept = _figures(before)
     parts = [TOP, "## Models\n", MODELS_TEXT, _models(kept), "## Checkpoints\n", table(("what", "how"), FILES.items())]
     parts += ["## Modules\n", _MODULES_TEXT, _modules(kept), "## Ops\n", _OPS_TEXT, _ops(), _functions()]
-    parts += ["## Attention by situation\n", _ATTENTION_TEXT, _attention()]
+    parts += ["## Attention by situation\n", _ATTENTION_TEXT, _attention(), "## Caches\n", _CACHES_TEXT]
+    parts += [table(*cache_tables.forms()), _CACHED_MODELS_TEXT, _cached_models(kept)]
     return "\n".join(parts)
 
 
@@ -199,9 +199,8 @@ def traced(sample: Sample) -> lucid.Graph:
 
 def form(graph: lucid.Graph, op: str, target: str, opset: int) -> str:
     """How an op is exported: the ONNX op, a few of them, or the number of nodes of its body."""
-    build = Builder(graph, Target.of(target, opset, None), [v.name for v in graph.inputs], graph.output_names)
-    lowering = Lowering(build)
-    lowering.lower(graph.outputs)
+    lowering = cache_tables.lowered(graph, Target.of(target, opset, None))
+    build = lowering.build
     nodes = [node.op_type for node in build.nodes if "size " not in node.name]
     taken = [decision.taken for decision in lowering.decisions if decision.op == op]
     name = taken[-1] if taken else ""
@@ -258,6 +257,31 @@ def _attention() -> str:
         forms = [form(graph, "attention", target, Target.of(target, None, None).opset) for target in PROVIDERS]
         rows.append([sample.label or "plain", *forms])
     return table(("attention", *(f"`{target}`" for target in PROVIDERS)), rows)
+
+
+# Caches ---------------------------------------------------------------------------------------------------------------
+
+_CACHES_TEXT = f"""\
+The forms of a step with grouped heads, by the names that `explain` gives them, for onnxruntime {cache_tables.RELEASES[0]}, the
+default, and where {cache_tables.RELEASES[1]} makes a difference, by opset. A growing cache is `attention` with past keys and
+values; over a fixed one, `buffered_attention`, whose write into the buffers has a form of its own.
+[The contract](attention.md#caches) says what each of them takes and costs.
+"""
+
+_CACHED_MODELS_TEXT = """\
+The models that take caches, growing and fixed ones; `to_onnx(model, cache=...)` exports a step. Figures: a text read in steps,
+the first half and then one token at a time, eager, compared with transformers' logits for the whole text, relative to the
+largest; for the last one, with its own.
+"""
+
+
+def _cached_models(kept: Kept) -> str:
+    rows = []
+    for name, file, errors in cache_tables.models():
+        cell = f"{name} with a cache"
+        figures = [figure(error, kept.get((cell, index))) for index, error in enumerate(errors)]
+        rows.append([cell, f"[{file}](../{file})", *figures])
+    return table(("model", "file", "growing", "fixed"), rows)
 
 
 if __name__ == "__main__":
