@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from benchmarks.graphs import Array, unit_normal
 from benchmarks.harness import Quartiles, Work
 from benchmarks.memory import read_rate
 from benchmarks.results import Cell, Goal, Line
+from benchmarks.steps_by_hand import group_query, groups_as_queries
 from lucid import ops
 from lucid.export import Target, to_onnx
 from lucid.models._gguf_tokenizer import read_tokenizer
@@ -25,6 +27,7 @@ from lucid.runtime import BoundRun, Session
 from lucid.runtime.ort_values import ort_value
 
 TRANSFORMERS, GENAI, ANY, GROWING = "transformers", "genai's builder", "Lucid, any", "Lucid, growing"
+GROUP_QUERY, GROUPS = "GroupQueryAttention by hand", "Attention by hand, groups as queries"
 LIMIT = "reading weights and cache"
 HEADS = [(12, 12, 64), (32, 8, 128), (9, 3, 64)]
 CACHES = [(512, 511), (2048, 2047), (8192, 8191), (8192, 511)]  # capacity, filled
@@ -43,20 +46,28 @@ def steps(bench: Bench) -> list[Line]:
 
 
 def _attention_line(bench: Bench, work: str, heads: int, kv_heads: int, width: int, capacity: int, filled: int) -> Line:
-    new = unit_normal((1, 1, heads * width), (1, 1, kv_heads * width), (1, 1, kv_heads * width))
+    new = unit_normal((1, 1, heads * width), *[(1, 1, kv_heads * width)] * 2, seed=1 << 20)
     copies = max(1, int(_FAR / (2 * kv_heads * capacity * width * 4)))
     caches = [unit_normal(*[(1, kv_heads, capacity, width)] * 2, seed=seed) for seed in range(copies)]
     start = np.array([filled])
-    ways: dict[str, Work] = {}
-    for way, target in ((LUCID, CPU), (ANY, "any")):
-        session = _attention(target, heads, kv_heads, width, bench.threads)
-        ways[way] = _in_turn([_bound(session, new, cache, start) for cache in caches])
+    last, total = (np.array([n], np.int32) for n in (filled, filled + 1))
+    sessions: dict[str, tuple[Session, tuple[Array, ...]]] = {
+        LUCID: (_attention(CPU, heads, kv_heads, width, bench.threads), (start,)),
+        ANY: (_attention("any", heads, kv_heads, width, bench.threads), (start,)),
+        GROUP_QUERY: (Session(group_query(heads, kv_heads, width), threads=bench.threads), (last, total)),
+        GROUPS: (Session(groups_as_queries(heads, kv_heads, width), threads=bench.threads), (start, start + 1)),
+    }
+    ways: dict[str, Work] = {
+        way: _in_turn([_bound(session, new, cache, sizes) for cache in caches])
+        for way, (session, sizes) in sessions.items()
+    }
     base = ANY
     if peers.torch is not None:
         base = "torch"
         ways[base] = _in_turn([peers.torch.static_cache(heads, new, cache, filled) for cache in caches])
-    found, wanted = (np.asarray(ways[way]()).reshape(-1) for way in (LUCID, base))
-    assert np.abs(found - wanted).max() < 1e-5, f"{work}: {np.abs(found - wanted).max()}"
+    first, *others = (np.asarray(way()).reshape(-1) for way in ways.values())
+    apart = [float(np.abs(first - other).max()) for other in others]
+    assert max(apart) < 1e-5, f"{work}: {dict(zip(list(ways)[1:], apart, strict=True))}"
     return bench.line("steps", work, base, ways)
 
 
@@ -87,10 +98,10 @@ def _attention(target: Target | str, heads: int, kv_heads: int, width: int, thre
     return Session(model, threads=threads)
 
 
-def _bound(session: Session, new: tuple[Array, ...], cache: tuple[Array, ...], start: Array) -> Work:
+def _bound(session: Session, new: tuple[Array, ...], cache: tuple[Array, ...], sizes: tuple[Array, ...]) -> Work:
     """A step over buffers that are bound once."""
     output = np.zeros_like(new[0])
-    values = dict(zip(session.inputs, map(ort_value, (*new, *cache, start)), strict=True))
+    values = dict(zip(session.inputs, map(ort_value, (*new, *cache, *sizes)), strict=True))
     held = list(values.values())[3:5]
     bound = session.bind(values, dict(zip(session.outputs, [ort_value(output), *held], strict=True)))
 
@@ -157,8 +168,11 @@ def _decoder_lines(bench: Bench, where: str, ways: Mapping[str, Decoding], least
     assert all(found == tokens[base] for found in tokens.values()), f"{where}: {tokens}"
     single = where.split(", ")[1].startswith("1 ")
 
+    # A call takes up to seconds, so few of them tell as much as many short ones.
+    slow = replace(bench, effort=replace(bench.effort, least=3))
+
     def line(work: str, calls: Mapping[str, Work], goal: float | None = None, goal_of: str = LUCID) -> Line:
-        return bench.line("decoders", f"{where}: {work}", base, calls, goal=goal, goal_of=goal_of)
+        return slow.line("decoders", f"{where}: {work}", base, calls, goal=goal, goal_of=goal_of)
 
     step = line("a step", {way: d.step for way, d in ways.items()}, 0.33 if single else None)
     floor, of_base = least * 1e3, least * 1e3 / step.cells[base].value.median
@@ -168,7 +182,7 @@ def _decoder_lines(bench: Bench, where: str, ways: Mapping[str, Decoding], least
         line("the prompt", {way: d.prefill for way, d in ways.items()}, 0.75 if single else None),
         step,
         *([Line("decoders", f"{where}: a step, any", "ms", cells, base, Goal(ANY, 0.40))] if single else []),
-        line("32 tokens", {way: _generation(d, 32) for way, d in ways.items()}),
+        *([line("32 tokens", {way: _generation(d, 32) for way, d in ways.items()})] if single else []),
     ]
 
 

@@ -48,7 +48,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class OneToken:
-    """A step of one token a row, bound to memory."""
+    """A step of one token a row, bound to memory: what it reads (N,) and writes (N, vocab)."""
 
     ids: Array
     positions: Array
@@ -103,10 +103,11 @@ class FixedStepper:
         if needed > cache.capacity:
             self._enlarge(cache, needed)
         single = cache.single = cache.single or self._one_token(cache)
-        single.ids[:, 0], single.positions[:, 0] = tokens, cache.lengths
+        single.ids[:] = tokens
+        single.positions[:] = cache.lengths
         single.bound.run()
-        cache.lengths = cache.lengths + 1
-        return single.logits[:, -1], cache
+        cache.lengths += 1
+        return single.logits, cache
 
     def reordered(self, cache: Filled, rows: Ids) -> Filled:
         taken = dict(self._rows.rows(Carried(cache.buffers), rows).values)
@@ -130,7 +131,7 @@ class FixedStepper:
         logits = np.zeros((batch, 1, shape[-1]), kind.numpy)
         inputs = {name: ort_value(array) for name, array in arrays.items()}
         bound = self._session.bind({**inputs, **cache.given}, self._outputs(cache, ort_value(logits)))
-        return OneToken(arrays["input_ids"], arrays["position_ids"], logits, bound)
+        return OneToken(arrays["input_ids"][:, 0], arrays["position_ids"][:, 0], logits[:, 0], bound)
 
     def _arrays(self, ids: Ids, positions: Ids) -> dict[str, Array]:
         """The inputs beside the caches, in the session's element types; the mask is not read."""
