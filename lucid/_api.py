@@ -30,6 +30,7 @@ from lucid.ops.creation import tensor as tensor
 from lucid.ops.creation import zeros as zeros
 from lucid.ops.tensor import Tensor as Tensor
 from lucid.ops.tensor import TracedValueError as TracedValueError
+from lucid.quantizing import quantize as quantize
 from lucid.random import manual_seed as manual_seed
 from lucid.threads import get_num_threads as get_num_threads
 from lucid.threads import set_num_threads as set_num_threads

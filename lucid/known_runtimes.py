@@ -30,6 +30,8 @@ RELEASES: Mapping[Release, tuple[int, int]] = MappingProxyType(
 )
 OLDEST: Release = (1, 20)  # the oldest that models are exported for
 OLDEST_RELEASE = "lucid.onnxruntime"  # the metadata key for the oldest release that a file was exported for
+ACCURACY_LEVEL = "lucid.accuracy_level"  # the metadata key for that of standard products with weights in few bits
+DEFAULT_LEVEL = 4  # onnxruntime's own
 
 # Faults that forms ask about -------------------------------------------------------------------------------------
 
@@ -53,6 +55,7 @@ TENSOR_SCATTER = Fault("TensorScatter", "TensorScatter")
 FILLED_MASKS = Fault("blocks of queries with filled masks")
 FUSED_SOFTMAX = Fault("a softmax between two products, over a symbolic number of keys")
 PRODUCT_OF_NOTHING = Fault("a product over no keys")
+NARROW_PRODUCTS = Fault("a product with weights in 8 bits, computed in float32")
 COARSE_SINE = Fault("sine and cosine")
 
 # onnxruntime -----------------------------------------------------------------------------------------------------
@@ -73,7 +76,7 @@ _EVERYWHERE = (
     Missing("Trilu", "int32", until=(1, 29)),
     Missing("Max Min", "int8 uint8", until=(1, 24)),
     Missing("Relu", "bool uint8 int64"),
-    Missing("Softplus RotaryEmbedding MultiHeadAttention", "float64 bfloat16"),
+    Missing("Softplus RotaryEmbedding MultiHeadAttention MatMulNBits", "float64 bfloat16"),
     Missing("Attention", "float64", "falls back to a form that gives NaN on fully masked rows"),
     Missing("Attention", "*", said="onnxruntime 1.32 has no kernel for Attention of opset 25 and newer", opset=25),
 )
@@ -101,6 +104,7 @@ _CPU_LACKS = (
 )
 _CPU_FAULTS = {
     **_INTEGERS,
+    NARROW_PRODUCTS: Known("unpacks the weight at each call, which takes 7 to 28 times as long as a float32 product"),
     TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
     PASSES_OVER_NAN: Known("ignores NaN"),
     HALF_TRANSPOSED: Known("crashes when it loads one (1.23 to 1.31)"),

@@ -252,3 +252,37 @@ def buffered_attention(
         past = [t[n : n + 1, :, :start] for t in (k_buffer, v_buffer)]
         rows.append(attention(*given, seen, None, *past, **{"need_weights": False, "dropout_p": 0.0, **a})[0])
     return (np.concatenate(rows) if rows else np.zeros(q.shape), *buffers)
+
+
+def unpacked(packed: Array, *, bits: int) -> Array:
+    """One code at a time, low bits first."""
+    per_byte = 8 // bits
+    codes = np.zeros((*packed.shape[:-1], packed.shape[-1] * per_byte), np.uint8)
+    for at in np.ndindex(codes.shape):
+        byte = int(packed[(*at[:-1], at[-1] // per_byte)])
+        codes[at] = byte >> bits * (at[-1] % per_byte) & (1 << bits) - 1
+    return codes
+
+
+def dequantized(packed: Array, scales: Array, zeros: Array | None, bits: int, block: int, size: int) -> Array:
+    """scale * (code - zero), one number at a time."""
+    codes = unpacked(packed, bits=bits).reshape(len(packed), -1)
+    middles = None if zeros is None else unpacked(zeros, bits=bits)
+    weight = np.zeros((len(packed), size))
+    for n, k in np.ndindex(weight.shape):
+        zero = 1 << (bits - 1) if middles is None else middles[n, k // block]
+        weight[n, k] = scales[n, k // block] * (float(codes[n, k]) - float(zero))
+    return weight
+
+
+def quantized_linear(x: Array, packed: Array, scales: Array, zeros: Any = None, *, bits: int, block: int) -> Array:
+    packed, zeros = packed.astype(np.uint8), None if zeros is None else zeros.astype(np.uint8)
+    weight = dequantized(packed, scales, zeros, bits, block, x.shape[-1])
+    return np.asarray(np.einsum("nlk,ok->nlo", x, weight))
+
+
+def quantized_embedding(
+    indices: Array, packed: Array, scales: Array, zeros: Any = None, *, bits: int, block: int, width: int
+) -> Array:
+    packed, zeros = packed.astype(np.uint8), None if zeros is None else zeros.astype(np.uint8)
+    return dequantized(packed, scales, zeros, bits, block, width)[indices.astype(np.int64)]

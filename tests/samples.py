@@ -46,6 +46,8 @@ from tests.op_references import (
     group_norm,
     layer_norm,
     max_pool,
+    quantized_embedding,
+    quantized_linear,
     reduced,
     rms_norm,
     rotary,
@@ -54,6 +56,7 @@ from tests.op_references import (
     split_at,
     take_along,
     to_type,
+    unpacked,
     write_at,
 )
 
@@ -118,6 +121,16 @@ def with_nan(*shape: Any) -> Argument:
 
 def flag(*shape: Any) -> Argument:
     return Argument(shape, bool_)
+
+
+def codes(*shape: Any) -> Argument:
+    """Bytes that hold codes."""
+    return Argument(shape, uint8, lambda g, s: g.integers(0, 256, s))
+
+
+def small(*shape: Any) -> Argument:
+    """Scales of codes: their products are about as large as other inputs."""
+    return Argument(shape, None, lambda g, s: g.standard_normal(s) / 100)
 
 
 def index(limit: int, *shape: Any, dtype: DType = int64, low: int = 0) -> Argument:
@@ -499,6 +512,44 @@ SAMPLES: list[Sample] = [
             ("window", _B, {"window": 2, "scale": 0.3}),
             ("mask", (*_B, flag(N, 1, 1, L + S)), {}),
             ("packed groups", _BP, {"heads": 4, "kv_heads": 2}),
+        )
+    ],
+    # Weights in few bits
+    sample(ops.unpack_codes, codes(N, L), ref=unpacked, dtypes=(uint8,), bits=4),
+    sample(ops.unpack_codes, codes(N, L), ref=unpacked, dtypes=(uint8,), bits=8, label="bytes"),
+    *[
+        sample(
+            ops.quantized_linear,
+            x(N, L, size),
+            *packed,
+            ref=quantized_linear,
+            dtypes=(float32,),
+            label=label,
+            empty=False,
+            **attributes,
+        )
+        for label, size, packed, attributes in (
+            ("", 64, (codes(6, 4, 8), small(6, 4)), {"bits": 4, "block": 16}),
+            ("zero points, padded", 40, (codes(6, 3, 8), small(6, 3), codes(6, 2)), {"bits": 4, "block": 16}),
+            ("bytes", 32, (codes(6, 1, 32), small(6, 1)), {"bits": 8, "block": 32}),
+            ("bytes, zero points", 32, (codes(6, 1, 32), small(6, 1), codes(6, 1)), {"bits": 8, "block": 32}),
+        )
+    ],
+    *[
+        sample(
+            ops.quantized_embedding,
+            index(6, N, L),
+            *packed,
+            ref=quantized_embedding,
+            dtypes=(float32,),
+            label=label,
+            empty=False,
+            **attributes,
+        )
+        for label, packed, attributes in (
+            ("", (codes(6, 4, 8), small(6, 4)), {"bits": 4, "block": 16, "width": 64}),
+            ("zero points, padded", (codes(6, 3, 8), small(6, 3), codes(6, 2)), {"bits": 4, "block": 16, "width": 40}),
+            ("bytes", (codes(6, 1, 32), small(6, 1)), {"bits": 8, "block": 32, "width": 32}),
         )
     ],
     # Attention

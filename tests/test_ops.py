@@ -114,7 +114,7 @@ def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyP
     """Every form that the op can take on a CPU: each that some target accepts, and the ONNX op of the same name or the
     body."""
     served = False
-    targets = [Target(provider, opset) for provider in (*ON_CPU, "webgpu")]
+    targets = [Target(provider, opset, accuracy_level=0) for provider in (*ON_CPU, "webgpu")]
     for form in FORMS.get(s.op.name, ()):
         with monkeypatch.context() as patch:
             patch.setitem(FORMS, s.op.name, (form,))
@@ -130,7 +130,7 @@ def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyP
     if s.op.body is not None or not served:
         with monkeypatch.context() as patch:
             patch.setitem(FORMS, s.op.name, ())
-            yield "plain", in_memory(export_graph(graph, Target("any", opset))[0])
+            yield "plain", in_memory(export_graph(graph, Target("any", opset, accuracy_level=0))[0])
 
 
 @pytest.mark.parametrize(("s", "dtype"), RUNS, ids=IDS)
@@ -158,6 +158,7 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
 def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form refuses everything, except those that look at the node before (test_portable, test_native_forms), one
     only for CUDA, one for half precision (test_attention_half), one of a newer onnxruntime (test_buffered_attention),
+    one of constant weights (test_quantize),
     and dropout's, which says why there is none."""
     taken = {
         (s.op.name, form)
@@ -171,6 +172,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("buffered_attention", "com.microsoft GroupQueryAttention"),
         ("dropout", "dropout"),
         ("max_pool", "ai.onnx MaxPool"),
+        ("quantized_linear", "ai.onnx DequantizeLinear, MatMul"),
         ("softmax", "apart from the products"),
         ("layer_norm", "ai.onnx LayerNormalization, apart from a sum"),
     }

@@ -14,7 +14,7 @@ from lucid.dims import Size
 from lucid.export.array_bytes import in_order
 from lucid.export.builder import Block, Builder, Emitted
 from lucid.export.element_codes import onnx_code
-from lucid.known_runtimes import OLDEST_RELEASE
+from lucid.known_runtimes import ACCURACY_LEVEL, DEFAULT_LEVEL, OLDEST_RELEASE
 from lucid.types import Array, TensorType, as_dtype
 
 PRODUCER = "lucid"
@@ -27,6 +27,14 @@ class Assembled:
 
     skeleton: onnx.ModelProto
     initializers: Mapping[str, Array]
+    headers: Mapping[str, tuple[int, tuple[int, ...]]]
+    """The ONNX type and shape of initializers whose arrays only hold the bytes."""
+
+    def header(self, name: str) -> onnx.TensorProto:
+        """An initializer without its data."""
+        array = self.initializers[name]
+        code, shape = self.headers.get(name) or (onnx_code(as_dtype(array.dtype)), array.shape)
+        return onnx.TensorProto(name=name, dims=shape, data_type=code)
 
     @property
     def weight_bytes(self) -> int:
@@ -47,20 +55,16 @@ def assemble(build: Builder, outputs: Sequence[tuple[str, TensorType]], version:
     )
     model.metadata_props.add(key=OLDEST_RELEASE, value=build.target.onnxruntime)
     model.metadata_props.add(key="lucid.target", value=build.target.provider)
+    if build.headers and build.target.accuracy_level != DEFAULT_LEVEL:
+        model.metadata_props.add(key=ACCURACY_LEVEL, value=str(build.target.accuracy_level))
     model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in domains.items())
-    return Assembled(model, build.initializers)
-
-
-def tensor_header(name: str, array: Array) -> onnx.TensorProto:
-    """An initializer without its data."""
-    return onnx.TensorProto(name=name, dims=array.shape, data_type=onnx_code(as_dtype(array.dtype)))
+    return Assembled(model, build.initializers, build.headers)
 
 
 def tensor(name: str, array: Array) -> onnx.TensorProto:
-    """An initializer with its data."""
-    proto = tensor_header(name, array)
-    proto.raw_data = in_order(array).tobytes()
-    return proto
+    """A tensor with its data."""
+    kind = onnx_code(as_dtype(array.dtype))
+    return onnx.TensorProto(name=name, dims=array.shape, data_type=kind, raw_data=in_order(array).tobytes())
 
 
 def _uses_microsoft(nodes: Iterable[Emitted]) -> bool:

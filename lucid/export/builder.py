@@ -51,6 +51,7 @@ class Builder:
         self.target = target
         self.graph = graph
         self.initializers: dict[str, Array] = {}
+        self.headers: dict[str, tuple[int, tuple[int, ...]]] = {}  # ONNX type and shape of those stored in another type
         self.parameters: set[str] = set()  # the names of initializers that are parameters, or parts of one
         self.types: dict[str, TensorType] = {}
         self.sizes: dict[str, str] = {}  # of sizes that forms compute, the vector of one number
@@ -139,6 +140,15 @@ class Builder:
             self.initializers[name] = array
             if label is not None:
                 self.parameters.add(name)
+        return self._constants[key]
+
+    def stored(self, array: Array, code: int, shape: tuple[int, ...], label: str) -> str:
+        """An initializer of an ONNX element type that Lucid does not compute with; `array` holds its bytes."""
+        key = (label, code, shape)
+        if key not in self._constants:
+            self._constants[key] = name = self.unused(label)
+            self.initializers[name], self.headers[name] = array, (code, shape)
+            self.parameters.add(name)
         return self._constants[key]
 
     # Nodes ------------------------------------------------------------------------------------------------------------

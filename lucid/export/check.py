@@ -8,9 +8,9 @@ from collections.abc import Container, Mapping
 import numpy as np
 import onnx
 
-from lucid.export.assemble import Assembled, tensor
+from lucid.export.array_bytes import in_order
+from lucid.export.assemble import Assembled
 from lucid.export.builder import SMALL
-from lucid.export.element_codes import onnx_code
 from lucid.types import Array, as_dtype
 
 _BLOCK = 1 << 16  # numbers that fit into the caches
@@ -32,10 +32,13 @@ def check_model(model: Assembled) -> None:
     checked.CopyFrom(model.skeleton)
     for name, array in model.initializers.items():
         if array.nbytes <= SMALL:
-            checked.graph.initializer.append(tensor(name, array))
+            small = model.header(name)
+            small.raw_data = in_order(array).tobytes()
+            checked.graph.initializer.append(small)
         else:
-            code = onnx_code(as_dtype(array.dtype))
-            checked.graph.input.append(onnx.helper.make_tensor_value_info(name, code, array.shape))
+            header = model.header(name)
+            kind = onnx.helper.make_tensor_value_info(name, header.data_type, header.dims)
+            checked.graph.input.append(kind)
     onnx.checker.check_model(checked, full_check=True)
 
 

@@ -66,7 +66,8 @@ class Explanation:
         return bool(self._shown() or self.promotions)
 
     def _shown(self) -> list[Decision]:
-        return list(self.attention) + [d for d in self.decisions if d.op not in _ATTENTION and d.refused]
+        others = [d for d in self.decisions if d.op not in _ATTENTION and (d.refused or d.op in _FEW_BITS)]
+        return [*self.attention, *others]
 
     def _head(self) -> str:
         target = self.target
@@ -74,6 +75,7 @@ class Explanation:
 
 
 _ATTENTION = ("attention", "buffered_attention")
+_FEW_BITS = ("quantized_linear", "quantized_embedding")
 _NOTHING = "every op has one form"
 
 

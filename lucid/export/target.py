@@ -18,6 +18,7 @@ Provider: TypeAlias = str
 ATTENTION_FORMS: tuple[str, ...] = get_args(AttentionForm)
 PROVIDERS: tuple[str, ...] = tuple(RUNTIMES)
 OPSETS = range(17, 27)
+ACCURACY_LEVELS = (0, 4)
 
 
 class ExportError(ValueError):
@@ -37,6 +38,8 @@ class Target:
             would compute wrongly are not taken.
         attention: "auto", or a form to insist on: "standard" (ONNX Attention), "contrib" (com.microsoft), "expanded".
         forms: the same for any op, by name: `{"rms_norm": "expanded"}`.
+        accuracy_level: how products with weights in few bits are computed: 4 rounds their inputs to 8 bits, in blocks
+            of a row; 0 computes in float32.
 
     Raises:
         ExportError: for a value that does not exist, or an opset that the onnxruntime release cannot load.
@@ -47,11 +50,17 @@ class Target:
     onnxruntime: str = "1.28"
     attention: AttentionForm = "auto"
     forms: Mapping[str, str] = field(default_factory=dict, hash=False)
+    accuracy_level: int = 4
     _by_default: bool = field(default=False, init=False, repr=False, compare=False)  # nobody asked for the opset
 
     def __post_init__(self) -> None:
         _one_of("target", self.provider, PROVIDERS)
         _one_of("attention", self.attention, ATTENTION_FORMS)
+        if self.accuracy_level not in ACCURACY_LEVELS:
+            raise ExportError(
+                f"accuracy_level {self.accuracy_level!r} is not supported: choose 4, inputs of products rounded to 8 "
+                "bits, or 0, float32"
+            )
         if self.opset == 0:
             object.__setattr__(self, "opset", min(self.runtime.opset, newest_opset(self.release)))
             object.__setattr__(self, "_by_default", True)

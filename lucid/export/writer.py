@@ -13,7 +13,7 @@ from typing import BinaryIO
 import onnx
 
 from lucid.export.array_bytes import byte_blocks, fingerprint, in_order
-from lucid.export.assemble import Assembled, tensor_header
+from lucid.export.assemble import Assembled
 from lucid.export.builder import SMALL
 from lucid.export.target import ExportError
 from lucid.file_locks import exclusively
@@ -127,7 +127,7 @@ def _with_initializers(model: Assembled, offsets: Mapping[str, int], location: s
     complete.CopyFrom(model.skeleton)
     for name, array in model.initializers.items():
         proto = complete.graph.initializer.add()  # filled in place: appending a message copies it
-        proto.CopyFrom(tensor_header(name, array))
+        proto.CopyFrom(model.header(name))
         if name not in offsets or array.nbytes <= SMALL:
             proto.raw_data = in_order(array).tobytes()
             continue
@@ -157,7 +157,7 @@ def _stream(model: Assembled, file: BinaryIO) -> dict[str, int]:
     heads = []
     length = len(graph)
     for name, array in model.initializers.items():
-        header = tensor_header(name, array).SerializeToString(deterministic=True)
+        header = model.header(name).SerializeToString(deterministic=True)
         header += _field(_RAW_DATA, array.nbytes)
         head = _field(_INITIALIZER, len(header) + array.nbytes) + header
         heads.append(head)

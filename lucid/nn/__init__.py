@@ -46,6 +46,7 @@ from lucid.nn.positions import LearnedPositions as LearnedPositions
 from lucid.nn.positions import RelativePositionBias as RelativePositionBias
 from lucid.nn.positions import RotaryEmbedding as RotaryEmbedding
 from lucid.nn.positions import SinusoidalPositionalEncoding as SinusoidalPositionalEncoding
+from lucid.nn.quantized import QuantizedWeight as QuantizedWeight
 from lucid.nn.rope_scaling import DynamicNTKScaling as DynamicNTKScaling
 from lucid.nn.rope_scaling import LinearScaling as LinearScaling
 from lucid.nn.rope_scaling import Llama3Scaling as Llama3Scaling

@@ -66,6 +66,9 @@ from lucid.ops.neural import softplus as softplus
 from lucid.ops.op import REGISTERED as REGISTERED
 from lucid.ops.op import Op as Op
 from lucid.ops.op import composite as composite
+from lucid.ops.quantized import quantized_embedding as quantized_embedding
+from lucid.ops.quantized import quantized_linear as quantized_linear
+from lucid.ops.quantized import unpack_codes as unpack_codes
 from lucid.ops.reduction import all_ as all_
 from lucid.ops.reduction import any_ as any_
 from lucid.ops.reduction import argmax as argmax

@@ -17,6 +17,7 @@ from lucid.ops.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.bound_run import BoundRun as BoundRun
+from lucid.runtime.metadata import config_of
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
@@ -86,7 +87,7 @@ class Session:
             prepack=prepack,
             optimize=optimize,
             flush_denormals=flush_denormals,
-            config=config,
+            config={**config_of(model), **(config or {})},
         )
         self._runs = Runs(flush_denormals)
         with self._runs.mode():

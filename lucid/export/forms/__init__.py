@@ -14,6 +14,7 @@ from lucid.export.forms import (
     integers,
     neural,
     plain,
+    quantized,
     rotary,
     trigonometry,
 )
@@ -53,6 +54,10 @@ _BEST_FIRST: tuple[Form, ...] = (
     integers.halves_multiplied,
     integers.pow_,
     integers.repeated_squares,
+    # weights in few bits
+    quantized.matmul_nbits,
+    quantized.dequantize_linear,
+    quantized.unpack_codes,
     # the rest
     attention_portable.softmax_apart,
     neural.dropout,

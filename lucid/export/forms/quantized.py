@@ -1,0 +1,130 @@
+"""Products with weights in few bits: onnxruntime's own op, and the standard ops that it turns into it.
+
+Kernels that compute at accuracy level 4 round the inputs of a product to 8 bits, in blocks of a row; level 0 computes
+in float32. With 8 bits onnxruntime has no kernel of level 0: it unpacks the weight at each call (7 to 28 times slower
+than float32, docs/benchmarks.md), so there the body is better, whose weight it widens once, when it loads the model.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from lucid.export.builder import Builder
+from lucid.export.element_codes import onnx_code
+from lucid.export.form import form, refuse
+from lucid.export.run_time_sizes import reshaped
+from lucid.known_runtimes import NARROW_PRODUCTS
+from lucid.ops import quantized
+from lucid.ops.tensor import Tensor
+from lucid.quantization.blocks import pack, unpack
+from lucid.types import Array, int32, uint8
+from lucid.values import Constant, Node, Value
+
+
+@form(quantized.unpack_codes, takes="bits", name="ai.onnx Mod, Div")
+def unpack_codes(build: Builder, node: Node) -> str:
+    """In int32, because OpenVINO rounds where it shifts bytes."""
+    (packed,) = node.inputs
+    assert packed is not None
+    if node.attributes["bits"] == 8:
+        return build.op("Identity", packed)
+    wide, sixteen = build.op("Cast", packed, to=onnx_code(int32)), np.asarray(16, np.int32)
+    last = np.asarray([-1], np.int64)
+    halves = [build.op("Unsqueeze", build.op(way, wide, sixteen), last) for way in ("Mod", "Div")]
+    pairs = build.op("Cast", build.op("Concat", *halves, axis=-1), to=onnx_code(uint8))
+    return reshaped(build, pairs, (*packed.type.shape, 2), node.types[0].shape)
+
+
+@form(
+    quantized.quantized_linear,
+    takes="zero_points bits block",
+    name="com.microsoft MatMulNBits",
+    kind="contrib",
+    domain="com.microsoft",
+    kernel="MatMulNBits",
+)
+def matmul_nbits(build: Builder, node: Node) -> str:
+    x, packed, scales, zero_points = _operands(node)
+    bits = node.attributes["bits"]
+    if x.type.dtype != scales.type.dtype:
+        refuse(f"the input is {x.type.dtype} and the scales are {scales.type.dtype}")
+    _refuse_slow(build, bits)
+    return build.op(
+        "MatMulNBits",
+        x,
+        packed,
+        scales,
+        zero_points,
+        domain="com.microsoft",
+        K=x.type.shape[-1],
+        N=packed.type.shape[0],
+        bits=bits,
+        block_size=node.attributes["block"],
+        accuracy_level=build.target.accuracy_level,
+    )
+
+
+@form(
+    quantized.quantized_linear,
+    takes="zero_points bits block",
+    name="ai.onnx DequantizeLinear, MatMul",
+    opset=21,
+    kernel="DequantizeLinear",
+)
+def dequantize_linear(build: Builder, node: Node) -> str:
+    """onnxruntime fuses both to MatMulNBits, if the weight is stored transposed."""
+    x, packed, scales, zero_points = _operands(node)
+    if x.type.dtype != scales.type.dtype:
+        refuse(f"the input is {x.type.dtype} and the scales are {scales.type.dtype}")
+    if not isinstance(packed, Constant) or not isinstance(scales, Constant):
+        refuse("its weight is computed")
+    if zero_points is not None and not isinstance(zero_points, Constant):
+        refuse("its zero points are computed")
+    bits, size = node.attributes["bits"], x.type.shape[-1]
+    assert isinstance(size, int)
+    _refuse_slow(build, bits)
+    rows, count = scales.array.shape
+    codes = unpack(packed.array, bits).reshape(rows, -1)[:, :size]
+    signed, zeros = zero_points is None, None
+    if zero_points is not None:
+        zeros = _stored(build, unpack(zero_points.array, bits)[:, :count].T, zero_points, bits, signed)
+    weight = build.op(
+        "DequantizeLinear",
+        _stored(build, codes.T, packed, bits, signed),
+        Tensor.from_value(scales).mT,
+        zeros,
+        axis=0,
+        block_size=node.attributes["block"],
+    )
+    return build.op("MatMul", x, weight)
+
+
+def _operands(node: Node) -> tuple[Value, Value, Value, Value | None]:
+    x, packed, scales, zero_points = node.inputs
+    assert x is not None
+    assert packed is not None
+    assert scales is not None
+    return x, packed, scales, zero_points
+
+
+def _refuse_slow(build: Builder, bits: int) -> None:
+    if bits == 8 and build.target.accuracy_level == 0:
+        how = build.target.wrong(NARROW_PRODUCTS)
+        if how:
+            refuse(how)
+
+
+def _stored(build: Builder, codes: Array, original: Constant, bits: int, signed: bool) -> str:
+    """Codes as an initializer of 4 or 8 bits each; signed: less the middle, so that they need no zero points."""
+    kinds = {
+        (4, False): onnx.TensorProto.UINT4,
+        (4, True): onnx.TensorProto.INT4,
+        (8, False): onnx.TensorProto.UINT8,
+        (8, True): onnx.TensorProto.INT8,
+    }
+    flat = np.ascontiguousarray(codes).reshape(-1)
+    if signed:
+        flat = flat ^ np.uint8(1 << (bits - 1))  # two's complement of the code less the middle
+    label = build.graph.name_of(original)
+    return build.stored(pack(flat, bits), kinds[bits, signed], codes.shape, f"{label}.T")

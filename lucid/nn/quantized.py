@@ -1,0 +1,46 @@
+"""A weight in few bits, in the place of the parameter that it stands for."""
+
+from __future__ import annotations
+
+from lucid import ops
+from lucid.nn.module import Module, Parameter
+from lucid.ops.tensor import Tensor
+from lucid.quantization import Blocks
+from lucid.types import DType
+
+
+class QuantizedWeight(Module):
+    """A weight (N outputs, K inputs) or table (entries, width) in few bits.
+
+    It takes the place of the `weight` of a layer, which `F.linear` and `F.embedding` accept like a parameter.
+
+    State: `packed` (N, B, block * bits / 8) uint8, `scales` (N, B), and `zero_points` (N, ceil(B * bits / 8)) uint8 if
+    it is not symmetric, B = ceil(K / block): the layout of com.microsoft MatMulNBits.
+    """
+
+    def __init__(self, blocks: Blocks, dtype: DType) -> None:
+        """`dtype`: of the scales, and of what a table gives."""
+        self.bits, self.block = blocks.bits, blocks.block
+        self.shape: tuple[int, int] = (blocks.codes.shape[0], blocks.codes.shape[1])
+        self.packed = Parameter(blocks.packed())
+        self.scales = Parameter(blocks.scales.astype(dtype.numpy))
+        zeros = blocks.packed_zeros()
+        self.zero_points = None if zeros is None else Parameter(zeros)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type of the scales."""
+        return self.scales.dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x @ weight.T: (..., K) to (..., N)."""
+        return ops.quantized_linear(x, self.packed, self.scales, self.zero_points, bits=self.bits, block=self.block)
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Rows by index: (...) integers to (..., K)."""
+        return ops.quantized_embedding(
+            indices, self.packed, self.scales, self.zero_points, bits=self.bits, block=self.block, width=self.shape[1]
+        )
+
+    def extra_repr(self) -> str:
+        return f"{self.shape[0]}, {self.shape[1]}, bits={self.bits}, block={self.block}"

@@ -1,0 +1,99 @@
+"""Weights in few bits: unsigned codes, and a scale and a zero for each block of them along the input axis.
+
+    weight[n, k] = scales[n, k // block] * (codes[n, k] - zeros[n, k // block])
+
+The packed layout is that of com.microsoft MatMulNBits (onnxruntime, ContribOperators.md): the codes of a block are
+next to each other, low bits first, and the last block is padded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lucid.types import Array
+
+BITS = (4, 8)
+BLOCKS = tuple(2**power for power in range(4, 12))  # the sizes of blocks that onnxruntime's kernels take
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A weight of N outputs and K inputs in few bits, B blocks a row.
+
+    Args:
+        codes: (N, K) uint8, below 2^bits.
+        scales: (N, B) float32.
+        zeros: (N, B) uint8: the code of 0 in each block; None if it is the middle one, 2^(bits-1), in all.
+        bits: 4 or 8.
+        block: how many codes share a scale.
+    """
+
+    codes: Array
+    scales: Array
+    zeros: Array | None
+    bits: int
+    block: int
+
+    def dequantized(self) -> Array:
+        """The weight that the codes stand for, (N, K) float32."""
+        wide = in_blocks(self.codes, self.block).astype(np.float32)
+        wide -= np.float32(middle(self.bits)) if self.zeros is None else self.zeros[:, :, None]
+        wide *= self.scales[:, :, None]
+        return wide.reshape(len(wide), -1)[:, : self.codes.shape[1]]
+
+    def packed(self) -> Array:
+        """The codes as bytes, (N, B, block * bits / 8) uint8."""
+        return pack(in_blocks(self.codes, self.block), self.bits)
+
+    def packed_zeros(self) -> Array | None:
+        """The zeros as bytes, (N, ceil(B * bits / 8)) uint8."""
+        return None if self.zeros is None else pack(self.zeros, self.bits)
+
+
+def check_format(what: str, bits: int, block: int) -> None:
+    """Refuse bits and blocks that do not exist.
+
+    Raises:
+        ValueError: naming those that do.
+    """
+    if bits not in BITS:
+        raise ValueError(f"{what}: bits is {bits!r}, expected one of {', '.join(map(str, BITS))}")
+    if block not in BLOCKS:
+        raise ValueError(f"{what}: block is {block!r}, expected a power of two from {BLOCKS[0]} to {BLOCKS[-1]}")
+
+
+def middle(bits: int) -> int:
+    """The code of 0 where none is given."""
+    return 1 << (bits - 1)
+
+
+def blocks_of(size: int, block: int) -> int:
+    """How many blocks hold so many codes; the last may be padded."""
+    return -(-size // block)
+
+
+def in_blocks(values: Array, block: int) -> Array:
+    """(N, K) as (N, B, block), zeros after the end."""
+    rows, size = values.shape
+    count = blocks_of(size, block)
+    if size < count * block:
+        values = np.pad(values, ((0, 0), (0, count * block - size)))
+    return values.reshape(rows, count, block)
+
+
+def pack(codes: Array, bits: int) -> Array:
+    """Codes (..., n) as bytes (..., ceil(n * bits / 8)), low bits first."""
+    if bits == 8:
+        return np.ascontiguousarray(codes)
+    if codes.shape[-1] % 2:
+        codes = np.concatenate([codes, np.zeros((*codes.shape[:-1], 1), np.uint8)], axis=-1)
+    return np.asarray(codes[..., ::2] | (codes[..., 1::2] << 4))
+
+
+def unpack(packed: Array, bits: int) -> Array:
+    """Bytes (..., n) as codes (..., n * 8 / bits)."""
+    if bits == 8:
+        return packed
+    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(*packed.shape[:-1], 2 * packed.shape[-1])

@@ -1,0 +1,264 @@
+"""Models with weights in few bits: `lucid.quantize`, the modules, their state, and what is exported of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import lucid
+from lucid import nn
+from lucid.export import ExportError, Target, explain, to_onnx
+from lucid.models.gpt2 import GPT2, GPT2Config
+from lucid.models.llama import Llama, LlamaConfig
+from lucid.nn import functional as F
+from lucid.runtime import Session
+from lucid.types import Array
+
+STANDARD, CONTRIB = "ai.onnx DequantizeLinear, MatMul", "com.microsoft MatMulNBits"
+FORMATS = [(4, True), (4, False), (8, True), (8, False)]
+
+
+class Network(nn.Module):
+    """A table that is also the output layer, and a layer whose inputs the block does not divide."""
+
+    def __init__(self) -> None:
+        self.table = nn.Embedding(30, 40)
+        self.up, self.down = nn.Linear(40, 70), nn.Linear(70, 40, bias=False)
+        self.head = nn.Linear(40, 30, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids: lucid.Tensor) -> lucid.Tensor:
+        x = self.table(ids)
+        return self.head(x + self.down(F.relu(self.up(x))))
+
+    def input_specs(self) -> dict[str, lucid.TensorType]:
+        return {"ids": lucid.spec("N", "L", dtype=lucid.int64)}
+
+
+@pytest.fixture
+def network() -> Network:
+    lucid.manual_seed(0)
+    return Network()
+
+
+IDS = np.array([[3, 1, 29], [0, 7, 7]])
+
+
+def relative(found: Array, wanted: Array) -> float:
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+def of_bits(model: nn.Module) -> list[str]:
+    return [path for path, module in model.named_modules() if isinstance(module, nn.QuantizedWeight)]
+
+
+# The model ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bits", "symmetric"), FORMATS)
+def test_the_result_has_the_same_modules_and_computes_nearly_the_same(
+    bits: int, symmetric: bool, network: Network
+) -> None:
+    small = lucid.quantize(network, bits, block=16, symmetric=symmetric)
+    assert type(small) is Network
+    assert relative(small(IDS).numpy(), network(IDS).numpy()) < {4: 0.2, 8: 0.01}[bits]
+    assert of_bits(network) == []  # it is not changed
+
+
+def test_a_product_is_that_with_the_weight_the_codes_stand_for(network: Network) -> None:
+    small = lucid.quantize(network, block=16)
+    weight: Any = small.up.weight
+    rows = lucid.ops.quantized_linear(
+        np.eye(40, dtype=np.float32), weight.packed, weight.scales, weight.zero_points, bits=4, block=16
+    )
+    assert np.abs(rows.numpy().T - network.up.weight.numpy()).max() <= weight.scales.numpy().max()
+    x = np.random.default_rng(0).standard_normal((3, 40)).astype(np.float32)
+    assert relative(small.up(x).numpy(), x @ rows.numpy() + small.up.bias.numpy()) < 1e-6
+
+
+def test_a_shared_weight_stays_shared_and_all_else_is_that_of_the_model(network: Network) -> None:
+    small = lucid.quantize(network)
+    assert small.table.weight is small.head.weight
+    assert small.up.bias is network.up.bias
+    assert sorted(of_bits(small)) == ["down.weight", "table.weight", "up.weight"]
+
+
+def test_layers_that_are_skipped_keep_their_weights(network: Network) -> None:
+    small = lucid.quantize(network, skip=["head", "d*"])
+    assert of_bits(small) == ["up.weight"]  # the table is the head's weight
+    assert small.down.weight is network.down.weight
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_the_state_goes_to_a_file_and_back(symmetric: bool, network: Network, tmp_path: Path) -> None:
+    small = lucid.quantize(network, block=16, symmetric=symmetric)
+    state = small.state_dict()
+    assert state["up.weight.packed"].shape == (70, 3, 8) and state["up.weight.packed"].dtype == lucid.uint8
+    assert state["up.weight.scales"].shape == (70, 3)
+    assert ("up.weight.zero_points" in state) is not symmetric
+    lucid.save(tmp_path / "small.safetensors", state)
+    other = lucid.quantize(Network(), block=16, symmetric=symmetric)
+    other.load_state_dict(lucid.load(tmp_path / "small.safetensors"))
+    np.testing.assert_array_equal(other(IDS).numpy(), small(IDS).numpy())
+
+
+def test_it_is_printed_with_its_bits(network: Network) -> None:
+    assert "(weight): QuantizedWeight(70, 40, bits=4, block=32)" in repr(lucid.quantize(network))
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bits": 3}, "bits is 3, expected one of 4, 8"),
+        ({"block": 24}, "block is 24, expected a power of two from 16 to 2048"),
+        ({"block": 8}, "block is 8"),
+        ({"method": "awq"}, "method is 'awq', expected \"rtn\""),
+        ({"skip": "lm_head"}, "skip names 'lm_head', which no layer has; there are table, up, down, head"),
+    ],
+)
+def test_options_that_do_not_exist(options: dict[str, Any], message: str, network: Network) -> None:
+    with pytest.raises(ValueError, match=message):
+        lucid.quantize(network, **options)
+
+
+def test_a_model_is_quantised_once(network: Network) -> None:
+    with pytest.raises(ValueError, match="the model has been quantised before; quantise the one with float weights"):
+        lucid.quantize(lucid.quantize(network))
+
+
+def test_a_model_without_such_layers() -> None:
+    with pytest.raises(ValueError, match="LayerNorm has no linear layers and no embedding tables"):
+        lucid.quantize(nn.LayerNorm(8))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_named(value: float, network: Network) -> None:
+    weight = network.down.weight.numpy().copy()
+    weight[3, 4] = value
+    network.down.weight.assign(weight)
+    with pytest.raises(ValueError, match=rf"quantize: down.weight \[40, 70\]: rtn: the weight is {value} at \[3, 4\]"):
+        lucid.quantize(network)
+
+
+def test_a_state_that_does_not_fit(network: Network) -> None:
+    small = lucid.quantize(network, block=16)
+    weight: Any = small.up.weight
+    with pytest.raises(ValueError, match=r"scales is \[70, 2\], expected \[70, 3\] for 40 inputs in 4 bits and blocks"):
+        lucid.ops.quantized_linear(
+            np.zeros((1, 40), np.float32), weight.packed, weight.scales.numpy()[:, :2], bits=4, block=16
+        )
+    with pytest.raises(TypeError, match="packed is float32"):
+        lucid.ops.quantized_linear(np.zeros((1, 40), np.float32), weight.scales, weight.scales, bits=4, block=16)
+
+
+# Exported -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("bits", "symmetric"), FORMATS)
+@pytest.mark.parametrize("opset", [17, 21, 24])
+@pytest.mark.parametrize("provider", ["any", "cpu", "portable"])
+def test_level_0_is_exact(provider: Any, opset: int, bits: int, symmetric: bool, network: Network) -> None:
+    small = lucid.quantize(network, bits, block=16, symmetric=symmetric)
+    session = Session(to_onnx(small, target=Target(provider, opset, accuracy_level=0)), threads=1)
+    assert relative(session(IDS).numpy(), small(IDS).numpy()) < 2e-6
+
+
+@pytest.mark.parametrize(("bits", "symmetric"), FORMATS)
+@pytest.mark.parametrize("provider", ["any", "cpu"])
+def test_level_4_rounds_the_inputs_of_products(
+    provider: Any, bits: int, symmetric: bool, network: Network, tmp_path: Path
+) -> None:
+    small = lucid.quantize(network, bits, block=16, symmetric=symmetric)
+    to_onnx(small, target=provider, path=tmp_path / "model.onnx")
+    assert 1e-5 < relative(Session(tmp_path / "model.onnx")(IDS).numpy(), small(IDS).numpy()) < 0.03
+
+
+def test_the_level_of_standard_products_is_in_the_file(network: Network, tmp_path: Path) -> None:
+    """`Session` asks onnxruntime for it: its default is 4."""
+    small = lucid.quantize(network, block=16)
+    path = tmp_path / "model.onnx"
+    model = to_onnx(small, target=Target(accuracy_level=0), path=path)
+    for source in (path, str(path), model, path.read_bytes()):
+        assert relative(Session(source)(IDS).numpy(), small(IDS).numpy()) < 2e-6
+    other = Session(path, config={"session.qdq_matmulnbits_accuracy_level": "4"})  # what is asked for by name counts
+    assert relative(other(IDS).numpy(), small(IDS).numpy()) > 1e-5
+
+
+def test_another_level_is_an_error() -> None:
+    with pytest.raises(ExportError, match="accuracy_level 2 is not supported: choose 4, inputs of products rounded to"):
+        Target(accuracy_level=2)
+
+
+@pytest.mark.parametrize(
+    ("target", "bits", "taken", "reason"),
+    [
+        (Target("cpu"), 4, CONTRIB, ""),
+        (Target("cpu"), 8, CONTRIB, ""),
+        (Target("cpu", accuracy_level=0), 8, "expanded", "unpacks the weight at each call, which takes 7 to 28 times"),
+        (Target("any"), 4, STANDARD, "takes only standard ops"),
+        (Target("any", 20), 4, "expanded", "needs opset 21, this export asks for 20"),
+    ],
+)
+def test_explain_says_how_a_product_is_computed(
+    target: Target, bits: int, taken: str, reason: str, network: Network
+) -> None:
+    (product,) = [
+        d for d in explain(lucid.quantize(network, bits).up, target=target).decisions if d.op == "quantized_linear"
+    ]
+    assert product.taken == taken
+    assert reason in " ".join(why for _, why in product.refused)
+
+
+@pytest.mark.parametrize("provider", ["any", "cpu"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_the_file_is_small_and_its_weights_have_their_names(provider: Any, bits: int) -> None:
+    layer = lucid.quantize(nn.Linear(512, 256), bits, symmetric=True)
+    model = to_onnx(layer, target=provider)
+    size = 512 * 256 * bits // 8 + 4 * 512 * 256 // 32
+    assert size < len(model.SerializeToString()) < 1.05 * size
+    kept = {"cpu": "weight.packed", "any": "weight.packed.T"}[provider]
+    (weight,) = [w for w in model.graph.initializer if w.name == kept]
+    kind = {("any", 4): onnx.TensorProto.INT4, ("any", 8): onnx.TensorProto.INT8}.get((provider, bits))
+    assert weight.data_type == (kind or onnx.TensorProto.UINT8)
+
+
+def test_onnx_reads_the_standard_weights_as_the_numbers_they_stand_for(tmp_path: Path) -> None:
+    """Both in one file and beside it."""
+    layer = lucid.quantize(nn.Linear(48, 33, bias=False), block=16)
+    x = np.eye(48, dtype=np.float32)
+    for external in (False, True):
+        to_onnx(layer, path=tmp_path / "model.onnx", external_data=external)
+        model = onnx.load(tmp_path / "model.onnx")
+        (found,) = ReferenceEvaluator(model).run(None, {"x": x})
+        assert relative(found, layer(x).numpy()) < 1e-6
+
+
+# Models ---------------------------------------------------------------------------------------------------------------
+
+
+def decoders() -> list[nn.CausalDecoder]:
+    return [
+        Llama(LlamaConfig(50, 32, 48, 4, 2, 8, (None, None), tied=True)),
+        GPT2(GPT2Config(vocab_size=50, max_positions=32, hidden_size=32, num_layers=1, num_heads=2)),
+    ]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("cache", ["growing", "fixed"])
+def test_decoders_generate_the_same_tokens_eagerly_and_exported(number: int, cache: Any) -> None:
+    lucid.manual_seed(0)
+    small = lucid.quantize(decoders()[number], 4, block=16)
+    prompt = np.array([[3, 1, 4, 1, 5]])
+    wanted = lucid.generation.Generator(small).generate(prompt, max_new_tokens=8)
+    for provider in ("any", "cpu"):
+        session = Session(to_onnx(small, cache=cache, target=Target(provider, accuracy_level=0)))
+        found = lucid.generation.Generator(session).generate(prompt, max_new_tokens=8)
+        np.testing.assert_array_equal(found, wanted)
