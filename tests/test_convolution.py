@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,19 @@ def test_modules_export_with_any_sizes(module: nn.Module, opset: int) -> None:
     assert_parity(module, sizes=sizes, opset=opset)
 
 
+@pytest.mark.parametrize(
+    ("name", "module"), [("conv", nn.Conv1d(4, 6, 3)), ("max_pool", nn.MaxPool1d(3)), ("average_pool", nn.AvgPool1d(3))]
+)
+def test_an_input_shorter_than_the_kernel_is_named_also_where_the_trace_had_no_sizes(
+    name: str, module: nn.Module
+) -> None:
+    message = re.escape(f"{name}: input [1, 4, 2]: axis 2 has size 2 with its padding, less than the 3")
+    with pytest.raises(ValueError, match=message):
+        module(lucid.zeros(1, 4, 2))
+    with pytest.raises(ValueError, match=message):
+        lucid.trace(module, ("N", 4, "L")).run([np.zeros((1, 4, 2), np.float32)])
+
+
 def test_glu_exports() -> None:
     assert_parity(nn.GLU(), ("N", "L", 6))
 
@@ -212,8 +226,6 @@ def test_wrong_arguments_are_named() -> None:
         nn.Conv1d(4, 6, 3)(lucid.zeros(1, 5, 9))
     with pytest.raises(ValueError, match=r"Conv2d: got shape \[1, 4, 9\], expected \(N, 4, H, W\)"):
         nn.Conv2d(4, 6, 3)(lucid.zeros(1, 4, 9))
-    with pytest.raises(ValueError, match="axis 2 has size 2 with its padding, less than the 3"):
-        nn.Conv1d(4, 6, 3)(lucid.zeros(1, 4, 2))
     with pytest.raises(ValueError, match=r"pads \(2, 2\) must be smaller than the kernel \(2,\)"):
         nn.MaxPool1d(2, padding=2)(lucid.zeros(1, 1, 5))
     with pytest.raises(ValueError, match="num_groups 3 does not divide num_channels 4"):

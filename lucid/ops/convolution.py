@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lucid.dims import Size, same
+from lucid.dims import Shape, Size, same
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import minimum, where
 from lucid.ops.indexing import take_op
@@ -67,26 +67,31 @@ def _windowed(name: str, x: TensorType, kernel: Ints, strides: Ints, pads: Ints,
             f"{name}: kernel {kernel}, strides {strides} and dilations {dilations} must be 1 or more, "
             f"pads {pads} 0 or more"
         )
-    sizes: list[Size] = []
-    for axis in range(axes):
-        size = x.shape[2 + axis] + pads[axis] + pads[axes + axis]
-        span = dilations[axis] * (kernel[axis] - 1) + 1
+    spans = _spans(name, x.shape, kernel, pads, dilations)
+    return [(x.shape[2 + i] + pads[i] + pads[axes + i] - spans[i]) // strides[i] + 1 for i in range(axes)]
+
+
+def _spans(name: str, shape: Shape, kernel: Ints, pads: Ints, dilations: Ints) -> Ints:
+    """How many elements the kernel spans along each spatial axis, which must have as many."""
+    axes = len(kernel)
+    spans = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True))
+    for axis, span in enumerate(spans):
+        size = shape[2 + axis] + pads[axis] + pads[axes + axis]
         if isinstance(size, int) and size < span:
             raise ValueError(
-                f"{name}: input {show_shape(x.shape)}: axis {2 + axis} has size {size} with its padding, "
+                f"{name}: input {show_shape(shape)}: axis {2 + axis} has size {size} with its padding, "
                 f"less than the {span} that the kernel spans"
             )
-        sizes.append((size - span) // strides[axis] + 1)
-    return sizes
+    return spans
 
 
-def _windows(x: Array, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints, fill: float) -> Array:
+def _windows(name: str, x: Array, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints, fill: float) -> Array:
     """A view of all windows: (N, C, *windows, *kernel)."""
     axes = x.ndim - 2
+    spans = _spans(name, x.shape, kernel, pads, dilations)  # for a traced graph, whose sizes are known only here
     if any(pads):
         borders = [(0, 0), (0, 0), *zip(pads[:axes], pads[axes:], strict=True)]
         x = np.pad(x, borders, constant_values=np.asarray(fill, x.dtype))
-    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
     view = sliding_window_view(x, spans, axis=tuple(range(2, 2 + axes)))
     steps = [slice(None, None, step) for step in (*strides, *dilations)]
     windows: Array = view[(slice(None), slice(None), *steps)]
@@ -100,7 +105,7 @@ def _conv_kernel(
     if dtype.itemsize == 2:  # as in matmul: multiply in float32 and round once
         x, weight = x.astype(np.float32), weight.astype(np.float32)
     axes = len(kernel)
-    windows = _windows(x, kernel, strides, pads, dilations, 0.0)
+    windows = _windows("conv", x, kernel, strides, pads, dilations, 0.0)
     out = windows.shape[2 : 2 + axes]
     # One column per window, so that a convolution is one matrix product per group.
     columns = windows.transpose(0, 1, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes))
@@ -143,7 +148,7 @@ def _max_pool_rule(x: TensorType, *, kernel_shape: Ints, strides: Ints, pads: In
 
 
 def _max_pool_kernel(x: Array, *, kernel_shape: Ints, strides: Ints, pads: Ints, dilations: Ints) -> Array:
-    windows = _windows(x, kernel_shape, strides, pads, dilations, -np.inf)
+    windows = _windows("max_pool", x, kernel_shape, strides, pads, dilations, -np.inf)
     return np.asarray(windows.max(tuple(range(-len(kernel_shape), 0))))
 
 
@@ -165,11 +170,11 @@ def _average_pool_rule(
 def _average_pool_kernel(x: Array, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_include_pad: int) -> Array:
     dense, axes = (1,) * len(kernel_shape), tuple(range(-len(kernel_shape), 0))
     wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    total = _windows(wide, kernel_shape, strides, pads, dense, 0.0).sum(axes)
+    total = _windows("average_pool", wide, kernel_shape, strides, pads, dense, 0.0).sum(axes)
     if count_include_pad:
         return np.asarray(total / math.prod(kernel_shape)).astype(x.dtype)
     ones = np.ones((1, 1, *x.shape[2:]), wide.dtype)
-    counts = _windows(ones, kernel_shape, strides, pads, dense, 0.0).sum(axes)
+    counts = _windows("average_pool", ones, kernel_shape, strides, pads, dense, 0.0).sum(axes)
     return np.asarray(total / counts).astype(x.dtype)
 
 

@@ -136,12 +136,12 @@ def runs_of_sample(
 def _eager(
     function: Callable[..., Any], arrays: Sequence[Array], sizes: Mapping[str, int], coverage: Coverage
 ) -> list[Array] | None:
-    """The result of the function itself; None if it refuses because there are no elements: the maximum of none, or an
-    undetermined size."""
+    """The result of the function itself; None if it refuses because there are too few elements: the maximum of none, an
+    undetermined size, or a kernel that does not fit."""
     try:
         result = function(*map(Tensor.from_array, arrays))
     except ValueError as error:
-        if 0 not in sizes.values() or re.search(r"has (no|0) elements", str(error)) is None:
+        if 0 not in sizes.values() or re.search(r"has (no|0) elements|that the kernel spans", str(error)) is None:
             raise
         coverage.refused += 1
         return None
