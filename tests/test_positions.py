@@ -9,8 +9,10 @@ import pytest
 
 import lucid
 from lucid import nn, ops
+from lucid.export import to_onnx
 from lucid.nn.positions import alibi_slopes
 from lucid.nn.rope_scaling import RopeScaling, inverse_frequencies
+from lucid.runtime import Session
 from lucid.testing import assert_parity
 from tests.models import goldens
 
@@ -121,6 +123,21 @@ def test_tables_by_position_and_angles_in_place_say_the_same() -> None:
     np.testing.assert_array_equal(by_table, ops.rotary_embedding(x, *rope(positions), heads=3))
     shared = ops.rotary_embedding(x, *rope(lucid.arange(5)), heads=3)
     np.testing.assert_array_equal(shared[0], by_table[0])
+
+
+def test_a_text_may_be_longer_than_the_tables_if_its_positions_are_in_them() -> None:
+    """As where documents are packed into one row, and the positions of each begin at 0."""
+    cos, sin = nn.RotaryEmbedding(8)(lucid.arange(4))
+
+    def turn(x: lucid.Tensor, positions: lucid.Tensor) -> lucid.Tensor:
+        return ops.rotary_embedding(x, cos, sin, positions, heads=3)
+
+    x, positions = lucid.randn(1, 6, 24), lucid.tensor([[0, 1, 2, 3, 0, 1]])
+    for length, nodes in (("L", ["Gather", "Gather", "RotaryEmbedding"]), (4, ["RotaryEmbedding"])):
+        model = to_onnx(turn, lucid.spec(1, length, 24), lucid.spec(1, length, dtype=lucid.int64))
+        assert [node.op_type for node in model.graph.node] == nodes
+        given = (x, positions) if length == "L" else (x[:, :4], positions[:, :4])
+        np.testing.assert_allclose(Session(model)(*given), turn(*given), atol=1e-6)
 
 
 SCALINGS: dict[str, tuple[float, RopeScaling | None]] = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lucid.dims import same
+from lucid.dims import Size, same
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse
-from lucid.ops import expand, rotary_embedding
+from lucid.ops import expand, rotary_embedding, take
 from lucid.ops.tensor import Tensor
 from lucid.values import Node
 
@@ -30,7 +30,10 @@ def rotary(build: Builder, node: Node) -> str:
         if not isinstance(heads, int):
             refuse("the number of heads is symbolic, and only a part of each head is rotated")
     tables = [Tensor.from_value(cos), Tensor.from_value(sin)]
-    if positions is None:  # without positions the op takes cosines and sines for each text of the batch
+    if positions is not None and not _at_most(positions.type.shape[-1], cos.type.shape[0]):
+        # onnxruntime refuses a text that is longer than the tables, even where every position is in them.
+        tables, positions = [take(table, Tensor.from_value(positions), 0) for table in tables], None
+    elif positions is None:  # without positions the op takes cosines and sines for each text of the batch
         tables = [expand(table, (x.type.shape[0], cos.type.shape[-2], half)) for table in tables]
     return build.op(
         "RotaryEmbedding",
@@ -41,3 +44,8 @@ def rotary(build: Builder, node: Node) -> str:
         rotary_embedding_dim=part,
         interleaved=int(node.attributes["interleaved"]) or None,
     )
+
+
+def _at_most(length: Size, rows: Size) -> bool:
+    """Whether this is known before the model runs."""
+    return same(length, rows) or (isinstance(length, int) and isinstance(rows, int) and length < rows)
