@@ -37,6 +37,7 @@ DEFAULT_LEVEL = 4  # onnxruntime's own
 
 PASSES_OVER_NAN = Fault("maxima and minima of numbers with NaN")
 INTEGERS_AS_FLOAT64 = Fault("sums, products and powers of integers")
+LOWEST_OVER_MINUS_ONE = Fault("quotients and remainders of the lowest integer by -1")
 HALF_TRANSPOSED = Fault("a half-precision product after a transpose of the first axis")
 FLOAT64_TRANSPOSED = Fault("a float64 product after a transpose")
 FLOAT64_COS = Fault("Cos of float64")
@@ -107,6 +108,7 @@ _CPU_FAULTS = {
     NARROW_PRODUCTS: Known("unpacks the weight at each call, which takes 7 to 28 times as long as a float32 product"),
     TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
     PASSES_OVER_NAN: Known("ignores NaN"),
+    LOWEST_OVER_MINUS_ONE: Known("ends the process (1.31)"),
     HALF_TRANSPOSED: Known("crashes when it loads one (1.23 to 1.31)"),
     FLOAT64_TRANSPOSED: Known("fuses a Transpose and a float64 MatMul into an op without a kernel", (1, 26)),
     FLOAT64_COS: Known("has no float64 kernel for Cos", (1, 29)),

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lucid.export import ExportError, Target
+import lucid
+from lucid import Tensor
+from lucid.export import ExportError, Target, to_onnx
 from lucid.export.exporter import export_graph
 from lucid.export.writer import in_memory
 from lucid.runtime import Session
-from lucid.types import DTYPES, Array, DType, int32, int64
+from lucid.types import DTYPES, Array, DType, int8, int32, int64
 from tests.samples import NO_KERNEL, SAMPLES, Argument, Sample
 from tests.test_ops import ON_CPU, arrays_of, check, eager, traced
 
@@ -83,3 +85,28 @@ def test_what_is_exported_loads_and_keeps_every_digit(s: Sample, dtype: DType) -
             found = session.run(dict(zip(session.inputs, given, strict=True)))
             for got, want in zip(found.values(), wanted, strict=True):
                 check(got, want, f"{s.name} for {provider}, {'as optimised' if optimize else 'as it stands'}")
+
+
+@pytest.mark.parametrize("provider", ON_CPU)
+@pytest.mark.parametrize("dtype", [int8, int32, int64], ids=str)
+def test_the_lowest_number_over_minus_one_is_what_numpy_gives(dtype: DType, provider: str) -> None:
+    """onnxruntime's Div and Mod end the process."""
+    low, high = np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max
+    x = np.array([[low], [low + 1], [-7], [0], [7], [high]], dtype.numpy)
+    y = np.array([-1, 1, -2, 2, low, high], dtype.numpy)
+    spec = lucid.spec("N", 1, dtype=dtype)
+    models = [
+        (to_onnx(lambda a, b: (a // b, a % b), spec, lucid.spec("M", dtype=dtype), target=provider), [x, y], y),
+        (to_onnx(lambda a: (a // Tensor(y), a % Tensor(y)), spec, target=provider), [x], y),
+        (to_onnx(lambda a: (a // -1, a % -1), spec, target=provider), [x], np.asarray(-1, dtype.numpy)),
+    ]
+    for model, given, divisor in models:
+        quotient, rest = Session(model, threads=1)(*given)
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(quotient, x // divisor)
+            np.testing.assert_array_equal(rest, x % divisor)
+
+
+def test_a_constant_divisor_other_than_minus_one_has_no_guard() -> None:
+    model = to_onnx(lambda x: (x // 7, x % 7), lucid.spec("N", dtype=int64))
+    assert "Where" not in {node.op_type for node in model.graph.node}

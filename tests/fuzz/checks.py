@@ -43,8 +43,6 @@ REFUSES_EMPTY = (
 
 # Ops whose parameters onnxruntime folds into one factor and one term, which can overflow where the op does not.
 PARAMETERS = ("batch_norm",)
-# Ops whose lowest number over -1 ends the process in onnxruntime (docs/limitations.md).
-DIVISIONS = ("int_floor_div", "int_mod")
 
 
 class DifferenceError(AssertionError):
@@ -120,7 +118,7 @@ def runs_of_sample(
 
     def draw(index: int, a: Argument) -> Array:
         own = a.draw is not None or a.dtype is not None
-        if own or (index and s.op.name in PARAMETERS) or s.op.name in DIVISIONS:
+        if own or (index and s.op.name in PARAMETERS):
             return a.array(dtype, sizes, generator)
         return array_of(dtype, tuple(evaluate(size, sizes) for size in a.shape), recipe, generator)
 

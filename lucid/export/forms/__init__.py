@@ -39,7 +39,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     channel_norms.batch_normalization,
     channel_norms.group_normalization,
     channel_norms.instance_normalization,
-    # reductions and powers
+    # reductions, powers and quotients
     extremes.maximum,
     extremes.guarded_maximum,
     extremes.minimum,
@@ -54,6 +54,8 @@ _BEST_FIRST: tuple[Form, ...] = (
     integers.halves_multiplied,
     integers.pow_,
     integers.repeated_squares,
+    integers.int_floor_div,
+    integers.int_mod,
     # weights in few bits
     quantized.matmul_nbits,
     quantized.dequantize_linear,

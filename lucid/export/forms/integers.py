@@ -1,9 +1,9 @@
-"""Exact sums, products and powers of integers.
+"""Exact sums, products, powers, quotients and remainders of integers.
 
 onnxruntime (1.31; ReduceSum since 1.27) computes ReduceSum, ReduceProd and Pow of integers in float64, whatever the
 element type: digits beyond 2^53 are lost, and results out of range are clamped instead of wrapping around. Its MatMul,
 Mul and CumSum are exact, so these forms use those. A product of int64 numbers with ones also takes only a third of
-ReduceSum's time.
+ReduceSum's time. Its Div and Mod end the process where the lowest number is divided by -1.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lucid.export.builder import Builder
+from lucid.export.builder import Builder, Operand
 from lucid.export.element_codes import onnx_code
 from lucid.export.form import form, operand, refuse, refuse_wrong
 from lucid.export.forms.plain import reduction_node
 from lucid.export.target import ExportError
-from lucid.known_runtimes import INTEGERS_AS_FLOAT64
+from lucid.known_runtimes import INTEGERS_AS_FLOAT64, LOWEST_OVER_MINUS_ONE
 from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where
 from lucid.ops.creation import full_op
 from lucid.ops.tensor import Tensor
-from lucid.types import bool_, int8, int32, int64, uint8
-from lucid.values import Node, Result, Value
+from lucid.types import Array, bool_, int8, int32, int64, uint8
+from lucid.values import Constant, Node, Result, Value
 
 _EXACT = 2**53  # float64 holds every whole number up to here
 _LARGEST = {bool_: 1, int8: 2**7, uint8: 2**8, int32: 2**31, int64: 2**63}
@@ -134,6 +134,45 @@ def _power(base: Tensor, exponent: Tensor, bits: int) -> Tensor:
         square = square * square
         power = power * where(exponent // 2**bit % 2 != 0, square, 1)
     return power
+
+
+@form(elementwise.int_floor_div, kernel="Div")
+def int_floor_div(build: Builder, node: Node) -> str:
+    # ONNX Div truncates: if its remainder differs from that of Mod, which has the sign of the divisor, the quotient
+    # rounded down is one less. (x - x mod y) / y would be shorter but overflow near the ends of the type; Mod with
+    # fmod=1 is computed in float64.
+    x, y = operand(node), operand(node, 1)
+    dividend: Operand = x
+    divisor: Operand = y
+    if _may_trap(build, x, y):  # x // -1 as -x // 1, where the lowest number stays what it is
+        one, minus_one = _ones(y)
+        sign = build.op("Where", build.op("Equal", y, minus_one), minus_one, one)
+        dividend, divisor = build.op("Mul", x, sign), build.op("Mul", y, sign)
+    quotient = build.op("Div", dividend, divisor)
+    left = build.op("Sub", dividend, build.op("Mul", quotient, divisor))
+    less = build.op("Not", build.op("Equal", left, build.op("Mod", dividend, divisor)))
+    return build.op("Sub", quotient, build.op("Cast", less, to=onnx_code(node.types[0].dtype)))
+
+
+@form(elementwise.int_mod, kernel="Mod")
+def int_mod(build: Builder, node: Node) -> str:
+    x, y = operand(node), operand(node, 1)
+    if not _may_trap(build, x, y):
+        return build.op("Mod", x, y)
+    one, minus_one = _ones(y)
+    return build.op("Mod", x, build.op("Where", build.op("Equal", y, minus_one), one, y))  # nothing is left of either
+
+
+def _ones(y: Value) -> tuple[Array, Array]:
+    dtype = y.type.dtype.numpy
+    return np.asarray(1, dtype), np.asarray(-1, dtype)
+
+
+def _may_trap(build: Builder, x: Value, y: Value) -> bool:
+    """Whether the lowest number may be divided by -1. Smaller types are divided as int32, which can hold the result."""
+    if x.type.dtype.itemsize < 4 or not build.target.wrong(LOWEST_OVER_MINUS_ONE):
+        return False
+    return not isinstance(y, Constant) or bool((y.array == -1).any())
 
 
 def _refuse_floats(node: Node) -> None:

@@ -86,18 +86,6 @@ def not_equal(build: Builder, node: Node) -> str:
     return build.op("Not", build.op("Equal", *node.inputs))
 
 
-@form(elementwise.int_floor_div, kernel="Div")
-def int_floor_div(build: Builder, node: Node) -> str:
-    # ONNX Div truncates: if its remainder differs from that of Mod, which has the sign of the divisor, the quotient
-    # rounded down is one less. (x - x mod y) / y would be shorter but overflow near the ends of the type; Mod with
-    # fmod=1 is computed in float64.
-    x, y = node.inputs
-    quotient = build.op("Div", x, y)
-    left = build.op("Sub", x, build.op("Mul", quotient, y))
-    less = build.op("Not", build.op("Equal", left, build.op("Mod", x, y)))
-    return build.op("Sub", quotient, build.op("Cast", less, to=onnx_code(node.types[0].dtype)))
-
-
 @form(elementwise.fmod, kernel="Mod")
 def fmod(build: Builder, node: Node) -> str:
     return build.op("Mod", *node.inputs, fmod=1)
@@ -299,7 +287,7 @@ def cumsum(build: Builder, node: Node) -> str:
 
 # These primitives have one form each, so their order does not matter.
 FORMS = (
-    *(cast, cos, mul, true_div, not_equal, int_floor_div, fmod),
+    *(cast, cos, mul, true_div, not_equal, fmod),
     *(reshape, squeeze, unsqueeze, permute, expand, tile, pad, concat, split),
     *(slice_op, size_op, full, arange, tril, triu),
     *(mean, any_, all_, cumsum),
