@@ -105,8 +105,12 @@ class Either:
             results[0] = np.where(lost, np.nan if run in (4, 6) else 0.0, results[0])
         if self.call.get("need_weights"):
             weights = chosen(results[-1], without[-1], reach.rows, reach.dead_rows | reach.rows & ~first.rows)
-            spoiled = np.isnan(weights).any(-1, keepdims=True) & ~reach.visible
-            results[-1] = weights if run <= 1 else np.where(spoiled, np.nan if run in (4, 6) else 0.0, weights)
+            nan, seen = np.isnan(weights).any(-1, keepdims=True), reach.visible
+            if run == 1:  # where a sum of masks may overflow, and hide a key that is seen
+                weights = np.where(nan & seen, np.nan, weights)
+            elif run:
+                weights = np.where(nan & ~seen, np.nan if run in (4, 6) else 0.0, weights)
+            results[-1] = weights
         return tuple(results)
 
     def _reach(self, arrays: Sequence[Array | None]) -> _Reach:
@@ -119,8 +123,9 @@ class Either:
             for t in (self._with_past(key, past_key), self._with_past(value, past_value))
         )
         bad_query, bad_value = ~np.isfinite(query).all(-1, keepdims=True), ~np.isfinite(value)
-        # Scores that overflow, if only before they are scaled.
-        over = np.abs(query) @ np.abs(key).swapaxes(-1, -2) >= self.largest
+        # Scores that overflow, if only before or after they are scaled.
+        largest = self.largest / max(1.0, abs(self.call["scale"] or 0.0))
+        over = np.abs(query) @ np.abs(key).swapaxes(-1, -2) >= largest
         bad_key = ~np.isfinite(key).all(-1)[:, :, None] | over
         hidden = self._hidden(query.shape[2], key.shape[2], past_key, starts)
         visible = self._visible(~hidden, masks, over.shape)

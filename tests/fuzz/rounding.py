@@ -215,13 +215,17 @@ def _lost(node: Node, arrays: Sequence[Array | None], attributes: Mapping[str, A
     sizes = [float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a))) for a in floats]
     if not sizes or max(sizes) < limit**0.5 / 1e4:
         return np.zeros((), bool)
-    parts = _evaluate(node, [a if a is None or a.dtype.kind != "f" else np.abs(a) for a in arrays], attributes)
+    finite = [a if a is None or a.dtype.kind != "f" else np.where(np.isfinite(a), a, 0.0) for a in arrays]
+    parts = _evaluate(node, [a if a is None or a.dtype.kind != "f" else np.abs(a) for a in finite], attributes)[index]
     if node.op.name == "mean":  # it overflows before it is divided
         count = floats[0].size / max(1, exact.size)
-        return np.asarray(parts[index] * count > limit)
-    # With one sign they overflow to that infinity, as the sum does by itself; with both, to either or to NaN.
-    mixed = np.abs(exact) < parts[index] * (1 - 1e-9)
-    return np.asarray((parts[index] > limit) & (mixed | (limit < precision(node.types[index].dtype).largest)))
+        return np.asarray((parts * count > limit) & ~np.isnan(exact))
+    # With one sign they overflow to that infinity, as the sum does by itself; with both, or beside an infinity of the
+    # other sign, to either or to NaN.
+    total = _evaluate(node, finite, attributes)[index]
+    mixed = (np.abs(total) < parts * (1 - 1e-9)) | (np.sign(total) != np.sign(exact))
+    mixed |= limit < precision(node.types[index].dtype).largest
+    return np.asarray((parts > limit) & mixed & ~np.isnan(exact))
 
 
 def _factor(value: Value | None) -> float:

@@ -81,6 +81,50 @@ def test_a_mean_whose_sum_overflows_is_open() -> None:
     assert verdict.open.tolist() == [True, False]
 
 
+@pytest.mark.parametrize("add", [lambda v: v.sum(-1), lambda v: (v[:, None] @ np.ones((4, 1), np.float32))[:, 0, 0]])
+def test_a_sum_whose_parts_overflow_beside_an_infinity_of_the_other_sign_is_open(add: object) -> None:
+    inf, nan = np.inf, np.nan
+    rows = [
+        [3e38, 3e38, -inf, 1],
+        [-3e38, -3e38, -inf, 1],
+        [3, 3, -inf, 1],
+        [3e38, 3e38, inf, -inf],
+        [3e38, 3e38, nan, 1],
+    ]
+    (verdict,) = judged(add, np.array(rows, np.float32), tame=False)
+    assert verdict.open.tolist() == [True, False, False, False, False]
+    np.testing.assert_array_equal(verdict.expected[1:], [-inf, -inf, nan, nan])
+
+
+def attended_with(scale: float, size: float) -> Verdict:
+    """Two positions, the second of a size, of which each sees itself and those before."""
+    x = np.ones((1, 1, 2, 4), np.float32)
+    x[..., 1, :] = size
+    return judged(lambda v: ops.attention(v, v, v, is_causal=True, scale=scale), x, tame=False)[0]
+
+
+@pytest.mark.parametrize("scale", [50.0, 0.1])
+def test_a_hidden_score_that_overflows_before_or_after_it_is_scaled_may_become_nan(scale: float) -> None:
+    size = 1e37 if scale > 1 else 2e38
+    for right in (1.0, np.nan):
+        assert not attended_with(scale, size).differs(np.full((1, 1, 2, 4), right, np.float32))[..., 0, :].any()
+    for wrong in (0.0, 2.0):
+        assert attended_with(scale, size).differs(np.full((1, 1, 2, 4), wrong, np.float32))[..., 0, :].all()
+    assert attended_with(scale, 1e30).differs(np.full((1, 1, 2, 4), np.nan, np.float32))[..., 0, :].all()
+
+
+def test_the_weights_of_a_query_are_open_where_a_score_overflows_beside_masks_near_the_lowest_number() -> None:
+    query, key = np.array([[[[1e30, -1e30]]]], np.float32), np.array([[[[1e30, 5e29], [0, 0]]]], np.float32)
+    mask, key_mask = np.array([[[[-3.3895e38, 0]]]], np.float32), np.full((1, 2), 0.5, np.float32)
+
+    def weights(q: Tensor, k: Tensor, *masks: Tensor) -> Tensor:
+        return ops.attention(q, k, k, *masks, need_weights=True)[1]
+
+    assert judged(weights, query, key, mask, key_mask, tame=False)[0].open.all()
+    (verdict,) = judged(weights, query / 1e30, key, mask, key_mask, tame=False)
+    assert verdict.differs(np.full((1, 1, 1, 2), np.nan, np.float32)).all()
+
+
 def test_what_softmax_computes_of_nothing_is_nothing() -> None:
     (verdict,) = judged(lambda v: ops.softmax(v, axis=0), np.ones((0, 3), np.float32))
     assert verdict.expected.shape == (0, 3)
