@@ -16,7 +16,9 @@ from lucid.threads import share
 from lucid.types import Array
 
 SHRINKS = np.linspace(1.0, 0.7, 16)  # of a range; down to 0.5 MiniLM's products are no nearer
-LARGEST = 2.0**100  # 1e30: far above any weight, and GPTQ can add errors to it
+LARGEST = np.float64(
+    2.0**100
+)  # 1e30, far above any weight: GPTQ adds errors to it. A Python float would be float16 here
 _PIECE = 1 << 17  # numbers that are worked on together: in smaller pieces threads wait for the interpreter
 _SMALLEST = np.finfo(np.float32).tiny
 
@@ -62,8 +64,9 @@ def check_numbers(what: str, weight: Array) -> None:
     Raises:
         ValueError: naming the first number that is not finite or above `LARGEST`.
     """
-    if not np.abs(weight).max(initial=0) <= LARGEST:
-        at = [int(i) for i in np.argwhere(~(np.abs(weight) <= LARGEST))[0]]
+    usable = np.abs(weight) <= LARGEST  # not by the maximum, which passes over NaN in bfloat16
+    if not usable.all():
+        at = [int(i) for i in np.argwhere(~usable)[0]]
         raise ValueError(f"{what}: the weight is {float(weight[tuple(at)])} at {at}, expected at most 1e30, and finite")
 
 

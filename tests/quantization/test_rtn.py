@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lucid.quantization import Blocks, hqq, rtn
+from lucid.quantization import Blocks, gptq, hqq, rtn
 from lucid.types import Array
 
 FORMATS = st.tuples(st.sampled_from([4, 8]), st.sampled_from([16, 32, 128]), st.booleans(), st.booleans())
@@ -136,10 +138,22 @@ def test_weights_without_numbers_have_no_codes(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("quantise", [rtn, hqq])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2e30, 1e300])
-def test_numbers_that_few_bits_cannot_hold_are_named(value: float, quantise: type) -> None:
+def test_numbers_that_few_bits_cannot_hold_are_named(value: float, quantise: Callable[..., Blocks]) -> None:
     weight = np.zeros((3, 40))
     weight[2, 33] = value
     with pytest.raises(ValueError, match=r"the weight is .* at \[2, 33\], expected at most 1e30, and finite"):
+        quantise(weight, 4, 32)
+
+
+@pytest.mark.parametrize("quantise", [rtn, hqq, lambda *args: gptq(args[0], np.eye(4), *args[1:])])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_also_in_element_types_that_cannot_hold_1e30(
+    value: float, dtype: type, quantise: Callable[..., Blocks]
+) -> None:
+    weight = np.zeros((2, 4), dtype)
+    weight[1, 0] = value
+    with pytest.raises(ValueError, match=rf"the weight is {value} at \[1, 0\], expected at most 1e30, and finite"):
         quantise(weight, 4, 32)
 
 
