@@ -37,7 +37,7 @@ def rtn(weight: Array, bits: int, block: int, symmetric: bool = False, search: b
 
     The range of a block includes all its numbers and 0, and no number moves by more than half a scale; a symmetric
     block reaches as far as its largest number, and one code less on the other side. With `search` 46 ranges from all of
-    it to 0.7 of it are tried (symmetric: 18), and the one with the least squared error is taken: a smaller one clips
+    it to 0.7 of it are tried (symmetric: 17), and the one with the least squared error is taken: a smaller one clips
     the largest numbers and is finer for all others. That takes about 20 times as long.
 
     Raises:
@@ -158,8 +158,7 @@ def _symmetric(low: Array, high: Array, bits: int) -> Iterator[Grid]:
     whole = np.where(low == high, largest, -largest / middle(bits))  # of one number: the scale itself
     for shrink in SHRINKS:
         yield Grid(as_scales(whole * shrink), zeros)
-    for sign in (1, -1):
-        yield Grid(as_scales(sign * largest / (middle(bits) - 1)), zeros)
+    yield Grid(as_scales(largest / (middle(bits) - 1)), zeros)  # both sides are held
 
 
 def _asymmetric(low: Array, high: Array, bits: int) -> Iterator[Grid]:

@@ -118,7 +118,7 @@ def test_hessians_that_are_none() -> None:
         (uneven, 0.01, "gptq: the Hessian is not symmetric or negative on its diagonal, expected X\\^T X"),
         (negative, 0.01, "gptq: the Hessian is not symmetric or negative on its diagonal, expected X\\^T X"),
         (np.ones((4, 4)), 0.0, "gptq: the Hessian is singular with damping 0.0; give more damping"),
-        (inputs(4, 2).T @ inputs(4, 2), 0.0, "gptq: the Hessian is singular with damping 0.0; give more damping"),
+        (np.ones((4, 4)) + 3e-16 * np.eye(4), 0.0, "gptq: the Hessian is singular with damping 0.0; give more damping"),
         (good, -0.1, "gptq: damping is -0.1, expected 0 or more"),
         (good, np.nan, "gptq: damping is nan, expected 0 or more"),
     ]:

@@ -13,10 +13,10 @@ def loss(blocks: Blocks, weight: Array) -> float:
     return float(np.linalg.norm(blocks.dequantized() - weight) / np.linalg.norm(weight))
 
 
-@pytest.mark.parametrize("bits, block", [(4, 32), (4, 128), (8, 64)])
-def test_loses_less_than_rounding(bits: int, block: int) -> None:
-    weight = np.random.default_rng(0).standard_t(6, (64, 300)).astype(np.float32)
-    assert loss(hqq(weight, bits, block), weight) < 0.99 * loss(rtn(weight, bits, block), weight)
+@pytest.mark.parametrize("bits, block, share", [(4, 32, 0.965), (4, 128, 0.965), (8, 64, 0.99)])
+def test_loses_less_than_rounding(bits: int, block: int, share: float) -> None:
+    weight = np.random.default_rng(0).standard_normal((64, 300), np.float32)
+    assert loss(hqq(weight, bits, block), weight) < share * loss(rtn(weight, bits, block), weight)
 
 
 def test_no_block_loses_more_than_by_rounding() -> None:

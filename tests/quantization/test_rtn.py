@@ -108,11 +108,20 @@ def test_a_weight_on_a_grid_stays_as_it_is(symmetric: bool, search: bool, bits: 
     np.testing.assert_array_equal(found.dequantized(), given.dequantized())
 
 
-def test_a_search_clips_a_far_number_for_the_others() -> None:
-    weight = np.random.default_rng(0).standard_normal((1, 128), np.float32)
-    weight[0, 7] = 5
-    plain, searched = rtn(weight, 4, 128), rtn(weight, 4, 128, search=True)
-    assert searched.scales[0, 0] < 0.97 * plain.scales[0, 0]
+def test_a_searched_symmetric_grid_may_leave_out_the_code_0() -> None:
+    codes = np.random.default_rng(0).integers(1, 16, (6, 96), np.uint8)
+    codes[:, ::16] = 15
+    given = Blocks(codes, np.full((6, 3), 0.0625, np.float32), None, 4, 32).dequantized()
+    np.testing.assert_array_equal(rtn(given, 4, 32, symmetric=True, search=True).dequantized(), given)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_search_clips_a_far_number_for_the_others(sign: int) -> None:
+    """Only on its own side: there are many numbers at the other end."""
+    weight = np.maximum(np.random.default_rng(0).standard_normal((1, 512), np.float32), -2)
+    weight[0, 7] = 4
+    least, largest = sorted(sign * float(end[0, 0]) for end in ends(rtn(sign * weight, 4, 512, search=True)))
+    assert least < -1.95 and largest < 3.2
 
 
 def test_a_piece_does_not_depend_on_the_others() -> None:
