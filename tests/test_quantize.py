@@ -88,6 +88,25 @@ def test_a_shared_weight_stays_shared_and_all_else_is_that_of_the_model(network:
     assert sorted(of_bits(small)) == ["down.weight", "table.weight", "up.weight"]
 
 
+def test_methods_that_look_at_more_lose_less(network: Network) -> None:
+    ids = np.random.default_rng(0).integers(0, 30, (40, 8))
+    wanted = network(ids).numpy()
+    lost = {}
+    for name, options in {
+        "rtn": {},
+        "search": {"search": True},
+        "hqq": {"method": "hqq"},
+        "gptq": {"method": "gptq", "calibration": [ids]},
+        "by name": {"method": "gptq", "calibration": iter([{"ids": ids[:20]}, {"ids": ids[20:]}])},
+        "by position": {"method": "gptq", "calibration": [(ids[:20],), (lucid.tensor(ids[20:]),)]},
+    }.items():
+        small = lucid.quantize(network, 4, block=16, skip="table", **options)
+        lost[name] = float(np.square(small(ids).numpy() - wanted).mean())
+    assert lost["gptq"] < lost["search"] < lost["rtn"] and lost["hqq"] < lost["rtn"]
+    assert lost["by name"] == pytest.approx(lost["gptq"], rel=0.01)
+    assert lost["by position"] == pytest.approx(lost["gptq"], rel=0.01)
+
+
 def test_layers_that_are_skipped_keep_their_weights(network: Network) -> None:
     small = lucid.quantize(network, skip=["head", "d*"])
     assert of_bits(small) == ["up.weight"]  # the table is the head's weight
@@ -120,13 +139,28 @@ def test_it_is_printed_with_its_bits(network: Network) -> None:
         ({"bits": 3}, "bits is 3, expected one of 4, 8"),
         ({"block": 24}, "block is 24, expected a power of two from 16 to 2048"),
         ({"block": 8}, "block is 8"),
-        ({"method": "awq"}, "method is 'awq', expected \"rtn\""),
+        ({"method": "awq"}, "method is 'awq', expected one of rtn, hqq, gptq"),
+        ({"method": "gptq"}, 'method="gptq" with no calibration; calibration is what method="gptq" learns from'),
+        ({"calibration": [IDS]}, 'method="rtn" with calibration'),
+        ({"method": "hqq", "symmetric": True}, 'method="hqq" finds zero points; leave out symmetric=True'),
+        ({"method": "hqq", "search": True}, 'search is for method="rtn", and the method is "hqq"'),
         ({"skip": "lm_head"}, "skip names 'lm_head', which no layer has; there are table, up, down, head"),
     ],
 )
 def test_options_that_do_not_exist(options: dict[str, Any], message: str, network: Network) -> None:
     with pytest.raises(ValueError, match=message):
         lucid.quantize(network, **options)
+
+
+def test_calibration_that_cannot_be_learnt_from(network: Network) -> None:
+    network.spare = nn.Linear(40, 16)  # type: ignore[attr-defined]  # nothing calls it
+    with pytest.raises(ValueError, match=r"quantize: spare.weight \[16, 40\]: no call of the calibration reaches it"):
+        lucid.quantize(network, method="gptq", calibration=[IDS])
+    table = network.table.weight.numpy().copy()
+    table[7, 3] = np.nan
+    network.table.weight.assign(table)
+    with pytest.raises(ValueError, match="the inputs have nan at"):
+        lucid.quantize(network, method="gptq", calibration=[IDS])
 
 
 def test_a_model_is_quantised_once(network: Network) -> None:

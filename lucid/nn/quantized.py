@@ -9,7 +9,20 @@ from lucid.quantization import Blocks
 from lucid.types import DType
 
 
-class QuantizedWeight(Module):
+class StoredWeight(Module):
+    """What `F.linear` and `F.embedding` accept in the place of a parameter: it multiplies and is indexed in its own
+    way."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x @ weight.T: (..., K) to (..., N)."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def rows(self, indices: Tensor) -> Tensor:
+        """Rows by index: (...) integers to (..., K)."""
+        raise NotImplementedError(f"{type(self).__name__} has no rows()")
+
+
+class QuantizedWeight(StoredWeight):
     """A weight (N outputs, K inputs) or table (entries, width) in few bits.
 
     It takes the place of the `weight` of a layer, which `F.linear` and `F.embedding` accept like a parameter.
@@ -33,11 +46,9 @@ class QuantizedWeight(Module):
         return self.scales.dtype
 
     def forward(self, x: Tensor) -> Tensor:
-        """x @ weight.T: (..., K) to (..., N)."""
         return ops.quantized_linear(x, self.packed, self.scales, self.zero_points, bits=self.bits, block=self.block)
 
     def rows(self, indices: Tensor) -> Tensor:
-        """Rows by index: (...) integers to (..., K)."""
         return ops.quantized_embedding(
             indices, self.packed, self.scales, self.zero_points, bits=self.bits, block=self.block, width=self.shape[1]
         )

@@ -41,7 +41,7 @@ class Blocks:
         wide = in_blocks(self.codes, self.block).astype(np.float32)
         wide -= np.float32(middle(self.bits)) if self.zeros is None else self.zeros[:, :, None]
         wide *= self.scales[:, :, None]
-        return wide.reshape(len(wide), -1)[:, : self.codes.shape[1]]
+        return wide.reshape(len(wide), wide.shape[1] * self.block)[:, : self.codes.shape[1]]
 
     def packed(self) -> Array:
         """The codes as bytes, (N, B, block * bits / 8) uint8."""
