@@ -14,6 +14,7 @@ from lucid.known_runtimes import RUNTIMES
 from lucid.models import load
 from lucid.nn import CausalDecoder
 from lucid.nn.parts import CacheKind
+from lucid.quantizing import quantize
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
 from lucid.runtime.release import installed
@@ -25,6 +26,7 @@ def load_language_model(
     eager: bool = False,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
+    bits: int | None = None,
 ) -> LanguageModel:
     """Read a model that continues texts, with its tokenizer, ready to run.
 
@@ -34,6 +36,7 @@ def load_language_model(
             with tokenizer.json and the checkpoint's configs next to it. A folder with both is an exported model.
         eager: run a checkpoint with NumPy instead of exporting it.
         providers, threads: of the `Session`.
+        bits: 4 or 8: the weights of a checkpoint in so many bits, rounded in blocks of 32 (`lucid.quantize`).
 
     Raises:
         ValueError: for a source that holds no decoder, or files that are not what their names say; `ConfigError` for an
@@ -47,10 +50,14 @@ def load_language_model(
         raise FileNotFoundError(f"there is no file or folder {os.fspath(source)!r}; check the path")
     exported = None if eager else _exported(path)
     tokenizer = load_tokenizer(path if exported is None else exported.parent)
+    if exported is not None and bits is not None:
+        raise ValueError(f"{exported}: is an exported model, whose weights stay as they are; leave out bits={bits}")
     if exported is not None:
         model: CausalDecoder | Session = Session(exported, providers, threads=threads)
     else:
         model = _decoder(path)
+        if bits is not None:
+            model = quantize(model, bits)
         if not eager:
             model = _session(model, providers, threads)
     return LanguageModel(model, tokenizer)

@@ -38,13 +38,13 @@ def options(writing: Writing) -> dict[str, Any]:
     return {"max_new_tokens": w.max_new_tokens, "stop": w.stop, **found}
 
 
-def load(source: str, eager: bool, providers: list[str], threads: int | None) -> LanguageModel:
+def load(source: str, bits: int | None, eager: bool, providers: list[str], threads: int | None) -> LanguageModel:
     """The model, ready to run."""
     if eager and (providers or threads):
         raise usage("--eager runs NumPy: leave out --provider and --threads")
     if sys.stderr.isatty():
         show.Output(error=True).line(f"reading {source} ...", style="dim")
-    return load_language_model(source, eager=eager, providers=providers or None, threads=threads)
+    return load_language_model(source, bits=bits, eager=eager, providers=providers or None, threads=threads)
 
 
 def pieces(answer: Answer, model: LanguageModel) -> Iterator[str]:

@@ -18,11 +18,18 @@ with suppress(ImportError):  # lines can be edited and called back, where Python
 
 
 def run(
-    *, source: str, system: str | None, writing: Writing, eager: bool, providers: list[str], threads: int | None
+    *,
+    source: str,
+    system: str | None,
+    writing: Writing,
+    bits: int | None,
+    eager: bool,
+    providers: list[str],
+    threads: int | None,
 ) -> int:
     """Answer message after message; returns the exit code."""
     options = answers.options(writing)
-    model = answers.load(source, eager, providers, threads)
+    model = answers.load(source, bits, eager, providers, threads)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if not interactive:
         return _converse(model, system, options, Interrupts(), _lines())

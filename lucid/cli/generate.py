@@ -14,6 +14,7 @@ def run(
     source: str,
     text: str,
     writing: Writing,
+    bits: int | None,
     eager: bool,
     providers: list[str],
     threads: int | None,
@@ -21,7 +22,7 @@ def run(
 ) -> int:
     """Continue a text and show what follows; returns the exit code."""
     options = answers.options(writing)
-    model = answers.load(source, eager, providers, threads)
+    model = answers.load(source, bits, eager, providers, threads)
     answer = model.answer(model.tokenizer.encode(sys.stdin.read() if text == "-" else text), **options)
     if not json:
         answers.write(answer, model)

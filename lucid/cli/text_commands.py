@@ -24,6 +24,7 @@ def generate(
     top_p: o.TopP = None,
     min_p: o.MinP = None,
     seed: o.DrawSeed = None,
+    bits: o.Bits = None,
     eager: o.Eager = False,
     providers: o.Provider = None,
     threads: o.Threads = None,
@@ -44,6 +45,7 @@ def generate(
         source=source,
         text=text,
         writing=writing,
+        bits=bits,
         eager=eager,
         providers=providers or [],
         threads=threads,
@@ -64,6 +66,7 @@ def chat(
     top_p: o.TopP = None,
     min_p: o.MinP = None,
     seed: o.DrawSeed = None,
+    bits: o.Bits = None,
     eager: o.Eager = False,
     providers: o.Provider = None,
     threads: o.Threads = None,
@@ -79,6 +82,7 @@ def chat(
     \b
       lucid chat SmolLM2-135M-Instruct
       lucid chat model.gguf --system "Answer in one sentence." --temperature 0.7
+      lucid chat SmolLM2-135M-Instruct --bits 4
       echo "What is the capital of France?" | lucid chat model.gguf
     """
     writing = o.Writing(max_new_tokens, stop or [], repetition_penalty, temperature, top_k, top_p, min_p, seed)
@@ -87,6 +91,7 @@ def chat(
         source=source,
         system=system,
         writing=writing,
+        bits=bits,
         eager=eager,
         providers=providers or [],
         threads=threads,

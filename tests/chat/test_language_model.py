@@ -195,3 +195,18 @@ def test_nothing_at_a_path_is_an_error() -> None:
 def test_a_provider_that_does_not_exist_is_an_error(folder: Path) -> None:
     with pytest.raises(ProviderError, match="provider 'gpu' does not exist"):
         load_language_model(folder, providers=["gpu"])
+
+
+def test_weights_in_few_bits(tmp_path: Path) -> None:
+    """A block of this checkpoint's small layers is padded; 8 bits change none of these tokens."""
+    path = checkpoint(tmp_path)
+    texts = []
+    for options in ({}, {"bits": 8}, {"bits": 8, "eager": True}):
+        one = load_language_model(path, **options)
+        texts.append("".join(one.answer(one.tokenizer.encode("abc"), max_new_tokens=4)))
+    assert texts[0] == texts[1] == texts[2] != ""
+    with pytest.raises(ValueError, match="quantize: bits is 5, expected one of 4, 8"):
+        load_language_model(path, bits=5)
+    lucid.export.to_onnx(lucid.models.load(path), path=path / "model.onnx", cache="growing")
+    with pytest.raises(ValueError, match="is an exported model, whose weights stay as they are; leave out bits=4"):
+        load_language_model(path, bits=4)
