@@ -85,22 +85,32 @@ class Graph:
         """The names of the symbolic sizes of the inputs."""
         return names_of(size for value in self.inputs for size in value.type.shape)
 
-    def with_outputs(self, outputs: Mapping[str, Value]) -> Graph:
-        """The same inputs with other outputs: for a rewritten graph, or for values inside."""
+    def with_outputs(
+        self,
+        outputs: Mapping[str, Value],
+        inputs: Sequence[Input] | None = None,
+        names: Sequence[tuple[str, Array]] = (),
+    ) -> Graph:
+        """Other outputs: for a rewritten graph, or for values inside. A rewrite may also give other inputs, and the
+        names of its new arrays.
+        """
         structure = self._structure if tuple(outputs) == self.output_names else None
-        return Graph(self.inputs, outputs, self._names, structure)
+        known = self._names.extended(names) if names else self._names
+        return Graph(self.inputs if inputs is None else inputs, outputs, known, structure)
 
     def rebuild(self, values: Sequence[Any]) -> Any:
         """The structure that the traced function returned, around the given values."""
         return fill(self._structure, values)
 
-    def run(self, arrays: Sequence[Array]) -> list[Array]:
+    def run(self, arrays: Sequence[Array], watch: Callable[[Result, Array], None] | None = None) -> list[Array]:
         """Compute the outputs with NumPy, node by node, dropping each value after its last use.
+
+        `watch` is called with every result of a node and its array.
 
         Raises:
             TypeError, ValueError: for an array that does not fit its input.
         """
-        return run(self.inputs, self.outputs, arrays)
+        return run(self.inputs, self.outputs, arrays, watch)
 
     def __call__(self, *arrays: Any) -> Any:
         """Run with NumPy, on arrays in the order of `inputs`; returns arrays in the structure of the traced result."""

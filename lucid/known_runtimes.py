@@ -181,6 +181,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 memory="cuda",
                 domains=("com.microsoft",),
                 newer=_NEWER,
+                half_arithmetic=True,
                 lacks=_CUDA_LACKS,
                 faults=_CUDA_FAULTS,
             ),

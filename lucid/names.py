@@ -29,6 +29,12 @@ class Names:
         names._names = {id(array): (name, array) for name, array in pairs}
         return names
 
+    def extended(self, pairs: Iterable[tuple[str, Array]]) -> Names:
+        """These names and more."""
+        names = Names({})
+        names._names = {id(array): (name, array) for name, array in pairs} | self._names
+        return names
+
     def get(self, array: Array) -> str | None:
         """The name of an array, if it has one."""
         found = self._names.get(id(array))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from lucid.dims import bind
 from lucid.order import in_order
@@ -11,8 +11,13 @@ from lucid.types import Array, bind_sizes, show_shape
 from lucid.values import Constant, Input, Node, Result, Value
 
 
-def run(inputs: Sequence[Input], outputs: Sequence[Value], arrays: Sequence[Array]) -> list[Array]:
-    """The outputs for these arrays of the inputs; each value is dropped after its last use.
+def run(
+    inputs: Sequence[Input],
+    outputs: Sequence[Value],
+    arrays: Sequence[Array],
+    watch: Callable[[Result, Array], None] | None = None,
+) -> list[Array]:
+    """The outputs for these arrays of the inputs; each value is dropped after its last use. `watch` sees every result.
 
     Raises:
         TypeError, ValueError: for an array that does not fit its input.
@@ -34,6 +39,8 @@ def run(inputs: Sequence[Input], outputs: Sequence[Value], arrays: Sequence[Arra
         for result, array in zip(node.results, results, strict=True):
             _check(node, result, array, sizes)
             values[id(result)] = array
+            if watch is not None:
+                watch(result, array)
         for value in node.inputs:
             uses[id(value)] -= 1
             if not uses[id(value)] and isinstance(value, Result):

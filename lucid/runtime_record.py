@@ -86,6 +86,7 @@ class Runtime:
         memory: where that provider keeps its tensors, as onnxruntime names devices.
         domains: the domains of operators, besides the standard one, that exports may use.
         asked_for: domains that exports may use if the user insists on a form that needs them.
+        half_arithmetic: whether it gains from computing in half precision.
         lacks: the kernels that are missing.
         faults: what it computes wrongly.
     """
@@ -99,6 +100,7 @@ class Runtime:
     memory: str = "cpu"
     domains: tuple[str, ...] = ()
     asked_for: tuple[str, ...] = ()
+    half_arithmetic: bool = False
     lacks: tuple[Missing, ...] = ()
     faults: Mapping[Fault, Known] = field(default_factory=lambda: MappingProxyType({}))
 

@@ -17,17 +17,21 @@ from lucid.dims import bind, evaluate
 from lucid.evaluation import evaluating
 from lucid.exact import NarrowOpError, coarsest, run_in_float64
 from lucid.export.exporter import export_graph, to_onnx
+from lucid.export.half_precision import halved
 from lucid.export.target import Target
 from lucid.export.writer import in_memory
 from lucid.graph import Graph
 from lucid.ops.tensor import Tensor
+from lucid.overflow import Overflow as Overflow
+from lucid.overflow import half_precision_overflow as half_precision_overflow
 from lucid.parity import ParityError as ParityError
 from lucid.parity import ParityReport as ParityReport
+from lucid.parts import TracedPart
 from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
 from lucid.text import visible
 from lucid.tracing import Model, arguments_of, trace
-from lucid.types import Array, DType, TensorType, bind_sizes
+from lucid.types import Array, DType, DTypeLike, TensorType, bind_sizes
 from lucid.values import Result
 
 _VALUES = (2, 3, 5, 7, 11, 13)
@@ -58,6 +62,9 @@ def assert_parity(
     providers: Sequence[str] | None = None,
     sizes: Sequence[Mapping[str, int]] | None = None,
     exported: onnx.ModelProto | str | os.PathLike[str] | None = None,
+    target: Target | str = "any",
+    dtype: DTypeLike | None = None,
+    keep_io_types: bool = True,
     **export: Any,
 ) -> ParityReport:
     """Export a model, run it in onnxruntime and compare with the eager results.
@@ -71,6 +78,8 @@ def assert_parity(
         providers: the providers to run, each of which must start; by default all that start, except TensorRT.
         sizes: values of the symbolic sizes, one run each; by default three runs, one of them all ones.
         exported: a model made by `to_onnx`, or its path, to be compared instead of a new export.
+        target, dtype, keep_io_types: as for `to_onnx`. With `dtype` the eager results are those of the model whose
+            weights are rounded to it, computed in the type in which the target computes.
         export: further arguments of `to_onnx`.
 
     Returns:
@@ -81,10 +90,10 @@ def assert_parity(
         ValueError: for a tolerance that is not a finite number, or sizes that the inputs do not have.
     """
     _check_tolerance(rtol, atol)
-    graph = trace(model, *inputs, kwargs=kwargs)
+    graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
     _check_runs(graph, providers, sizes)
     if exported is None:
-        exported = to_onnx(graph, **export)
+        exported = to_onnx(graph, target=target, **export)
     comparisons: list[Comparison] = []
     elsewhere: dict[str, Mapping[str, str]] = {}
     sessions, not_run = _sessions(exported, providers)
@@ -100,12 +109,32 @@ def assert_parity(
         for values in sizes if sizes is not None else _default_sizes(graph):
             arrays: list[Array] = []
             expected = _eager(model, inputs, kwargs, values, arrays)
+            if dtype is not None:
+                arrays = [
+                    array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)
+                ]
+                expected = graph.run(arrays)
             found = session.run(dict(zip(session.inputs, arrays, strict=True)))
             comparisons += _compare_outputs(graph, arrays, found, expected, provider, values, rtol, atol)
     report = ParityReport(tuple(comparisons), elsewhere, not_run)
     if not report.passed:
         raise ParityError(report)
     return report
+
+
+def _graph(
+    model: Model,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    target: Target | str,
+    dtype: DTypeLike | None,
+    keep_io_types: bool,
+) -> Graph:
+    """The graph that an export with these arguments computes."""
+    graph = trace(model, *inputs, kwargs=kwargs)
+    if dtype is None:
+        return graph
+    return halved(TracedPart.whole(graph), dtype, Target.of(target, None, None), keep_io_types).traced.graph
 
 
 def _sessions(
@@ -139,16 +168,19 @@ def bisect(
     target: Target | str = "any",
     opset: int | None = None,
     attention: str = "auto",
+    dtype: DTypeLike | None = None,
+    keep_io_types: bool = True,
 ) -> Divergence | None:
     """The first node, in the order of the graph, whose value differs between NumPy and onnxruntime; None if none does.
 
     Args:
         exported: the model to examine, made by `to_onnx` with the same arguments; by default a new export.
     """
-    graph = trace(model, *inputs, kwargs=kwargs)
+    graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
     values = _default_sizes(graph)[-1]
-    arrays: list[Array] = []
-    _eager(model, inputs, kwargs, values, arrays)
+    given: list[Array] = []
+    _eager(model, inputs, kwargs, values, given)
+    arrays = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, given, strict=True)]
     compared = compare_nodes(graph, arrays, exported, provider, rtol, atol, Target.of(target, opset, attention))
     for result, comparison in compared:
         if not comparison.passed:

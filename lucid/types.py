@@ -41,6 +41,11 @@ class DType:
         return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]
 
     @cached_property
+    def smallest(self) -> float:
+        """The smallest positive number of a floating-point type."""
+        return float(ml_dtypes.finfo(self.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
+
+    @cached_property
     def epsilon(self) -> float:
         """The difference between 1 and the next larger number of a floating-point type."""
         return float(ml_dtypes.finfo(self.numpy).eps)  # type: ignore[no-untyped-call]

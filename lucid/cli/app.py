@@ -69,6 +69,8 @@ def export(
     part: o.Part = None,
     cache: o.Cache = None,
     capacity: o.Capacity = None,
+    dtype: o.Half = None,
+    keep_io_types: o.KeepTypes = True,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -101,11 +103,20 @@ def export(
         "part": part and part.value,
         "opset": opset,
         "external": external,
+        "dtype": dtype and dtype.value,
     }
     if layout is None:
-        run_command("export", target=(target or _ANY).value, attention=attention.value, **given, **of_a_file)
+        run_command(
+            "export",
+            target=(target or _ANY).value,
+            attention=attention.value,
+            keep_io_types=keep_io_types,
+            **given,
+            **of_a_file,
+        )
     else:
         of_a_file["attention"] = attention is not _AUTO
+        of_a_file["half-io-types"] = not keep_io_types
         other = [name for name, value in of_a_file.items() if value]
         run_command("export_folder", layout=layout.value, target=target and target.value, other=other, **given)
 
@@ -159,12 +170,15 @@ def verify(
     part: o.Part = None,
     cache: o.Cache = None,
     capacity: o.Capacity = None,
+    dtype: o.Half = None,
+    keep_io_types: o.KeepTypes = True,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
     """Compare an exported file with its model on NumPy, over several sizes and all providers.
 
-    If they differ, it names the first node that does; for this, give the --target and --attention of the export.
+    If they differ, it names the first node that does; for this, give the --target and --attention of the export; for
+    a file in half precision, its --dtype.
 
     [bold]Examples[/]
 
@@ -191,6 +205,8 @@ def verify(
         part=part and part.value,
         cache=cache and cache.value,
         capacity=capacity,
+        dtype=dtype and dtype.value,
+        keep_io_types=keep_io_types,
     )
 
 

@@ -44,6 +44,8 @@ def run(
     part: PartName | None,
     cache: CacheKind | None,
     capacity: int | None,
+    dtype: str | None,
+    keep_io_types: bool,
 ) -> int:
     """Export, check, show; returns the exit code."""
     show.check_apart(output, json)
@@ -51,12 +53,13 @@ def run(
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
     traced = trace_part(chosen)
-    options: dict[str, Any] = {"target": target, "opset": opset, "attention": attention}
+    half: dict[str, Any] = {"target": target, "dtype": dtype, "keep_io_types": keep_io_types}
+    options: dict[str, Any] = {"opset": opset, "attention": attention, **half}
     taken = explain(traced, **options)
-    with writing(output, weight_bytes(model)):
+    with writing(output, weight_bytes(model) // (2 if dtype else 1)):
         exported = to_onnx(traced, path=output, external_data=True if external else "auto", **options)
     written = exported if is_stream(output) else output
-    report = check_parity(chosen, exported=written, rtol=rtol, atol=atol) if check else None
+    report = check_parity(chosen, exported=written, rtol=rtol, atol=atol, **half) if check else None
     data = _summary(model, traced, exported, taken, output)
     if json:
         show.print_json({**data, "parity": parity_json(report) if report else None})
@@ -87,6 +90,7 @@ def _summary(
         "outputs": {name: str(kind) for name, kind in traced.output_types().items()},
         "parameters": sum(p.numpy().size for p in model.parameters()) if isinstance(model, Module) else 0,
         "nodes": dict(operators.most_common()),
+        "weights": taken.weights or None,
         "attention": [
             {"node": title(d), "form": d.taken, "nodes": d.nodes, "note": d.note, "refused": dict(d.refused)}
             for d in taken.attention

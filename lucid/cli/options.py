@@ -29,6 +29,13 @@ class CacheName(StrEnum):
     fixed = "fixed"
 
 
+class HalfName(StrEnum):
+    """The element types of half precision."""
+
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+
+
 class LayoutName(StrEnum):
     """What `lucid.layouts` writes."""
 
@@ -147,6 +154,20 @@ Part = Annotated[
 ]
 Capacity = Annotated[
     int | None, typer.Option("--capacity", min=1, rich_help_panel=_EXPORT, help="Positions of a fixed cache.")
+]
+Half = Annotated[
+    HalfName | None,
+    typer.Option(
+        "--dtype", rich_help_panel=_EXPORT, help="Store weights in half precision: the file is half as large."
+    ),
+]
+KeepTypes = Annotated[
+    bool,
+    typer.Option(
+        "--keep-io-types/--half-io-types",
+        rich_help_panel=_EXPORT,
+        help="With --dtype: float32 inputs and outputs stay float32, or are of that type too.",
+    ),
 ]
 Providers = Annotated[
     list[str] | None,

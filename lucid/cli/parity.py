@@ -22,8 +22,11 @@ def check_parity(
     sizes: Sequence[Mapping[str, int]] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
+    **export: Any,
 ) -> ParityReport:
-    """The report, whether or not the results agree; at the part's own sizes where none are given."""
+    """The report, whether or not the results agree; at the part's own sizes where none are given. `export` are the
+    arguments of the export that decide in which types it computes.
+    """
     try:
         return assert_parity(
             part.function,
@@ -33,6 +36,7 @@ def check_parity(
             sizes=part.sizes if sizes is None else sizes,
             rtol=rtol,
             atol=atol,
+            **export,
         )
     except ParityError as error:
         return error.report

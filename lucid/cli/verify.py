@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 
@@ -37,6 +38,8 @@ def run(
     part: PartName | None,
     cache: CacheKind | None,
     capacity: int | None,
+    dtype: str | None,
+    keep_io_types: bool,
 ) -> int:
     """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
@@ -47,6 +50,7 @@ def run(
         known = trace(compared.function, kwargs=compared.inputs).sizes()
         for values in runs:
             check_known(values, known)
+    half: dict[str, Any] = {"target": target, "dtype": dtype, "keep_io_types": keep_io_types}
     report = check_parity(
         compared,
         exported=model,
@@ -54,9 +58,10 @@ def run(
         sizes=[{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None,
         rtol=rtol,
         atol=atol,
+        **half,
     )
-    tolerances = {"rtol": rtol, "atol": atol}
-    first = None if report.passed else _first_difference(compared, model, target, attention, tolerances)
+    options = {"rtol": rtol, "atol": atol, "attention": attention, **half}
+    first = None if report.passed else _first_difference(compared, model, options)
     if json:
         found = first and {"node": first.node, "module": first.module, "max_abs": show.number(first.max_abs)}
         show.print_json({"file": str(model), **parity_json(report), "first_difference": found})
@@ -71,9 +76,7 @@ def run(
 def _first_difference(
     compared: ModelPart,
     path: Path,
-    target: str,
-    attention: str,
-    tolerances: dict[str, float | None],
+    options: dict[str, Any],
 ) -> Divergence | None:
     exported = onnx.load(path)
     opset = next((entry.version for entry in exported.opset_import if not entry.domain), None)
@@ -81,8 +84,6 @@ def _first_difference(
         compared.function,
         kwargs=compared.inputs,
         exported=exported,
-        target=target,
         opset=opset,
-        attention=attention,
-        **tolerances,  # type: ignore[arg-type]
+        **options,
     )

@@ -210,6 +210,16 @@ class Builder:
                 del self._names[identity]
         return Block(tuple(nodes), tuple(outputs))
 
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Collect the nodes emitted inside outside of every nested graph, which see them all."""
+        inner = self._blocks, self._memo
+        self._blocks, self._memo = self._blocks[:1], self._memo[:1]
+        try:
+            yield
+        finally:
+            self._blocks, self._memo = inner
+
     def final_name(self, value: Value) -> str:
         """The name of a value in the finished model."""
         return self._renamed.get(self.name_of(value), self.name_of(value))

@@ -17,12 +17,14 @@ _Entry = TypeVar("_Entry", Decision, Promotion)
 @dataclass(frozen=True)
 class Explanation:
     """The form taken for each op that has several, with the reasons against the others; and where the model or the
-    export computes in a wider type than given. Print it to read it.
+    export computes in a wider type than given. `weights` says in which type they are stored, if that is not their own.
+    Print it to read it.
     """
 
     target: Target
     decisions: tuple[Decision, ...]
     promotions: tuple[Promotion, ...] = ()
+    weights: str = ""
 
     @property
     def attention(self) -> tuple[Decision, ...]:
@@ -35,7 +37,7 @@ class Explanation:
         if not self.tells:
             return f"{head}\n{_NOTHING}"
         titles = [*map(title, shown), *map(title, self.promotions)]
-        width = max(map(len, titles)) + 2
+        width = max(map(len, titles), default=0) + 2
         lines = [head]
         for decision, count in _grouped(shown):
             nodes = f"{decision.nodes} node{'' if decision.nodes == 1 else 's'}"
@@ -62,8 +64,8 @@ class Explanation:
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything to report: a choice of forms, or a wider type."""
-        return bool(self._shown() or self.promotions)
+        """Whether there is anything to report: a choice of forms, a wider type, or weights in a narrower one."""
+        return bool(self._shown() or self.promotions or self.weights)
 
     def _shown(self) -> list[Decision]:
         others = [d for d in self.decisions if d.op not in _ATTENTION and (d.refused or d.op in _FEW_BITS)]
@@ -71,7 +73,8 @@ class Explanation:
 
     def _head(self) -> str:
         target = self.target
-        return f"target {target.provider}, opset {target.opset}, onnxruntime >= {target.onnxruntime}"
+        head = f"target {target.provider}, opset {target.opset}, onnxruntime >= {target.onnxruntime}"
+        return f"{head}\n{self.weights}" if self.weights else head
 
 
 _ATTENTION = ("attention", "buffered_attention")

@@ -14,6 +14,7 @@ from lucid.export.assemble import Assembled, assemble
 from lucid.export.builder import Builder
 from lucid.export.check import check_model, warn_of_weights
 from lucid.export.explain import Explanation
+from lucid.export.half_precision import Halved, halved
 from lucid.export.lowering import Lowering
 from lucid.export.promotion import promotions
 from lucid.export.target import ExportError, Target
@@ -22,6 +23,7 @@ from lucid.graph import Graph
 from lucid.names import unused_name
 from lucid.parts import CacheKind, PartName, TracedPart, part_of, trace_part
 from lucid.tracing import Model, trace
+from lucid.types import DTypeLike
 from lucid.values import Value
 from lucid.version import __version__
 
@@ -40,6 +42,8 @@ def to_onnx(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     external_data: bool | Literal["auto"] = "auto",
+    dtype: DTypeLike | None = None,
+    keep_io_types: bool = True,
 ) -> onnx.ModelProto:
     """Export a module, a function or a traced graph to ONNX. Modules are exported in evaluation mode.
 
@@ -68,6 +72,11 @@ def to_onnx(
         input_names, output_names: names for all inputs and outputs; by default those of the arguments, and ``output``.
         external_data: whether weights go to a separate file in the model's folder: True, False, or "auto", which is
             True only beyond 2 GiB.
+        dtype: "float16" or "bfloat16": float32 weights are rounded to it, so the file is half as large. On "cuda" the
+            model is computed in it; elsewhere, where that gains nothing, in float32, with weights that the runtime
+            widens once, when it loads the file. A `WeightWarning` names weights that it cannot hold.
+        keep_io_types: with `dtype`, whether float32 inputs and outputs, caches included, stay float32; otherwise they
+            are of that type too.
 
     Returns:
         The model. Weights written to a file are not kept in memory as well: with a separate file, or more than 64 MiB
@@ -85,6 +94,9 @@ def to_onnx(
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
     traced = _traced(model, inputs, kwargs, part, cache, capacity)
+    if (half := _halved(traced, wanted, dtype, keep_io_types)) is not None:
+        half.warn()
+        traced = half.traced
     assembled, lowering = export_part(traced, wanted, input_names, output_names)
     warn_of_weights(assembled.initializers, lowering.build.parameters)
     if path is None:
@@ -110,14 +122,26 @@ def explain(
     target: Target | str = "any",
     opset: int | None = None,
     attention: str = "auto",
+    dtype: DTypeLike | None = None,
+    keep_io_types: bool = True,
 ) -> Explanation:
     """The form taken for each op that has several when exported with the same arguments, and why the others were
-    refused; and what is computed in a wider element type than given.
+    refused; what is computed in a wider element type than given; and in which type weights are stored.
     """
     wanted = Target.of(target, opset, attention)
     traced = _traced(model, inputs, kwargs, part, cache, capacity)
-    _, lowering = export_part(traced, wanted)
-    return Explanation(lowering.build.target, tuple(lowering.decisions), tuple(promotions(traced.graph)))
+    half = _halved(traced, wanted, dtype, keep_io_types)
+    _, lowering = export_part(traced if half is None else half.traced, wanted)
+    promoted = tuple(promotions(traced.graph))
+    return Explanation(lowering.build.target, tuple(lowering.decisions), promoted, "" if half is None else half.note)
+
+
+def _halved(traced: TracedPart, target: Target, dtype: DTypeLike | None, keep_io_types: bool) -> Halved | None:
+    if dtype is not None:
+        return halved(traced, dtype, target, keep_io_types)
+    if not keep_io_types:
+        raise ExportError('keep_io_types=False is for exports in half precision: give dtype="float16" or "bfloat16"')
+    return None
 
 
 def _traced(

@@ -11,7 +11,7 @@ from lucid.export.builder import Builder
 from lucid.export.form import Form, Refused, Taken, insisted_on
 from lucid.export.registry import forms_of, kinds_of
 from lucid.export.target import ExportError
-from lucid.export.widening import Wider, widened, wider_type
+from lucid.export.widening import Wider, stored_narrow, transposed_weight, widened, wider_type
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.order import in_order
@@ -54,13 +54,22 @@ class Lowering:
             self._forms[op] = forms_of(op, self.build.target)
         return self._forms[op]
 
-    def lower(self, outputs: Sequence[Value]) -> None:
-        """Emit everything that the outputs need."""
+    def lower(self, outputs: Sequence[Value], wait: bool = True) -> None:
+        """Emit everything that the outputs need. A weight that is only widened waits for the form that uses it, which
+        may need its transpose instead, and is widened outside of every branch.
+        """
         for node in in_order(outputs, self.build.knows):
-            self._lower_node(node)
+            if not wait or stored_narrow(node) is None:
+                self._lower_node(node)
+            elif any(result in outputs for result in node.results):
+                with self.build.outside():
+                    self._lower_node(node)
 
     def _lower_node(self, node: Node) -> None:
         assert isinstance(node.op, Op)
+        if (weight := transposed_weight(node)) is not None:
+            self.build.bind(node.results[0], self.build.name_of(weight))
+            return
         # A primitive is one ONNX node, whose own name says enough; the nodes of a composite have its name in theirs.
         parts = [node.scope, node.op.name if node.op.body is not None else ""]
         path = "/".join(part for part in parts if part)
@@ -86,7 +95,7 @@ class Lowering:
         with entered(Scope(node.scope, {})):
             values = widened(node, wider.narrow, wider.wide)
         before = self.build.emitted
-        self.lower(values)
+        self.lower(values, wait=False)
         self._record(node, f"in {wider.wide} between casts", before, [(str(wider.narrow), wider.why)])
         for result, value in zip(node.results, values, strict=True):
             self.build.bind(result, self.build.name_of(value))

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from lucid.export.target import ExportError, Target
 from lucid.ops.elementwise import cast
+from lucid.ops.shaping import permute_op
 from lucid.scope import new_node
 from lucid.types import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
-from lucid.values import Node, Value
+from lucid.values import Constant, Node, Part, Result, Value
 
 # For each element type, wider ones that give the same result, best first. Types are checked in this order.
 _WIDER: dict[DType, tuple[DType, ...]] = {
@@ -80,3 +81,25 @@ def widened(node: Node, narrow: DType, wide: DType) -> list[Value]:
         result if result.type.dtype == kind.dtype else new_node(cast, [result], {"dtype": kind.dtype}).results[0]
         for result, kind in zip(computed.results, node.types, strict=True)
     ]
+
+
+def stored_narrow(node: Node) -> Constant | None:
+    """The weight that is stored in a narrower type and only widened by this node; None for another node."""
+    given = node.inputs[0] if node.op is cast else None
+    if isinstance(given, Constant) and given.type.dtype.itemsize < node.types[0].dtype.itemsize:
+        return given
+    return None
+
+
+def transposed_weight(node: Node) -> Value | None:
+    """For the transpose of a weight that is stored in a narrower type: the transposed weight, widened; else None.
+
+    So a weight is stored as it would be in its own type, and not transposed when the model runs.
+    """
+    given = node.inputs[0] if node.op is permute_op and node.attributes["axes"] == (1, 0) else None
+    stored = stored_narrow(given.node) if isinstance(given, Result) else None
+    if stored is None or not isinstance(given, Result):
+        return None
+    shape = stored.type.shape[::-1]
+    turned = Constant(stored.array.T, stored.type.with_shape(shape), Part(stored.array, ".T", stored.part))
+    return Node(cast, (turned,), given.node.attributes, node.types, node.scope).results[0]

@@ -1,0 +1,187 @@
+"""Half precision: a traced graph whose weights are stored in float16 or bfloat16.
+
+One rewrite serves every runtime. Each float32 weight becomes a constant in half precision and a cast to the type in
+which the runtime computes. Where it gains nothing from half precision, as on a CPU, that is float32: the cast is a node
+that runtimes compute once, when they load the file, and nothing else changes. Where it gains, it is half precision
+itself, there is no cast, and what depends on weights or on floating-point inputs is computed in it; positions, masks
+and tables of angles do not, and stay float32 until they meet what does. Sums inside ops (norms, softmax, products) are
+those of the ops in half precision, which are accumulated in float32.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+from lucid.export.check import WeightWarning
+from lucid.export.half_weights import HalfWeights, narrowed
+from lucid.export.target import ExportError, Target
+from lucid.graph import Graph
+from lucid.ops.attention import attention
+from lucid.ops.buffers import buffered_attention
+from lucid.ops.elementwise import cast
+from lucid.ops.op import Op
+from lucid.parts import TracedPart
+from lucid.types import DType, DTypeLike, as_dtype, bfloat16, float16, float32
+from lucid.values import Constant, Input, Node, Value
+
+
+@dataclass(frozen=True)
+class Halved:
+    """A graph in half precision, and what became of its weights.
+
+    Args:
+        traced: the rewritten graph, or part of a model.
+        dtype: the type in which weights are stored.
+        computed: the type in which the graph computes.
+        numbers: how many numbers are stored in `dtype`.
+        beyond: the weights with numbers beyond the largest one of `dtype`: the name and the largest number.
+        vanished: the weights of which many numbers become zero: the name and their share.
+    """
+
+    traced: TracedPart
+    dtype: DType
+    computed: DType
+    numbers: int
+    beyond: tuple[tuple[str, float], ...]
+    vanished: tuple[tuple[str, float], ...]
+
+    @property
+    def note(self) -> str:
+        """What is stored and computed in which type, in one line."""
+        how = "and computed in it" if self.computed == self.dtype else f"and widened to {self.computed} once, at load"
+        return f"{self.numbers:,} weights are stored in {self.dtype} {how}"
+
+    def warn(self) -> None:
+        """Warn of weights that half precision cannot hold."""
+        kept = "stored as the largest one" if self.computed == self.dtype else f"stored in {self.computed}"
+        for what, found in (
+            (
+                f"beyond {self.dtype.largest:.6g}, the largest {self.dtype}; they are {kept}",
+                [f"{name} (up to {number:.3g})" for name, number in self.beyond],
+            ),
+            (
+                f"that become zero in {self.dtype}, whose smallest is {self.dtype.smallest:.0e}",
+                [f"{name} ({share:.1%})" for name, share in self.vanished],
+            ),
+        ):
+            if found:
+                shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+                warnings.warn(f"weights {what}: {shown}", WeightWarning, stacklevel=3)
+
+
+def halved(traced: TracedPart, dtype: DTypeLike, target: Target, keep_io_types: bool = True) -> Halved:
+    """A graph whose weights are stored in half precision, and computed in it where the target's runtime gains from it.
+
+    Parameters and parts of them in float32 are rounded to `dtype`. What tracing computed from weights is computed from
+    them as they are, and other constants and types are left alone.
+
+    Args:
+        keep_io_types: whether inputs and outputs in float32 stay so; otherwise they are in half precision too.
+
+    Raises:
+        ExportError: for a type other than float16 and bfloat16, and for an op that does not take it where the graph
+            computes in it.
+    """
+    half = as_dtype(dtype)
+    if half not in (float16, bfloat16):
+        raise ExportError(
+            f"dtype is {half}, expected float16 or bfloat16; model.to(...) changes a model to other types"
+        )
+    computed = half if target.runtime.half_arithmetic else float32
+    weights = HalfWeights(traced.graph, half, saturate=computed == half)
+    graph = _Rewrite(traced.graph, weights, computed, float32 if keep_io_types else half).graph()
+    beyond, vanished = tuple(weights.beyond.items()), tuple(weights.vanished.items())
+    return Halved(replace(traced, graph=graph), half, computed, weights.numbers, beyond, vanished)
+
+
+class _Rewrite:
+    """A graph made once more. `computed` is the type in which it computes, `given` that of its inputs and outputs."""
+
+    def __init__(self, graph: Graph, weights: HalfWeights, computed: DType, given: DType) -> None:
+        self._old = graph
+        self._weights = weights
+        self._computed = computed
+        self._given = given
+        self._new: dict[int, Value] = {}  # new values by the old ones that depend on weights or on float32 inputs
+        self._casts: dict[tuple[int, DType], tuple[Value, Value]] = {}  # keeps the values whose identities it uses
+
+    def graph(self) -> Graph:
+        """The new graph.
+
+        Raises:
+            ExportError: for an op that does not take the type in which it would be computed.
+        """
+        inputs = [self._input(value) for value in self._old.inputs]
+        for node in self._old.nodes():
+            if any(value is not None and self._depends(value) for value in node.inputs):
+                for old, new in zip(node.results, self._made(node).results, strict=True):
+                    self._new[id(old)] = self._cast(new, self._computed) if old.type.dtype == float32 else new
+        outputs = dict(zip(self._old.output_names, map(self._output, self._old.outputs), strict=True))
+        return self._old.with_outputs(outputs, inputs, self._weights.names)
+
+    def _input(self, old: Input) -> Input:
+        if old.type.dtype != float32:
+            return old
+        new = Input(old.name, old.type.with_dtype(self._given))
+        self._new[id(old)] = self._cast(new, self._computed)
+        return new
+
+    def _output(self, old: Value) -> Value:
+        new = self._new.get(id(old), old)
+        return self._cast(new, self._given) if old.type.dtype == float32 else new
+
+    def _depends(self, value: Value) -> bool:
+        if isinstance(value, Constant):
+            return value.type.dtype == float32 and self._old.name_of(value) is not None
+        return id(value) in self._new
+
+    def _made(self, node: Node) -> Node:
+        assert isinstance(node.op, Op)
+        inputs = [self._operand(node, index, value) for index, value in enumerate(node.inputs)]
+        attributes = {
+            name: self._computed if isinstance(value, DType) and value == float32 else value
+            for name, value in node.attributes.items()
+        }
+        try:
+            types = node.op.infer([None if value is None else value.type for value in inputs], attributes)
+        except (TypeError, ValueError) as error:
+            raise ExportError(
+                f"{node.scope or node.op.name}: cannot be computed in {self._computed}: {error}"
+            ) from None
+        return Node(node.op, tuple(inputs), attributes, types, node.scope)
+
+    def _operand(self, node: Node, index: int, value: Value | None) -> Value | None:
+        if value is None:
+            return None
+        new = self._new.get(id(value), value)
+        if value.type.dtype != float32:
+            return new
+        if isinstance(value, Constant) and self._weights.has(value):
+            return self._cast(self._weights.halved(value), self._computed, node.scope)
+        if not self._depends(value) and _is_mask(node, index):
+            return value
+        return self._cast(new, self._computed, node.scope)
+
+    def _cast(self, value: Value, dtype: DType, scope: str = "") -> Value:
+        """A value in another type: a constant is rounded, but never widened, for which there is a node."""
+        if value.type.dtype == dtype:
+            return value
+        key = (id(value), dtype)
+        if key not in self._casts:
+            kind = value.type.with_dtype(dtype)
+            if isinstance(value, Constant) and dtype.itemsize < value.type.dtype.itemsize:
+                array = narrowed(value.array, dtype)
+                made: Value = Constant(array, kind)
+                if (label := self._old.name_of(value)) is not None:
+                    self._weights.names.append((label, array))
+            else:
+                made = Node(cast, (value,), {"dtype": dtype}, (kind,), scope).results[0]
+            self._casts[key] = value, made
+        return self._casts[key][1]
+
+
+def _is_mask(node: Node, index: int) -> bool:
+    """Whether an operand is a mask of attention, which may have a type of its own."""
+    assert isinstance(node.op, Op)
+    return node.op in (attention, buffered_attention) and node.op.arguments[index] == "mask"
