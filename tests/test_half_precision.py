@@ -145,6 +145,18 @@ def test_attention_and_steps_with_caches(target: str, dtype: str, keep: bool) ->
         assert_parity(part.function, kwargs=part.inputs, exported=exported, sizes=part.sizes, **options)
 
 
+@pytest.mark.parametrize("target", [*ON_CPU, "cuda"])
+def test_weights_in_few_bits_keep_their_forms(target: str) -> None:
+    lucid.manual_seed(0)
+    model = lucid.quantize(nn.Sequential(nn.Linear(64, 32), nn.LayerNorm(32)), bits=4)
+    options: dict[str, Any] = {"target": Target(target, accuracy_level=0)}
+    plain, half = (explain(model, ("N", 64), dtype=dtype, **options).decisions for dtype in (None, "float16"))
+    forms = [[d.taken for d in taken if d.op == "quantized_linear"] for taken in (plain, half)]
+    assert forms[0] == forms[1] != []
+    if target != "cuda":
+        assert_parity(model, ("N", 64), dtype="float16", **options)
+
+
 # On a GPU: computed in half precision ---------------------------------------------------------------------------------
 
 

@@ -152,12 +152,15 @@ class _Rewrite:
         return Node(node.op, tuple(inputs), attributes, types, node.scope)
 
     def _operand(self, node: Node, index: int, value: Value | None) -> Value | None:
+        assert isinstance(node.op, Op)
         if value is None:
             return None
         new = self._new.get(id(value), value)
         if value.type.dtype != float32:
             return new
-        if isinstance(value, Constant) and self._weights.has(value):
+        # The scales of a weight in few bits belong to its op, which is not folded: they are not widened before it.
+        whole = node.op.folded or self._computed == self._weights.dtype
+        if isinstance(value, Constant) and self._weights.has(value) and whole:
             return self._cast(self._weights.halved(value), self._computed, node.scope)
         if not self._depends(value) and _is_mask(node, index):
             return value
