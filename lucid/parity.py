@@ -25,6 +25,9 @@ class ParityReport:
     comparisons: tuple[Comparison, ...]
     elsewhere: Mapping[str, Mapping[str, str]]
     not_run: Mapping[str, str] = field(default_factory=dict)  # providers that do not start, and why
+    rounded: Mapping[str, float] = field(default_factory=dict)
+    """By provider, how much accuracy level 4 differs from level 0, which is compared, relative to an output's largest
+    number. Empty for models without weights in few bits."""
 
     @property
     def passed(self) -> bool:
@@ -52,6 +55,10 @@ class ParityReport:
             shown = ", ".join(f"{node} on {actual}" for node, actual in list(nodes.items())[:5])
             lines.append(visible(f"note  {provider}: {len(nodes)} nodes are computed elsewhere: {shown}"))
         lines += [f"note  {provider} was not run: {why}" for provider, why in self.not_run.items()]
+        for provider, share in self.rounded.items():
+            lines.append(
+                f"note  {provider}: compared at accuracy level 0; level 4 adds up to {share:.2g} of the largest"
+            )
         if not any(c.elements for c in self.comparisons):
             lines.append("FAIL  no output has any element, so nothing was compared")
         return "\n".join(lines)

@@ -226,6 +226,28 @@ def test_the_level_of_standard_products_is_in_the_file(network: Network, tmp_pat
     assert relative(other(IDS).numpy(), small(IDS).numpy()) > 1e-5
 
 
+@pytest.mark.parametrize("provider", ["any", "cpu", "portable"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_parity_is_that_of_level_0_and_says_what_level_4_adds(provider: Any, bits: int, network: Network) -> None:
+    report = lucid.testing.assert_parity(
+        lucid.quantize(network, bits, block=16), target=provider, providers=["CPUExecutionProvider"]
+    )
+    assert report.passed and report.max_abs < 1e-5
+    if provider == "portable":  # its weights are widened, and its products exact
+        assert report.rounded == {"CPUExecutionProvider": 0.0}
+        return
+    assert 1e-4 < report.rounded["CPUExecutionProvider"] < 0.05
+    assert "compared at accuracy level 0; level 4 adds up to 0.0" in str(report)
+
+
+def test_parity_of_an_export_that_is_given_or_at_level_0_is_its_own(network: Network) -> None:
+    small = lucid.quantize(network, block=16)
+    assert not lucid.testing.assert_parity(small, target=Target("cpu", accuracy_level=0)).rounded
+    with pytest.raises(lucid.testing.ParityError):
+        lucid.testing.assert_parity(small, exported=to_onnx(small))
+    assert not lucid.testing.assert_parity(network).rounded
+
+
 def test_another_level_is_an_error() -> None:
     with pytest.raises(ExportError, match="accuracy_level 2 is not supported: choose 4, inputs of products rounded to"):
         Target(accuracy_level=2)
