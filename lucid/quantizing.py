@@ -41,6 +41,7 @@ def quantize(
     method: Method = "rtn",
     search: bool = False,
     skip: str | Sequence[str] = (),
+    smallest_table: int = 4096,
     calibration: Iterable[Call] | None = None,
 ) -> M:
     """The same model with the weights of its linear layers and embedding tables in few bits.
@@ -59,6 +60,8 @@ def quantize(
             inputs in `calibration` need it. Tables that are only indexed are rounded.
         search: whether "rtn" also tries smaller ranges for each block: slower, and nearer.
         skip: paths of layers that stay as they are, such as "lm_head" or "encoder.*.dense".
+        smallest_table: embedding tables with fewer rows stay as they are: those of positions and types are small, and
+            models read them in other ways than by index.
         calibration: of "gptq": calls of the model, each an array, a sequence of them, or a mapping by name; some
             hundred sentences do.
 
@@ -72,9 +75,11 @@ def quantize(
     if any(isinstance(module, QuantizedWeight) for module in model.modules()):
         raise ValueError("quantize: the model has been quantised before; quantise the one with float weights")
     made = _copied(model)
-    layers = list(_layers(made))
+    layers = list(_layers(made, smallest_table))
     if not layers:
-        raise ValueError(f"quantize: {type(model).__name__} has no linear layers and no embedding tables")
+        raise ValueError(
+            f"quantize: {type(model).__name__} has no linear layers and no embedding tables of {smallest_table} rows"
+        )
     skipped = _matching([skip] if isinstance(skip, str) else skip, layers)
     kept = {id(layer.module.weight) for layer in layers if layer.path in skipped}
     layers = [layer for layer in layers if id(layer.module.weight) not in kept]
@@ -145,7 +150,7 @@ def _observed(model: Module, wanted: set[int], calibration: Iterable[Call]) -> d
     """What the wanted weights are multiplied with, by their parameters."""
     watched = _copied(model)
     weights: dict[int, _Observed] = {}
-    for _, module in list(_layers(watched)):
+    for _, module in list(_layers(watched, 0)):
         parameter = module.weight
         if id(parameter) in wanted:
             module.weight = weights.setdefault(id(parameter), _Observed(parameter))  # type: ignore[assignment]
@@ -159,9 +164,13 @@ def _observed(model: Module, wanted: set[int], calibration: Iterable[Call]) -> d
     return {parameter: weight.hessian for parameter, weight in weights.items() if weight.hessian is not None}
 
 
-def _layers(model: Module) -> Iterator[Layer]:
+def _layers(model: Module, smallest_table: int) -> Iterator[Layer]:
+    """The linear layers, and the tables that have so many rows or share the weight of one."""
+    multiplied = {id(module.weight) for module in model.modules() if isinstance(module, Linear)}
     for path, module in model.named_modules():
-        if isinstance(module, (Linear, Embedding)) and isinstance(module.weight, Parameter):
+        if not isinstance(module, (Linear, Embedding)) or not isinstance(module.weight, Parameter):
+            continue
+        if id(module.weight) in multiplied or module.weight.numpy().shape[0] >= smallest_table:
             yield Layer(path, module)
 
 

@@ -18,6 +18,8 @@ from lucid.models.llama import Llama, LlamaConfig
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.types import Array
+from tests.models import goldens
+from tests.models.zoo import ZOO, Entry
 
 STANDARD, CONTRIB = "ai.onnx DequantizeLinear, MatMul", "com.microsoft MatMulNBits"
 FORMATS = [(4, True), (4, False), (8, True), (8, False)]
@@ -27,9 +29,9 @@ class Network(nn.Module):
     """A table that is also the output layer, and a layer whose inputs the block does not divide."""
 
     def __init__(self) -> None:
-        self.table = nn.Embedding(30, 40)
+        self.table = nn.Embedding(4096, 40)
         self.up, self.down = nn.Linear(40, 70), nn.Linear(70, 40, bias=False)
-        self.head = nn.Linear(40, 30, bias=False)
+        self.head = nn.Linear(40, 4096, bias=False)
         self.head.weight = self.table.weight
 
     def forward(self, ids: lucid.Tensor) -> lucid.Tensor:
@@ -107,6 +109,17 @@ def test_methods_that_look_at_more_lose_less(network: Network) -> None:
     assert lost["by position"] == pytest.approx(lost["gptq"], rel=0.01)
 
 
+def test_small_tables_stay_as_they_are_unless_a_layer_shares_them(network: Network) -> None:
+    network.positions = nn.Embedding(512, 40)  # type: ignore[attr-defined]
+    usual = ["down.weight", "table.weight", "up.weight"]
+    assert sorted(of_bits(lucid.quantize(network))) == usual
+    small = lucid.quantize(network, smallest_table=4097)
+    assert sorted(of_bits(small)) == usual and small.table.weight is small.head.weight
+    assert "positions.weight" in of_bits(lucid.quantize(network, smallest_table=512))
+    with pytest.raises(ValueError, match="Embedding has no linear layers and no embedding tables of 4096 rows"):
+        lucid.quantize(nn.Embedding(512, 32))
+
+
 def test_layers_that_are_skipped_keep_their_weights(network: Network) -> None:
     small = lucid.quantize(network, skip=["head", "d*"])
     assert of_bits(small) == ["up.weight"]  # the table is the head's weight
@@ -169,7 +182,7 @@ def test_a_model_is_quantised_once(network: Network) -> None:
 
 
 def test_a_model_without_such_layers() -> None:
-    with pytest.raises(ValueError, match="LayerNorm has no linear layers and no embedding tables"):
+    with pytest.raises(ValueError, match="LayerNorm has no linear layers and no embedding tables of 4096 rows"):
         lucid.quantize(nn.LayerNorm(8))
 
 
@@ -302,8 +315,8 @@ def test_onnx_reads_the_standard_weights_as_the_numbers_they_stand_for(tmp_path:
 
 def decoders() -> list[nn.CausalDecoder]:
     return [
-        Llama(LlamaConfig(50, 32, 48, 4, 2, 8, (None, None), tied=True)),
-        GPT2(GPT2Config(vocab_size=50, max_positions=32, hidden_size=32, num_layers=1, num_heads=2)),
+        Llama(LlamaConfig(4096, 32, 48, 4, 2, 8, (None, None), tied=True)),
+        GPT2(GPT2Config(vocab_size=4096, max_positions=32, hidden_size=32, num_layers=1, num_heads=2)),
     ]
 
 
@@ -318,3 +331,38 @@ def test_decoders_generate_the_same_tokens_eagerly_and_exported(number: int, cac
         session = Session(to_onnx(small, cache=cache, target=Target(provider, accuracy_level=0)))
         found = lucid.generation.Generator(session).generate(prompt, max_new_tokens=8)
         np.testing.assert_array_equal(found, wanted)
+
+
+LAYERS: dict[str, nn.Module] = {
+    "attention": nn.MultiHeadAttention(32, 4),
+    "cross-attention": nn.MultiHeadAttention(32, 4, kdim=24, vdim=16),
+    "encoder": nn.TransformerEncoderLayer(32, 4, 64),
+    "decoder": nn.TransformerDecoderLayer(32, 4, 64),
+    "gated": nn.GatedMLP(32, 64),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_layers_of_modules_are_found(name: str) -> None:
+    """The joined projections of attention are no linear layer and stay as they are."""
+    small = lucid.quantize(LAYERS[name].eval(), 8, block=16)
+    assert of_bits(small)
+    report = lucid.testing.assert_parity(small, target="cpu", providers=["CPUExecutionProvider"])
+    assert report.rounded
+
+
+# GPT-2 stores the weights of its layers transposed, and its golden has a small table: it has nothing to quantise.
+FAMILIES = [e for e in ZOO if e.variant.endswith(("/base", "llama3", "v1_1")) and not e.variant.startswith("gpt2")]
+
+
+@pytest.mark.parametrize("entry", FAMILIES, ids=lambda entry: entry.variant)
+def test_every_family_of_models(entry: Entry) -> None:
+    """8 bits lose little."""
+    model = lucid.quantize(entry.load(), 8, block=16)
+    assert of_bits(model)
+    case = goldens.cases(entry.variant)[0]
+    small, whole = (
+        one(**{name: lucid.Tensor(array) for name, array in case.inputs.items()}) for one in (model, entry.load())
+    )
+    for found, wanted in zip(*(t if isinstance(t, tuple) else (t,) for t in (small, whole)), strict=True):
+        assert 0 < relative(found.numpy(), wanted.numpy()) < 0.1

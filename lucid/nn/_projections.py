@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lucid import ops
 from lucid.dims import Size, same
+from lucid.nn.quantized import StoredWeight, linear
 from lucid.ops.tensor import Tensor
 from lucid.types import show_shape
 
@@ -35,7 +36,7 @@ class Projections:
     in_weight: Tensor | None
     in_weights: tuple[Tensor | None, Tensor | None, Tensor | None] | None
     in_bias: Tensor | None
-    out_weight: Tensor | None
+    out_weight: Tensor | StoredWeight | None
     out_bias: Tensor | None
     bias_k: Tensor | None
     bias_v: Tensor | None
@@ -99,7 +100,7 @@ class Projections:
 
     def project_output(self, x: Tensor) -> Tensor:
         """(N, L, E) to (N, L, E)."""
-        return x if self.out_weight is None else ops.linear(x, self.out_weight, self.out_bias)
+        return x if self.out_weight is None else linear(x, self.out_weight, self.out_bias)
 
     def _in_weights(self) -> tuple[Tensor, ...]:
         if self.in_weights is not None:

@@ -19,27 +19,11 @@ from lucid.nn.cache import cross_attention as cross_attention
 from lucid.nn.cache import layer_caches as layer_caches
 from lucid.nn.cache import present_caches as present_caches
 from lucid.nn.decoding import kept_positions as kept_positions
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import embedding as embedding
+from lucid.nn.quantized import linear as linear
 from lucid.ops.op import check_tensors
 from lucid.ops.tensor import Tensor
 from lucid.types import float64, same_shape, show_shape
-
-
-def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None) -> Tensor:
-    """x @ weight.T + bias: (..., in) with weight (out, in) to (..., out)."""
-    if isinstance(weight, StoredWeight):
-        product = weight(x)
-        return product if bias is None else product + bias
-    return ops.linear(x, weight, bias)
-
-
-def embedding(indices: Tensor, weight: Tensor | StoredWeight) -> Tensor:
-    """Rows of a table (entries, width) by index: (...) integers to (..., width).
-
-    Raises:
-        IndexError: eagerly, for an index outside the table.
-    """
-    return weight.rows(indices) if isinstance(weight, StoredWeight) else ops.embedding(indices, weight)
 
 
 def relu(x: Tensor) -> Tensor:

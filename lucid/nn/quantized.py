@@ -1,4 +1,4 @@
-"""A weight in few bits, in the place of the parameter that it stands for."""
+"""A weight in few bits, in the place of the parameter that it stands for, and the functions that take both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lucid.types import DType
 
 
 class StoredWeight(Module):
-    """What `F.linear` and `F.embedding` accept in the place of a parameter: it multiplies and is indexed in its own
+    """What `F.linear` and `F.embedding` accept in the place of a parameter: it multiplies and gives rows in its own
     way."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -55,3 +55,20 @@ class QuantizedWeight(StoredWeight):
 
     def extra_repr(self) -> str:
         return f"{self.shape[0]}, {self.shape[1]}, bits={self.bits}, block={self.block}"
+
+
+def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None) -> Tensor:
+    """x @ weight.T + bias: (..., in) with weight (out, in) to (..., out)."""
+    if isinstance(weight, StoredWeight):
+        product = weight(x)
+        return product if bias is None else product + bias
+    return ops.linear(x, weight, bias)
+
+
+def embedding(indices: Tensor, weight: Tensor | StoredWeight) -> Tensor:
+    """Rows of a table (entries, width) by index: (...) integers to (..., width).
+
+    Raises:
+        IndexError: eagerly, for an index outside the table.
+    """
+    return weight.rows(indices) if isinstance(weight, StoredWeight) else ops.embedding(indices, weight)
