@@ -89,7 +89,7 @@ def quantize(
         weight = module.weight
         if id(weight) not in done:
             try:
-                hessian = seen.get(id(weight)) if method == "gptq" else None
+                hessian = seen.get(id(weight))
                 if method == "gptq" and isinstance(module, Linear) and hessian is None:
                     raise ValueError("no call of the calibration reaches it; give others, or skip it")
                 blocks = _found(weight.numpy(), bits, block, symmetric, method, search, hessian)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 
 import lucid
 from lucid import ops
 from lucid.export import Target, explain, to_onnx
-from lucid.runtime import Session
+from lucid.runtime import Session, installed
 from tests.op_references import buffered_attention
 
 CAPACITY = 16
@@ -31,7 +30,10 @@ OPTIONS: list[dict[str, Any]] = [
     {"heads": 4, "kv_heads": 1, "softcap": 2.0},
     {"heads": 4, "kv_heads": 2, "window": 1},
 ]
-TARGETS = [Target("any"), Target("cpu"), Target("cpu", onnxruntime="1.31"), Target("any", opset=23), Target("portable")]
+IN_PLACE = Target("cpu", onnxruntime="1.31")
+TARGETS = [Target("any"), Target("cpu"), IN_PLACE, Target("any", opset=23), Target("portable")]
+# An older onnxruntime ends the process where GroupQueryAttention reads buffers: it is not what they are exported for.
+TARGETS = [target for target in TARGETS if target.release <= Target(onnxruntime=installed()).release]
 named = {"ids": lambda given: str(given)}
 
 
@@ -59,8 +61,6 @@ def drawn(rows: int, length: int, options: dict[str, Any], width: int = 8) -> li
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.provider}-{t.opset}-{t.onnxruntime}")
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target) -> None:
-    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < target.release:
-        pytest.skip(f"onnxruntime {onnxruntime.__version__} is older than {target.onnxruntime}")
     session = Session(exported(target, options), threads=1)
     for rows, length, starts in CASES:
         arrays, at = drawn(rows, length, options), np.array(starts)
@@ -79,8 +79,6 @@ def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.provider}-{t.opset}-{t.onnxruntime}")
 def test_nan_stays_with_its_query(target: Target) -> None:
     """As NaN; among several new positions it may become 0, as in one kernel of onnxruntime (docs/attention.md)."""
-    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < target.release:
-        pytest.skip(f"onnxruntime {onnxruntime.__version__} is older than {target.onnxruntime}")
     session = Session(exported(target, OPTIONS[0]), threads=1)
     for length in (1, 4):
         arrays, starts = drawn(1, length, OPTIONS[0]), np.array([5])
@@ -92,12 +90,10 @@ def test_nan_stays_with_its_query(target: Target) -> None:
         np.testing.assert_array_equal(got[0, 1:], right[0, 1:])
 
 
+@pytest.mark.parametrize("target", [target for target in TARGETS if target == IN_PLACE], ids=str)
 @pytest.mark.parametrize("length", [1, 3])
-def test_a_batch_of_no_rows_is_an_error_in_onnxruntime(length: int) -> None:
+def test_a_batch_of_no_rows_is_an_error_in_onnxruntime(length: int, target: Target) -> None:
     """GroupQueryAttention once divided by the number of rows, which ended the process."""
-    target = Target("cpu", onnxruntime="1.31")
-    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < target.release:
-        pytest.skip(f"onnxruntime {onnxruntime.__version__} is older than {target.onnxruntime}")
     session = Session(exported(target, OPTIONS[0]), threads=1)
     with pytest.raises(Exception, match="total_sequence_length must be positive"):
         session(*drawn(0, length, OPTIONS[0]), np.zeros(0, np.int64))

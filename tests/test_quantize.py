@@ -176,6 +176,13 @@ def test_calibration_that_cannot_be_learnt_from(network: Network) -> None:
         lucid.quantize(network, method="gptq", calibration=[IDS])
 
 
+@pytest.mark.parametrize("index", [-1, 4096])
+def test_an_index_outside_a_table(index: int, network: Network) -> None:
+    for model in (network, lucid.quantize(network)):
+        with pytest.raises(IndexError, match=rf"indices range from {min(index, 0)} to {max(index, 0)}.* has 4096 rows"):
+            model(np.array([[0, index]]))
+
+
 def test_a_model_is_quantised_once(network: Network) -> None:
     with pytest.raises(ValueError, match="the model has been quantised before; quantise the one with float weights"):
         lucid.quantize(lucid.quantize(network))

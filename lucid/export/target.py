@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self, TypeAlias, get_args
 
-from lucid.known_runtimes import OLDEST, RELEASES, RUNTIMES
+from lucid.known_runtimes import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
 from lucid.runtime_record import Fault, Release, Runtime, release_of, shown
 from lucid.types import DType
 
@@ -50,7 +50,7 @@ class Target:
     onnxruntime: str = "1.28"
     attention: AttentionForm = "auto"
     forms: Mapping[str, str] = field(default_factory=dict, hash=False)
-    accuracy_level: int = 4
+    accuracy_level: int = DEFAULT_LEVEL
     _by_default: bool = field(default=False, init=False, repr=False, compare=False)  # nobody asked for the opset
 
     def __post_init__(self) -> None:

@@ -175,14 +175,22 @@ def embedding(indices: Tensor, weight: Tensor) -> Tensor:
     """
     if weight.ndim != 2:
         raise ValueError(f"embedding: the table is {weight.type}, expected (entries, width)")
-    if not indices.is_traced and not weight.is_traced and indices.numpy().size:
-        low, high = int(indices.numpy().min()), int(indices.numpy().max())
-        if low < 0 or high >= weight.numpy().shape[0]:
-            raise IndexError(
-                f"embedding: indices range from {low} to {high}, expected 0 or more; "
-                f"the table has {weight.shape[0]} rows"
-            )
+    check_rows("embedding", indices, weight)
     return take(weight, indices, 0)
+
+
+def check_rows(what: str, indices: Tensor, table: Tensor) -> None:
+    """Refuse indices outside a table, where both are known: NumPy would count negative ones from the end.
+
+    Raises:
+        IndexError: saying how they range.
+    """
+    if not indices.is_traced and not table.is_traced and indices.numpy().size:
+        low, high = int(indices.numpy().min()), int(indices.numpy().max())
+        if low < 0 or high >= table.numpy().shape[0]:
+            raise IndexError(
+                f"{what}: indices range from {low} to {high}, expected 0 or more; the table has {table.shape[0]} rows"
+            )
 
 
 def _dropout_kernel(x: Array, *, p: float) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from lucid.dims import Shape, same
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
+from lucid.ops.neural import check_rows
 from lucid.ops.op import composite_with, primitive
 from lucid.ops.tensor import Tensor
 from lucid.quantization.blocks import blocks_of, check_format, middle, unpack
@@ -76,10 +77,12 @@ def quantized_embedding(
         width: of a row.
 
     Raises:
-        TypeError: for an input or scales that are not floating-point, and codes that are not uint8.
+        IndexError: eagerly, for an index outside the table.
+        TypeError: for scales that are not floating-point, and codes that are not uint8.
         ValueError: for shapes that do not fit.
     """
     _check("quantized_embedding", packed, scales, zero_points, bits, block, width)
+    check_rows("quantized_embedding", indices, packed)
     shape, flat = indices.shape, indices.reshape(-1)
     zeros = None if zero_points is None else take(zero_points, flat)
     rows = _dequantized("quantized_embedding", take(packed, flat), take(scales, flat), zeros, bits, block, width)

@@ -16,9 +16,8 @@ from lucid.threads import share
 from lucid.types import Array
 
 SHRINKS = np.linspace(1.0, 0.7, 16)  # of a range; down to 0.5 MiniLM's products are no nearer
-LARGEST = np.float64(
-    2.0**100
-)  # 1e30, far above any weight: GPTQ adds errors to it. A Python float would be float16 here
+# 1e30, far above any weight: GPTQ adds errors to it. Not a Python float, which a float16 weight would make float16.
+LARGEST = np.float64(2.0**100)
 _PIECE = 1 << 17  # numbers that are worked on together: in smaller pieces threads wait for the interpreter
 _SMALLEST = np.finfo(np.float32).tiny
 

@@ -49,11 +49,14 @@ class ModelError(ValueError):
     """An ONNX file that is broken, or whose data is in a place where it must not be."""
 
 
-def check_model_file(path: str | os.PathLike[str]) -> None:
+def check_model_file(path: str | os.PathLike[str]) -> onnx.ModelProto:
     """Check that an ONNX file parses, and that each tensor's data exists, has its size, and is inside the folder.
 
     Reads the file itself, never the external data. Nothing is executed. The result is valid as long as nobody changes
     the folder.
+
+    Returns:
+        The model without its large data.
 
     Raises:
         ModelError: for a file that is not a model, is newer than the installed onnx, has a tensor whose data does not
@@ -68,6 +71,7 @@ def check_model_file(path: str | os.PathLike[str]) -> None:
         else:
             _check_inline(tensor, bulk, path)
     check_demands(model, path)
+    return model
 
 
 def check_demands(model: onnx.ModelProto, path: Path) -> None:

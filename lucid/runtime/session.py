@@ -17,7 +17,7 @@ from lucid.ops.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.bound_run import BoundRun as BoundRun
-from lucid.runtime.metadata import config_of
+from lucid.runtime.metadata import config_of, without_data
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
@@ -87,14 +87,20 @@ class Session:
             prepack=prepack,
             optimize=optimize,
             flush_denormals=flush_denormals,
-            config={**config_of(model), **(config or {})},
+            config=config,
         )
+
+        def loaded() -> Any:
+            source, told = _source(model)
+            for key, value in config_of(told).items():
+                if key not in (config or {}):  # what is asked for by name counts
+                    options.add_session_config_entry(key, value)
+            return onnxruntime.InferenceSession(source, options, providers=wanted)
+
         self._runs = Runs(flush_denormals)
         with self._runs.mode():
             try:
-                self._session = _load_again_if_replaced(
-                    model, lambda: onnxruntime.InferenceSession(_source(model), options, providers=wanted)
-                )
+                self._session = _load_again_if_replaced(model, loaded)
             except InvalidProtobuf as error:
                 raise ModelError(
                     "Session: the bytes are not an ONNX model; check that the file was read in full"
@@ -248,19 +254,20 @@ def _version(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> bytes | str:
+def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> tuple[bytes | str, onnx.ModelProto]:
+    """What onnxruntime reads, and what the model says of itself."""
     if isinstance(model, onnx.ModelProto):
         if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
             raise ValueError(
                 "Session: this model's weights are in a side file; give the path of the .onnx file instead"
             )
         serialized: bytes = model.SerializeToString()
-        return serialized
+        return serialized, model
     if isinstance(model, bytes):
-        return model
+        return model, without_data(model)
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(
             f"Session: the model has type {type(model).__name__}, expected an onnx.ModelProto, its bytes or a path"
         )
-    check_model_file(Path(model))
-    return os.fspath(model)
+    told = check_model_file(Path(model))
+    return os.fspath(model), told

@@ -12,7 +12,7 @@ import onnx
 
 from lucid.export.builder import Builder
 from lucid.export.element_codes import onnx_code
-from lucid.export.form import form, refuse
+from lucid.export.form import form, refuse, refuse_wrong
 from lucid.export.run_time_sizes import reshaped
 from lucid.known_runtimes import NARROW_PRODUCTS
 from lucid.ops import quantized
@@ -45,11 +45,7 @@ def unpack_codes(build: Builder, node: Node) -> str:
     kernel="MatMulNBits",
 )
 def matmul_nbits(build: Builder, node: Node) -> str:
-    x, packed, scales, zero_points = _operands(node)
-    bits = node.attributes["bits"]
-    if x.type.dtype != scales.type.dtype:
-        refuse(f"the input is {x.type.dtype} and the scales are {scales.type.dtype}")
-    _refuse_slow(build, bits)
+    x, packed, scales, zero_points = _operands(build, node)
     return build.op(
         "MatMulNBits",
         x,
@@ -59,7 +55,7 @@ def matmul_nbits(build: Builder, node: Node) -> str:
         domain="com.microsoft",
         K=x.type.shape[-1],
         N=packed.type.shape[0],
-        bits=bits,
+        bits=node.attributes["bits"],
         block_size=node.attributes["block"],
         accuracy_level=build.target.accuracy_level,
     )
@@ -74,16 +70,13 @@ def matmul_nbits(build: Builder, node: Node) -> str:
 )
 def dequantize_linear(build: Builder, node: Node) -> str:
     """onnxruntime fuses both to MatMulNBits, if the weight is stored transposed."""
-    x, packed, scales, zero_points = _operands(node)
-    if x.type.dtype != scales.type.dtype:
-        refuse(f"the input is {x.type.dtype} and the scales are {scales.type.dtype}")
+    x, packed, scales, zero_points = _operands(build, node)
     if not isinstance(packed, Constant) or not isinstance(scales, Constant):
         refuse("its weight is computed")
     if zero_points is not None and not isinstance(zero_points, Constant):
         refuse("its zero points are computed")
     bits, size = node.attributes["bits"], x.type.shape[-1]
     assert isinstance(size, int)
-    _refuse_slow(build, bits)
     rows, count = scales.array.shape
     codes = unpack(packed.array, bits).reshape(rows, -1)[:, :size]
     signed, zeros = zero_points is None, None
@@ -100,19 +93,17 @@ def dequantize_linear(build: Builder, node: Node) -> str:
     return build.op("MatMul", x, weight)
 
 
-def _operands(node: Node) -> tuple[Value, Value, Value, Value | None]:
+def _operands(build: Builder, node: Node) -> tuple[Value, Value, Value, Value | None]:
+    """Input, codes, scales and zero points, if onnxruntime has a kernel for them that is worth taking."""
     x, packed, scales, zero_points = node.inputs
     assert x is not None
     assert packed is not None
     assert scales is not None
+    if x.type.dtype != scales.type.dtype:
+        refuse(f"the input is {x.type.dtype} and the scales are {scales.type.dtype}")
+    if node.attributes["bits"] == 8 and build.target.accuracy_level == 0:
+        refuse_wrong(build, NARROW_PRODUCTS)
     return x, packed, scales, zero_points
-
-
-def _refuse_slow(build: Builder, bits: int) -> None:
-    if bits == 8 and build.target.accuracy_level == 0:
-        how = build.target.wrong(NARROW_PRODUCTS)
-        if how:
-            refuse(how)
 
 
 def _stored(build: Builder, codes: Array, original: Constant, bits: int, signed: bool) -> str:
