@@ -66,7 +66,7 @@ _NOT_IN_ONNX = (
     Missing("MatMul Pow", "int8 uint8"),
     Missing("Neg", "uint8"),
     Missing("ArgMax", "bool"),
-    Missing("RotaryEmbedding", "float64"),
+    Missing("RotaryEmbedding DequantizeLinear", "float64"),
 )
 # For every provider that was tried.
 _EVERYWHERE = (

@@ -225,6 +225,21 @@ def test_level_0_is_exact(provider: Any, opset: int, bits: int, symmetric: bool,
     assert relative(session(IDS).numpy(), small(IDS).numpy()) < 2e-6
 
 
+@pytest.mark.parametrize(("dtype", "within"), [("float64", 1e-14), ("float16", 1e-3), ("bfloat16", 1e-2)])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("provider", ["any", "cpu", "portable"])
+def test_other_element_types(provider: Any, bits: int, dtype: Any, within: float) -> None:
+    """ONNX has no DequantizeLinear of float64."""
+    small = lucid.quantize(nn.Linear(64, 32, dtype=dtype), bits, block=16)
+    x = lucid.tensor(np.random.default_rng(0).standard_normal((3, 64)).tolist()).astype(dtype)
+    for level in (0, 4):
+        session = Session(
+            to_onnx(small, lucid.spec("N", 64, dtype=dtype), target=Target(provider, accuracy_level=level)), threads=1
+        )
+        allowed = within if level == 0 or dtype != "float16" else 0.02
+        assert relative(session(x).numpy().astype(float), small(x).numpy().astype(float)) < allowed
+
+
 @pytest.mark.parametrize(("bits", "symmetric"), FORMATS)
 @pytest.mark.parametrize("provider", ["any", "cpu"])
 def test_level_4_rounds_the_inputs_of_products(
