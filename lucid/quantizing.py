@@ -5,15 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
-
-from lucid import ops
 from lucid.nn.layers import Embedding, Linear
 from lucid.nn.module import Module, Parameter
-from lucid.nn.quantized import QuantizedWeight, StoredWeight
-from lucid.ops.tensor import Tensor
+from lucid.nn.quantized import QuantizedWeight
+from lucid.observing import Call, Use, WatchedWeight, run_call
 from lucid.quantization import Blocks, Hessian, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format
 from lucid.types import Array, show_shape
@@ -21,8 +19,15 @@ from lucid.types import Array, show_shape
 M = TypeVar("M", bound=Module)
 Method: TypeAlias = Literal["rtn", "hqq", "gptq"]
 METHODS = ("rtn", "hqq", "gptq")
-Call: TypeAlias = Tensor | Array | Sequence[Any] | Mapping[str, Any]
-"""The inputs of one call of a model: one, several by position, or by name."""
+Bits: TypeAlias = int | Mapping[str, int | None]
+
+
+class Choice(NamedTuple):
+    """The bits of the layers whose paths match a pattern; None: they stay as they are."""
+
+    option: str
+    pattern: str
+    bits: int | None
 
 
 class Layer(NamedTuple):
@@ -34,7 +39,7 @@ class Layer(NamedTuple):
 
 def quantize(
     model: M,
-    bits: int = 4,
+    bits: Bits = 4,
     *,
     block: int = 32,
     symmetric: bool = False,
@@ -51,7 +56,9 @@ def quantize(
 
     Args:
         model: any module.
-        bits: 4 or 8.
+        bits: 4 or 8; or by layer, as ``{"lm_head": 8, "model.layers.0.*": None, "*": 4}``: a layer gets the bits of the
+            first pattern that matches its path, and stays as it is with None or without a match. A weight that several
+            layers share gets those of the first pattern that matches one of them.
         block: how many weights along the input axis share a scale: a power of two from 16 to 2048. A row whose length
             it does not divide is padded.
         symmetric: whether the middle code is 0 in all blocks, so that no zero points are stored.
@@ -59,7 +66,7 @@ def quantize(
             weights; "gptq" (Frantar et al. 2022) lets later weights make up for the errors of earlier ones, as the
             inputs in `calibration` need it. Tables that are only indexed are rounded.
         search: whether "rtn" also tries smaller ranges for each block: slower, and nearer.
-        skip: paths of layers that stay as they are, such as "lm_head" or "encoder.*.dense".
+        skip: paths or patterns of layers that stay as they are, whatever `bits` says.
         smallest_table: embedding tables with fewer rows stay as they are: those of positions and types are small, and
             models read them in other ways than by index.
         calibration: of "gptq": calls of the model, each an array, a sequence of them, or a mapping by name; some
@@ -70,7 +77,8 @@ def quantize(
             that matches no layer; a model without such layers or that has been quantised; weights or inputs of layers
             with NaN or infinity; a layer that no call of the calibration reaches.
     """
-    check_format("quantize", bits, block)
+    patterns = [Choice("skip", pattern, None) for pattern in ([skip] if isinstance(skip, str) else skip)]
+    patterns += _by_pattern(bits, block)
     _check_method(method, symmetric, search, calibration)
     if any(isinstance(module, QuantizedWeight) for module in model.modules()):
         raise ValueError("quantize: the model has been quantised before; quantise the one with float weights")
@@ -80,19 +88,19 @@ def quantize(
         raise ValueError(
             f"quantize: {type(model).__name__} has no linear layers and no embedding tables of {smallest_table} rows"
         )
-    skipped = _matching([skip] if isinstance(skip, str) else skip, layers)
-    kept = {id(layer.module.weight) for layer in layers if layer.path in skipped}
-    layers = [layer for layer in layers if id(layer.module.weight) not in kept]
-    seen = {} if calibration is None else _observed(model, {id(layer.module.weight) for layer in layers}, calibration)
+    chosen = _chosen(patterns, layers)
+    seen = {} if calibration is None else _hessians(model, set(chosen), calibration)
     done: dict[int, QuantizedWeight] = {}  # by the parameter, which layers may share
     for path, module in layers:
         weight = module.weight
+        if id(weight) not in chosen:
+            continue
         if id(weight) not in done:
             try:
                 hessian = seen.get(id(weight))
                 if method == "gptq" and isinstance(module, Linear) and hessian is None:
                     raise ValueError("no call of the calibration reaches it; give others, or skip it")
-                blocks = _found(weight.numpy(), bits, block, symmetric, method, search, hessian)
+                blocks = _found(weight.numpy(), chosen[id(weight)], block, symmetric, method, search, hessian)
             except ValueError as error:
                 raise ValueError(f"quantize: {path}.weight {show_shape(weight.shape)}: {error}") from error
             done[id(weight)] = QuantizedWeight(blocks, weight.dtype)
@@ -128,40 +136,24 @@ def _copied(model: M) -> M:
     return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
 
 
-class _Observed(StoredWeight):
-    """A weight that adds up what is multiplied with it."""
-
-    def __init__(self, weight: Parameter) -> None:
-        self.dtype, self.shape = weight.dtype, weight.shape
-        self.weight = weight
-        self.hessian: Hessian | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.hessian is None:
-            self.hessian = Hessian(x.numpy().shape[-1])
-        self.hessian.add(x.numpy())
-        return ops.linear(x, self.weight)
-
-    def rows(self, indices: Tensor) -> Tensor:
-        return ops.embedding(indices, self.weight)
-
-
-def _observed(model: Module, wanted: set[int], calibration: Iterable[Call]) -> dict[int, Hessian]:
+def _hessians(model: Module, wanted: set[int], calibration: Iterable[Call]) -> dict[int, Hessian]:
     """What the wanted weights are multiplied with, by their parameters."""
     watched = _copied(model)
-    weights: dict[int, _Observed] = {}
+    hessians: dict[int, Hessian] = {}
     for _, module in list(_layers(watched, 0)):
         parameter = module.weight
         if id(parameter) in wanted:
-            module.weight = weights.setdefault(id(parameter), _Observed(parameter))  # type: ignore[assignment]
-    for call in calibration:
-        if isinstance(call, Mapping):
-            watched(**call)
-        elif isinstance(call, (Tensor, np.ndarray)):
-            watched(call)
-        else:
-            watched(*call)
-    return {parameter: weight.hessian for parameter, weight in weights.items() if weight.hessian is not None}
+            hessian = hessians.setdefault(id(parameter), Hessian(parameter.numpy().shape[1]))
+            see = partial(_add_products, hessian)
+            module.weight = WatchedWeight(parameter, see)  # type: ignore[assignment]
+    for number, call in enumerate(calibration):
+        run_call(watched, call, f"quantize: call {number} of the calibration")
+    return {parameter: hessian for parameter, hessian in hessians.items() if hessian.count}
+
+
+def _add_products(hessian: Hessian, use: Use) -> None:
+    if use.kind == "product":
+        hessian.add(use.given.numpy())
 
 
 def _layers(model: Module, smallest_table: int) -> Iterator[Layer]:
@@ -174,13 +166,26 @@ def _layers(model: Module, smallest_table: int) -> Iterator[Layer]:
             yield Layer(path, module)
 
 
-def _matching(patterns: Sequence[str], layers: Sequence[Layer]) -> set[str]:
-    """The paths that match; every pattern must match one."""
-    found: set[str] = set()
-    for pattern in patterns:
-        paths = {layer.path for layer in layers if fnmatchcase(layer.path, pattern)}
-        if not paths:
+def _by_pattern(bits: Bits, block: int) -> list[Choice]:
+    if not isinstance(bits, Mapping):
+        check_format("quantize", bits, block)
+        return [Choice("bits", "*", bits)]
+    if not bits:
+        raise ValueError('quantize: bits is {}, expected 4, 8, or bits by pattern, such as {"lm_head": 8, "*": 4}')
+    for width in bits.values():
+        if width is not None:
+            check_format("quantize", width, block)
+    return [Choice("bits", pattern, width) for pattern, width in bits.items()]
+
+
+def _chosen(choices: Sequence[Choice], layers: Sequence[Layer]) -> dict[int, int]:
+    """The bits of each weight that gets few: those of the first choice that matches one of its layers."""
+    chosen: dict[int, int | None] = {}
+    for option, pattern, bits in choices:
+        matching = [layer for layer in layers if fnmatchcase(layer.path, pattern)]
+        if not matching:
             some = ", ".join([layer.path for layer in layers][:5])
-            raise ValueError(f"quantize: skip names {pattern!r}, which no layer has; there are {some}, ...")
-        found |= paths
-    return found
+            raise ValueError(f"quantize: {option} names {pattern!r}, which no layer has; there are {some}, ...")
+        for layer in matching:
+            chosen.setdefault(id(layer.module.weight), bits)
+    return {weight: bits for weight, bits in chosen.items() if bits is not None}

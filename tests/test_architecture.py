@@ -42,7 +42,7 @@ FLOORS = [
     ["lucid.ops.op"],
     ["lucid.ops", "lucid.op", "lucid._tensor", "lucid.weights", "lucid.weights_header", "lucid.comparison"],
     ["lucid.nn", "lucid.exact", "lucid.parity"],
-    ["lucid.tracing", "lucid.parts", "lucid.quantizing", "lucid.overflow"],
+    ["lucid.tracing", "lucid.parts", "lucid.observing", "lucid.quantizing", "lucid.overflow"],
     ["lucid", "lucid._api"],
     ["lucid.export", "lucid.runtime"],
     ["lucid.testing", "lucid.generation"],

@@ -126,6 +126,32 @@ def test_layers_that_are_skipped_keep_their_weights(network: Network) -> None:
     assert small.down.weight is network.down.weight
 
 
+def bits_of(model: nn.Module) -> dict[str, int]:
+    return {path: module.bits for path, module in model.named_modules() if isinstance(module, nn.QuantizedWeight)}
+
+
+@pytest.mark.parametrize(
+    ("bits", "expected"),
+    [
+        ({"up": 8, "*": 4}, {"table.weight": 4, "up.weight": 8, "down.weight": 4}),
+        ({"*": 4, "up": 8}, {"table.weight": 4, "up.weight": 4, "down.weight": 4}),  # the first that matches
+        ({"up": None, "*": 8}, {"table.weight": 8, "down.weight": 8}),
+        ({"d*": 8}, {"down.weight": 8}),
+        ({"head": 8, "*": 4}, {"table.weight": 8, "up.weight": 4, "down.weight": 4}),  # the table is the head's weight
+    ],
+)
+def test_bits_by_layer(bits: dict[str, int | None], expected: dict[str, int], network: Network) -> None:
+    small = lucid.quantize(network, bits, block=16)
+    assert bits_of(small) == expected
+    assert relative(small(IDS).numpy(), network(IDS).numpy()) < 0.2
+    session = Session(to_onnx(small, target=Target("cpu", accuracy_level=0)), threads=1)
+    assert relative(session(IDS).numpy(), small(IDS).numpy()) < 2e-6
+
+
+def test_what_is_skipped_is_so_whatever_bits_say(network: Network) -> None:
+    assert bits_of(lucid.quantize(network, {"up": 8, "*": 4}, skip="up")) == {"table.weight": 4, "down.weight": 4}
+
+
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_the_state_goes_to_a_file_and_back(symmetric: bool, network: Network, tmp_path: Path) -> None:
     small = lucid.quantize(network, block=16, symmetric=symmetric)
@@ -150,6 +176,9 @@ def test_it_is_printed_with_its_bits(network: Network) -> None:
     ("options", "message"),
     [
         ({"bits": 3}, "bits is 3, expected one of 4, 8"),
+        ({"bits": {"up": 3, "*": 4}}, "bits is 3, expected one of 4, 8"),
+        ({"bits": {"lm_head": 8, "*": 4}}, "bits names 'lm_head', which no layer has; there are table, up, down, head"),
+        ({"bits": {}}, "bits is {}, expected 4, 8, or bits by pattern"),
         ({"block": 24}, "block is 24, expected a power of two from 16 to 2048"),
         ({"block": 8}, "block is 8"),
         ({"method": "awq"}, "method is 'awq', expected one of rtn, hqq, gptq"),
@@ -169,6 +198,10 @@ def test_calibration_that_cannot_be_learnt_from(network: Network) -> None:
     network.spare = nn.Linear(40, 16)  # type: ignore[attr-defined]  # nothing calls it
     with pytest.raises(ValueError, match=r"quantize: spare.weight \[16, 40\]: no call of the calibration reaches it"):
         lucid.quantize(network, method="gptq", calibration=[IDS])
+    with pytest.raises(ValueError, match="call 1 of the calibration has tokens, and the model takes ids: missing"):
+        lucid.quantize(network, method="gptq", calibration=[IDS, {"tokens": IDS}])
+    with pytest.raises(ValueError, match=r"call 0 of the calibration: x has nan at \[0, 1\], expected finite numbers"):
+        lucid.quantize(nn.Linear(2, 2), method="gptq", calibration=[np.array([[1, np.nan]], np.float32)])
     table = network.table.weight.numpy().copy()
     table[7, 3] = np.nan
     network.table.weight.assign(table)

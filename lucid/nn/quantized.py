@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lucid import ops
 from lucid.nn.module import Module, Parameter
 from lucid.ops.tensor import Tensor
@@ -11,7 +13,18 @@ from lucid.types import DType
 
 class StoredWeight(Module):
     """What `F.linear` and `F.embedding` accept in the place of a parameter: it multiplies and gives rows in its own
-    way."""
+    way.
+
+    Attributes:
+        shape: of the weight that it stands for: (N outputs, K inputs), or (entries, width) of a table.
+    """
+
+    shape: tuple[Any, ...]
+
+    @property
+    def dtype(self) -> DType:
+        """The element type of the products and rows that it gives."""
+        raise NotImplementedError(f"{type(self).__name__} has no dtype")
 
     def forward(self, x: Tensor) -> Tensor:
         """x @ weight.T: (..., K) to (..., N)."""
@@ -34,7 +47,7 @@ class QuantizedWeight(StoredWeight):
     def __init__(self, blocks: Blocks, dtype: DType) -> None:
         """`dtype`: of the scales, and of what a table gives."""
         self.bits, self.block = blocks.bits, blocks.block
-        self.shape: tuple[int, int] = (blocks.codes.shape[0], blocks.codes.shape[1])
+        self.shape = (blocks.codes.shape[0], blocks.codes.shape[1])
         self.packed = Parameter(blocks.packed())
         self.scales = Parameter(blocks.scales.astype(dtype.numpy))
         zeros = blocks.packed_zeros()

@@ -1,0 +1,71 @@
+"""Watching the weights of a model as it runs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from lucid.nn import functional as F
+from lucid.nn.module import Module, Parameter
+from lucid.nn.quantized import StoredWeight
+from lucid.ops.tensor import Tensor
+from lucid.types import Array, DType
+
+Call: TypeAlias = Tensor | Array | Sequence[Any] | Mapping[str, Any]
+"""The inputs of one call of a model: one, several by position, or by name."""
+
+
+class Use(NamedTuple):
+    """What a weight was asked for once, and what it gave."""
+
+    kind: Literal["product", "rows"]
+    given: Tensor
+    found: Tensor
+
+
+class WatchedWeight(StoredWeight):
+    """A weight that computes what another does, and shows each use of it."""
+
+    def __init__(self, weight: Parameter | StoredWeight, see: Callable[[Use], None]) -> None:
+        self.weight, self.shape = weight, weight.shape
+        self._see = see
+
+    @property
+    def dtype(self) -> DType:
+        return self.weight.dtype
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = F.linear(x, self.weight)
+        self._see(Use("product", x, found))
+        return found
+
+    def rows(self, indices: Tensor) -> Tensor:
+        found = F.embedding(indices, self.weight)
+        self._see(Use("rows", indices, found))
+        return found
+
+
+def run_call(model: Module, call: Call, what: str) -> Any:
+    """Run a model on the inputs of a call. `what` starts the messages.
+
+    Raises:
+        ValueError: for inputs with other names than the model's, and for NaN and infinity in them.
+    """
+    by_name = call if isinstance(call, Mapping) else {}
+    in_order: Sequence[Any] = () if isinstance(call, Mapping) else call if isinstance(call, (list, tuple)) else (call,)
+    signature = inspect.signature(model.forward)
+    try:
+        bound = signature.bind(*in_order, **by_name)
+    except TypeError as error:
+        given = ", ".join(map(str, by_name)) or f"{len(in_order)} inputs"
+        wanted = ", ".join(signature.parameters)
+        raise ValueError(f"{what} has {given}, and the model takes {wanted}: {error}") from None
+    for name, value in bound.arguments.items():
+        array = value.numpy() if isinstance(value, Tensor) else value
+        if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
+            at = [int(i) for i in np.argwhere(~np.isfinite(array))[0]]
+            raise ValueError(f"{what}: {name} has {float(array[tuple(at)])} at {at}, expected finite numbers")
+    return model(*in_order, **by_name)
