@@ -123,7 +123,7 @@ def decoders(bench: Bench) -> list[Line]:
                 continue
             sessions = _sessions(model, Path(folder), bench.threads)
             peer = None if peers.transformers is None else peers.transformers.decoder(model)
-            built = _built(peer, Path(folder) / name, bench.threads)
+            built = built_by_genai(peer, Path(folder) / name, bench.threads)
             for batch in (1,) if bench.quick else (1, 8):
                 ways: dict[str, Decoding] = {way: LucidDecoding(s, batch, PROMPT_LENGTH) for way, s in sessions.items()}
                 if peer is not None and peers.transformers is not None:
@@ -143,14 +143,14 @@ def _sessions(model: Any, folder: Path, threads: int) -> dict[str, Session]:
     }
 
 
-def _built(peer: Any, folder: Path, threads: int) -> Path | None:
+def built_by_genai(peer: Any, folder: Path, threads: int, precision: str = "fp32") -> Path | None:
     """The graph of genai's own builder, for SmolLM2: it wants a tokenizer, which the random GPT-2 does not have."""
     file = smollm2_file()
     if file is None or peers.genai is None or type(peer).__name__ != "LlamaForCausalLM":
         return None
     assert peers.transformers is not None
     peers.transformers.save(peer, read_tokenizer(file).tokenizer, folder / "checkpoint")
-    built: Path = peers.genai.build(folder / "checkpoint", folder / "built", threads)
+    built: Path = peers.genai.build(folder / "checkpoint", folder / "built", threads, precision)
     return built
 
 

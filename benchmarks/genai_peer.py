@@ -13,10 +13,10 @@ import onnxruntime_genai as genai
 from benchmarks.decoders import Array, Decoding, prompts
 
 
-def build(checkpoint: Path, folder: Path, threads: int) -> Path:
-    """The builder's float32 graph of a checkpoint for the CPU."""
+def build(checkpoint: Path, folder: Path, threads: int, precision: str) -> Path:
+    """The builder's graph of a checkpoint for the CPU, in "fp32" or "int4"."""
     command = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", str(checkpoint), "-o", str(folder)]
-    done = subprocess.run([*command, "-p", "fp32", "-e", "cpu"], capture_output=True, text=True)
+    done = subprocess.run([*command, "-p", precision, "-e", "cpu"], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the builder of onnxruntime-genai failed: {done.stderr[-500:]}")
     file = folder / "genai_config.json"

@@ -1,0 +1,89 @@
+"""Models in few bits: decoders beside float32 and the 4-bit graph of genai's own builder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lucid
+from benchmarks import peers
+from benchmarks.bench import Bench
+from benchmarks.decoders import CPU, Decoding, LucidDecoding, export, smollm2
+from benchmarks.decoding import PROMPT_LENGTH, TRANSFORMERS, built_by_genai
+from benchmarks.harness import Quartiles, Work
+from benchmarks.results import Cell, Line
+from lucid.runtime import Session
+
+FLOAT32, FOUR, FOUR_64, EIGHT = "Lucid, float32", "Lucid, 4 bits", "Lucid, 4 bits, blocks of 64", "Lucid, 8 bits"
+FOUR_ANY, GENAI_FOUR = "Lucid, any, 4 bits", "genai's builder, int4"
+MB = 1e6
+
+
+def decoders(bench: Bench) -> list[Line]:
+    """SmolLM2: a prompt of 128 tokens, a step behind it, and the files."""
+    model = smollm2()
+    if model is None:
+        return []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        files = _files(model, folder)
+        sizes = {way: _size(file) for way, file in files.items()}
+        ways: dict[str, Decoding] = {
+            way: LucidDecoding(Session(file, threads=bench.threads), 1, PROMPT_LENGTH) for way, file in files.items()
+        }
+        if peers.transformers is not None:
+            peer = peers.transformers.decoder(model)
+            ways[TRANSFORMERS] = peers.transformers.TransformersDecoding(peer, 1, PROMPT_LENGTH)
+            built = built_by_genai(peer, folder / "genai", bench.threads, "int4")
+            if built is not None and peers.genai is not None:
+                ways[GENAI_FOUR] = peers.genai.GenaiDecoding(built, 1, PROMPT_LENGTH)
+                sizes[GENAI_FOUR] = _size(built)
+        return [*_times(bench, ways), _line_of_sizes(sizes)]
+
+
+def _files(model: Any, folder: Path) -> dict[str, Path]:
+    """Exports over buffers, by what they are called in the table."""
+    made = {
+        FLOAT32: (model, CPU),
+        FOUR: (lucid.quantize(model, bits=4, block=32), CPU),
+        FOUR_64: (lucid.quantize(model, bits=4, block=64), CPU),
+        FOUR_ANY: (lucid.quantize(model, bits=4, block=32), "any"),
+        EIGHT: (lucid.quantize(model, bits=8, block=32), CPU),
+    }
+    files = {}
+    for number, (way, (quantized, target)) in enumerate(made.items()):
+        (folder / str(number)).mkdir()
+        files[way] = export(quantized, folder / str(number), target=target)
+    return files
+
+
+def _times(bench: Bench, ways: Mapping[str, Decoding]) -> list[Line]:
+    base = TRANSFORMERS if TRANSFORMERS in ways else FLOAT32
+    slow = replace(bench, effort=replace(bench.effort, least=3))  # a call takes up to a second
+
+    def line(work: str, calls: Mapping[str, Work], goal: float) -> Line:
+        return slow.line("few_bits", f"SmolLM2-135M, 1 x {PROMPT_LENGTH}: {work}", base, calls, goal=goal, goal_of=FOUR)
+
+    lines = [
+        line("the prompt", {way: decoding.prefill for way, decoding in ways.items()}, 0.6),
+        line("a step", {way: decoding.step for way, decoding in ways.items()}, 0.1),
+    ]
+    if GENAI_FOUR in ways:
+        beside = {way: ways[way].step for way in (GENAI_FOUR, FOUR, FOUR_64)}
+        work = f"SmolLM2-135M, 1 x {PROMPT_LENGTH}: a step, beside genai's"
+        lines.append(slow.line("few_bits", work, GENAI_FOUR, beside, goal=1.05, goal_of=FOUR))
+    return lines
+
+
+def _line_of_sizes(sizes: Mapping[str, float]) -> Line:
+    cells = {way: Cell(Quartiles(size, size, size)) for way, size in sizes.items()}
+    return Line("few_bits", "SmolLM2-135M: files", "MB", cells)
+
+
+def _size(path: Path) -> float:
+    """Megabytes of a model file with the weights beside it, or of what a folder holds as models."""
+    folder = path if path.is_dir() else path.parent
+    return sum(file.stat().st_size for file in folder.iterdir() if ".onnx" in file.name) / MB
