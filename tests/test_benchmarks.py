@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import attention, decoding, report
+from benchmarks import attention, decoding, few_bits, products, report
 from benchmarks.bench import Bench
 from benchmarks.graphs import exact, node, runner, unit_normal
 from benchmarks.harness import Effort, Quartiles, compare
 from benchmarks.memory import Peak
 from benchmarks.results import Cell, Goal, Line, Results
 from lucid.models.gpt2 import GPT2, GPT2Config
+from lucid.models.llama import Llama, LlamaConfig
 
 INSTANT = Effort(rounds=3, least=1, limit=0.0, seconds=0.0, pause=0.0, warm_up=0.0)
 MACHINE = {"processor": "p", "system": "s", "threads": 1, "versions": {"numpy": "2"}, "sgemm_gflops": 100.0}
@@ -87,6 +88,25 @@ def test_decoding_of_tiny_size(section: str, monkeypatch: pytest.MonkeyPatch) ->
     results.replace(section, getattr(decoding, section)(Bench(INSTANT, threads=1, quick=True)))
     assert "Lucid" in report.terminal(results, section)
     assert all(cell.value.median > 0 for found in results.lines for cell in found.cells.values())
+
+
+def test_few_bits_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = Llama(LlamaConfig(1100, 32, 32, num_heads=2, num_kv_heads=1, head_dim=16, windows=(None,)))
+    for peer in ("transformers", "genai"):
+        monkeypatch.setattr(few_bits.peers, peer, None)
+    monkeypatch.setattr(few_bits, "PROMPT_LENGTH", 4)
+    monkeypatch.setattr(few_bits, "smollm2", lambda: tiny)
+    prompt, step, files = few_bits.decoders(Bench(INSTANT, threads=1, quick=True))
+    assert set(prompt.cells) == set(step.cells) == set(files.cells)
+    assert files.cells[few_bits.FOUR].value.median < files.cells[few_bits.FLOAT32].value.median
+
+
+def test_products_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "SIZES", [(64, 32)])
+    monkeypatch.setattr(products, "_FAR", 0)
+    lines = products.products(Bench(INSTANT, threads=1, quick=True))
+    assert [line.work for line in lines] == [f"64x32, {rows} rows" for rows in products.ROWS]
+    assert all({"4 bits, 32", "8 bits, 32, level 0"} < set(line.cells) for line in lines)
 
 
 def test_results_survive_their_file(tmp_path: Path) -> None:

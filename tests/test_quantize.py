@@ -342,6 +342,18 @@ def test_explain_says_how_a_product_is_computed(
 
 
 @pytest.mark.parametrize("provider", ["any", "cpu"])
+def test_explain_says_where_a_product_takes_longer_than_float32(provider: Any, network: Network) -> None:
+    def why(level: int, block: int) -> str:
+        target = Target(provider, accuracy_level=level)
+        (product, *_) = explain(lucid.quantize(network, block=block).up, target=target).decisions
+        return product.note
+
+    assert why(4, 32) == "inputs are rounded to 8 bits, in blocks of a row"
+    assert "slower for some 16 and more" in why(4, 16)
+    assert why(0, 32) == "computed in float32; faster than float32 for few rows, slower for some 16 and more"
+
+
+@pytest.mark.parametrize("provider", ["any", "cpu"])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_the_file_is_small_and_its_weights_have_their_names(provider: Any, bits: int) -> None:
     layer = lucid.quantize(nn.Linear(512, 256), bits, symmetric=True)

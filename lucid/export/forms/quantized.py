@@ -12,7 +12,7 @@ import onnx
 
 from lucid.export.builder import Builder
 from lucid.export.element_codes import onnx_code
-from lucid.export.form import form, refuse, refuse_wrong
+from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.run_time_sizes import reshaped
 from lucid.known_runtimes import NARROW_PRODUCTS
 from lucid.ops import quantized
@@ -44,9 +44,9 @@ def unpack_codes(build: Builder, node: Node) -> str:
     domain="com.microsoft",
     kernel="MatMulNBits",
 )
-def matmul_nbits(build: Builder, node: Node) -> str:
+def matmul_nbits(build: Builder, node: Node) -> Taken:
     x, packed, scales, zero_points = _operands(build, node)
-    return build.op(
+    product = build.op(
         "MatMulNBits",
         x,
         packed,
@@ -59,6 +59,7 @@ def matmul_nbits(build: Builder, node: Node) -> str:
         block_size=node.attributes["block"],
         accuracy_level=build.target.accuracy_level,
     )
+    return Taken([product], _cost(build, node))
 
 
 @form(
@@ -68,7 +69,7 @@ def matmul_nbits(build: Builder, node: Node) -> str:
     opset=21,
     kernel="DequantizeLinear",
 )
-def dequantize_linear(build: Builder, node: Node) -> str:
+def dequantize_linear(build: Builder, node: Node) -> Taken:
     """onnxruntime fuses both to MatMulNBits, if the weight is stored transposed."""
     x, packed, scales, zero_points = _operands(build, node)
     if not isinstance(packed, Constant) or not isinstance(scales, Constant):
@@ -90,7 +91,16 @@ def dequantize_linear(build: Builder, node: Node) -> str:
         axis=0,
         block_size=node.attributes["block"],
     )
-    return build.op("MatMul", x, weight)
+    return Taken([build.op("MatMul", x, weight)], _cost(build, node))
+
+
+def _cost(build: Builder, node: Node) -> str:
+    """How onnxruntime computes it, and where that takes longer than a float32 product (docs/benchmarks.md)."""
+    exact = build.target.accuracy_level == 0
+    why = "computed in float32" if exact else "inputs are rounded to 8 bits, in blocks of a row"
+    if exact or node.attributes["block"] == 16:
+        return f"{why}; faster than float32 for few rows, slower for some 16 and more"
+    return why
 
 
 def _operands(build: Builder, node: Node) -> tuple[Value, Value, Value, Value | None]:
