@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from lucid.nn import functional as F
-from lucid.nn.module import Module, Parameter
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.module import Module
+from lucid.nn.stored import StoredWeight, rows_of
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, DType
 
@@ -22,16 +22,18 @@ class Use(NamedTuple):
     """What a weight was asked for once, and what it gave."""
 
     kind: Literal["product", "rows"]
-    given: Tensor
+    given: Tensor | Array
     found: Tensor
+    first: int = 0  # of the weight's rows that a product was with; there are as many as it gave
 
 
 class WatchedWeight(StoredWeight):
     """A weight that computes what another does, and shows each use of it."""
 
-    def __init__(self, weight: Parameter | StoredWeight, see: Callable[[Use], None]) -> None:
+    def __init__(self, weight: Tensor | StoredWeight, see: Callable[[Use], None], first: int = 0) -> None:
+        """`weight`: (N, K). `first`: the row of a larger weight that its rows begin with."""
         self.weight, self.shape = weight, weight.shape
-        self._see = see
+        self._see, self._first = see, first
 
     @property
     def dtype(self) -> DType:
@@ -39,13 +41,16 @@ class WatchedWeight(StoredWeight):
 
     def forward(self, x: Tensor) -> Tensor:
         found = F.linear(x, self.weight)
-        self._see(Use("product", x, found))
+        self._see(Use("product", x, found, self._first))
         return found
 
     def rows(self, indices: Tensor) -> Tensor:
         found = F.embedding(indices, self.weight)
         self._see(Use("rows", indices, found))
         return found
+
+    def part(self, start: int, stop: int, suffix: str) -> Self:
+        return type(self)(rows_of(self.weight, start, stop, suffix), self._see, self._first + start)
 
 
 def run_call(model: Module, call: Call, what: str) -> Any:

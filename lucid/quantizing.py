@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from lucid.nn.layers import Embedding, Linear
-from lucid.nn.module import Module, Parameter
+from lucid.calibrating import Seen, hessians
+from lucid.layer_weights import Identity, LayerWeight, copied, layer_weights
+from lucid.nn.module import Module
 from lucid.nn.quantized import QuantizedWeight
-from lucid.observing import Call, Use, WatchedWeight, run_call
-from lucid.quantization import Blocks, Hessian, gptq, hqq, rtn
-from lucid.quantization.blocks import check_format
+from lucid.observing import Call
+from lucid.quantization import Blocks, gptq, hqq, rtn
+from lucid.quantization.blocks import check_format, joined
 from lucid.types import Array, show_shape
 
 M = TypeVar("M", bound=Module)
@@ -30,13 +28,6 @@ class Choice(NamedTuple):
     bits: int | None
 
 
-class Layer(NamedTuple):
-    """A layer whose weight can be in few bits, and its path."""
-
-    path: str
-    module: Linear | Embedding
-
-
 def quantize(
     model: M,
     bits: Bits = 4,
@@ -51,8 +42,9 @@ def quantize(
 ) -> M:
     """The same model with the weights of its linear layers and embedding tables in few bits.
 
-    The result has the same modules and calls; a `weight` (N, K) is an `nn.QuantizedWeight` in the place of a parameter,
-    and a shared one is shared. Everything else is shared with `model`, which is not changed.
+    Modules declare which parameters these are (`nn.Module.quantizable`). The result has the same modules and calls; an
+    `nn.QuantizedWeight` is in the place of a parameter, and a shared one is shared. Everything else is shared with
+    `model`, which is not changed.
 
     Args:
         model: any module.
@@ -67,8 +59,8 @@ def quantize(
             inputs in `calibration` need it. Tables that are only indexed are rounded.
         search: whether "rtn" also tries smaller ranges for each block: slower, and nearer.
         skip: paths or patterns of layers that stay as they are, whatever `bits` says.
-        smallest_table: embedding tables with fewer rows stay as they are: those of positions and types are small, and
-            models read them in other ways than by index.
+        smallest_table: embedding tables with fewer rows stay as they are: those of positions and types are a small part
+            of a model.
         calibration: of "gptq": calls of the model, each an array, a sequence of them, or a mapping by name; some
             hundred sentences do.
 
@@ -82,37 +74,36 @@ def quantize(
     _check_method(method, symmetric, search, calibration)
     if any(isinstance(module, QuantizedWeight) for module in model.modules()):
         raise ValueError("quantize: the model has been quantised before; quantise the one with float weights")
-    made = _copied(model)
-    layers = list(_layers(made, smallest_table))
+    made = copied(model)
+    layers = layer_weights(made, smallest_table)
     if not layers:
         raise ValueError(
             f"quantize: {type(model).__name__} has no linear layers and no embedding tables of {smallest_table} rows"
         )
     chosen = _chosen(patterns, layers)
-    seen = {} if calibration is None else _hessians(model, set(chosen), calibration)
-    done: dict[int, QuantizedWeight] = {}  # by the parameter, which layers may share
-    for path, module in layers:
-        weight = module.weight
-        if id(weight) not in chosen:
+    seen = {} if calibration is None else hessians(model, set(chosen), calibration)
+    done: dict[Identity, QuantizedWeight] = {}  # which layers may share
+    for layer in layers:
+        if (identity := layer.identity) not in chosen:
             continue
-        if id(weight) not in done:
+        if identity not in done:
             try:
-                hessian = seen.get(id(weight))
-                if method == "gptq" and isinstance(module, Linear) and hessian is None:
-                    raise ValueError("no call of the calibration reaches it; give others, or skip it")
-                blocks = _found(weight.numpy(), chosen[id(weight)], block, symmetric, method, search, hessian)
+                products = seen.get(identity)
+                only_indexed = layer.use == "table" and products is not None and not products.count
+                inputs = [] if products is None or only_indexed else products.by_rows()
+                blocks = _found(layer.tensor.numpy(), chosen[identity], block, symmetric, method, search, inputs)
             except ValueError as error:
-                raise ValueError(f"quantize: {path}.weight {show_shape(weight.shape)}: {error}") from error
-            done[id(weight)] = QuantizedWeight(blocks, weight.dtype)
-        module.weight = done[id(weight)]  # type: ignore[assignment]  # F.linear and F.embedding take both
+                raise ValueError(f"quantize: {layer.key} {show_shape(layer.parameter.shape)}: {error}") from error
+            done[identity] = QuantizedWeight(blocks, layer.parameter.dtype)
+        layer.replace(done[identity])
     return made
 
 
 def _found(
-    weight: Array, bits: int, block: int, symmetric: bool, method: Method, search: bool, hessian: Hessian | None
+    weight: Array, bits: int, block: int, symmetric: bool, method: Method, search: bool, seen: Sequence[Seen]
 ) -> Blocks:
-    if hessian is not None:
-        return gptq(weight, hessian.matrix, bits, block, symmetric)
+    if seen:
+        return joined([gptq(weight[rows], hessian.matrix, bits, block, symmetric) for rows, hessian in seen])
     if method == "hqq":
         return hqq(weight, bits, block)
     return rtn(weight, bits, block, symmetric, search=search or method == "gptq")
@@ -130,42 +121,6 @@ def _check_method(method: Method, symmetric: bool, search: bool, calibration: It
         raise ValueError(f'quantize: method="{method}" with {found}; calibration is what method="gptq" learns from')
 
 
-def _copied(model: M) -> M:
-    """The same tree of modules over the same tensors."""
-    tensors = [tensor for _, tensor in (*model.named_parameters(), *model.named_buffers())]
-    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
-
-
-def _hessians(model: Module, wanted: set[int], calibration: Iterable[Call]) -> dict[int, Hessian]:
-    """What the wanted weights are multiplied with, by their parameters."""
-    watched = _copied(model)
-    hessians: dict[int, Hessian] = {}
-    for _, module in list(_layers(watched, 0)):
-        parameter = module.weight
-        if id(parameter) in wanted:
-            hessian = hessians.setdefault(id(parameter), Hessian(parameter.numpy().shape[1]))
-            see = partial(_add_products, hessian)
-            module.weight = WatchedWeight(parameter, see)  # type: ignore[assignment]
-    for number, call in enumerate(calibration):
-        run_call(watched, call, f"quantize: call {number} of the calibration")
-    return {parameter: hessian for parameter, hessian in hessians.items() if hessian.count}
-
-
-def _add_products(hessian: Hessian, use: Use) -> None:
-    if use.kind == "product":
-        hessian.add(use.given.numpy())
-
-
-def _layers(model: Module, smallest_table: int) -> Iterator[Layer]:
-    """The linear layers, and the tables that have so many rows or share the weight of one."""
-    multiplied = {id(module.weight) for module in model.modules() if isinstance(module, Linear)}
-    for path, module in model.named_modules():
-        if not isinstance(module, (Linear, Embedding)) or not isinstance(module.weight, Parameter):
-            continue
-        if id(module.weight) in multiplied or module.weight.numpy().shape[0] >= smallest_table:
-            yield Layer(path, module)
-
-
 def _by_pattern(bits: Bits, block: int) -> list[Choice]:
     if not isinstance(bits, Mapping):
         check_format("quantize", bits, block)
@@ -178,14 +133,14 @@ def _by_pattern(bits: Bits, block: int) -> list[Choice]:
     return [Choice("bits", pattern, width) for pattern, width in bits.items()]
 
 
-def _chosen(choices: Sequence[Choice], layers: Sequence[Layer]) -> dict[int, int]:
+def _chosen(choices: Sequence[Choice], layers: Sequence[LayerWeight]) -> dict[Identity, int]:
     """The bits of each weight that gets few: those of the first choice that matches one of its layers."""
-    chosen: dict[int, int | None] = {}
+    chosen: dict[Identity, int | None] = {}
     for option, pattern, bits in choices:
-        matching = [layer for layer in layers if fnmatchcase(layer.path, pattern)]
+        matching = [layer for layer in layers if layer.matches(pattern)]
         if not matching:
             some = ", ".join([layer.path for layer in layers][:5])
             raise ValueError(f"quantize: {option} names {pattern!r}, which no layer has; there are {some}, ...")
         for layer in matching:
-            chosen.setdefault(id(layer.module.weight), bits)
+            chosen.setdefault(layer.identity, bits)
     return {weight: bits for weight, bits in chosen.items() if bits is not None}

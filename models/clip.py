@@ -229,7 +229,7 @@ class ImageEmbeddings(nn.Module):
     def forward(self, pixel_values: Tensor) -> Tensor:
         patches = self.patch_embedding(pixel_values).flatten(2).mT
         whole = self.class_embedding.expand(patches.shape[0], 1, -1)
-        return ops.concat([whole, patches], 1) + self.position_embedding.weight
+        return ops.concat([whole, patches], 1) + self.position_embedding.weight[:]
 
 
 class Encoder(nn.Module):

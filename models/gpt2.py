@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 from lucid import Tensor, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
@@ -184,12 +184,14 @@ class MLP(nn.Module):
 class Conv1D(nn.Module):
     """A linear layer that stores its weight (in, out), as this family does: x @ weight + bias."""
 
+    quantizable: ClassVar = {"weight": "transposed"}
+
     def __init__(self, inputs: int, outputs: int) -> None:
         self.weight = nn.init.normal_(nn.init.new_parameter(inputs, outputs), std=0.02)
         self.bias = nn.init.new_parameter(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x @ self.weight + self.bias
+        return F.linear(x, self.weight, self.bias, transposed=True)
 
 
 def main() -> None:

@@ -200,7 +200,7 @@ class Encoder(nn.Module):
                 "pad the sound with silence"
             )
         x = F.gelu(self.conv2(F.gelu(self.conv1(input_features))))
-        states = [x.mT + self.embed_positions.weight]
+        states = [x.mT + self.embed_positions.weight[:]]
         for layer in self.layers:
             states.append(layer(states[-1]))
         return states

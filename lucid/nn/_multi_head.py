@@ -5,7 +5,7 @@ from __future__ import annotations
 from lucid import ops
 from lucid.dims import Size, same
 from lucid.nn._checks import check_causal, check_probability
-from lucid.nn._projections import NAME, Projections
+from lucid.nn._projections import NAME, Projections, Weight
 from lucid.nn.cache import Cache, KeyValueCache, cached_attention, cross_attention
 from lucid.ops.attention_masks import causal_mask, extended_mask
 from lucid.ops.op import check_tensors
@@ -19,22 +19,22 @@ def multi_head_attention_forward(
     value: Tensor,
     embed_dim_to_check: int,
     num_heads: int,
-    in_proj_weight: Tensor | None = None,
+    in_proj_weight: Weight | None = None,
     in_proj_bias: Tensor | None = None,
     bias_k: Tensor | None = None,
     bias_v: Tensor | None = None,
     add_zero_attn: bool = False,
     dropout_p: float = 0.0,
-    out_proj_weight: Tensor | None = None,
+    out_proj_weight: Weight | None = None,
     out_proj_bias: Tensor | None = None,
     training: bool = True,
     key_padding_mask: Tensor | None = None,
     need_weights: bool = True,
     attn_mask: Tensor | None = None,
     use_separate_proj_weight: bool = False,
-    q_proj_weight: Tensor | None = None,
-    k_proj_weight: Tensor | None = None,
-    v_proj_weight: Tensor | None = None,
+    q_proj_weight: Weight | None = None,
+    k_proj_weight: Weight | None = None,
+    v_proj_weight: Weight | None = None,
     static_k: Tensor | None = None,
     static_v: Tensor | None = None,
     average_attn_weights: bool = True,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 from lucid import ops
 from lucid.dims import Size, same
-from lucid.nn.quantized import StoredWeight, linear
+from lucid.nn.stored import StoredWeight, linear, rows_of
 from lucid.ops.tensor import Tensor
 from lucid.types import show_shape
 
 NAME = "multi_head_attention"  # the name in errors
+Weight: TypeAlias = Tensor | StoredWeight
+W = TypeVar("W", bound=Weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +36,10 @@ class Projections:
     embed_dim: int
     heads: int
     kv_heads: int
-    in_weight: Tensor | None
-    in_weights: tuple[Tensor | None, Tensor | None, Tensor | None] | None
+    in_weight: Weight | None
+    in_weights: tuple[Weight | None, Weight | None, Weight | None] | None
     in_bias: Tensor | None
-    out_weight: Tensor | StoredWeight | None
+    out_weight: Weight | None
     out_bias: Tensor | None
     bias_k: Tensor | None
     bias_v: Tensor | None
@@ -66,14 +69,14 @@ class Projections:
             raise ValueError(f"{NAME}: got static_k or static_v with bias_k and bias_v, expected one of these pairs")
         weights, biases = self._in_weights(), self._in_biases()
         return (
-            ops.linear(query, weights[0], biases[0]),
-            ops.linear(key, weights[1], biases[1]) if static_k is None else self._pack("static_k", static_k, key),
-            ops.linear(value, weights[2], biases[2]) if static_v is None else self._pack("static_v", static_v, value),
+            linear(query, weights[0], biases[0]),
+            linear(key, weights[1], biases[1]) if static_k is None else self._pack("static_k", static_k, key),
+            linear(value, weights[2], biases[2]) if static_v is None else self._pack("static_v", static_v, value),
         )
 
     def project_query(self, query: Tensor) -> Tensor:
         """(N, L, E) to (N, L, E)."""
-        return ops.linear(query, self._in_weights()[0], self._in_biases()[0])
+        return linear(query, self._in_weights()[0], self._in_biases()[0])
 
     def project_memory(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(N, S, kdim), (N, S, vdim) to (N, S, E_kv) each.
@@ -84,7 +87,7 @@ class Projections:
         if self.bias_k is not None or self.add_zero_attn:
             raise ValueError(f"{NAME}: add_bias_kv and add_zero_attn add rows after all others, so they take no cache")
         (_, *weights), (_, *biases) = self._in_weights(), self._in_biases()
-        return ops.linear(key, weights[0], biases[0]), ops.linear(value, weights[1], biases[1])
+        return linear(key, weights[0], biases[0]), linear(value, weights[1], biases[1])
 
     def with_extra_rows(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, int]:
         """Append `bias_k`, `bias_v` and zeros to projected keys and values; also returns how many rows these are."""
@@ -102,7 +105,7 @@ class Projections:
         """(N, L, E) to (N, L, E)."""
         return x if self.out_weight is None else linear(x, self.out_weight, self.out_bias)
 
-    def _in_weights(self) -> tuple[Tensor, ...]:
+    def _in_weights(self) -> tuple[Weight, ...]:
         if self.in_weights is not None:
             return _all_given("q_proj_weight, k_proj_weight and v_proj_weight", *self.in_weights)
         return self._split_packed("in_proj_weight", *_all_given("in_proj_weight", self.in_weight))
@@ -110,14 +113,14 @@ class Projections:
     def _in_biases(self) -> tuple[Tensor | None, ...]:
         return (None, None, None) if self.in_bias is None else self._split_packed("in_proj_bias", self.in_bias)
 
-    def _split_packed(self, name: str, packed: Tensor) -> tuple[Tensor, ...]:
+    def _split_packed(self, name: str, packed: W) -> tuple[W, ...]:
         """The query, key and value parts of a packed weight or bias."""
         kv_dim = self.width * self.kv_heads
         bounds = (0, self.embed_dim, self.embed_dim + kv_dim, self.embed_dim + 2 * kv_dim)
         if not same(packed.shape[0], bounds[-1]):
             raise ValueError(f"{NAME}: {name} has shape {show_shape(packed.shape)}, expected {bounds[-1]} rows")
         return tuple(
-            packed[start:stop].part_of(packed, f"[{part}]")
+            rows_of(packed, start, stop, f"[{part}]")
             for part, start, stop in zip("qkv", bounds, bounds[1:], strict=False)
         )
 
@@ -138,7 +141,7 @@ def _append(x: Tensor, row: Tensor) -> Tensor:
     return ops.concat([x, ops.expand(row, (x.shape[0], 1, x.shape[2])).astype(x.dtype)], 1)
 
 
-def _all_given(names: str, *tensors: Tensor | None) -> tuple[Tensor, ...]:
+def _all_given(names: str, *tensors: Weight | None) -> tuple[Weight, ...]:
     if any(t is None for t in tensors):
         raise ValueError(f"{NAME}: expected {names}, got None")
     return tuple(t for t in tensors if t is not None)

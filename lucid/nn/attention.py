@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 
@@ -81,6 +81,13 @@ class MultiHeadAttention(Module):
     Raises:
         ValueError: for sizes that are not positive or do not divide, or a dropout outside [0, 1].
     """
+
+    quantizable: ClassVar = {
+        "in_proj_weight": "linear",
+        "q_proj_weight": "linear",
+        "k_proj_weight": "linear",
+        "v_proj_weight": "linear",
+    }
 
     def __init__(
         self,

@@ -19,8 +19,8 @@ from lucid.nn.cache import cross_attention as cross_attention
 from lucid.nn.cache import layer_caches as layer_caches
 from lucid.nn.cache import present_caches as present_caches
 from lucid.nn.decoding import kept_positions as kept_positions
-from lucid.nn.quantized import embedding as embedding
-from lucid.nn.quantized import linear as linear
+from lucid.nn.stored import embedding as embedding
+from lucid.nn.stored import linear as linear
 from lucid.ops.op import check_tensors
 from lucid.ops.tensor import Tensor
 from lucid.types import float64, same_shape, show_shape

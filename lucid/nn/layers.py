@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from lucid.nn import functional as F
 from lucid.nn import init
@@ -16,6 +17,8 @@ from lucid.types import DTypeLike, TensorType, int64, spec
 
 class Linear(Module):
     """x @ weight.T + bias with weight (out_features, in_features): (..., in_features) to (..., out_features)."""
+
+    quantizable: ClassVar = {"weight": "linear"}
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: DTypeLike | None = None) -> None:
         check_positive("Linear", in_features=in_features, out_features=out_features)
@@ -36,6 +39,8 @@ class Linear(Module):
 
 class Embedding(Module):
     """A table of vectors: integer indices (...) to (..., embedding_dim)."""
+
+    quantizable: ClassVar = {"weight": "table"}
 
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: DTypeLike | None = None) -> None:
         check_positive("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, show_sh
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 C = TypeVar("C", bound=Callable[..., Any])
+
+
+WeightUse: TypeAlias = Literal["linear", "transposed", "table"]
 
 
 class Forward(Protocol[P, R]):
@@ -73,6 +76,11 @@ class Module:
     """
 
     _training: bool = False
+
+    quantizable: ClassVar[Mapping[str, WeightUse]] = {}
+    """The parameters (rows, columns) that this class reads in one way only, so that `lucid.quantize` may put weights in
+    few bits in their places: "linear", by `F.linear`; "transposed", by `F.linear(..., transposed=True)`; "table", by
+    `F.embedding` or as `weight[start:stop]`."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs; subclasses define this."""

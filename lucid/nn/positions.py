@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from lucid.nn._checks import check_positive
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
 from lucid.nn.rope_scaling import RopeScaling, inverse_frequencies
+from lucid.nn.stored import embedding
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, DTypeLike, TensorType, as_dtype, float32, int64, spec
 
@@ -70,6 +72,8 @@ class LearnedPositions(Module):
     State: ``weight`` (max_length + offset, dim). The first `offset` rows are skipped (OPT, BART: 2).
     """
 
+    quantizable: ClassVar = {"weight": "table"}
+
     def __init__(self, max_length: int, dim: int, offset: int = 0, dtype: DTypeLike | None = None) -> None:
         check_positive("LearnedPositions", max_length=max_length, dim=dim)
         self.offset = offset
@@ -77,7 +81,7 @@ class LearnedPositions(Module):
 
     def forward(self, positions: Size | Tensor) -> Tensor:
         if isinstance(positions, Tensor):
-            return ops.embedding(positions + self.offset if self.offset else positions, self.weight)
+            return embedding(positions + self.offset if self.offset else positions, self.weight)
         return _first_rows("LearnedPositions", self.weight, positions, self.offset)
 
     def extra_repr(self) -> str:
@@ -85,7 +89,7 @@ class LearnedPositions(Module):
 
 
 def _first_rows(where: str, table: Tensor, length: Size, offset: int = 0) -> Tensor:
-    held = table.numpy().shape[0] - offset
+    held = table.shape[0] - offset
     if isinstance(length, int) and length > held:
         raise ValueError(f"{where}: the input has {length} positions, the table {held}; shorten the input")
     return table[offset : length + offset]

@@ -1,38 +1,13 @@
-"""A weight in few bits, in the place of the parameter that it stands for, and the functions that take both."""
+"""A weight in few bits, in the place of the parameter that it stands for."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from lucid import ops
-from lucid.nn.module import Module, Parameter
+from lucid.nn.module import Parameter
+from lucid.nn.stored import StoredWeight
 from lucid.ops.tensor import Tensor
 from lucid.quantization import Blocks
 from lucid.types import DType
-
-
-class StoredWeight(Module):
-    """What `F.linear` and `F.embedding` accept in the place of a parameter: it multiplies and gives rows in its own
-    way.
-
-    Attributes:
-        shape: of the weight that it stands for: (N outputs, K inputs), or (entries, width) of a table.
-    """
-
-    shape: tuple[Any, ...]
-
-    @property
-    def dtype(self) -> DType:
-        """The element type of the products and rows that it gives."""
-        raise NotImplementedError(f"{type(self).__name__} has no dtype")
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x @ weight.T: (..., K) to (..., N)."""
-        raise NotImplementedError(f"{type(self).__name__} has no forward()")
-
-    def rows(self, indices: Tensor) -> Tensor:
-        """Rows by index: (...) integers to (..., K)."""
-        raise NotImplementedError(f"{type(self).__name__} has no rows()")
 
 
 class QuantizedWeight(StoredWeight):
@@ -68,20 +43,3 @@ class QuantizedWeight(StoredWeight):
 
     def extra_repr(self) -> str:
         return f"{self.shape[0]}, {self.shape[1]}, bits={self.bits}, block={self.block}"
-
-
-def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None) -> Tensor:
-    """x @ weight.T + bias: (..., in) with weight (out, in) to (..., out)."""
-    if isinstance(weight, StoredWeight):
-        product = weight(x)
-        return product if bias is None else product + bias
-    return ops.linear(x, weight, bias)
-
-
-def embedding(indices: Tensor, weight: Tensor | StoredWeight) -> Tensor:
-    """Rows of a table (entries, width) by index: (...) integers to (..., width).
-
-    Raises:
-        IndexError: eagerly, for an index outside the table.
-    """
-    return weight.rows(indices) if isinstance(weight, StoredWeight) else ops.embedding(indices, weight)

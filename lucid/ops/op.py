@@ -17,6 +17,7 @@ import numpy as np
 
 from lucid.context import holding
 from lucid.dims import Dim, identity
+from lucid.ops.opaque import Opaque
 from lucid.ops.tensor import OPS, Tensor
 from lucid.scope import is_tracing, new_node, scope
 from lucid.types import Array, TensorType, as_dtype, dtype_of_scalar, float32, promote
@@ -213,6 +214,8 @@ def as_tuple(value: Any) -> Any:
 def check_tensors(where: str, **given: Any) -> None:
     """Raise a TypeError that names an argument which is neither a tensor nor an array."""
     for name, value in given.items():
+        if isinstance(value, Opaque):
+            value.refuse(f"{where}: {name}")
         if not isinstance(value, (Tensor, np.ndarray)):
             raise TypeError(
                 f"{where}: {name} has type {type(value).__name__}, expected a tensor or an array; "
@@ -253,6 +256,8 @@ def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
     if isinstance(value, Dim):
         count: Tensor = REGISTERED["size"](size=value)
         return count if partner is None else count.astype(partner)
+    if isinstance(value, Opaque):
+        value.refuse(where)
     raise TypeError(f"{where}: expected a tensor, an array or a number, got {type(value).__name__}")
 
 

@@ -8,7 +8,8 @@ next to each other, low bits first, and the last block is padded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,6 +51,13 @@ class Blocks:
     def packed_zeros(self) -> Array | None:
         """The zeros as bytes, (N, ceil(B * bits / 8)) uint8."""
         return None if self.zeros is None else pack(self.zeros, self.bits)
+
+
+def joined(parts: Sequence[Blocks]) -> Blocks:
+    """The rows of several weights as one; they have the same bits and blocks, and all of them zeros or none."""
+    zeros = [part.zeros for part in parts if part.zeros is not None]
+    codes, scales = (np.concatenate(arrays) for arrays in ([p.codes for p in parts], [p.scales for p in parts]))
+    return replace(parts[0], codes=codes, scales=scales, zeros=np.concatenate(zeros) if zeros else None)
 
 
 def check_format(what: str, bits: int, block: int) -> None:

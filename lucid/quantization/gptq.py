@@ -48,6 +48,12 @@ class Hessian:
             self._sum += some.T @ some
         self.count += len(rows)
 
+    def __add__(self, other: Hessian) -> Hessian:
+        """The sum over the inputs of both."""
+        both = Hessian(len(self._sum))
+        both.count, both._sum = self.count + other.count, self._sum + other._sum
+        return both
+
     @property
     def matrix(self) -> Array:
         """(K, K) float64.

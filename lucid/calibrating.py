@@ -1,0 +1,71 @@
+"""What the weights of a model are multiplied with, learnt from calls of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from lucid.layer_weights import Identity, copied, layer_weights
+from lucid.nn.module import Module
+from lucid.observing import Call, Use, WatchedWeight, run_call
+from lucid.quantization import Hessian
+
+Seen: TypeAlias = tuple[slice, Hessian]
+"""Rows of a weight, and what they are multiplied with."""
+
+
+class Products:
+    """The inputs of products with a weight (N, K), by the rows that they are with: attention multiplies parts of its
+    joined projections with queries and others with keys."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.rows, self.size = rows, size
+        self._seen: dict[tuple[int, int], Hessian] = {}
+
+    def add(self, use: Use) -> None:
+        """Add the inputs of a product."""
+        if use.kind == "product":
+            reach = use.first, use.first + use.found.size(-1).__index__()
+            self._seen.setdefault(reach, Hessian(self.size)).add(np.asarray(use.given))
+
+    @property
+    def count(self) -> int:
+        """How many inputs were added, once for each product."""
+        return sum(hessian.count for hessian in self._seen.values())
+
+    def by_rows(self) -> list[Seen]:
+        """All rows in order, in the largest parts whose rows are in the same products.
+
+        Raises:
+            ValueError: for rows that are in no product.
+        """
+        ends = sorted({0, self.rows}.union(*self._seen))
+        return [(slice(start, stop), self._sum(start, stop)) for start, stop in pairwise(ends)]
+
+    def _sum(self, start: int, stop: int) -> Hessian:
+        total = Hessian(self.size)
+        for (first, last), hessian in self._seen.items():
+            if first <= start and stop <= last:
+                total = total + hessian
+        if not total.count:
+            rows = "it" if (start, stop) == (0, self.rows) else f"its rows {start} to {stop - 1}"
+            raise ValueError(f"no call of the calibration reaches {rows}; give others, or skip it")
+        return total
+
+
+def hessians(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Products]:
+    """The products with the wanted weights."""
+    watched = copied(model)
+    products: dict[Identity, Products] = {}
+    for layer in layer_weights(watched):
+        if layer.identity in wanted:
+            weight = layer.tensor
+            rows, size = weight.numpy().shape
+            seen = products.setdefault(layer.identity, Products(rows, size))
+            layer.replace(WatchedWeight(weight, seen.add))
+    for number, call in enumerate(calibration):
+        run_call(watched, call, f"quantize: call {number} of the calibration")
+    return products

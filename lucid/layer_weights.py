@@ -1,0 +1,69 @@
+"""The weights of a model that can be stored in another way: found, and replaced."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from lucid.nn.module import Module, Parameter, WeightUse
+from lucid.nn.stored import StoredWeight
+from lucid.ops.tensor import Tensor
+
+M = TypeVar("M", bound=Module)
+Identity: TypeAlias = tuple[int, bool]
+
+
+class LayerWeight(NamedTuple):
+    """A parameter that its module reads in one way (`Module.quantizable`)."""
+
+    path: str  # of the module
+    module: Module
+    name: str  # of the parameter
+    use: WeightUse
+    parameter: Parameter
+
+    @property
+    def key(self) -> str:
+        """As in `state_dict`."""
+        return f"{self.path}.{self.name}" if self.path else self.name
+
+    @property
+    def tensor(self) -> Tensor:
+        """(N outputs or entries, K inputs or width)."""
+        return self.parameter.mT if self.use == "transposed" else self.parameter
+
+    @property
+    def identity(self) -> Identity:
+        """The same for layers that share a weight."""
+        return id(self.parameter), self.use == "transposed"
+
+    def matches(self, pattern: str) -> bool:
+        """Whether a pattern names the layer or its parameter."""
+        return fnmatchcase(self.path, pattern) or fnmatchcase(self.key, pattern)
+
+    def replace(self, weight: StoredWeight) -> None:
+        """Put a weight in the place of the parameter."""
+        setattr(self.module, self.name, weight)
+
+
+def layer_weights(model: Module, smallest_table: int = 0) -> list[LayerWeight]:
+    """Those of products, and of tables that have so many rows or share the weight of a product."""
+    found = list(_found(model))
+    multiplied = {id(weight.parameter) for weight in found if weight.use != "table"}
+    return [w for w in found if id(w.parameter) in multiplied or w.parameter.size(0) >= smallest_table]
+
+
+def _found(model: Module) -> Iterator[LayerWeight]:
+    for path, module in model.named_modules():
+        for name, use in module.quantizable.items():
+            parameter = getattr(module, name)
+            if isinstance(parameter, Parameter):
+                yield LayerWeight(path, module, name, use, parameter)
+
+
+def copied(model: M) -> M:
+    """The same tree of modules over the same tensors."""
+    tensors = [tensor for _, tensor in (*model.named_parameters(), *model.named_buffers())]
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})

@@ -1,0 +1,272 @@
+"""Which weights `lucid.quantize` stores in few bits, and what reads them: `nn.Module.quantizable`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.export import to_onnx
+from lucid.models.gpt2 import GPT2, GPT2Config
+from lucid.nn import functional as F
+from lucid.ops.tensor import Tensor
+from lucid.values import Constant
+from tests.models import goldens
+from tests.models.zoo import ZOO, Entry
+
+ATTENTION: dict[str, dict[str, Any]] = {
+    "joined": {},
+    "grouped": {"num_kv_heads": 2},
+    "apart": {"kdim": 24, "vdim": 16},
+}
+
+
+def relative(found: Any, wanted: Any) -> float:
+    return float(np.abs(np.asarray(found) - np.asarray(wanted)).max() / np.abs(np.asarray(wanted)).max())
+
+
+def floats(model: nn.Module) -> list[str]:
+    """The parameters of two axes or more that are not in few bits."""
+    state = model.state_dict().items()
+    return [key for key, t in state if t.ndim > 1 and t.dtype.kind == "float" and not key.endswith(".scales")]
+
+
+def operators(model: nn.Module, target: Any) -> set[str]:
+    return {node.op_type for node in to_onnx(model, target=target).graph.node}
+
+
+# Attention ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ATTENTION)
+def test_the_projections_of_attention_are_in_few_bits(kind: str) -> None:
+    lucid.manual_seed(0)
+    attention = nn.MultiHeadAttention(64, 4, **ATTENTION[kind])
+    small = lucid.quantize(attention, 8, block=16)
+    assert floats(small) == []
+    assert ("in_proj_weight.packed" in small.state_dict()) is (kind != "apart")
+    inputs = {name: lucid.randn(2, 5, spec.shape[2]) for name, spec in attention.input_specs().items()}
+    assert 0 < relative(small(**inputs), attention(**inputs)) < 0.02
+    for target in ("any", "cpu", "portable"):
+        lucid.testing.assert_parity(small, target=target, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize(("target", "suffix"), [("any", ".T"), ("cpu", "")])
+def test_parts_of_joined_projections_are_stored_apart(target: str, suffix: str) -> None:
+    small = lucid.quantize(nn.MultiHeadAttention(64, 4), 4, block=16)
+    model = to_onnx(small, target=target)
+    names = {w.name for w in model.graph.initializer}
+    assert {f"in_proj_weight.{part}[{rows}]{suffix}" for rows in "qkv" for part in ("packed", "scales")} <= names
+    assert not {"Gather", "Slice", "Split"} & {node.op_type for node in model.graph.node}
+
+
+@pytest.mark.parametrize("cache", ["step", "attend_to"])
+def test_attention_over_a_cache_reads_parts_of_the_projections(cache: str) -> None:
+    lucid.manual_seed(0)
+    attention = nn.MultiHeadAttention(32, 4)
+    small, x = lucid.quantize(attention, 8, block=16), lucid.randn(2, 3, 32)
+
+    def run(module: nn.MultiHeadAttention) -> Tensor:
+        if cache == "attend_to":
+            return module.attend_to(x, module.keys_and_values(x))
+        return module.step(x, nn.KeyValueCache(lucid.zeros(2, 4, 0, 8), lucid.zeros(2, 4, 0, 8)))[0]
+
+    assert 0 < relative(run(small), run(attention)) < 0.02
+
+
+# Weights (in, out) ----------------------------------------------------------------------------------------------------
+
+
+def gpt2(width: int = 64) -> GPT2:
+    lucid.manual_seed(0)
+    return GPT2(GPT2Config(vocab_size=4096, hidden_size=width, num_layers=2, num_heads=4, max_positions=32))
+
+
+def test_weights_that_are_stored_in_out_are_in_few_bits() -> None:
+    small = lucid.quantize(gpt2(), 8, block=16)
+    assert floats(small) == ["transformer.wpe.weight"]
+    weight: Any = small.transformer.h[0].attn.c_attn.weight
+    assert weight.shape == (192, 64)
+    ids = lucid.tensor([[3, 1, 4, 1, 5]])
+    assert 0 < relative(small(ids), gpt2()(ids)) < 0.02
+
+
+@pytest.mark.parametrize("target", ["any", "cpu"])
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_whole_gpt2_becomes_small(bits: int, target: str) -> None:
+    model = gpt2(256)
+    whole, small = (
+        len(to_onnx(m, target=target).SerializeToString()) for m in (model, lucid.quantize(model, bits, symmetric=True))
+    )
+    # A scale for each block of 32 adds a bit to each number. With standard ops the tied table is there twice.
+    assert small / whole < (bits + 1) / 32 * (1.45 if target == "any" else 1) + 0.02
+
+
+# Calibration ----------------------------------------------------------------------------------------------------------
+
+
+class Crossed(nn.Module):
+    """Queries and keys of other numbers: parts of the joined projections are multiplied with other inputs."""
+
+    def __init__(self) -> None:
+        self.attention = nn.MultiHeadAttention(32, 4)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.attention(x, y)
+
+
+def test_gptq_learns_parts_of_a_weight_from_their_own_inputs() -> None:
+    lucid.manual_seed(0)
+    model, numbers = Crossed(), np.random.default_rng(0)
+    few, mixed = numbers.standard_normal((2, 4, 32)).astype(np.float32), None
+    mixed = numbers.standard_normal((2, 32, 32)).astype(np.float32)
+    x, y = (numbers.standard_normal((16, 9, 4)) @ few[i] @ mixed[i] for i in (0, 1))
+    calls = [(x.astype(np.float32), y.astype(np.float32))]
+    small = lucid.quantize(model, 4, block=16, method="gptq", calibration=calls)
+    rounded = lucid.quantize(model, 4, block=16, search=True)
+
+    def lost(found: Crossed) -> list[float]:
+        weight, whole = found.attention.in_proj_weight, model.attention.in_proj_weight
+        errors = F.linear(np.eye(32, dtype=np.float32), weight).numpy().T - whole.numpy()
+        return [
+            float(np.square(inputs @ errors[rows].T).sum()) for inputs, rows in ((x, slice(32)), (y, slice(32, 96)))
+        ]
+
+    for learnt, nearest in zip(lost(small), lost(rounded), strict=True):
+        assert learnt < 0.5 * nearest
+
+
+def test_gptq_learns_weights_that_are_stored_in_out() -> None:
+    model, ids = gpt2(32), np.random.default_rng(0).integers(0, 40, (24, 8))
+    wanted = model(ids).numpy()
+    small = lucid.quantize(model, 4, block=16, method="gptq", calibration=[ids], skip="transformer.wte")
+    rounded = lucid.quantize(model, 4, block=16, search=True, skip="transformer.wte")
+    assert np.square(small(ids).numpy() - wanted).sum() < 0.8 * np.square(rounded(ids).numpy() - wanted).sum()
+
+
+def test_rows_that_the_calibration_does_not_reach_are_named() -> None:
+    class QueriesOnly(nn.Module):
+        def __init__(self) -> None:
+            self.attention = nn.MultiHeadAttention(32, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            keys = lucid.ones(2, 4, 3, 8)
+            return self.attention.attend_to(x, nn.KeyValueCache(keys, keys))
+
+    with pytest.raises(ValueError, match=r"attention.in_proj_weight \[96, 32\]: no call .* reaches its rows 32 to 95"):
+        lucid.quantize(QueriesOnly(), method="gptq", calibration=[np.ones((2, 5, 32), np.float32)])
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["any", "cpu"])
+def test_positions_are_rows_of_a_table_in_few_bits(target: str) -> None:
+    lucid.manual_seed(0)
+    small = lucid.quantize(gpt2(), 8, block=16, smallest_table=1)
+    assert floats(small) == []
+    lucid.testing.assert_parity(small, target=target, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.parametrize("rows", [slice(3), slice(2, 5), slice(None), 3, np.array([[1, 0], [6, 6]])])
+def test_rows_of_a_weight_are_read_as_those_of_a_parameter(rows: Any) -> None:
+    table = nn.Embedding(7, 48)
+    small: Any = lucid.quantize(table, 8, block=16, smallest_table=1)
+    wanted = F.embedding(lucid.arange(7), small.weight).numpy()[rows]
+    index = lucid.tensor(rows) if isinstance(rows, np.ndarray) else rows
+    np.testing.assert_array_equal(small.weight[index].numpy(), wanted)
+    assert relative(wanted, table.weight.numpy()[rows]) < 0.01
+
+
+# A module of one's own ------------------------------------------------------------------------------------------------
+
+
+class Scaled(nn.Module):
+    """A layer that says how it reads its weight."""
+
+    quantizable: ClassVar = {"kernel": "transposed"}
+
+    def __init__(self) -> None:
+        self.kernel = nn.Parameter(lucid.randn(48, 32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.kernel, transposed=True) * 2
+
+
+def test_a_module_declares_what_may_be_in_few_bits() -> None:
+    lucid.manual_seed(0)
+    model, x = nn.Sequential(Scaled(), nn.Linear(32, 16)), lucid.randn(3, 48)
+    small = lucid.quantize(model, 8, block=16)
+    assert floats(small) == []
+    assert 0 < relative(small(x), model(x)) < 0.02
+    for skip in ("0", "0.kernel"):
+        assert floats(lucid.quantize(model, 8, skip=skip)) == ["0.kernel"]
+
+
+READS: dict[str, Callable[[Any], object]] = {
+    "weight.mT": lambda w: lucid.randn(3, 32) @ w.mT,
+    "weight.numpy": lambda w: w.numpy(),
+    "arithmetic with a weight": lambda w: 2 * w,
+    "arithmetic with a weight ": lambda w: np.ones((3, 32), np.float32) @ w,
+    "matmul": lambda w: lucid.randn(3, 32) @ w,
+    "linear": lambda w: lucid.ops.linear(lucid.randn(3, 32), w),
+    r"weight\[\(0, 1\)\]": lambda w: w[0, 1],
+    r"weight\[slice\(0, 4, 2\)": lambda w: w[0:4:2],
+    "an array of a weight": lambda w: np.asarray(w),
+    "iteration over a weight": lambda w: list(w),
+    "multi_head_attention: query": lambda w: F.multi_head_attention_forward(w, w, w, 32, 4),
+}
+
+
+@pytest.mark.parametrize("asked", READS)
+def test_what_else_reads_a_weight_is_told_what_to_do(asked: str) -> None:
+    weight = lucid.quantize(nn.Linear(32, 32), symmetric=True).weight
+    told = (
+        rf"^{asked.strip()}.*: got QuantizedWeight\(32, 32, bits=4, block=32\), which is no tensor; read it by "
+        r"F.linear\(x, weight\), F.embedding\(indices, weight\) or weight\[rows\], or keep the parameter .*skip="
+    )
+    with pytest.raises((TypeError, AttributeError), match=told):
+        READS[asked](weight)
+
+
+def test_a_name_that_tensors_do_not_have_either() -> None:
+    weight: Any = lucid.quantize(nn.Linear(32, 32)).weight
+    with pytest.raises(AttributeError, match="'QuantizedWeight' object has no attribute 'colour'"):
+        _ = weight.colour
+    assert not hasattr(weight, "mT")
+
+
+# Models ---------------------------------------------------------------------------------------------------------------
+
+# What stays: the patches of images and the first layers of Whisper's encoder are convolutions; tables of positions that
+# are no module of their own; T5's biases by distance, which are scores.
+STAYS = (
+    ".projection.weight",
+    ".patch_embedding.weight",
+    ".conv1.weight",
+    ".conv2.weight",
+    "_token",
+    ".position_embeddings",
+)
+SCORES = ".relative_attention_bias.weight"
+FAMILIES = [
+    e for e in ZOO if e.variant.endswith(("/base", "llama3", "v1_1", "/window", "classifier", "gelu", "swiglu"))
+]
+
+
+@pytest.mark.parametrize("entry", FAMILIES, ids=lambda entry: entry.variant)
+def test_every_weight_of_every_family_of_models_is_in_few_bits(entry: Entry) -> None:
+    whole = entry.load()
+    small = lucid.quantize(whole, 8, block=16, smallest_table=1)
+    assert [key for key in floats(small) if not key.endswith((*STAYS, SCORES))] == []
+    products = [node for node in lucid.trace(small).nodes() if node.op.name in ("linear", "matmul", "embedding")]
+    constant = [v for node in products for v in node.inputs if isinstance(v, Constant) and v.array.dtype.kind == "f"]
+    assert len(constant) == ("dinov2" in entry.variant)  # its positions are interpolated, by a product
+    case = goldens.cases(entry.variant)[0]
+    found, wanted = (m(**{name: Tensor(array) for name, array in case.inputs.items()}) for m in (small, whole))
+    for one, other in zip(*(t if isinstance(t, tuple) else (t,) for t in (found, wanted)), strict=True):
+        assert 0 < relative(one, other) < 0.1
