@@ -10,7 +10,7 @@ import numpy as np
 
 from lucid.layer_weights import Identity, copied, layer_weights
 from lucid.nn.module import Module
-from lucid.observing import Call, Use, WatchedWeight, run_call
+from lucid.observing import Call, Use, WatchedWeight, bound_call
 from lucid.quantization import Hessian
 
 Seen: TypeAlias = tuple[slice, Hessian]
@@ -67,5 +67,6 @@ def hessians(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) 
             seen = products.setdefault(layer.identity, Products(rows, size))
             layer.replace(WatchedWeight(weight, seen.add))
     for number, call in enumerate(calibration):
-        run_call(watched, call, f"quantize: call {number} of the calibration")
+        bound = bound_call(watched, call, f"quantize: call {number} of the calibration")
+        watched(*bound.args, **bound.kwargs)
     return products

@@ -1,11 +1,11 @@
-"""The weights of a model that can be stored in another way: found, and replaced."""
+"""The weights of a model that can be stored in another way, and those that are: found, and replaced."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from lucid.nn.module import Module, Parameter, WeightUse
 from lucid.nn.stored import StoredWeight
@@ -61,6 +61,45 @@ def _found(model: Module) -> Iterator[LayerWeight]:
             parameter = getattr(module, name)
             if isinstance(parameter, Parameter):
                 yield LayerWeight(path, module, name, use, parameter)
+
+
+class Place(NamedTuple):
+    """Where a weight is that a module declares: the module's path, and the name of the attribute."""
+
+    path: str
+    name: str
+
+    @property
+    def layer(self) -> str:
+        """As `LayerWeight.matches` takes it: the module, or the attribute if it is not just `weight`."""
+        return self.path if self.name == "weight" else ".".join(filter(None, self))
+
+
+def stored_weights(model: Module) -> dict[Place, StoredWeight]:
+    """Those that are not parameters; one that layers share is at the place of each."""
+    return {place: weight for place, weight in _declared(model) if isinstance(weight, StoredWeight)}
+
+
+def weights_at(model: Module, places: Iterable[Place]) -> dict[Place, Tensor | StoredWeight]:
+    """The weights (N outputs or entries, K inputs or width) at those of the places that have one."""
+    there: dict[Place, Tensor | StoredWeight] = {Place(each.path, each.name): each.tensor for each in _found(model)}
+    there |= stored_weights(model)
+    return {place: there[place] for place in places if place in there}
+
+
+def with_weights(model: M, weights: Mapping[Place, StoredWeight]) -> M:
+    """A copy with other weights at these places; everything else is shared."""
+    made = copied(model)
+    modules = dict(made.named_modules())
+    for place, weight in weights.items():
+        setattr(modules[place.path], place.name, weight)
+    return made
+
+
+def _declared(model: Module) -> Iterator[tuple[Place, Any]]:
+    for path, module in model.named_modules():
+        for name in module.quantizable:
+            yield Place(path, name), getattr(module, name)
 
 
 def copied(model: M) -> M:

@@ -53,8 +53,16 @@ class WatchedWeight(StoredWeight):
         return type(self)(rows_of(self.weight, start, stop, suffix), self._see, self._first + start)
 
 
-def run_call(model: Module, call: Call, what: str) -> Any:
-    """Run a model on the inputs of a call. `what` starts the messages.
+class BoundCall(NamedTuple):
+    """The arguments of a call, arrays as tensors; `by_name` has all that are given."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    by_name: Mapping[str, Any]
+
+
+def bound_call(model: Module, call: Call, what: str) -> BoundCall:
+    """The arguments for a model. `what` starts the messages.
 
     Raises:
         ValueError: for inputs with other names than the model's, and for NaN and infinity in them.
@@ -69,8 +77,12 @@ def run_call(model: Module, call: Call, what: str) -> Any:
         wanted = ", ".join(signature.parameters)
         raise ValueError(f"{what} has {given}, and the model takes {wanted}: {error}") from None
     for name, value in bound.arguments.items():
-        array = value.numpy() if isinstance(value, Tensor) else value
-        if isinstance(array, np.ndarray) and array.dtype.kind == "f" and not np.isfinite(array).all():
-            at = [int(i) for i in np.argwhere(~np.isfinite(array))[0]]
-            raise ValueError(f"{what}: {name} has {float(array[tuple(at)])} at {at}, expected finite numbers")
-    return model(*in_order, **by_name)
+        tensor = Tensor.from_array(value) if isinstance(value, np.ndarray) else value
+        if isinstance(tensor, Tensor) and tensor.dtype.kind == "float":
+            finite = np.isfinite(tensor.numpy())
+            if not finite.all():
+                at = [int(i) for i in np.argwhere(~finite)[0]]
+                found = float(tensor.numpy()[tuple(at)])
+                raise ValueError(f"{what}: {name} has {found} at {at}, expected finite numbers")
+        bound.arguments[name] = tensor
+    return BoundCall(bound.args, bound.kwargs, bound.arguments)

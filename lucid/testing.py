@@ -27,6 +27,8 @@ from lucid.overflow import half_precision_overflow as half_precision_overflow
 from lucid.parity import ParityError as ParityError
 from lucid.parity import ParityReport as ParityReport
 from lucid.parts import TracedPart
+from lucid.precision import PrecisionReport as PrecisionReport
+from lucid.precision import precision_report as precision_report
 from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
 from lucid.text import visible

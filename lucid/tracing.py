@@ -59,12 +59,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     # One BLAS thread: the rounding of a product of constants depends on the number of threads.
     with evaluating(), entered(Scope("", paths, names)), single_threaded_blas():
         result = model(*call, **named)
-    outputs: dict[str, Value] = {}
-    _collect(result, outputs, "output")
-    if not outputs:
-        raise TypeError(
-            f"trace: the model returned {type(result).__name__}, expected a tensor or a structure of tensors"
-        )
+    outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result).items()}
     graph = Graph(graph_inputs, outputs, names, _structure(result, count()))
     _check_origin(graph)
     return graph
@@ -180,12 +175,26 @@ def _check_origin(graph: Graph) -> None:
             )
 
 
-def _collect(value: Any, outputs: dict[str, Value], path: str) -> None:
-    """The tensors of a structure by name: ``output``, ``output_0`` in a list or tuple, the key in a dict."""
+def outputs_of(result: Any) -> dict[str, Tensor]:
+    """The tensors that a model returned by name: ``output``, ``output_0`` in a list or tuple, the key in a dict.
+
+    Raises:
+        TypeError: for anything else in it, and if there are none.
+    """
+    outputs: dict[str, Tensor] = {}
+    _collect(result, outputs, "output")
+    if not outputs:
+        raise TypeError(
+            f"trace: the model returned {type(result).__name__}, expected a tensor or a structure of tensors"
+        )
+    return outputs
+
+
+def _collect(value: Any, outputs: dict[str, Tensor], path: str) -> None:
     if isinstance(value, Tensor):
         if path in outputs:
             raise ValueError(f"trace: two outputs would both be called {path}; rename a key of the returned dict")
-        outputs[path] = value.to_value()
+        outputs[path] = value
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             _collect(item, outputs, f"{path}_{index}")

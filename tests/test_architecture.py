@@ -53,7 +53,7 @@ FLOORS = [
     ],
     ["lucid", "lucid._api"],
     ["lucid.export", "lucid.runtime"],
-    ["lucid.testing", "lucid.generation"],
+    ["lucid.testing", "lucid.precision", "lucid.generation"],
     ["lucid.plot", "lucid.inspection", "lucid.models"],
     ["lucid.report", "lucid.chat", "lucid.layouts"],
     ["lucid.cli"],

@@ -21,9 +21,11 @@ class StoredWeight(Opaque, Module):
 
     Attributes:
         shape: of the weight that it stands for: (N outputs, K inputs), or (entries, width) of a table.
+        bits: of one of its numbers.
     """
 
     shape: tuple[Any, ...]
+    bits: int
     is_traced = True  # no array holds its rows, so `Tensor.part_of` names none after it
 
     @property

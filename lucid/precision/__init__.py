@@ -1,0 +1,4 @@
+"""What weights in few bits cost: errors by layer and of the outputs, sizes and times."""
+
+from lucid.precision.measuring import precision_report as precision_report
+from lucid.precision.report import PrecisionReport as PrecisionReport
