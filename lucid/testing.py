@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
 
-from lucid import random
 from lucid.comparison import Comparison as Comparison
 from lucid.comparison import compare as compare
-from lucid.dims import bind, evaluate
-from lucid.evaluation import evaluating
+from lucid.dims import bind
 from lucid.exact import NarrowOpError, coarsest, run_in_float64
 from lucid.export.exporter import export_graph, to_onnx
 from lucid.export.half_precision import halved
 from lucid.export.target import Target
 from lucid.export.writer import in_memory
 from lucid.graph import Graph
-from lucid.ops.tensor import Tensor
 from lucid.overflow import Overflow as Overflow
 from lucid.overflow import half_precision_overflow as half_precision_overflow
 from lucid.parity import ParityError as ParityError
@@ -29,16 +26,20 @@ from lucid.parity import ParityReport as ParityReport
 from lucid.parts import TracedPart
 from lucid.precision import PrecisionReport as PrecisionReport
 from lucid.precision import precision_report as precision_report
+from lucid.random_inputs import default_sizes, run_eagerly
+from lucid.runtime.accuracy import at_level_0
 from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
 from lucid.text import visible
-from lucid.tracing import Model, arguments_of, trace
+from lucid.tracing import Model, trace
 from lucid.types import Array, DType, DTypeLike, TensorType, bind_sizes
 from lucid.values import Result
 
-_VALUES = (2, 3, 5, 7, 11, 13)
 # Run only if requested: the first calls a service, the second builds an engine for minutes.
 _ON_REQUEST = (REMOTE, "TensorrtExecutionProvider")
+
+
+_Exported: TypeAlias = onnx.ModelProto | bytes | str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def assert_parity(
     """Export a model, run it in onnxruntime and compare with the eager results.
 
     A model with weights in few bits is compared at accuracy level 0; the report says what level 4 adds, if the target
-    has it.
+    or the model that is given has it.
 
     Args:
         model, inputs, kwargs: as for `lucid.export.to_onnx`. Specs are filled with random numbers
@@ -97,17 +98,13 @@ def assert_parity(
     _check_tolerance(rtol, atol)
     graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
     _check_runs(graph, providers, sizes)
-    rounding = None
-    if exported is None:
-        exported = to_onnx(graph, target=target, **export)
-        wanted = Target.of(target, None, None)
-        if wanted.accuracy_level and any(node.op.name == "quantized_linear" for node in graph.nodes()):
-            rounding = exported
-            exported = to_onnx(graph, target=wanted.at_level(0), **export)
+    given = to_onnx(graph, target=target, **export) if exported is None else exported
+    exact = at_level_0(given) if any(node.op.name == "quantized_linear" for node in graph.nodes()) else None
+    compared, config = (given, {}) if exact is None else exact
     comparisons: list[Comparison] = []
     elsewhere: dict[str, Mapping[str, str]] = {}
-    sessions, not_run = _sessions(exported, providers)
-    others = {} if rounding is None else _sessions(rounding, list(sessions))[0]
+    sessions, not_run = _sessions(compared, providers, config)
+    others = {} if exact is None else _sessions(given, list(sessions), {})[0]
     rounded = dict.fromkeys(others, 0.0)
     for provider, session in sessions.items():
         if len(session.inputs) != len(graph.inputs) or len(session.outputs) != len(graph.outputs):
@@ -118,9 +115,9 @@ def assert_parity(
             )
         if session.elsewhere():
             elsewhere[provider] = session.elsewhere()
-        for values in sizes if sizes is not None else _default_sizes(graph):
+        for values in sizes if sizes is not None else default_sizes(graph):
             arrays: list[Array] = []
-            expected = _eager(model, inputs, kwargs, values, arrays)
+            expected = run_eagerly(model, inputs, kwargs, values, arrays)
             if dtype is not None:
                 arrays = [
                     array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)
@@ -160,20 +157,20 @@ def _graph(
 
 
 def _sessions(
-    exported: onnx.ModelProto | str | os.PathLike[str], providers: Sequence[str] | None
+    exported: _Exported, providers: Sequence[str] | None, config: Mapping[str, str]
 ) -> tuple[dict[str, Session], dict[str, str]]:
     """A session for each requested provider, or for each that starts; and why the others do not.
 
     Threads that spin would only heat the processor between the few runs that are compared.
     """
     if providers:
-        return {name: Session(exported, name, spinning=False) for name in providers}, {}
+        return {name: Session(exported, name, spinning=False, config=config) for name in providers}, {}
     sessions: dict[str, Session] = {}
     not_run: dict[str, str] = {}
     for name in available():
         if name not in _ON_REQUEST:
             try:
-                sessions[name] = Session(exported, name, spinning=False)
+                sessions[name] = Session(exported, name, spinning=False, config=config)
             except ProviderError as error:
                 not_run[name] = str(error)
     return sessions, not_run
@@ -199,9 +196,9 @@ def bisect(
         exported: the model to examine, made by `to_onnx` with the same arguments; by default a new export.
     """
     graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
-    values = _default_sizes(graph)[-1]
+    values = default_sizes(graph)[-1]
     given: list[Array] = []
-    _eager(model, inputs, kwargs, values, given)
+    run_eagerly(model, inputs, kwargs, values, given)
     arrays = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, given, strict=True)]
     compared = compare_nodes(graph, arrays, exported, provider, rtol, atol, Target.of(target, opset, attention))
     for result, comparison in compared:
@@ -244,7 +241,8 @@ def compare_nodes(
         if name not in outputs and name in infos:
             outputs.add(name)
             with_outputs.graph.output.append(infos[name])
-    session = Session(with_outputs, provider, spinning=False, optimize=False)
+    exact = at_level_0(with_outputs)
+    session = Session(with_outputs if exact is None else exact[0], provider, spinning=False, optimize=False)
     found = session.run(dict(zip(session.inputs, arrays, strict=True)))
     examined = [result for result in shown if names[id(result)] in found]
     reference = graph.with_outputs({names[id(result)]: result for result in examined})
@@ -298,51 +296,3 @@ def _check_runs(graph: Graph, providers: Sequence[str] | None, sizes: Sequence[M
             raise ValueError(
                 f"assert_parity: sizes {dict(run)}: expected a whole number of 0 or more for each of: {wanted}"
             )
-
-
-def _default_sizes(graph: Graph) -> list[dict[str, int]]:
-    """All ones, and twice different numbers, so that sizes that were mixed up are noticed."""
-    names = sorted(graph.sizes())
-    if not names:
-        return [{}]
-    runs: list[dict[str, int]] = [dict.fromkeys(names, 1)]
-    for start in (1, 0):
-        runs.append({name: _VALUES[(start + index) % len(_VALUES)] for index, name in enumerate(names)})
-    return runs
-
-
-def _eager(
-    model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, sizes: Mapping[str, int], arrays: list[Array]
-) -> list[Array]:
-    """Run the model itself, on given examples and random numbers for the rest; the inputs are added to `arrays`."""
-
-    def fill(path: str, kind: TensorType, example: Array | None) -> Tensor:
-        shape = tuple(evaluate(size, sizes) for size in kind.shape)
-        arrays.append(random_array(kind.dtype, shape) if example is None else example)
-        return Tensor.from_array(arrays[-1])
-
-    call, named = arguments_of(model, inputs, kwargs, fill)
-    with evaluating():  # as in the export
-        result = model(*call, **named)
-    flat: list[Array] = []
-    _flatten(result, flat)
-    return flat
-
-
-def random_array(dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Normal numbers for floats, 0 and 1 for integers, true and false for booleans."""
-    generator = random.generator()
-    if dtype.kind == "float":
-        return generator.standard_normal(shape).astype(dtype.numpy)
-    return generator.integers(0, 2, shape).astype(dtype.numpy)
-
-
-def _flatten(value: Any, flat: list[Array]) -> None:
-    if isinstance(value, Tensor):
-        flat.append(value.numpy())
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _flatten(item, flat)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _flatten(item, flat)

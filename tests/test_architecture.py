@@ -46,6 +46,7 @@ FLOORS = [
         "lucid.tracing",
         "lucid.parts",
         "lucid.observing",
+        "lucid.random_inputs",
         "lucid.layer_weights",
         "lucid.calibrating",
         "lucid.quantizing",

@@ -19,9 +19,9 @@ from lucid.inspection.measure import measure, repeat
 from lucid.inspection.read import read
 from lucid.inspection.shapes import free_sizes
 from lucid.ops.linalg import matmul
+from lucid.random_inputs import random_array
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
-from lucid.testing import random_array
 from lucid.types import Array, spec
 
 _PERCENTILES = (50, 90, 99)

@@ -103,10 +103,6 @@ class Target:
         """How the runtime, at least the oldest release allowed, has a fault; empty if it does not have it."""
         return self.runtime.wrong(fault, self.release)
 
-    def at_level(self, accuracy_level: int) -> Self:
-        """The same target with another accuracy level."""
-        return replace(self, accuracy_level=accuracy_level, opset=0 if self._by_default else self.opset)
-
     def insisted(self, op: str) -> str:
         """The kind of form to insist on for an op; "auto" for the best one."""
         return self.attention if op == "attention" and self.attention != "auto" else self.forms.get(op, "auto")

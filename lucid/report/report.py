@@ -12,11 +12,12 @@ from lucid.export import explain
 from lucid.export.explain import title
 from lucid.graph import Graph
 from lucid.nn.module import Module
+from lucid.random_inputs import random_array
 from lucid.report.attention_maps import attention_weights, maps_data
 from lucid.report.graph_data import file_data, graph_data
 from lucid.report.page import write_page
 from lucid.report.targets import compare_targets
-from lucid.testing import compare_nodes, random_array
+from lucid.testing import compare_nodes
 from lucid.tracing import Model, trace
 from lucid.types import Array
 from lucid.version import __version__
