@@ -83,9 +83,9 @@ def smollm2_file() -> Path | None:
 
 
 def smollm2() -> Llama | None:
-    """The model in it."""
+    """The model in it, in float32."""
     file = smollm2_file()
-    return None if file is None else Llama.from_pretrained(file)
+    return None if file is None else Llama.from_pretrained(file, dequantize=True)
 
 
 def gpt2_small() -> GPT2:

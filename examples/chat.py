@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-QUESTION = "What is the capital of France?"
+QUESTION = "What is the capital of Japan?"
 
 
 def checkpoint() -> Path:

@@ -73,7 +73,10 @@ def quantize(
     patterns += _by_pattern(bits, block)
     _check_method(method, symmetric, search, calibration)
     if any(isinstance(module, QuantizedWeight) for module in model.modules()):
-        raise ValueError("quantize: the model has been quantised before; quantise the one with float weights")
+        raise ValueError(
+            "quantize: the model has been quantised before; quantise the one with float weights "
+            "(lucid.models.load(..., dequantize=True) reads those of a checkpoint in few bits)"
+        )
     made = copied(model)
     layers = layer_weights(made, smallest_table)
     if not layers:

@@ -32,6 +32,7 @@ import lucid
 from lucid import Tensor
 from lucid.files import NotAFileError, open_regular
 from lucid.nn import functional as F
+from lucid.quantization import Blocks
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
@@ -110,15 +111,15 @@ class Config:
         self,
         options: Mapping[str, Any],
         where: str,
-        weights: Callable[[], Mapping[str, Array]] = dict,
+        weights: Callable[[], Mapping[str, Array | Blocks]] = dict,
         shapes: Callable[[], Mapping[str, tuple[int, ...]]] | None = None,
     ) -> None:
         """`where` starts the messages; `weights` loads the checkpoint that these options describe.
 
-        `shapes` gives the shapes of the weights where the arrays themselves have to be computed.
+        `shapes` gives the shapes of the weights where these themselves have to be computed.
         """
         self.options, self.where, self._weights = dict(options), where, weights
-        self._shapes = shapes or (lambda: {name: array.shape for name, array in weights().items()})
+        self._shapes = shapes or (lambda: {name: weight.shape for name, weight in weights().items()})
         self._asked: set[str] = set()
         self._sections: list[Config] = []
 
@@ -141,8 +142,8 @@ class Config:
         return str(self.options["model_type"])
 
     @property
-    def weights(self) -> Mapping[str, Array]:
-        """The checkpoint that these options describe; its arrays are mapped, and read from the file when used."""
+    def weights(self) -> Mapping[str, Array | Blocks]:
+        """The checkpoint that these options describe; it is mapped, and read from the file when used."""
         return self._weights()
 
     def has(self, name: str) -> bool:

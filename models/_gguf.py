@@ -4,7 +4,7 @@
 
     options = read_config("model.gguf", "llama", "qwen2")     # an error if it is of another architecture
     options.size("hidden_size")                               # llama.embedding_length in the file
-    options.weights["model.layers.0.self_attn.q_proj.weight"] # blk.0.attn_q.weight, dequantised to float32 now
+    options.weights["model.layers.0.self_attn.q_proj.weight"] # blk.0.attn_q.weight, read from the file now
 
 What one architecture calls its options and tensors is data, in `_gguf_architectures.py`. Metadata that it does not name
 becomes an option under its own name, so that `Config.done` refuses it: nothing is silently ignored.
@@ -12,6 +12,7 @@ becomes an option under its own name, so that `Config.done` refuses it: nothing 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from lucid.models._config import Array, Config, ConfigError, show
 from lucid.models._gguf_architectures import ARCHITECTURES
 from lucid.models._gguf_cursor import Strings, Value
 from lucid.models._gguf_header import Header, read_header
+from lucid.quantization import Blocks
 
 
 def read_config(path: str | os.PathLike[str], *model_types: str) -> Config:
@@ -34,15 +36,21 @@ def read_config(path: str | os.PathLike[str], *model_types: str) -> Config:
     header = read_header(path)
     source = _Source(header)
     weights = GGUFWeights(source)
+    if widened := header.widened():
+        _log.info("%s: dequantised to float32: %s", path, widened)
     config = Config(source.options(), str(path), lambda: weights, lambda: weights.shapes)
     config.choose("model_type", {name: name for name in model_types})
     return config
 
 
-class GGUFWeights(Mapping[str, Array]):
-    """Arrays in float32 under Hugging Face's keys. Each is dequantised whenever it is asked for, and none is kept.
+_log = logging.getLogger("lucid.models")
 
-    An array that the file holds in float32 is a read-only view of it, unless its rows need another order.
+
+class GGUFWeights(Mapping[str, Array | Blocks]):
+    """Weights under Hugging Face's keys, in few bits as they are or in float32. Each is read when it is asked for.
+
+    An array that the file holds in float32 is a read-only view of it, unless its rows need another order; other types
+    than float32 that `Blocks` cannot hold are dequantised. None is kept.
     """
 
     def __init__(self, source: _Source) -> None:
@@ -54,8 +62,8 @@ class GGUFWeights(Mapping[str, Array]):
         """The shapes by key; no array is read."""
         return {key: self._source.header.tensors[name].shape for key, name in self._names.items()}
 
-    def __getitem__(self, key: str) -> Array:
-        return self._source.array(self._names[key])
+    def __getitem__(self, key: str) -> Array | Blocks:
+        return self._source.weight(self._names[key])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -122,21 +130,21 @@ class _Source:
         layer = "" if found[1] is None else f"model.layers.{found[1]}."
         return f"{layer}{self.architecture.keys[found[2]]}.{found[3]}"
 
-    def array(self, name: str) -> Array:
-        """A tensor in float32, its rows in Hugging Face's order."""
-        array = self.header.array(name)
+    def weight(self, name: str) -> Array | Blocks:
+        """A tensor, its rows in Hugging Face's order."""
+        weight = self.header.weight(name)
         layer = re.fullmatch(r"blk\.\d+(\.\w+)\.\w+", name)
         if layer is None or layer[1] not in self.architecture.permuted:
-            return array
+            return weight
         default = self.header.metadata[f"{self.name}.attention.head_count"]
         heads = self.header.metadata.get(f"{self.name}.{self.architecture.permuted[layer[1]]}", default)
-        if not isinstance(heads, int) or heads < 1 or array.shape[0] % (2 * heads):
+        if not isinstance(heads, int) or heads < 1 or weight.shape[0] % (2 * heads):
             raise ConfigError(
-                f"{self.header.path}: tensor {show(name)} has {array.shape[0]} rows, expected a multiple of twice the "
+                f"{self.header.path}: tensor {show(name)} has {weight.shape[0]} rows, expected a multiple of twice the "
                 f"{show(heads)} heads; get an intact copy of the file"
             )
-        pairs = array.reshape(heads, -1, 2, *array.shape[1:])
-        return np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(array.shape)
+        order = np.arange(weight.shape[0]).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
+        return weight.rows(order) if isinstance(weight, Blocks) else weight[order]
 
     def _text(self, key: str) -> str:
         value = self.header.metadata.get(key)

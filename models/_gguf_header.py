@@ -14,6 +14,7 @@ import math
 import mmap
 import os
 import struct
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +28,11 @@ from gguf.quants import dequantize
 from lucid import WeightsError
 from lucid.files import NotAFileError, open_regular
 from lucid.models._config import Array, show
+from lucid.models._gguf_blocks import KEPT, read_blocks
 from lucid.models._gguf_cursor import Cursor, Described, Value, broken
+from lucid.quantization import Blocks
+
+_FLOATS = {kind for kind in GGMLQuantizationType if GGML_QUANT_SIZES[kind][0] == 1}
 
 
 class Entry(NamedTuple):
@@ -50,10 +55,33 @@ class Header:
 
     def array(self, name: str) -> Array:
         """A tensor as float32: dequantised where the file has another type, a read-only view of the file otherwise."""
-        kind, shape, begin, end = self.tensors[name]
-        raw = np.frombuffer(self.data, np.uint8, end - begin, begin)
-        array: Array = dequantize(raw.reshape(*shape[:-1], -1), kind)
+        kind, shape, _, _ = self.tensors[name]
+        array: Array = dequantize(self._bytes(name), kind)
         return array.reshape(shape)
+
+    def weight(self, name: str) -> Array | Blocks:
+        """A tensor in few bits as it is, where blocks can hold its type; otherwise as float32.
+
+        Raises:
+            WeightsError: for blocks with NaN or infinity.
+        """
+        kind, shape, _, _ = self.tensors[name]
+        if kind not in KEPT or len(shape) != 2:
+            return self.array(name)
+        try:
+            return read_blocks(kind, self._bytes(name))
+        except ValueError as error:
+            raise broken(self.path, f"tensor {show(name)}: {error}") from error
+
+    def widened(self) -> str:
+        """How many tensors of which types become float32, although they are in few bits: "3 tensors of Q6_K"."""
+        kinds = Counter(entry.kind for entry in self.tensors.values() if entry.kind not in (*KEPT, *_FLOATS))
+        return ", ".join(f"{count} tensors of {kind.name}" for kind, count in kinds.items())
+
+    def _bytes(self, name: str) -> Array:
+        """The bytes of a tensor's rows, mapped."""
+        _, shape, begin, end = self.tensors[name]
+        return np.frombuffer(self.data, np.uint8, end - begin, begin).reshape(*shape[:-1], -1)
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:

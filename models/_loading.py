@@ -19,12 +19,14 @@ READERS = {  # a line for each class: its file and name, and the model_type of t
 }
 
 
-def load(source: str | os.PathLike[str], dtype: DType | None = None) -> Pretrained[object]:
+def load(source: str | os.PathLike[str], dtype: DType | None = None, *, dequantize: bool = False) -> Pretrained[object]:
     """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and its kin read one type.
 
     Args:
         source: a folder with config.json and safetensors, a GGUF file, or a folder with one.
         dtype: the element type of the parameters; float32 by default, whatever the checkpoint stores.
+        dequantize: whether weights that the checkpoint has in few bits become parameters too. By default each is an
+            `nn.QuantizedWeight`, exactly as stored, where its type is one that Lucid has: GGUF's Q4_0, Q4_1 and Q8_0.
 
     Raises:
         ConfigError: for an unknown type, listing those that are known, or an option that is not supported.
@@ -36,4 +38,4 @@ def load(source: str | os.PathLike[str], dtype: DType | None = None) -> Pretrain
     classes = {kind: name for name, kinds in READERS.items() for kind in kinds}
     file, _, name = classes[read_model_type(source, *classes)].partition(".")
     reader: type[Pretrained[object]] = vars(import_module(f"lucid.models.{file}"))[name]
-    return reader.from_pretrained(source, dtype or float32)
+    return reader.from_pretrained(source, dtype or float32, dequantize=dequantize)

@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +40,7 @@ from lucid.models._config import MAX_NUMBER as MAX_NUMBER
 from lucid.models._config import Array
 from lucid.models._config import Config as Config
 from lucid.models._config import ConfigError as ConfigError
+from lucid.quantization import Blocks
 
 C = TypeVar("C")
 
@@ -74,12 +76,18 @@ class Pretrained(nn.Module, Generic[C]):
         self.config = config
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32) -> Self:
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32, *, dequantize: bool = False
+    ) -> Self:
         """Read Hugging Face's config.json and model.safetensors, in one file or in shards, or a GGUF file.
+
+        Weights that the checkpoint has in few bits stay so: each is an `nn.QuantizedWeight` in the place of a
+        parameter, where its type is one that `lucid.quantization.Blocks` holds exactly.
 
         Args:
             folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json.
-            dtype: the element type of the parameters.
+            dtype: the element type of the parameters, and of the scales of weights in few bits.
+            dequantize: whether weights in few bits become parameters, as for `lucid.quantize`.
 
         Raises:
             ConfigError: for another architecture, or an option that is not supported.
@@ -88,11 +96,11 @@ class Pretrained(nn.Module, Generic[C]):
             WeightsError: for an invalid weights file.
             OSError: if a file is missing.
         """
-        model = cls._from_checkpoint(folder, cls.checkpoint.read)
+        model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize)
         return model if dtype is lucid.float32 else model.to(dtype)
 
     @classmethod
-    def _from_checkpoint(cls, folder: str | os.PathLike[str], read: Callable[[Config], C]) -> Self:
+    def _from_checkpoint(cls, folder: str | os.PathLike[str], read: Callable[[Config], C], dequantize: bool) -> Self:
         known = cls.checkpoint
         options = _read_options(Path(folder), known.model_types)
         config = read(options)
@@ -101,7 +109,7 @@ class Pretrained(nn.Module, Generic[C]):
             model = cls(config)
         own = model.state_dict()
         tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
-        load_into(model, options.weights, known.renames, known.ignored_keys, tied)
+        load_into(model, options.weights, known.renames, known.ignored_keys, tied, dequantize)
         return model
 
 
@@ -141,7 +149,7 @@ def gguf_module(name: str, path: Path) -> ModuleType:
 
 
 @contextmanager
-def building(where: str, weights: Mapping[str, Array]) -> Iterator[None]:
+def building(where: str, weights: Mapping[str, Array | Blocks]) -> Iterator[None]:
     """Inside, make a model whose weights are loaded next: parameters take no memory until then.
 
     `where` starts the messages. There may be about twice as many parameters as the checkpoint has weights;
@@ -161,24 +169,30 @@ def building(where: str, weights: Mapping[str, Array]) -> Iterator[None]:
 
 def load_into(
     module: nn.Module,
-    arrays: Mapping[str, Array],
+    weights: Mapping[str, Array | Blocks],
     renames: Sequence[tuple[str, str]] = (),
     ignore: Sequence[str] = (),
     tied: Mapping[str, str] | None = None,
+    dequantize: bool = False,
 ) -> None:
-    """Load a checkpoint's arrays into a module: every key must be a parameter, and every parameter must have a key.
+    """Load a checkpoint's weights into a module: every key must be a parameter, and every parameter must have a key.
+
+    Blocks (N, K) become an `nn.QuantizedWeight` in the place of a parameter that modules declare as `quantizable`, in
+    all that share it, and are dequantised for other parameters.
 
     Args:
         renames: pairs (regular expression, replacement), applied in order to each of the checkpoint's keys.
         ignore: regular expressions found in keys (as renamed) of arrays that the model does not use.
         tied: key -> key of the same weight. A stored copy under the first must equal the second, and is then dropped.
+        dequantize: whether all blocks are dequantised.
 
     Raises:
         KeyError: listing all missing, unexpected and mis-shaped keys at once; nothing is loaded then.
+        OverflowError: for numbers that the element type of a parameter cannot hold; nothing is loaded then.
         ValueError: if two keys get the same name, or a tied copy differs.
     """
     sources: dict[str, str] = {}
-    for key in arrays:
+    for key in weights:
         name = key
         for pattern, replacement in renames:
             name = re.sub(pattern, replacement, name)
@@ -187,13 +201,44 @@ def load_into(
         if name in sources:
             raise ValueError(f"{type(module).__name__}: both {sources[name]} and {key} would be loaded as {name}")
         sources[name] = key
-    state = {name: arrays[key] for name, key in sources.items()}
     for copy, original in (tied or {}).items():
-        if copy in state and original in state and not np.array_equal(state[copy], state[original]):
-            raise ValueError(
-                f"{type(module).__name__}: {sources[copy]} differs from {sources[original]}, expected one weight"
-            )
-        if copy in state:
-            held = state.pop(copy)
-            state.setdefault(original, held)
+        if copy in sources and original in sources:
+            first, second = (_numbers(weights[sources[name]]) for name in (copy, original))
+            if not np.array_equal(first, second):
+                raise ValueError(
+                    f"{type(module).__name__}: {sources[copy]} differs from {sources[original]}, expected one weight"
+                )
+        if copy in sources:
+            held = sources.pop(copy)
+            sources.setdefault(original, held)
+    _load(module, {name: partial(weights.__getitem__, key) for name, key in sources.items()}, dequantize)
+
+
+def _load(module: nn.Module, weights: Mapping[str, Callable[[], Array | Blocks]], dequantize: bool) -> None:
+    """Load weights by the names of parameters. Each is read once, and of blocks only what is packed is kept."""
+    parameters = module.state_dict()
+    layers = [(layer, name, use) for layer in module.modules() for name, use in layer.quantizable.items()]
+    uses = {id(getattr(layer, name)): use for layer, name, use in layers}
+    made: dict[int, nn.QuantizedWeight] = {}  # by the parameter in whose place it is
+    state: dict[str, Array] = {}
+    for name, read in weights.items():
+        weight, parameter = read(), parameters.get(name)
+        if not isinstance(weight, Blocks):
+            state[name] = weight
+            continue
+        use = uses.get(id(parameter))
+        if parameter is None or use is None or dequantize:
+            numbers = weight.dequantized()
+        else:
+            made[id(parameter)] = nn.QuantizedWeight(weight, parameter.dtype)
+            # load_state_dict checks all keys and shapes, then loads: of this one nothing but its shape counts.
+            numbers = np.broadcast_to(np.zeros((), parameter.dtype.numpy), weight.shape)
+        state[name] = numbers.T if use == "transposed" else numbers
     module.load_state_dict(state)
+    for layer, name, _ in layers:
+        if id(getattr(layer, name)) in made:
+            setattr(layer, name, made[id(getattr(layer, name))])
+
+
+def _numbers(weight: Array | Blocks) -> Array:
+    return weight.dequantized() if isinstance(weight, Blocks) else weight

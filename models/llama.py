@@ -141,9 +141,11 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
         return nn.CacheShape(len(c.windows), c.num_kv_heads, c.head_dim, self.model.embed_tokens.weight.dtype)
 
     @classmethod
-    def from_pretrained(cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32) -> Self:
+    def from_pretrained(
+        cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32, *, dequantize: bool = False
+    ) -> Self:
         """As for every model, with parameters of an element type; weights stored in it are used without a copy."""
-        return cls._from_checkpoint(folder, lambda options: replace(LlamaConfig.read(options), dtype=dtype))
+        return cls._from_checkpoint(folder, lambda options: replace(LlamaConfig.read(options), dtype=dtype), dequantize)
 
 
 class Decoder(nn.Module):

@@ -74,7 +74,7 @@ class ViTConfig:
         head = options.weights.get("cls_classifier.weight" if teacher else "classifier.weight")
         if head is None:
             raise KeyError(f"{options.where}: the checkpoint has no classifier.weight; use ViT for an encoder")
-        if head.ndim != 2:
+        if len(head.shape) != 2:
             raise KeyError(f"{options.where}: classifier.weight has shape {list(head.shape)}, expected [labels, width]")
         return replace(cls.read(options), num_labels=head.shape[0], teacher=teacher)
 

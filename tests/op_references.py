@@ -264,25 +264,38 @@ def unpacked(packed: Array, *, bits: int) -> Array:
     return codes
 
 
-def dequantized(packed: Array, scales: Array, zeros: Array | None, bits: int, block: int, size: int) -> Array:
-    """scale * (code - zero), one number at a time."""
-    codes = unpacked(packed, bits=bits).reshape(len(packed), -1)
-    middles = None if zeros is None else unpacked(zeros, bits=bits)
+def dequantized(
+    packed: Array, scales: Array, zeros: Array | None, minimums: Array | None, bits: int, block: int, size: int
+) -> Array:
+    """scale * (code - zero), or scale * code + minimum, one number at a time."""
+    codes = unpacked(packed.astype(np.uint8), bits=bits).reshape(len(packed), -1)
+    middles = None if zeros is None else unpacked(zeros.astype(np.uint8), bits=bits)
     weight = np.zeros((len(packed), size))
     for n, k in np.ndindex(weight.shape):
-        zero = 1 << (bits - 1) if middles is None else middles[n, k // block]
-        weight[n, k] = scales[n, k // block] * (float(codes[n, k]) - float(zero))
+        scale, code = scales[n, k // block], float(codes[n, k])
+        if minimums is not None:
+            weight[n, k] = scale * code + minimums[n, k // block]
+        else:
+            weight[n, k] = scale * (code - float(1 << (bits - 1) if middles is None else middles[n, k // block]))
     return weight
 
 
-def quantized_linear(x: Array, packed: Array, scales: Array, zeros: Any = None, *, bits: int, block: int) -> Array:
-    packed, zeros = packed.astype(np.uint8), None if zeros is None else zeros.astype(np.uint8)
-    weight = dequantized(packed, scales, zeros, bits, block, x.shape[-1])
+def quantized_linear(
+    x: Array, packed: Array, scales: Array, zeros: Any = None, minimums: Any = None, *, bits: int, block: int
+) -> Array:
+    weight = dequantized(packed, scales, zeros, minimums, bits, block, x.shape[-1])
     return np.asarray(np.einsum("nlk,ok->nlo", x, weight))
 
 
 def quantized_embedding(
-    indices: Array, packed: Array, scales: Array, zeros: Any = None, *, bits: int, block: int, width: int
+    indices: Array,
+    packed: Array,
+    scales: Array,
+    zeros: Any = None,
+    minimums: Any = None,
+    *,
+    bits: int,
+    block: int,
+    width: int,
 ) -> Array:
-    packed, zeros = packed.astype(np.uint8), None if zeros is None else zeros.astype(np.uint8)
-    return dequantized(packed, scales, zeros, bits, block, width)[indices.astype(np.int64)]
+    return dequantized(packed, scales, zeros, minimums, bits, block, width)[indices.astype(np.int64)]

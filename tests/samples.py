@@ -533,6 +533,8 @@ SAMPLES: list[Sample] = [
             ("zero points, padded", 40, (codes(6, 3, 8), small(6, 3), codes(6, 2)), {"bits": 4, "block": 16}),
             ("bytes", 32, (codes(6, 1, 32), small(6, 1)), {"bits": 8, "block": 32}),
             ("bytes, zero points", 32, (codes(6, 1, 32), small(6, 1), codes(6, 1)), {"bits": 8, "block": 32}),
+            ("minimums", 64, (codes(6, 4, 8), small(6, 4), None, small(6, 4)), {"bits": 4, "block": 16}),
+            ("minimums, padded", 40, (codes(6, 3, 8), small(6, 3), None, small(6, 3)), {"bits": 4, "block": 16}),
         )
     ],
     *[
@@ -550,6 +552,7 @@ SAMPLES: list[Sample] = [
             ("", (codes(6, 4, 8), small(6, 4)), {"bits": 4, "block": 16, "width": 64}),
             ("zero points, padded", (codes(6, 3, 8), small(6, 3), codes(6, 2)), {"bits": 4, "block": 16, "width": 40}),
             ("bytes", (codes(6, 1, 32), small(6, 1)), {"bits": 8, "block": 32, "width": 32}),
+            ("minimums", (codes(6, 2, 16), small(6, 2), None, small(6, 2)), {"bits": 4, "block": 32, "width": 64}),
         )
     ],
     # Attention

@@ -247,7 +247,7 @@ def test_models_use_the_public_interface() -> None:
             if imported.startswith("lucid.") and not imported.startswith("lucid.models"):
                 parts = imported.split(".")[1:]
                 assert not any(part.startswith("_") for part in parts), f"{path.name} imports {imported}"
-                public = ("nn", "ops", "export", "runtime", "testing", "files")
+                public = ("nn", "ops", "export", "runtime", "testing", "files", "quantization")
                 assert parts[0] in public, f"{path.name} imports {imported}"
 
 

@@ -69,7 +69,7 @@ FILES = {
     "unexpected and mis-shaped keys are all listed at once, and nothing is loaded",
     "broken files": "truncated files, files with extra bytes or overlapping arrays, and indexes that point outside their "
     "folder are refused before anything is mapped",
-    "GGUF": "a GGUF file in the place of the folder: Llama, Mistral, Qwen2 and Qwen3, dequantised to float32 "
+    "GGUF": "a GGUF file in the place of the folder: Llama, Mistral, Qwen2 and Qwen3; Q4_0, Q4_1 and Q8_0 as they are, other types in float32 "
     "([how](howto/gguf.md))",
     "pickle": "is never read; the error says how to convert it",
     "names": "initializers of an exported model are named by the checkpoint's keys; `[q]` or similar follows for a part "

@@ -36,7 +36,8 @@ def load_language_model(
             with tokenizer.json and the checkpoint's configs next to it. A folder with both is an exported model.
         eager: run a checkpoint with NumPy instead of exporting it.
         providers, threads: of the `Session`.
-        bits: 4 or 8: the weights of a checkpoint in so many bits, rounded in blocks of 32 (`lucid.quantize`).
+        bits: 4 or 8: the weights of a checkpoint in so many bits, rounded in blocks of 32 (`lucid.quantize`). By
+            default as the checkpoint has them, which may be in few bits.
 
     Raises:
         ValueError: for a source that holds no decoder, or files that are not what their names say; `ConfigError` for an
@@ -55,7 +56,7 @@ def load_language_model(
     if exported is not None:
         model: CausalDecoder | Session = Session(exported, providers, threads=threads)
     else:
-        model = _decoder(path)
+        model = _decoder(path, dequantize=bits is not None)
         if bits is not None:
             model = quantize(model, bits)
         if not eager:
@@ -77,8 +78,8 @@ def _exported(path: Path) -> Path | None:
     return files[0] if files else None
 
 
-def _decoder(path: Path) -> CausalDecoder:
-    model = load(path)
+def _decoder(path: Path, dequantize: bool) -> CausalDecoder:
+    model = load(path, dequantize=dequantize)
     if not isinstance(model, CausalDecoder):
         raise ValueError(
             f"{path}: is the checkpoint of a {type(model).__name__}, which does not continue texts; expected a "

@@ -83,7 +83,7 @@ def chat(
       lucid chat SmolLM2-135M-Instruct
       lucid chat model.gguf --system "Answer in one sentence." --temperature 0.7
       lucid chat SmolLM2-135M-Instruct --bits 4
-      echo "What is the capital of France?" | lucid chat model.gguf
+      echo "What is the capital of Japan?" | lucid chat model.gguf
     """
     writing = o.Writing(max_new_tokens, stop or [], repetition_penalty, temperature, top_k, top_p, min_p, seed)
     run_command(

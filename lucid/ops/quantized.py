@@ -5,7 +5,10 @@ A traced model keeps the bytes: these ops are never computed while tracing.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from lucid.dims import Shape, same
+from lucid.ops import quantized_kernel
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
 from lucid.ops.neural import check_rows
@@ -30,9 +33,80 @@ def unpack_codes(packed: Tensor, *, bits: int) -> Tensor:  # type: ignore[empty-
     """Bytes (..., n) uint8 as the codes in them (..., n * 8 / bits) uint8, low bits first."""
 
 
-@composite_with(folded=False)
+class _Stored(NamedTuple):
+    """The operands and attributes that are a weight."""
+
+    packed: Tensor
+    scales: Tensor
+    zero_points: Tensor | None
+    minimums: Tensor | None
+    bits: int
+    block: int
+
+    def check(self, what: str, size: int) -> None:
+        """Refuse parts that do not make a weight (N, size)."""
+        check_format(what, self.bits, self.block)
+        packed, scales, zero_points, minimums, bits, block = self
+        if scales.dtype.kind != "float":
+            raise TypeError(f"{what}: the scales are {scales.type}, expected floating-point numbers")
+        for name, codes in (("packed", packed), ("zero_points", zero_points)):
+            if codes is not None and codes.dtype != uint8:
+                raise TypeError(f"{what}: {name} is {codes.type}, expected uint8")
+        if minimums is not None and minimums.dtype != scales.dtype:
+            raise TypeError(f"{what}: minimums is {minimums.type}, expected {scales.dtype}, the type of the scales")
+        if minimums is not None and zero_points is not None:
+            raise ValueError(f"{what}: got zero_points and minimums, expected one of them")
+        count = blocks_of(size, block)
+        rows = packed.shape[0] if packed.ndim else 0
+        expected: dict[str, tuple[Tensor | None, Shape]] = {
+            "packed": (packed, (rows, count, block * bits // 8)),
+            "scales": (scales, (rows, count)),
+            "zero_points": (zero_points, (rows, blocks_of(count * bits, 8))),
+            "minimums": (minimums, (rows, count)),
+        }
+        for name, (given, shape) in expected.items():
+            if given is not None and not _fits(given, shape):
+                raise ValueError(
+                    f"{what}: {name} is {show_shape(given.shape)}, expected {show_shape(shape)} for {size} inputs in "
+                    f"{bits} bits and blocks of {block}"
+                )
+
+    def rows(self, indices: Tensor) -> _Stored:
+        """Some rows of it, by a vector of indices."""
+
+        def some(part: Tensor | None) -> Tensor | None:
+            return None if part is None else take(part, indices)
+
+        packed, scales = take(self.packed, indices), take(self.scales, indices)
+        return self._replace(
+            packed=packed, scales=scales, zero_points=some(self.zero_points), minimums=some(self.minimums)
+        )
+
+    def dequantized(self, size: int) -> Tensor:
+        """The weight (N, size), at least float32."""
+        packed, scales, zero_points, minimums, bits, block = self
+        wide = scales.astype(float32) if scales.dtype.itemsize == 2 else scales
+        codes, factor = _codes(packed, bits).astype(wide.dtype), wide.unsqueeze(-1)
+        if minimums is not None:
+            weight = codes * factor + minimums.astype(wide.dtype).unsqueeze(-1)
+        elif zero_points is not None:
+            zeros = _codes(zero_points, bits)[:, : scales.shape[1]].astype(wide.dtype)
+            weight = (codes - zeros.unsqueeze(-1)) * factor
+        else:
+            weight = (codes - float(middle(bits))) * factor
+        return weight.reshape(packed.shape[0], packed.shape[1] * block)[:, :size]
+
+
+@composite_with(kernel=quantized_kernel.quantized_linear, folded=False)
 def quantized_linear(
-    x: Tensor, packed: Tensor, scales: Tensor, zero_points: Tensor | None = None, *, bits: int, block: int
+    x: Tensor,
+    packed: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None = None,
+    minimums: Tensor | None = None,
+    *,
+    bits: int,
+    block: int,
 ) -> Tensor:
     """x @ weight.T with x (..., K) and a weight of N outputs and K inputs in few bits.
 
@@ -43,6 +117,7 @@ def quantized_linear(
         packed: (N, B, block * bits / 8) uint8, B = ceil(K / block).
         scales: (N, B).
         zero_points: (N, ceil(B * bits / 8)) uint8: the codes of 0, packed; None: 2^(bits-1) in all blocks.
+        minimums: (N, B): what the code 0 stands for, in the place of zero points: a number is scale * code + minimum.
         bits: 4 or 8.
         block: how many weights share a scale.
 
@@ -54,7 +129,9 @@ def quantized_linear(
         raise ValueError(f"quantized_linear: the input is {show_shape(x.shape)}, expected a last axis of a fixed size")
     if x.dtype.kind != "float":
         raise TypeError(f"quantized_linear: the input is {x.type}, expected floating-point numbers")
-    weight = _dequantized("quantized_linear", packed, scales, zero_points, bits, block, x.shape[-1])
+    stored = _Stored(packed, scales, zero_points, minimums, bits, block)
+    stored.check("quantized_linear", x.shape[-1])
+    weight = stored.dequantized(x.shape[-1])
     return matmul(x.astype(weight.dtype), weight.mT).astype(x.dtype)
 
 
@@ -64,6 +141,7 @@ def quantized_embedding(
     packed: Tensor,
     scales: Tensor,
     zero_points: Tensor | None = None,
+    minimums: Tensor | None = None,
     *,
     bits: int,
     block: int,
@@ -73,7 +151,7 @@ def quantized_embedding(
 
     Args:
         indices: (...) integers.
-        packed, scales, zero_points, bits, block: as for `quantized_linear`, N being the entries.
+        packed, scales, zero_points, minimums, bits, block: as for `quantized_linear`, N being the entries.
         width: of a row.
 
     Raises:
@@ -81,55 +159,15 @@ def quantized_embedding(
         TypeError: for scales that are not floating-point, and codes that are not uint8.
         ValueError: for shapes that do not fit.
     """
-    _check("quantized_embedding", packed, scales, zero_points, bits, block, width)
+    stored = _Stored(packed, scales, zero_points, minimums, bits, block)
+    stored.check("quantized_embedding", width)
     check_rows("quantized_embedding", indices, packed)
-    shape, flat = indices.shape, indices.reshape(-1)
-    zeros = None if zero_points is None else take(zero_points, flat)
-    rows = _dequantized("quantized_embedding", take(packed, flat), take(scales, flat), zeros, bits, block, width)
-    return rows.reshape(*shape, width).astype(scales.dtype)
-
-
-def _dequantized(
-    what: str, packed: Tensor, scales: Tensor, zero_points: Tensor | None, bits: int, block: int, size: int
-) -> Tensor:
-    """The weight (N, K), at least float32."""
-    _check(what, packed, scales, zero_points, bits, block, size)
-    wide = scales.astype(float32) if scales.dtype.itemsize == 2 else scales
-    codes = _codes(packed, bits).astype(wide.dtype)
-    if zero_points is None:
-        shifted = codes - float(middle(bits))
-    else:
-        shifted = codes - _codes(zero_points, bits)[:, : scales.shape[1]].astype(wide.dtype).unsqueeze(-1)
-    weight = shifted * wide.unsqueeze(-1)
-    return weight.reshape(packed.shape[0], packed.shape[1] * block)[:, :size]
+    rows = stored.rows(indices.reshape(-1)).dequantized(width)
+    return rows.reshape(*indices.shape, width).astype(scales.dtype)
 
 
 def _codes(packed: Tensor, bits: int) -> Tensor:
     return packed if bits == 8 else unpack_codes(packed, bits=bits)
-
-
-def _check(
-    what: str, packed: Tensor, scales: Tensor, zero_points: Tensor | None, bits: int, block: int, size: int
-) -> None:
-    check_format(what, bits, block)
-    if scales.dtype.kind != "float":
-        raise TypeError(f"{what}: the scales are {scales.type}, expected floating-point numbers")
-    for name, codes in (("packed", packed), ("zero_points", zero_points)):
-        if codes is not None and codes.dtype != uint8:
-            raise TypeError(f"{what}: {name} is {codes.type}, expected uint8")
-    count = blocks_of(size, block)
-    rows = packed.shape[0] if packed.ndim else 0
-    expected: dict[str, tuple[Tensor | None, Shape]] = {
-        "packed": (packed, (rows, count, block * bits // 8)),
-        "scales": (scales, (rows, count)),
-        "zero_points": (zero_points, (rows, blocks_of(count * bits, 8))),
-    }
-    for name, (given, shape) in expected.items():
-        if given is not None and not _fits(given, shape):
-            raise ValueError(
-                f"{what}: {name} is {show_shape(given.shape)}, expected {show_shape(shape)} for {size} inputs in "
-                f"{bits} bits and blocks of {block}"
-            )
 
 
 def _fits(given: Tensor, shape: Shape) -> bool:

@@ -1,6 +1,7 @@
-"""Weights in few bits: unsigned codes, and a scale and a zero for each block of them along the input axis.
+"""Weights in few bits: unsigned codes, and a scale and a zero or a minimum for each block of them along the input axis.
 
-    weight[n, k] = scales[n, k // block] * (codes[n, k] - zeros[n, k // block])
+    weight[n, k] = scales[n, k // block] * (codes[n, k] - zeros[n, k // block])     or
+    weight[n, k] = scales[n, k // block] * codes[n, k] + minimums[n, k // block]
 
 The packed layout is that of com.microsoft MatMulNBits (onnxruntime, ContribOperators.md): the codes of a block are
 next to each other, low bits first, and the last block is padded.
@@ -29,6 +30,11 @@ class Blocks:
         zeros: (N, B) uint8: the code of 0 in each block; None if it is the middle one, 2^(bits-1), in all.
         bits: 4 or 8.
         block: how many codes share a scale.
+        minimums: (N, B) float32: what the code 0 stands for in each block, in the place of zeros.
+
+    Raises:
+        ValueError: for bits and blocks that do not exist, codes of more bits, arrays that do not fit, scales and
+            minimums with NaN or infinity.
     """
 
     codes: Array
@@ -36,12 +42,51 @@ class Blocks:
     zeros: Array | None
     bits: int
     block: int
+    minimums: Array | None = None
+
+    def __post_init__(self) -> None:
+        check_format("Blocks", self.bits, self.block)
+        if self.codes.ndim != 2 or self.codes.dtype != np.uint8:
+            raise ValueError(f"Blocks: codes are {_kind(self.codes)}, expected uint8 (outputs, inputs)")
+        if self.codes.max(initial=0) >> self.bits:
+            raise ValueError(f"Blocks: a code is {self.codes.max()}, expected less than 2^{self.bits}")
+        if self.zeros is not None and self.minimums is not None:
+            raise ValueError("Blocks: got zeros and minimums, expected one of them")
+        shape = len(self.codes), blocks_of(self.codes.shape[1], self.block)
+        for name, array, dtype in (
+            ("scales", self.scales, np.float32),
+            ("zeros", self.zeros, np.uint8),
+            ("minimums", self.minimums, np.float32),
+        ):
+            if array is None:
+                continue
+            if array.shape != shape or array.dtype != dtype:
+                raise ValueError(
+                    f"Blocks: {name} are {_kind(array)}, expected {np.dtype(dtype).name} {list(shape)} for "
+                    f"{self.shape[1]} inputs in blocks of {self.block}"
+                )
+            if not np.isfinite(array).all():
+                at = [int(i) for i in np.argwhere(~np.isfinite(array))[0]]
+                raise ValueError(f"Blocks: {name} are {float(array[tuple(at)])} at {at}, expected finite numbers")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K)."""
+        return self.codes.shape[0], self.codes.shape[1]
+
+    def rows(self, order: Array) -> Blocks:
+        """The rows of these indices, in their order."""
+        zeros, minimums = (None if part is None else part[order] for part in (self.zeros, self.minimums))
+        return replace(self, codes=self.codes[order], scales=self.scales[order], zeros=zeros, minimums=minimums)
 
     def dequantized(self) -> Array:
         """The weight that the codes stand for, (N, K) float32."""
         wide = in_blocks(self.codes, self.block).astype(np.float32)
-        wide -= np.float32(middle(self.bits)) if self.zeros is None else self.zeros[:, :, None]
+        if self.minimums is None:
+            wide -= np.float32(middle(self.bits)) if self.zeros is None else self.zeros[:, :, None]
         wide *= self.scales[:, :, None]
+        if self.minimums is not None:
+            wide += self.minimums[:, :, None]
         return wide.reshape(len(wide), wide.shape[1] * self.block)[:, : self.codes.shape[1]]
 
     def packed(self) -> Array:
@@ -58,6 +103,10 @@ def joined(parts: Sequence[Blocks]) -> Blocks:
     zeros = [part.zeros for part in parts if part.zeros is not None]
     codes, scales = (np.concatenate(arrays) for arrays in ([p.codes for p in parts], [p.scales for p in parts]))
     return replace(parts[0], codes=codes, scales=scales, zeros=np.concatenate(zeros) if zeros else None)
+
+
+def _kind(array: Array) -> str:
+    return f"{array.dtype} {list(array.shape)}"
 
 
 def check_format(what: str, bits: int, block: int) -> None:

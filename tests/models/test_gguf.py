@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader, GGUFWriter
-from gguf.quants import dequantize
+from gguf.quants import dequantize, quantize
 
 import lucid
+from lucid import WeightsError, nn
 from lucid.export import Target
 from lucid.generation import Generator
 from lucid.models._gguf import read_config
@@ -24,6 +25,7 @@ from lucid.models._pretrained import ConfigError
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.nn.parts import CacheKind
+from lucid.quantization import Blocks
 from lucid.runtime import Session, installed
 from tests.models import goldens
 from tests.smollm2 import smollm2
@@ -211,6 +213,100 @@ def test_the_numbers_of_a_block_by_hand(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_header(write(writer, path)).array("a"), expected[None])
 
 
+KEPT = ["Q4_0", "Q4_1", "Q8_0"]
+
+
+def of_type(kind: GGMLQuantizationType, rows: int, size: int, seed: int = 0) -> Array:
+    """The bytes of a tensor (rows, size), small numbers."""
+    return quantize(np.random.default_rng(seed).standard_normal((rows, size)).astype(np.float32), kind)
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_types_that_are_weights_in_few_bits_are_kept(kind: str, tmp_path: Path) -> None:
+    number = GGMLQuantizationType[kind]
+    raw = of_type(number, 6, 96)
+    path = tmp_path / "model.gguf"
+    writer = GGUFWriter(path, "llama")
+    writer.add_tensor("a", raw, raw_dtype=number)
+    writer.add_tensor("b", raw[0], raw_dtype=number)  # not a matrix
+    header = read_header(write(writer, path))
+    weight = header.weight("a")
+    assert isinstance(weight, Blocks) and weight.bits == int(kind[1]) and weight.shape == (6, 96)
+    np.testing.assert_array_equal(weight.dequantized(), dequantize(raw, number))
+    np.testing.assert_array_equal(header.weight("b"), dequantize(raw[0], number))
+
+
+def quantised(path: Path, kind: str) -> Path:
+    """Llama with a layer and tied tables of 40 tokens, all of its matrices in one type."""
+    number = GGMLQuantizationType[kind]
+    writer = GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(64)
+    writer.add_block_count(1)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    matrices = {"attn_q": (32, 32), "attn_k": (16, 32), "attn_v": (16, 32), "attn_output": (32, 32)}
+    matrices |= {"ffn_gate": (64, 32), "ffn_up": (64, 32), "ffn_down": (32, 64)}
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        writer.add_tensor(f"{name}.weight", np.ones(32, np.float32))
+    for seed, (name, (rows, size)) in enumerate({"token_embd": (40, 32), **matrices}.items()):
+        name = f"{name if seed == 0 else f'blk.0.{name}'}.weight"
+        writer.add_tensor(name, of_type(number, rows, size, seed), raw_dtype=number)
+    return write(writer, path)
+
+
+@pytest.mark.parametrize("kind", [*KEPT, "Q5_0"])
+def test_a_model_keeps_the_weights_of_its_file(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Also the rows of queries and keys, whose order differs; Q5_0 is dequantised."""
+    path = quantised(tmp_path / "model.gguf", kind)
+    caplog.set_level("INFO", "lucid.models")
+    model, floats = Llama.from_pretrained(path), Llama.from_pretrained(path, dequantize=True)
+    kept = [name for name, module in model.named_modules() if isinstance(module, nn.QuantizedWeight)]
+    assert len(kept) == (8 if kind in KEPT else 0)
+    assert ("model.gguf: dequantised to float32: 8 tensors of Q5_0" in caplog.text) is (kind == "Q5_0")
+    assert not any(isinstance(module, nn.QuantizedWeight) for module in floats.modules())
+    ids = lucid.tensor([[3, 1, 39]])
+    wanted = floats(ids).numpy()
+    np.testing.assert_allclose(model(ids), wanted, atol=1e-6 * np.abs(wanted).max())
+    for target in (Target("any", accuracy_level=0), Target("cpu", accuracy_level=0), "portable"):
+        session = Session(lucid.export.to_onnx(model, target=target))
+        found = session(ids, np.ones((1, 3), np.int64))
+        assert np.abs(found.numpy() - wanted).max() < 1e-5 * np.abs(wanted).max()
+
+
+def test_a_state_with_minimums_goes_to_a_file_and_back(tmp_path: Path) -> None:
+    model = Llama.from_pretrained(quantised(tmp_path / "model.gguf", "Q4_1"))
+    lucid.save(tmp_path / "model.safetensors", model.state_dict())
+    other = Llama.from_pretrained(tmp_path / "model.gguf")
+    other.model.embed_tokens.weight.minimums.assign(np.zeros((40, 1), np.float32))  # type: ignore[attr-defined]
+    other.load_state_dict(lucid.load(tmp_path / "model.safetensors"))
+    np.testing.assert_array_equal(other(lucid.tensor([[3]])), model(lucid.tensor([[3]])))
+
+
+def test_a_model_of_such_a_file_is_quantised_from_its_float_weights(tmp_path: Path) -> None:
+    path = quantised(tmp_path / "model.gguf", "Q4_0")
+    with pytest.raises(ValueError, match="quantised before; quantise the one with float weights .*dequantize=True"):
+        lucid.quantize(lucid.models.load(path))
+    lucid.quantize(lucid.models.load(path, dequantize=True))
+
+
+@pytest.mark.parametrize("name", ["scales", "minimums"])
+def test_blocks_with_nan_or_infinity_are_refused(name: str, tmp_path: Path) -> None:
+    path = quantised(tmp_path / "model.gguf", "Q4_1")
+    header = read_header(path)
+    content = bytearray(path.read_bytes())
+    at = header.tensors["blk.0.ffn_up.weight"].begin + 20 * 5 + (2 if name == "minimums" else 0)
+    content[at : at + 2] = np.float16(np.inf).tobytes()
+    path.write_bytes(content)
+    for dequantized in (False, True):
+        with pytest.raises(
+            WeightsError, match=rf"model.gguf': tensor 'blk.0.ffn_up.weight': Blocks: {name} are inf at \[5, 0\]"
+        ):
+            Llama.from_pretrained(path, dequantize=dequantized)
+
+
 def test_arrays_are_made_when_they_are_asked_for(tmp_path: Path) -> None:
     weights = read_config(converted("llama/llama2", tmp_path / "model.gguf"), "llama").weights
     stored = weights["model.norm.weight"]
@@ -228,7 +324,7 @@ def file() -> Path:
 
 @pytest.fixture(scope="module")
 def model(file: Path) -> Llama:
-    return Llama.from_pretrained(file)
+    return Llama.from_pretrained(file, dequantize=True)
 
 
 def test_the_metadata_is_what_the_library_reads(file: Path) -> None:
@@ -310,3 +406,19 @@ def test_greedy_tokens_over_a_cache_are_those_of_transformers(
     case = json.loads((GOLDENS / "greedy.json").read_text())["cases"][number]
     found = Generator(decoder).generate(np.array([case["ids"]]), max_new_tokens=count)
     assert found[0].tolist() == case["continuation"][:count], case["prompt"]
+
+
+@pytest.mark.parametrize(("target", "number"), [("any", 3), ("cpu", 15)])
+def test_the_blocks_of_the_file_give_the_tokens_of_the_dequantised_model(
+    target: str, number: int, file: Path, tmp_path: Path
+) -> None:
+    """At accuracy level 0; docs/howto/gguf.md has all 20 prompts."""
+    kept = Llama.from_pretrained(file)
+    assert sum(isinstance(module, nn.QuantizedWeight) for module in kept.modules()) == 211
+    path = tmp_path / "smollm2.onnx"
+    level_0 = Target(target, onnxruntime=installed(), accuracy_level=0)
+    lucid.export.to_onnx(kept, cache="growing", target=level_0, path=path, kwargs={"logits_to_keep": 1})
+    assert sum(part.stat().st_size for part in tmp_path.iterdir()) < 150e6
+    case = json.loads((GOLDENS / "greedy.json").read_text())["cases"][number]
+    found = Generator(Session(path)).generate(np.array([case["ids"]]), max_new_tokens=16)
+    assert found[0].tolist() == case["continuation"][:16], case["prompt"]

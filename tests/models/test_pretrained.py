@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pytest
@@ -16,6 +16,8 @@ from lucid import nn
 from lucid.models import bert, clip, whisper
 from lucid.models._pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
 from lucid.models.llama import Llama
+from lucid.nn import functional as F
+from lucid.quantization import Blocks
 from tests.models.zoo import ZOO
 
 
@@ -113,6 +115,103 @@ def test_nothing_is_loaded_where_keys_do_not_fit() -> None:
         load_into(layer, {**arrays(a_weight=(3, 2)), **arrays(weight=(3, 2))}, [(r"^a\.", "")])
     np.testing.assert_array_equal(layer.weight, before)
     assert isinstance(layer.weight, lucid.Tensor)
+
+
+# Weights in few bits --------------------------------------------------------------------------------------------------
+
+
+class Tied(nn.Module):
+    """A table that is also an output layer, a layer, and a parameter that nothing multiplies with."""
+
+    def __init__(self, dtype: lucid.DType = lucid.float32) -> None:
+        self.table, self.layer = nn.Embedding(8, 32, dtype), nn.Linear(32, 8, dtype=dtype)
+        self.other = nn.Parameter(np.zeros((8, 32), dtype.numpy))
+
+    def forward(self, ids: lucid.Tensor) -> lucid.Tensor:
+        return F.linear(self.table(ids), self.table.weight) + self.layer(self.table(ids) + self.other[0])
+
+
+def in_few_bits(**scales: float) -> Blocks:
+    codes = np.random.default_rng(0).integers(0, 16, (8, 32), np.uint8)
+    of = {"scales": 0.5, **scales}
+    return Blocks(codes, np.full((8, 1), of["scales"], np.float32), None, 4, 32)
+
+
+def stored() -> dict[str, np.ndarray | Blocks]:
+    weights: dict[str, np.ndarray | Blocks] = {name: in_few_bits() for name in ("wte", "layer.weight", "other")}
+    return {**weights, "layer.bias": np.ones(8, np.float32)}
+
+
+TIED = {"tied": {"head.weight": "table.weight"}, "renames": [("^wte$", "table.weight")]}
+
+
+def test_blocks_take_the_place_of_the_weights_of_layers_and_tables() -> None:
+    model, floats = Tied(), Tied()
+    load_into(model, stored(), **TIED)
+    load_into(floats, stored(), **TIED, dequantize=True)
+    assert isinstance(model.layer.weight, nn.QuantizedWeight)
+    assert isinstance(model.table.weight, nn.QuantizedWeight)
+    assert isinstance(model.other, nn.Parameter)  # it is not the weight of a layer: dequantised
+    assert not any(isinstance(module, nn.QuantizedWeight) for module in floats.modules())
+    np.testing.assert_array_equal(floats.layer.weight, in_few_bits().dequantized())
+    np.testing.assert_array_equal(model.other, floats.other)
+    ids = lucid.tensor([[1, 7]])
+    np.testing.assert_allclose(model(ids), floats(ids), rtol=1e-6)
+
+
+def test_layers_that_share_a_parameter_share_what_takes_its_place() -> None:
+    model = nn.Sequential(nn.Embedding(8, 32), nn.Linear(32, 8, bias=False))
+    model[1].weight = model[0].weight
+    load_into(model, {"0.weight": in_few_bits(), "1.weight": in_few_bits()})
+    assert isinstance(model[0].weight, nn.QuantizedWeight) and model[1].weight is model[0].weight
+
+
+class Transposed(nn.Module):
+    """x @ kernel, as GPT-2 stores the weights of its layers."""
+
+    quantizable: ClassVar = {"kernel": "transposed"}
+
+    def __init__(self) -> None:
+        self.kernel = nn.Parameter(np.zeros((32, 8), np.float32))
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        return F.linear(x, self.kernel, transposed=True)
+
+
+@pytest.mark.parametrize("dequantize", [False, True])
+def test_blocks_have_their_outputs_first_also_where_a_parameter_has_them_last(dequantize: bool) -> None:
+    model = Transposed()
+    load_into(model, {"kernel": in_few_bits()}, dequantize=dequantize)
+    assert isinstance(model.kernel, nn.QuantizedWeight) is not dequantize
+    rows = model(lucid.tensor(np.eye(32, dtype=np.float32)))
+    np.testing.assert_array_equal(rows.numpy().T, in_few_bits().dequantized())
+
+
+def test_the_scales_have_the_element_type_of_the_parameter() -> None:
+    model = Tied(lucid.float16)
+    load_into(model, stored(), **TIED)
+    assert model.table.weight.dtype == lucid.float16
+    with pytest.raises(OverflowError, match="scales: .* does not fit float16"):
+        load_into(Tied(lucid.float16), {**stored(), "layer.weight": in_few_bits(scales=1e6)}, **TIED)
+
+
+def test_the_same_weight_may_be_stored_twice() -> None:
+    weights = {**stored(), "head.weight": in_few_bits()}
+    load_into(Tied(), weights, **TIED)
+    load_into(Tied(), {**weights, "head.weight": in_few_bits().dequantized()}, **TIED)
+    with pytest.raises(ValueError, match=r"head.weight differs from wte, expected one weight"):
+        load_into(Tied(), {**weights, "head.weight": in_few_bits(scales=0.25)}, **TIED)
+
+
+def test_nothing_is_loaded_where_blocks_do_not_fit() -> None:
+    model = Tied()
+    before = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    weights = {**stored(), "extra": in_few_bits(), "layer.bias": np.ones(9, np.float32)}
+    weights["layer.weight"] = in_few_bits().rows(np.arange(3))
+    message = r"unexpected: extra; layer.weight has shape \[3, 32\], expected \[8, 32\]; layer.bias has shape \[9\]"
+    with pytest.raises(KeyError, match=message):
+        load_into(model, weights, **TIED)
+    assert all(tensor.numpy() is before[name] for name, tensor in model.state_dict().items())
 
 
 def test_an_activation_is_known_by_its_name() -> None:
