@@ -102,6 +102,8 @@ _CPU_LACKS = (
     Missing("Gelu FusedMatMul", "float16 float64"),
     Missing("Softplus", "float16", "computes log(1 + exp(x)) in float16, which overflows"),
     Missing("Attention", "float16", "rounds scores to float16"),
+    # Without optimisation it may cast the scales when it runs, after it has packed the weight, and gives 0.
+    Missing("MatMulNBits", "float16", "computes it in float32, and gives 0 where its optimisation is turned off"),
 )
 _CPU_FAULTS = {
     **_INTEGERS,

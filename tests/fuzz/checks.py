@@ -161,7 +161,9 @@ class Prepared:
         tame = all(a.dtype.kind in "biu" or (np.abs(a.astype(np.float64)) < 1e15).all() for a in arrays)
         if tame not in self._judges:
             graph, definition = self._graphs
-            self._judges[tame] = Judge(graph, tame), None if definition is None else Judge(definition, tame)
+            in_8_bits = self.target.accuracy_level == 4
+            bodies = Judge(graph, tame, in_8_bits)
+            self._judges[tame] = bodies, None if definition is None else Judge(definition, tame, in_8_bits)
         bodies, definition = self._judges[tame]
         verdicts = bodies(arrays)
         if definition is not None:

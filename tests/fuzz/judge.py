@@ -53,9 +53,10 @@ class Verdict:
 class Judge:
     """A graph in primitive ops, run in float64 with and without rounding errors."""
 
-    def __init__(self, graph: Graph, tame: bool = True) -> None:
-        """`tame`: no input holds NaN, an infinity or a number so large that a product of two could overflow."""
-        self._graph, self._inner = primitives(graph, tame)
+    def __init__(self, graph: Graph, tame: bool = True, in_8_bits: bool = False) -> None:
+        """`tame`: no input holds NaN, an infinity or a number so large that a product of two could overflow.
+        `in_8_bits`: inputs of products with weights in few bits may be rounded to 8 bits, in blocks of a row."""
+        self._graph, self._inner = primitives(graph, tame, in_8_bits)
         self._nodes = self._graph.nodes()
 
     def __call__(self, arrays: Sequence[Array], seed: int = 0) -> list[Verdict]:
@@ -85,7 +86,7 @@ class Judge:
         return verdicts
 
 
-def primitives(graph: Graph, tame: bool) -> tuple[Graph, dict[int, Inner]]:
+def primitives(graph: Graph, tame: bool, in_8_bits: bool) -> tuple[Graph, dict[int, Inner]]:
     """The same graph with every composite replaced by its body, and what is known of nodes of bodies."""
     known: dict[int, Value] = {}
     inner: dict[int, Inner] = {}
@@ -93,7 +94,9 @@ def primitives(graph: Graph, tame: bool) -> tuple[Graph, dict[int, Inner]]:
     def mapped(value: Value | None) -> Value | None:
         return known.get(id(value), value) if value is not None else None
 
-    def place(nodes: Sequence[Node], outer: DType | None = None, attends: bool = False) -> None:
+    def place(
+        nodes: Sequence[Node], outer: DType | None = None, attends: bool = False, block: int | None = None
+    ) -> None:
         products = [node for node in nodes if node.op.name == "matmul"]
         for node in nodes:
             assert isinstance(node.op, Op)
@@ -102,7 +105,7 @@ def primitives(graph: Graph, tame: bool) -> tuple[Graph, dict[int, Inner]]:
             if node.op.body is None:
                 placed = Node(node.op, inputs, node.attributes, node.types, "")
                 coarse, leaks = outer if node.op.name == "softmax" else None, attends and node is products[-1]
-                inner[id(placed)] = Inner(coarse, leaks)
+                inner[id(placed)] = Inner(coarse, leaks, block if node.op.name == "matmul" else None)
                 results = placed.results
             else:
                 results = body(node, [None if v is None else Tensor.from_value(v) for v in inputs])
@@ -116,7 +119,9 @@ def primitives(graph: Graph, tame: bool) -> tuple[Graph, dict[int, Inner]]:
         results = [t.to_value() for t in node.op.expand(given, node.attributes)]
         before = {id(v) for v in map(mapped, node.inputs)}
         halved = node.types[0].dtype if node.types[0].dtype.itemsize == 2 else None
-        place(in_order(results, lambda v: id(v) in before or id(v) in known), halved, node.op.name == "attention")
+        block = node.attributes["block"] if in_8_bits and node.op.name == "quantized_linear" else None
+        nodes = in_order(results, lambda v: id(v) in before or id(v) in known)
+        place(nodes, halved, node.op.name == "attention", block)
         return [v for v in map(mapped, results) if v is not None]
 
     kept: list[Result] = []  # kept alive, so that an id is not reused

@@ -17,6 +17,7 @@ from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction
 from lucid.ops.attention_call import AttentionOptions
 from lucid.types import Array, float32
 from tests.fuzz.planted_caches import CACHES
+from tests.fuzz.planted_few_bits import FEW_BITS
 from tests.fuzz.planting import Fault, Faults, Patch, before
 
 OTHERS = Faults()
@@ -241,4 +242,4 @@ kernel(
     lambda right, x, i, *, axis: right(x, np.broadcast_to(i[:1], i.shape) if axis else i, axis=axis),
 )
 
-FAULTS = [*OTHERS, *CACHES]
+FAULTS = [*OTHERS, *CACHES, *FEW_BITS]

@@ -13,6 +13,7 @@ from lucid.types import Array, DType, float32
 from lucid.values import Constant, Node, Result, Value
 from tests.fuzz.either import Either
 
+_IN_8_BITS = 1000  # beside the numbers of operands
 RUNS = 7  # the exact one, and three pairs of twins
 LEAK = 2.0**-26  # of the values that a query sees: what hidden keys may add (docs/attention.md, "a hidden key's value")
 
@@ -62,10 +63,12 @@ def precision(dtype: DType) -> Precision:
 @dataclass(frozen=True)
 class Inner:
     """What is known of a node of a body: the element type to which a kernel may round it, where the body is more exact;
-    and whether it is the product of weights and values, to which hidden keys may add a little."""
+    whether it is the product of weights and values, to which hidden keys may add a little; and the size of the blocks
+    in which its first operand may be rounded to 8 bits."""
 
     coarse: DType | None = None
     leaks: bool = False
+    block: int | None = None
 
 
 def widened(array: Array, dtype: DType) -> Array:
@@ -121,6 +124,8 @@ def in_all_runs(
             arrays = tuple(
                 a if a is None or a.dtype.kind != "f" else moved(run, i, a, fine, 0.0) for i, a in enumerate(arrays)
             )
+        if run and inner.block is not None:
+            arrays = (_in_8_bits(run, arrays[0], inner.block, moved), *arrays[1:])
         for index, result in enumerate(compute(run, arrays)):
             if run and rounds:
                 result = _rounded(run, index, result, name, inner.coarse or node.types[index].dtype, moved)
@@ -140,6 +145,14 @@ def _leak(weights: Array, values: Array) -> Array:
     largest = np.max(np.abs(values), -1, initial=0.0, where=np.isfinite(values))[:, :, None]
     smallest = np.min(np.where(weights > 0, largest, np.inf), -1, keepdims=True, initial=np.inf)
     return LEAK * np.where(np.isfinite(smallest), smallest, 0.0)
+
+
+def _in_8_bits(run: int, x: Array, block: int, moved: _Moved) -> Array:
+    """(..., K) with the errors of rounding each block of it to whole multiples of its largest number / 127."""
+    starts = np.arange(0, x.shape[-1], block)
+    largest = np.repeat(np.maximum.reduceat(np.abs(x), starts, -1), block, -1)[..., : x.shape[-1]]
+    errors = moved(run, _IN_8_BITS, np.ones(x.shape), 1.0, 0.0) - 1
+    return np.asarray(x + errors * largest / 254)
 
 
 def _evaluate(node: Node, arrays: Sequence[Array | None], attributes: Mapping[str, Any]) -> tuple[Array, ...]:

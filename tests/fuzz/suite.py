@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lucid.export import Target
 from lucid.ops import attention_tiles
@@ -13,6 +13,7 @@ from lucid.types import DType
 from tests.fuzz.caches import CACHES
 from tests.fuzz.checks import Coverage, Run, exported, runs_of_program, runs_of_sample, verify
 from tests.fuzz.choices import Choices
+from tests.fuzz.few_bits import FEW_BITS, ROUNDED
 from tests.fuzz.layers import ATTENTION, LAYERS, masked_attention
 from tests.fuzz.programs import Program, program
 from tests.fuzz.shapes import SHAPES
@@ -24,6 +25,7 @@ from tests.samples import SAMPLES, Sample
 MODELS = 2600
 EVERY = 25  # the first of so many models is of a rare form: blocks of queries, whose masks hide whole rows
 CACHED = (5, 12, 19)  # and these of them are steps through caches
+QUANTIZED = (2, 9, 18)  # these have weights in few bits
 SAMPLES_EVERY = 6  # one in so many of the others is the sample of an op
 # The main use of Lucid is drawn most often: about every fourth step is attention, every fourth another layer.
 STEPS = ELEMENTWISE + SHAPES + SUMS + 9 * AFRESH + 2 * [added_in_half] + 3 * LAYERS + 15 * ATTENTION + CACHES
@@ -72,6 +74,10 @@ def model(choices: Choices, number: int) -> Model:
         target = draw_target(choices)
     runs = [draw_sizes(choices) for _ in range(choices.number(1, 2))]
     seed, small = choices.number(0, 9), choices.flag()
+    if place in QUANTIZED:
+        level = choices.choose([0, 0, 4])
+        steps = 3 * FEW_BITS + ELEMENTWISE + LAYERS if level == 0 else ROUNDED
+        return Model(program(choices, steps, steps=3), replace(target, accuracy_level=level), runs, seed, small)
     if place == 0:
         return Model(program(choices, [masked_attention], steps=2), target, runs, seed, small)
     if place in CACHED:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import Tensor, ops
+from lucid import Tensor, nn, ops
 from lucid.export import Target
 from lucid.known_runtimes import ATTENTION_OF_BUFFERS
 from lucid.runtime import installed
@@ -15,7 +15,7 @@ from tests.fuzz.checks import Coverage, exported
 from tests.fuzz.choices import Choices, smallest
 from tests.fuzz.judge import Judge, Verdict
 from tests.fuzz.programs import Program
-from tests.fuzz.suite import CACHED, EVERY, MODELS, model
+from tests.fuzz.suite import CACHED, EVERY, MODELS, QUANTIZED, model
 from tests.fuzz.values import LOWEST, Recipe, array_of
 
 BATCH = 100
@@ -191,6 +191,30 @@ def test_caches_are_read_in_every_form_and_written_in_place() -> None:
         over_buffers.remove("com.microsoft GroupQueryAttention")
     assert {form for op, form in forms if op == "buffered_attention"} == over_buffers
     assert {form for op, form in forms if op == "write_at"} == {"ai.onnx ScatterElements", "ai.onnx TensorScatter"}
+
+
+def test_weights_in_few_bits_are_read_in_every_form_and_at_both_levels() -> None:
+    forms: set[tuple[str, int]] = set()
+    for number in (n for n in range(24 * EVERY) if n % EVERY in QUANTIZED):
+        drawn = model(Choices(number), number)
+        assert isinstance(drawn.what, Program)
+        _, decisions, target = exported(lucid.trace(drawn.what, *drawn.what.kinds), drawn.target)
+        forms |= {(d.taken, target.accuracy_level) for d in decisions if d.op == "quantized_linear"}
+    level_0 = {"com.microsoft MatMulNBits", "ai.onnx DequantizeLinear, MatMul", "float32 between casts", "expanded"}
+    assert {(form, level) for form in level_0 for level in (0, 4)} <= forms
+
+
+def test_at_level_4_the_judge_allows_what_rounding_inputs_to_8_bits_can_do() -> None:
+    x = np.full((1, 20), 0.3, np.float32)
+    x[0, 16:] = 100.0
+    weight = lucid.quantize(nn.Linear(20, 1, bias=False), 8, block=16, symmetric=True)
+    weight.weight.scales.assign(np.full((1, 2), 1 / 64, np.float32))
+    weight.weight.packed.assign(np.full((1, 2, 16), 192, np.uint8))  # each weight is 1
+    graph = lucid.trace(weight, ("N", 20))
+    (exact,), (rounded,) = (Judge(graph, in_8_bits=level)([x]) for level in (False, True))
+    assert exact.allowed.item() < 0.01  # of 404.8
+    # Each of the first 16 by up to 0.3 / 254, of the last 4 by up to 100 / 254; ten times the distance of some errors.
+    assert 0.5 < rounded.allowed.item() < 20
 
 
 def test_inputs_hold_what_implementations_part_on() -> None:

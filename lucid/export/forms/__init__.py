@@ -59,6 +59,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     # weights in few bits
     quantized.matmul_nbits,
     quantized.dequantize_linear,
+    quantized.in_float32,
     quantized.unpack_codes,
     # the rest
     attention_portable.softmax_apart,

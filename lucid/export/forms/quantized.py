@@ -103,6 +103,21 @@ def _cost(build: Builder, node: Node) -> str:
     return why
 
 
+@form(quantized.quantized_linear, takes="zero_points minimums bits block", name="float32 between casts")
+def in_float32(build: Builder, node: Node) -> Taken:
+    """Half precision where no form has a kernel for it: the body computes in float32, too."""
+    x, packed, scales, zero_points, minimums = (None if v is None else Tensor.from_value(v) for v in node.inputs)
+    assert x is not None
+    assert packed is not None
+    assert scales is not None
+    if x.dtype.itemsize != 2 or scales.dtype.itemsize > 4:
+        refuse(f"it is for half precision, not {x.dtype}")
+    wide = scales.astype(float32).part_of(scales, ".float32")
+    least = None if minimums is None else minimums.astype(float32).part_of(minimums, ".float32")
+    product = quantized.quantized_linear(x.astype(float32), packed, wide, zero_points, least, **node.attributes)
+    return Taken([product.astype(x.dtype)], "computed in float32", quantized.quantized_linear)
+
+
 def _operands(build: Builder, node: Node) -> tuple[Value, Value, Value, Value | None]:
     """Input, codes, scales and zero points, if onnxruntime has a kernel for them that is worth taking."""
     x, packed, scales, zero_points, minimums = node.inputs
