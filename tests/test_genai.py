@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime_genai as og
 import pytest
 
@@ -149,6 +150,26 @@ def test_a_decoder_of_ones_own_is_one_of_no_known_type(tmp_path: Path) -> None:
     write_folder(Own(), source, folder, layout="genai")
     assert section(folder)["type"] == "decoder"
     assert continued(folder, RAGGED, 4) == ours(folder, decoder("llama/llama3"), RAGGED, 4)
+
+
+@pytest.mark.parametrize("bits", [4, 8, {"*.mlp.*": 8, "*": 4}], ids=str)
+def test_weights_in_few_bits_give_the_tokens_of_the_same_model(bits: Any, tmp_path: Path) -> None:
+    small = lucid.quantize(decoder("llama/llama3"), bits, block=16)
+    source = checkpoint(tmp_path / "checkpoint")
+    write_folder(small, source, tmp_path / "genai", layout="genai")
+    kinds = [node.op_type for node in onnx.load(tmp_path / "genai" / "model.onnx").graph.node]
+    assert kinds.count("MatMulNBits") == 14 and kinds.count("MatMul") == 1  # the output layer is a table of 40 rows
+    expected = ours(tmp_path / "genai", small, RAGGED, 8)
+    assert continued(tmp_path / "genai", RAGGED, 8) == expected
+    assert max(map(len, expected)) > 4
+
+
+def test_the_command_writes_weights_in_few_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, folder = checkpoint(tmp_path / "checkpoint"), tmp_path / "genai"
+    few = ["--bits", "4", "--block", "16"]
+    assert in_process(["export", source, "--for", "genai", *few, "-o", folder], monkeypatch) == 0
+    small = lucid.quantize(decoder("llama/llama3"), 4, block=16)
+    assert continued(folder, RAGGED, 8) == ours(folder, small, RAGGED, 8)
 
 
 def test_the_folder_is_all_that_lucid_needs_too(tmp_path: Path) -> None:

@@ -187,3 +187,16 @@ def test_readable_on_a_phone(opened):
 
 def test_nothing_is_loaded_from_anywhere(opened):
     assert opened.execute_script("return performance.getEntriesByType('resource').map(e => e.name)") == []
+
+
+def test_a_bar_for_each_layer_in_few_bits(browser, tmp_path):
+    layer = nn.Sequential(nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 8))
+    small = lucid.quantize(layer, 4, block=16)
+    report(small, ("N", 32), path=tmp_path / "report.html", targets=(), floating=layer)
+    browser.get((tmp_path / "report.html").as_uri())
+    assert browser.find_elements("css selector", "#precision canvas")
+    option = "echarts.getInstanceByDom(document.getElementById('precision')).getOption()"
+    bars = browser.execute_script(f"return {option}.series.map((s) => [s.name, s.type, s.data.length])")
+    assert bars == [["alone", "bar", 2], ["in the model", "bar", 2]]
+    assert "size: 0.00 MB" in browser.find_element("id", "precision-summary").text
+    assert [entry["message"] for entry in browser.get_log("browser")] == []

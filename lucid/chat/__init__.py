@@ -16,6 +16,7 @@ from lucid.chat.language_model import LanguageModel as LanguageModel
 from lucid.chat.loading import load_language_model as load_language_model
 from lucid.chat.template import ChatTemplate as ChatTemplate
 from lucid.chat.template import ChatTemplateError as ChatTemplateError
+from lucid.chat.texts import text_calls as text_calls
 from lucid.chat.tokenizer import Tokenizer as Tokenizer
 from lucid.chat.tokenizer_files import load_tokenizer as load_tokenizer
 from lucid.chat.tokenizer_files import save_tokenizer as save_tokenizer

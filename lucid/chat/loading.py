@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lucid.chat.language_model import LanguageModel
 from lucid.chat.tokenizer_files import decoder_name, load_tokenizer
@@ -14,7 +15,7 @@ from lucid.known_runtimes import RUNTIMES
 from lucid.models import load
 from lucid.nn import CausalDecoder
 from lucid.nn.parts import CacheKind
-from lucid.quantizing import quantize
+from lucid.quantizing import Bits, quantize
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
 from lucid.runtime.release import installed
@@ -26,7 +27,8 @@ def load_language_model(
     eager: bool = False,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
-    bits: int | None = None,
+    bits: Bits | None = None,
+    **quantization: Any,
 ) -> LanguageModel:
     """Read a model that continues texts, with its tokenizer, ready to run.
 
@@ -36,8 +38,9 @@ def load_language_model(
             with tokenizer.json and the checkpoint's configs next to it. A folder with both is an exported model.
         eager: run a checkpoint with NumPy instead of exporting it.
         providers, threads: of the `Session`.
-        bits: 4 or 8: the weights of a checkpoint in so many bits, rounded in blocks of 32 (`lucid.quantize`). By
-            default as the checkpoint has them, which may be in few bits.
+        bits: the weights of a checkpoint in so many bits: 4, 8, or by layer, as for `lucid.quantize`. By default as the
+            checkpoint has them, which may be in few bits.
+        quantization: further arguments of `lucid.quantize`, such as ``block=64``.
 
     Raises:
         ValueError: for a source that holds no decoder, or files that are not what their names say; `ConfigError` for an
@@ -58,7 +61,7 @@ def load_language_model(
     else:
         model = _decoder(path, dequantize=bits is not None)
         if bits is not None:
-            model = quantize(model, bits)
+            model = quantize(model, bits, **quantization)
         if not eager:
             model = _session(model, providers, threads)
     return LanguageModel(model, tokenizer)

@@ -6,11 +6,14 @@ import secrets
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from lucid.chat import Answer, LanguageModel, load_language_model
 from lucid.cli import show
+from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import usage
+from lucid.cli.few_bits import arguments as few_bits_arguments
 from lucid.cli.options import Writing
 from lucid.generation.options import Options
 from lucid.text import harmless
@@ -38,13 +41,14 @@ def options(writing: Writing) -> dict[str, Any]:
     return {"max_new_tokens": w.max_new_tokens, "stop": w.stop, **found}
 
 
-def load(source: str, bits: int | None, eager: bool, providers: list[str], threads: int | None) -> LanguageModel:
+def load(source: str, few_bits: FewBits, eager: bool, providers: list[str], threads: int | None) -> LanguageModel:
     """The model, ready to run."""
+    options = few_bits_arguments(few_bits, Path(source), decoder=True)
     if eager and (providers or threads):
         raise usage("--eager runs NumPy: leave out --provider and --threads")
     if sys.stderr.isatty():
         show.Output(error=True).line(f"reading {source} ...", style="dim")
-    return load_language_model(source, bits=bits, eager=eager, providers=providers or None, threads=threads)
+    return load_language_model(source, eager=eager, providers=providers or None, threads=threads, **(options or {}))
 
 
 def pieces(answer: Answer, model: LanguageModel) -> Iterator[str]:

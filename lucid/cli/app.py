@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from lucid.cli import bits_options as b
+from lucid.cli import model_commands, text_commands
 from lucid.cli import options as o
-from lucid.cli import text_commands
 from lucid.cli.dispatch import run_command
 from lucid.version import __version__
 
@@ -21,7 +22,6 @@ app = typer.Typer(
     help="Attention models in plain Python, exported to exact and lean ONNX files.",
     epilog="Exit codes: 0 success; 1 failure, or results differ; 2 the command line is wrong; 130 interrupted.",
 )
-_ANY, _AUTO = o.TargetName("any"), o.AttentionName.auto
 
 
 def _show_version(wanted: bool) -> None:
@@ -41,84 +41,7 @@ def _main(
     pass
 
 
-@app.command()
-def export(
-    source: o.Source,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="MODEL.ONNX", help="The file to write; with --for the folder.", show_default=False
-        ),
-    ],
-    weights: o.Weights = None,
-    arguments: o.Set = None,
-    inputs: o.Inputs = None,
-    call: o.Call = None,
-    seed: o.Seed = 0,
-    layout: o.Layout = None,
-    target: o.ExportTarget = None,
-    opset: o.Opset = None,
-    attention: o.Attention = _AUTO,
-    external: Annotated[
-        bool,
-        typer.Option("--external-data", rich_help_panel="The export", help="Write weights to a separate file."),
-    ] = False,
-    check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True,
-    rtol: o.Rtol = None,
-    atol: o.Atol = None,
-    part: o.Part = None,
-    cache: o.Cache = None,
-    capacity: o.Capacity = None,
-    dtype: o.Half = None,
-    keep_io_types: o.KeepTypes = True,
-    json: o.Json = False,
-    debug: o.Debug = False,
-) -> None:
-    """Export a model to an ONNX file, check it against NumPy and show the result.
-
-    [bold]Examples[/]
-
-    \b
-      lucid export nn.MultiHeadAttention --set embed_dim=512 --set num_heads=8 -o mha.onnx
-      lucid export lucid.models.bert:Bert --weights all-MiniLM-L6-v2 -o minilm.onnx
-      lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
-      lucid export SmolLM2-135M-Instruct --for genai -o smollm2-genai
-    """
-    given: dict[str, Any] = {
-        "source": source,
-        "output": output,
-        "weights": weights,
-        "arguments": arguments or [],
-        "seed": seed,
-        "check": check,
-        "rtol": rtol,
-        "atol": atol,
-        "json": json,
-        "cache": cache and cache.value,
-        "capacity": capacity,
-    }
-    of_a_file = {
-        "inputs": inputs or [],
-        "call": call or [],
-        "part": part and part.value,
-        "opset": opset,
-        "external": external,
-        "dtype": dtype and dtype.value,
-    }
-    if layout is None:
-        run_command(
-            "export",
-            target=(target or _ANY).value,
-            attention=attention.value,
-            keep_io_types=keep_io_types,
-            **given,
-            **of_a_file,
-        )
-    else:
-        of_a_file["attention"] = attention is not _AUTO
-        of_a_file["half-io-types"] = not keep_io_types
-        other = [name for name, value in of_a_file.items() if value]
-        run_command("export_folder", layout=layout.value, target=target and target.value, other=other, **given)
+app.command()(model_commands.export)
 
 
 @app.command()
@@ -144,70 +67,7 @@ def inspect(
     run_command("inspect", model=model, sizes=sizes or [], depth=depth, graph=graph, json=json)
 
 
-@app.command()
-def verify(
-    source: o.Source,
-    model: o.ModelFile,
-    weights: o.Weights = None,
-    arguments: o.Set = None,
-    inputs: o.Inputs = None,
-    call: o.Call = None,
-    seed: o.Seed = 0,
-    providers: o.Providers = None,
-    sizes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--size",
-            "-s",
-            metavar="N=1,L=7",
-            help="Values of the symbolic sizes for one run. Repeatable: one run for each.",
-        ),
-    ] = None,
-    rtol: o.Rtol = None,
-    atol: o.Atol = None,
-    target: o.Target = _ANY,
-    attention: o.Attention = _AUTO,
-    part: o.Part = None,
-    cache: o.Cache = None,
-    capacity: o.Capacity = None,
-    dtype: o.Half = None,
-    keep_io_types: o.KeepTypes = True,
-    json: o.Json = False,
-    debug: o.Debug = False,
-) -> None:
-    """Compare an exported file with its model on NumPy, over several sizes and all providers.
-
-    If they differ, it names the first node that does; for this, give the --target and --attention of the export; for
-    a file in half precision, its --dtype.
-
-    [bold]Examples[/]
-
-    \b
-      lucid verify nn.MultiHeadAttention mha.onnx --set embed_dim=512 --set num_heads=8
-      lucid verify lucid.models.bert:Bert minilm.onnx --weights all-MiniLM-L6-v2 --size N=2,L=64 --size N=1,L=1
-    """
-    run_command(
-        "verify",
-        source=source,
-        model=model,
-        weights=weights,
-        arguments=arguments or [],
-        inputs=inputs or [],
-        call=call or [],
-        seed=seed,
-        providers=providers or [],
-        sizes=sizes or [],
-        rtol=rtol,
-        atol=atol,
-        target=target.value,
-        attention=attention.value,
-        json=json,
-        part=part and part.value,
-        cache=cache and cache.value,
-        capacity=capacity,
-        dtype=dtype and dtype.value,
-        keep_io_types=keep_io_types,
-    )
+app.command()(model_commands.verify)
 
 
 @app.command()
@@ -288,6 +148,13 @@ def report(
         typer.Option("--target", "-t", help="What to export for. Repeatable; by default any, cpu and portable."),
     ] = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure each target.")] = 0.5,
+    bits: b.Bits = None,
+    block: b.Block = None,
+    symmetric: b.Symmetric = False,
+    method: b.Method = None,
+    search: b.Search = False,
+    skip: b.Skip = None,
+    text: b.Text = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -313,6 +180,7 @@ def report(
         sizes=sizes or [],
         targets=[target.value for target in targets or []],
         seconds=seconds,
+        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text),
         json=json,
     )
 

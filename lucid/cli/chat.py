@@ -9,6 +9,7 @@ from typing import Any
 
 from lucid.chat import Conversation, LanguageModel
 from lucid.cli import answers, show
+from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, short
 from lucid.cli.interrupts import Interrupts
 from lucid.cli.options import Writing
@@ -22,14 +23,14 @@ def run(
     source: str,
     system: str | None,
     writing: Writing,
-    bits: int | None,
+    few_bits: FewBits,
     eager: bool,
     providers: list[str],
     threads: int | None,
 ) -> int:
     """Answer message after message; returns the exit code."""
     options = answers.options(writing)
-    model = answers.load(source, bits, eager, providers, threads)
+    model = answers.load(source, few_bits, eager, providers, threads)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if not interactive:
         return _converse(model, system, options, Interrupts(), _lines())

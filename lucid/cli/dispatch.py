@@ -10,4 +10,9 @@ import typer
 
 def run_command(name: str, **arguments: Any) -> None:
     """Load a command's module, and with it onnx and onnxruntime, and run it."""
-    raise typer.Exit(import_module(f"lucid.cli.{name}").run(**arguments))
+    raise typer.Exit(command_module(name).run(**arguments))
+
+
+def command_module(name: str) -> Any:
+    """A module of the commands that is loaded only where it is needed: it may need an extra."""
+    return import_module(f"lucid.cli.{name}")

@@ -10,10 +10,12 @@ from typing import Any
 import onnx
 
 from lucid.cli import calls, show
+from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
+from lucid.cli.few_bits import in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
 from lucid.cli.progress import writing
-from lucid.cli.source import load_model
+from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import settings
 from lucid.export import explain, to_onnx
 from lucid.export.explain import Explanation, title
@@ -46,10 +48,12 @@ def run(
     capacity: int | None,
     dtype: str | None,
     keep_io_types: bool,
+    few_bits: FewBits,
 ) -> int:
     """Export, check, show; returns the exit code."""
     show.check_apart(output, json)
-    model = load_model(source, settings("--set", arguments), weights, seed)
+    model = load_model(source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None)
+    model = in_few_bits(model, few_bits, weights or checkpoint_of(source))
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
     traced = trace_part(chosen)

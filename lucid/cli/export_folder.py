@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lucid.cli import show
+from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.export import weight_bytes
+from lucid.cli.few_bits import in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
 from lucid.cli.progress import writing
 from lucid.cli.source import checkpoint_of, load_model
@@ -31,6 +33,7 @@ def run(
     check: bool,
     rtol: float | None,
     atol: float | None,
+    few_bits: FewBits,
     json: bool,
 ) -> int:
     """Write the folder, check each model in it, show; returns the exit code. `other` are options of a single file."""
@@ -42,7 +45,8 @@ def run(
             f"--for {layout}: SOURCE {source!r} has no tokenizer; give a checkpoint (a folder or a GGUF file) as "
             "SOURCE or --weights"
         )
-    model = load_model(source, settings("--set", arguments), weights, seed)
+    model = load_model(source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None)
+    model = in_few_bits(model, few_bits, checkpoint)
     if not isinstance(model, Module):
         raise usage(f"--for {layout}: SOURCE {source!r} is a function, expected a decoder")
     with writing(output, weight_bytes(model)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from lucid.cli import answers, show
+from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import OK
 from lucid.cli.options import Writing
 
@@ -14,7 +15,7 @@ def run(
     source: str,
     text: str,
     writing: Writing,
-    bits: int | None,
+    few_bits: FewBits,
     eager: bool,
     providers: list[str],
     threads: int | None,
@@ -22,7 +23,7 @@ def run(
 ) -> int:
     """Continue a text and show what follows; returns the exit code."""
     options = answers.options(writing)
-    model = answers.load(source, bits, eager, providers, threads)
+    model = answers.load(source, few_bits, eager, providers, threads)
     answer = model.answer(model.tokenizer.encode(sys.stdin.read() if text == "-" else text), **options)
     if not json:
         answers.write(answer, model)

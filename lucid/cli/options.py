@@ -205,10 +205,6 @@ LanguageSource = Annotated[
         show_default=False,
     ),
 ]
-Bits = Annotated[
-    int | None,
-    typer.Option("--bits", metavar="4|8", help="Round the weights of a checkpoint to 4 or 8 bits: smaller and faster."),
-]
 Eager = Annotated[bool, typer.Option("--eager", help="Run a checkpoint with NumPy instead of exporting it.")]
 NewTokens = Annotated[
     int | None,

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from lucid.cli import bits_options as b
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
 
@@ -24,7 +25,13 @@ def generate(
     top_p: o.TopP = None,
     min_p: o.MinP = None,
     seed: o.DrawSeed = None,
-    bits: o.Bits = None,
+    bits: b.Bits = None,
+    block: b.Block = None,
+    symmetric: b.Symmetric = False,
+    method: b.Method = None,
+    search: b.Search = False,
+    skip: b.Skip = None,
+    calibration_text: b.Text = None,
     eager: o.Eager = False,
     providers: o.Provider = None,
     threads: o.Threads = None,
@@ -45,7 +52,7 @@ def generate(
         source=source,
         text=text,
         writing=writing,
-        bits=bits,
+        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, calibration_text),
         eager=eager,
         providers=providers or [],
         threads=threads,
@@ -66,7 +73,13 @@ def chat(
     top_p: o.TopP = None,
     min_p: o.MinP = None,
     seed: o.DrawSeed = None,
-    bits: o.Bits = None,
+    bits: b.Bits = None,
+    block: b.Block = None,
+    symmetric: b.Symmetric = False,
+    method: b.Method = None,
+    search: b.Search = False,
+    skip: b.Skip = None,
+    calibration_text: b.Text = None,
     eager: o.Eager = False,
     providers: o.Provider = None,
     threads: o.Threads = None,
@@ -91,7 +104,7 @@ def chat(
         source=source,
         system=system,
         writing=writing,
-        bits=bits,
+        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, calibration_text),
         eager=eager,
         providers=providers or [],
         threads=threads,

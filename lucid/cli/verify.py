@@ -8,9 +8,11 @@ from typing import Any
 import onnx
 
 from lucid.cli import calls, show
+from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
+from lucid.cli.few_bits import in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
-from lucid.cli.source import load_model
+from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.parts import CacheKind, ModelPart, PartName
@@ -40,11 +42,13 @@ def run(
     capacity: int | None,
     dtype: str | None,
     keep_io_types: bool,
+    few_bits: FewBits,
 ) -> int:
     """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
     check_model_file(model)
-    eager = load_model(source, settings("--set", arguments), weights, seed)
+    eager = load_model(source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None)
+    eager = in_few_bits(eager, few_bits, weights or checkpoint_of(source))
     compared = calls.compared_part(eager, inputs, call, part, cache, capacity)
     if runs:
         known = trace(compared.function, kwargs=compared.inputs).sizes()

@@ -184,12 +184,14 @@ class PrecisionReport:
             "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
             for row in (_TITLES, *_rows(self.layers))
         ]
-        return visible_lines("\n".join([*lines, "", *self._summary()]))
+        return visible_lines("\n".join([*lines, "", *self.summary]))
 
     def _repr_html_(self) -> str:
-        return html.table(_TITLES, _rows(self.layers)) + "".join(map(html.paragraph, self._summary()))
+        return html.table(_TITLES, _rows(self.layers)) + "".join(map(html.paragraph, self.summary))
 
-    def _summary(self) -> list[str]:
+    @property
+    def summary(self) -> list[str]:
+        """What is said beside the table of layers, in lines."""
         lines = [
             f"{output.name}: relative error {output.error:.2g}; cosine {output.cosine_mean:.5f} in the mean, "
             f"{output.cosine_worst:.5f} at worst (call {output.worst[0]}, row {output.worst[1]})"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from lucid.export import explain
 from lucid.export.explain import title
 from lucid.graph import Graph
 from lucid.nn.module import Module
+from lucid.observing import Call
+from lucid.ops.tensor import Tensor
+from lucid.precision import PrecisionReport, precision_report
 from lucid.random_inputs import random_array
 from lucid.report.attention_maps import attention_weights, maps_data
 from lucid.report.graph_data import file_data, graph_data
 from lucid.report.page import write_page
 from lucid.report.targets import compare_targets
 from lucid.testing import compare_nodes
-from lucid.tracing import Model, trace
+from lucid.tracing import Model, arguments_of, trace
 from lucid.types import Array
 from lucid.version import __version__
 
@@ -37,6 +41,8 @@ def report(
     targets: Sequence[str] = TARGETS,
     seconds: float = 0.5,
     name: str = "",
+    floating: Module | None = None,
+    calls: Iterable[Call] | None = None,
 ) -> None:
     """Write a page about a model: graph, attention maps, error of each node, latency and memory by target.
 
@@ -49,12 +55,20 @@ def report(
         targets: the targets to export for.
         seconds: how long to measure each target.
         name: the page's title.
+        floating: for a model in few bits, the float model that it was: the page then says what the bits cost.
+        calls: what this is measured with, as `lucid.testing.precision_report` takes it; by default the page's inputs.
 
     Raises:
         KeyError, TypeError, ValueError: for data or sizes that do not fit the model's inputs.
     """
     graph = model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs)
     arrays = _arrays(graph, data, sizes or {})
+    precision = None
+    if floating is not None:
+        if not isinstance(model, Module):
+            raise TypeError(f"report: floating is given with a {type(model).__name__}, expected a Module in few bits")
+        measured = [_call(model, inputs, kwargs, arrays)] if calls is None else calls
+        precision = precision_report(floating, model, measured)
     compared = compare_nodes(graph, arrays)
     errors = {id(result.node): _finite(comparison.max_abs) for result, comparison in compared}
     taken = {title(decision): f"{decision.taken}: {decision.nodes} nodes" for decision in explain(graph).decisions}
@@ -81,6 +95,7 @@ def report(
                 }
                 for r, c in compared
             ],
+            "precision": None if precision is None else precision_data(precision),
             "targets": compare_targets(graph, arrays, targets, seconds),
         },
     )
@@ -90,7 +105,29 @@ def graph_page(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> N
     """Write a page with only the graph of an ONNX file, from Lucid or not."""
     shown = file_data(Path(model))
     page = {"title": Path(model).name, "version": __version__, "shapes": {}, "random": False, "graph": shown}
-    write_page(Path(path), {**page, "attention": {"layers": [], "tokens": [], "cut": 0}, "errors": [], "targets": []})
+    nothing: dict[str, Any] = {"errors": [], "precision": None, "targets": []}
+    write_page(Path(path), {**page, **nothing, "attention": maps_data({}, [])})
+
+
+def precision_data(found: PrecisionReport) -> dict[str, Any]:
+    """The layers and the summary in the page's format; a layer without any error has no number."""
+    layers = [
+        {
+            "module": layer.path,
+            "bits": layer.bits,
+            "alone": None if layer.alone is None else _finite(layer.alone),
+            "in_model": None if layer.in_model is None else _finite(layer.in_model),
+        }
+        for layer in found.layers
+    ]
+    return {"layers": layers, "summary": found.summary}
+
+
+def _call(model: Module, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, arrays: Sequence[Array]) -> Call:
+    """The page's inputs as a call by name."""
+    given = iter(arrays)
+    in_order, by_name = arguments_of(model, inputs, kwargs, lambda *_: Tensor.from_array(next(given)))
+    return signature(model.forward).bind(*in_order, **by_name).arguments
 
 
 def _arrays(graph: Graph, data: Mapping[str, Array] | None, sizes: Mapping[str, int]) -> list[Array]:

@@ -82,6 +82,21 @@ function lucidCharts(data, colour) {
         connectNulls: true, data: shown.map((e) => e.max_abs || null) }],
     }));
   }
+  function showPrecision() {
+    const layers = data.precision.layers, many = layers.length > 80;
+    const db = (value) => (value === null ? "no error" : `${value.toFixed(1)} dB`);
+    chart("precision", () => ({
+      legend: { top: 0, right: 16, textStyle: { color: colour("dim") } },
+      xAxis: axis({ type: "category", data: layers.map((_, i) => i), axisLabel: { show: false }, splitLine: { show: false } }),
+      yAxis: axis({ type: "value", name: "dB" }),
+      dataZoom: many ? [{ type: "inside" }, { type: "slider", height: 18, bottom: 2 }] : [],
+      grid: { left: 8, right: 16, top: 28, bottom: many ? 32 : 8, containLabel: true },
+      tooltip: tooltip((p) => { const l = layers[p[0].dataIndex];
+        return `${escaped(l.module)}, ${l.bits} bits<br>alone ${db(l.alone)}<br>in the model ${db(l.in_model)}`; }, "axis"),
+      series: [["alone", "accent"], ["in_model", "line"]].map(([key, shade]) => ({ name: key.replace("_", " the "), type: "bar",
+        color: colour(shade), barMaxWidth: 18, data: layers.map((l) => l[key]) })),
+    }));
+  }
   function bars(id, title, unit, series) {
     const good = data.targets.filter((t) => !t.problem);
     chart(id, () => ({
@@ -100,5 +115,5 @@ function lucidCharts(data, colour) {
   }
 
   window.addEventListener("resize", () => { for (const [drawn] of charts.values()) drawn.resize(); });
-  return { showMap, showErrors, showTargets, restyle() { for (const id of charts.keys()) redraw(id); } };
+  return { showMap, showErrors, showPrecision, showTargets, restyle() { for (const id of charts.keys()) redraw(id); } };
 }

@@ -22,7 +22,7 @@ const lucidReport = (() => {
   const shapes = Object.entries(data.shapes).map(([name, shape]) => `${name} [${shape.join(", ")}]`);
   byId("facts").textContent = [`${data.graph.nodes.length} nodes`, ...shapes, data.random ? "random inputs" : ""].filter(Boolean).join(" · ");
   byId("made").textContent = `Made by Lucid ${data.version}. This page loads nothing from anywhere.`;
-  const empty = { "attention-section": !data.attention.layers.length, "error-section": !data.errors.length,
+  const empty = { "attention-section": !data.attention.layers.length, "error-section": !data.errors.length, "precision-section": !data.precision,
     "target-section": !data.targets.length, "form-section": !data.targets.some((t) => t.forms && t.forms.length) };
   for (const section of document.querySelectorAll("section")) {
     if (empty[section.id]) section.remove();
@@ -104,6 +104,10 @@ const lucidReport = (() => {
   // Error, targets, forms -----------------------------------------------------------------------------------------------
 
   if (data.errors.length) charts.showErrors();
+  if (data.precision) {
+    charts.showPrecision();
+    byId("precision-summary").append(...data.precision.summary.map((line) => element("p", line)));
+  }
   if (data.targets.length) {
     charts.showTargets();
     const table = byId("targets");

@@ -1,0 +1,89 @@
+"""Models with weights in few bits, as the options ask for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lucid.cli.bits_options import FewBits
+from lucid.cli.dispatch import command_module
+from lucid.cli.errors import usage
+from lucid.nn.decoding import CausalDecoder
+from lucid.nn.module import Module
+from lucid.quantizing import Bits, quantize
+from lucid.tracing import Model
+
+_KEPT = "float"
+
+
+def in_few_bits(model: Model, given: FewBits, checkpoint: Path | None) -> Model:
+    """The model, quantised if there is --bits.
+
+    Args:
+        checkpoint: where the tokenizer is that --text needs.
+
+    Raises:
+        CommandError: for options that do not go together.
+        ValueError: as `lucid.quantize`.
+    """
+    options = arguments(given, checkpoint, isinstance(model, CausalDecoder))
+    if options is None:
+        return model
+    if not isinstance(model, Module):
+        raise usage("--bits: SOURCE is a function, expected a Module, whose weights can be in few bits")
+    return quantize(model, **options)
+
+
+def arguments(given: FewBits, checkpoint: Path | None, decoder: bool) -> dict[str, Any] | None:
+    """The arguments of `lucid.quantize`; None without --bits.
+
+    Raises:
+        CommandError: for options that do not go together, and --text without a tokenizer.
+    """
+    learns = given.method == "gptq"
+    if given.bits is None:
+        others = [name for name, value in given._asdict().items() if value and name != "bits"]
+        if others:
+            raise usage(f"--{', --'.join(others)}: for weights in few bits; give --bits 4 too")
+        return None
+    if learns and given.text is None:
+        raise usage("--method gptq learns from texts: give a file of some hundred sentences, as --text texts.txt")
+    options: dict[str, Any] = {
+        "bits": read_bits(given.bits),
+        "block": given.block,
+        "symmetric": given.symmetric,
+        "method": given.method and given.method.value,
+        "search": given.search,
+        "skip": given.skip,
+        "calibration": text_calls(given.text, checkpoint, decoder) if learns else None,
+    }
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def read_bits(text: str) -> Bits:
+    """``4``, or bits by pattern: ``lm_head=8,*=4``.
+
+    Raises:
+        CommandError: for anything else.
+    """
+    if text.isdecimal():
+        return int(text)
+    found: dict[str, int | None] = {}
+    for part in text.split(","):
+        pattern, equals, bits = (each.strip() for each in part.rpartition("="))
+        if not equals or not pattern or pattern in found or not (bits.isdecimal() or bits == _KEPT):
+            raise usage(f'--bits {text}: expected 4, 8, or bits by pattern, each once, such as "lm_head=8,*=4"')
+        found[pattern] = None if bits == _KEPT else int(bits)
+    return found
+
+
+def text_calls(text: Path | None, checkpoint: Path | None, decoder: bool) -> list[Any] | None:
+    """The texts of --text as calls of a model; None without the option."""
+    if text is None:
+        return None
+    if checkpoint is None:
+        raise usage(
+            "--text: SOURCE has no tokenizer; give a checkpoint (a folder or a GGUF file) as SOURCE or --weights"
+        )
+    calls: list[Any] = command_module("texts").calls(text, checkpoint, decoder)
+    return calls

@@ -1,0 +1,174 @@
+"""The commands that make files of a model and compare them, and their options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lucid.cli import bits_options as b
+from lucid.cli import options as o
+from lucid.cli.dispatch import run_command
+
+_ANY, _AUTO = o.TargetName("any"), o.AttentionName.auto
+
+
+def export(
+    source: o.Source,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="MODEL.ONNX", help="The file to write; with --for the folder.", show_default=False
+        ),
+    ],
+    weights: o.Weights = None,
+    arguments: o.Set = None,
+    inputs: o.Inputs = None,
+    call: o.Call = None,
+    seed: o.Seed = 0,
+    layout: o.Layout = None,
+    target: o.ExportTarget = None,
+    opset: o.Opset = None,
+    attention: o.Attention = _AUTO,
+    external: Annotated[
+        bool,
+        typer.Option("--external-data", rich_help_panel="The export", help="Write weights to a separate file."),
+    ] = False,
+    check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True,
+    rtol: o.Rtol = None,
+    atol: o.Atol = None,
+    part: o.Part = None,
+    cache: o.Cache = None,
+    capacity: o.Capacity = None,
+    dtype: o.Half = None,
+    keep_io_types: o.KeepTypes = True,
+    bits: b.Bits = None,
+    block: b.Block = None,
+    symmetric: b.Symmetric = False,
+    method: b.Method = None,
+    search: b.Search = False,
+    skip: b.Skip = None,
+    text: b.Text = None,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Export a model to an ONNX file, check it against NumPy and show the result.
+
+    [bold]Examples[/]
+
+    \b
+      lucid export nn.MultiHeadAttention --set embed_dim=512 --set num_heads=8 -o mha.onnx
+      lucid export lucid.models.bert:Bert --weights all-MiniLM-L6-v2 -o minilm.onnx
+      lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
+      lucid export SmolLM2-135M-Instruct --for genai --bits 4 -o smollm2-genai
+    """
+    given: dict[str, Any] = {
+        "source": source,
+        "output": output,
+        "weights": weights,
+        "arguments": arguments or [],
+        "seed": seed,
+        "check": check,
+        "rtol": rtol,
+        "atol": atol,
+        "few_bits": b.FewBits(bits, block, symmetric, method, search, skip, text),
+        "json": json,
+        "cache": cache and cache.value,
+        "capacity": capacity,
+    }
+    of_a_file = {
+        "inputs": inputs or [],
+        "call": call or [],
+        "part": part and part.value,
+        "opset": opset,
+        "external": external,
+        "dtype": dtype and dtype.value,
+    }
+    if layout is None:
+        run_command(
+            "export",
+            target=(target or _ANY).value,
+            attention=attention.value,
+            keep_io_types=keep_io_types,
+            **given,
+            **of_a_file,
+        )
+    else:
+        of_a_file["attention"] = attention is not _AUTO
+        of_a_file["half-io-types"] = not keep_io_types
+        other = [name for name, value in of_a_file.items() if value]
+        run_command("export_folder", layout=layout.value, target=target and target.value, other=other, **given)
+
+
+def verify(
+    source: o.Source,
+    model: o.ModelFile,
+    weights: o.Weights = None,
+    arguments: o.Set = None,
+    inputs: o.Inputs = None,
+    call: o.Call = None,
+    seed: o.Seed = 0,
+    providers: o.Providers = None,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--size",
+            "-s",
+            metavar="N=1,L=7",
+            help="Values of the symbolic sizes for one run. Repeatable: one run for each.",
+        ),
+    ] = None,
+    rtol: o.Rtol = None,
+    atol: o.Atol = None,
+    target: o.Target = _ANY,
+    attention: o.Attention = _AUTO,
+    part: o.Part = None,
+    cache: o.Cache = None,
+    capacity: o.Capacity = None,
+    dtype: o.Half = None,
+    keep_io_types: o.KeepTypes = True,
+    bits: b.Bits = None,
+    block: b.Block = None,
+    symmetric: b.Symmetric = False,
+    method: b.Method = None,
+    search: b.Search = False,
+    skip: b.Skip = None,
+    text: b.Text = None,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Compare an exported file with its model on NumPy, over several sizes and all providers.
+
+    If they differ, it names the first node that does; for this, give the --target and --attention of the export; for
+    a file in half precision, its --dtype; for one in few bits, its --bits and what was given with it.
+
+    [bold]Examples[/]
+
+    \b
+      lucid verify nn.MultiHeadAttention mha.onnx --set embed_dim=512 --set num_heads=8
+      lucid verify lucid.models.bert:Bert minilm.onnx --weights all-MiniLM-L6-v2 --size N=2,L=64 --size N=1,L=1
+    """
+    run_command(
+        "verify",
+        source=source,
+        model=model,
+        weights=weights,
+        arguments=arguments or [],
+        inputs=inputs or [],
+        call=call or [],
+        seed=seed,
+        providers=providers or [],
+        sizes=sizes or [],
+        rtol=rtol,
+        atol=atol,
+        target=target.value,
+        attention=attention.value,
+        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text),
+        json=json,
+        part=part and part.value,
+        cache=cache and cache.value,
+        capacity=capacity,
+        dtype=dtype and dtype.value,
+        keep_io_types=keep_io_types,
+    )

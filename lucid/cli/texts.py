@@ -1,0 +1,31 @@
+"""The texts of --text as calls of a model. It needs the extra `chat`, and is imported only where there are texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lucid.chat import load_tokenizer, text_calls
+from lucid.cli.errors import usage
+from lucid.files import open_regular
+from lucid.types import Array
+
+_LARGEST = 64 << 20  # bytes of a file of texts; some hundred sentences do
+
+
+def calls(text: Path, checkpoint: Path, decoder: bool) -> list[Array]:
+    """Token ids (1, L) for each call.
+
+    Raises:
+        CommandError: for a file that is not text, or without any.
+    """
+    with open_regular(text) as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise usage(f"--text {text}: more than {_LARGEST >> 20} MiB; some hundred sentences do")
+    try:
+        found = text_calls(load_tokenizer(checkpoint), data.decode("utf-8"), by_line=not decoder)
+    except UnicodeDecodeError as error:
+        raise usage(f"--text {text}: not text in UTF-8 (byte {error.start})") from None
+    if not found:
+        raise usage(f"--text {text}: has no text, expected some hundred sentences")
+    return found

@@ -1,0 +1,165 @@
+"""`--bits` and what goes with it, on every command that takes a model."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import lucid
+from lucid.chat import load_tokenizer, text_calls
+from tests.chat.checkpoints import checkpoint
+from tests.console import in_process
+
+LEARNT = ("--bits", "4", "--method", "gptq")
+TEXT = "the quick brown fox\njumps over the lazy dog\n\nabc def ghi jkl mno\n"
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoint(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("texts") / "texts.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """A command in this process: its exit code, what it prints, and what it says on stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = in_process(arguments, monkeypatch)
+        out, err = capsys.readouterr()
+        return code, out, " ".join(err.split())
+
+    return run
+
+
+def test_export_and_verify(call: Any, llama: Path, tmp_path: Path) -> None:
+    path = tmp_path / "small.onnx"
+    code, out, _ = call("export", llama, "--bits", "4", "--block", "16", "--target", "cpu", "-o", path)
+    assert code == 0 and "parity with NumPy" in out
+    model = onnx.load(path)
+    kinds = Counter(node.op_type for node in model.graph.node)
+    assert kinds["MatMulNBits"] == 14 and kinds["MatMul"] == 1  # the output layer is a table of 40 rows
+    products = [node for node in model.graph.node if node.op_type == "MatMulNBits"]
+    assert {next(a.i for a in node.attribute if a.name == "block_size") for node in products} == {16}
+    code, out, _ = call("verify", llama, path, "--bits", "4", "--block", "16", "--target", "cpu")
+    assert code == 0 and "compared at accuracy level 0; level 4 adds up to" in out
+    code, out, _ = call("verify", llama, path, "--bits", "8", "--block", "16", "--target", "cpu")
+    assert code == 1 and "FAIL" in out
+
+
+def test_bits_by_layer_and_layers_that_stay(call: Any, llama: Path, tmp_path: Path) -> None:
+    path = tmp_path / "small.onnx"
+    options = ["--bits", "model.layers.0.*.v_proj=8,*.mlp.*=float,*=4", "--skip", "*.q_proj", "--target", "cpu"]
+    assert call("export", llama, *options, "-o", path)[0] == 0
+    graph = onnx.load(path).graph
+    products = [node for node in graph.node if node.op_type == "MatMulNBits"]
+    assert Counter(a.i for node in products for a in node.attribute if a.name == "bits") == {8: 1, 4: 5}
+    assert Counter(node.op_type for node in graph.node)["MatMul"] == 9  # two q_proj, six of mlp, the output layer
+
+
+def test_gptq_learns_from_texts(call: Any, llama: Path, text: Path) -> None:
+    code, out, _ = call(
+        "generate", llama, "abc", "-n", "4", "--bits", "4", "--method", "gptq", "--text", text, "--json"
+    )
+    assert code == 0
+    model: Any = lucid.models.load(llama)
+    small = lucid.quantize(model, 4, method="gptq", calibration=text_calls(load_tokenizer(llama), TEXT))
+    tokenizer = load_tokenizer(llama)
+    ours = lucid.generation.Generator(small).generate([tokenizer.encode("abc")], max_new_tokens=4)[0]
+    assert json.loads(out)["ids"] == ours.tolist()[: len(json.loads(out)["ids"])]
+
+
+def test_texts_are_pieces_of_one_or_a_line_each(llama: Path) -> None:
+    tokenizer = load_tokenizer(llama)
+    pieces = text_calls(tokenizer, TEXT, length=20)
+    assert [piece.shape for piece in pieces][:2] == [(1, 20), (1, 20)]
+    assert [i for piece in pieces for i in piece[0].tolist()] == tokenizer.encode(TEXT)
+    lines = text_calls(tokenizer, TEXT, by_line=True, length=10)
+    assert [line[0].tolist() for line in lines] == [tokenizer.encode(line)[:10] for line in TEXT.splitlines() if line]
+    assert text_calls(tokenizer, " \n") == []
+
+
+def test_the_report_says_what_the_bits_cost(call: Any, llama: Path, text: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    few = ["--bits", "4", "--block", "16"]
+    code, _, err = call("report", llama, *few, "--text", text, "--target", "cpu", "--seconds", "0.01", "-o", page)
+    assert code == 0, err
+    found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page.read_text("utf-8"), re.S)
+    assert found is not None
+    data = json.loads(found[1])["precision"]
+    small = lucid.quantize(lucid.models.load(llama), 4, block=16)
+    report = lucid.testing.precision_report(lucid.models.load(llama), small, text_calls(load_tokenizer(llama), TEXT))
+    assert [layer["module"] for layer in data["layers"]] == [layer.path for layer in report.layers]
+    assert data["layers"][1]["alone"] == pytest.approx(report.layers[1].alone)
+    assert any(line.startswith("perplexity of") for line in data["summary"])
+    assert call("report", llama, *few, "--size", "L=4", "--target", "cpu", "--seconds", "0.01", "-o", page)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--bits", "5"], "quantize: bits is 5, expected one of 4, 8"),
+        (["--bits", "4", "--block", "24"], "block is 24, expected a power of two from 16 to 2048"),
+        (["--bits", "four"], '--bits four: expected 4, 8, or bits by pattern, each once, such as "lm_head=8,*=4"'),
+        (["--bits", "a=4,a=8"], "--bits a=4,a=8: expected 4, 8, or bits by pattern, each once"),
+        (["--bits", "head=8,*=4"], "bits names 'head', which no layer has; there are model.layers.0"),
+        (["--bits", "4", "--skip", "head"], "skip names 'head', which no layer has"),
+        (["--block", "32", "--search"], "--block, --search: for weights in few bits; give --bits 4 too"),
+        (["--bits", "4", "--method", "gptq"], "--method gptq learns from texts: give a file of some hundred sentences"),
+        (["--bits", "4", "--method", "hqq", "--symmetric"], 'method="hqq" finds zero points'),
+        (["--bits", "4", "--method", "gptq", "--text", "none.txt"], "there is no file 'none.txt'"),
+    ],
+)
+def test_what_is_not_understood_is_an_error_and_writes_nothing(
+    options: list[str], message: str, call: Any, llama: Path, tmp_path: Path
+) -> None:
+    code, _, err = call("export", llama, *options, "-o", tmp_path / "out")
+    assert code in (1, 2) and message in err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "command", ["export --for genai -o OUT", "verify MODEL", "report -o OUT", "generate abc", "chat"]
+)
+def test_every_command_says_so(command: str, call: Any, llama: Path, tmp_path: Path) -> None:
+    lucid.export.to_onnx(lucid.nn.ReLU(), ("N",), path=tmp_path / "model.onnx")
+    paths = {"OUT": tmp_path / "out", "MODEL": tmp_path / "model.onnx"}
+    name, *others = (paths.get(word, word) for word in command.split())
+    for options, message in (
+        (["--bits", "5"], "quantize: bits is 5"),
+        (["--block", "32"], "--block: for weights in few"),
+    ):
+        code, _, err = call(name, llama, *others, *options)
+        assert code in (1, 2) and message in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_texts_need_a_tokenizer_and_bits_a_module(call: Any, text: Path, tmp_path: Path) -> None:
+    linear = ["nn.Linear", "--set", "in_features=32", "--set", "out_features=8", "-o", tmp_path / "model.onnx"]
+    assert call("export", *linear, "--bits", "4")[0] == 0
+    code, _, err = call("export", *linear, *LEARNT, "--text", text)
+    assert code == 2 and "--text: SOURCE has no tokenizer; give a checkpoint" in err
+    empty = tmp_path / "empty.txt"
+    for content, message in (
+        (b" \n", "has no text, expected some hundred"),
+        (b"\xff\xfe", "not text in UTF-8 (byte 0)"),
+    ):
+        empty.write_bytes(content)
+        source = checkpoint(tmp_path / "llama")
+        code, _, err = call("generate", source, "abc", *LEARNT, "--text", empty)
+        assert code == 2 and message in err
+    code, _, err = call("export", "nn.functional.relu", "-i", "x:N,4", "--bits", "4", "-o", tmp_path / "relu.onnx")
+    assert code == 2 and "--bits: SOURCE is a function, expected a Module" in err
