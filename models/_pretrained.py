@@ -40,6 +40,7 @@ from lucid.models._config import MAX_NUMBER as MAX_NUMBER
 from lucid.models._config import Array
 from lucid.models._config import Config as Config
 from lucid.models._config import ConfigError as ConfigError
+from lucid.models._packed_weights import OPTION, with_packed_weights
 from lucid.quantization import Blocks
 
 C = TypeVar("C")
@@ -130,7 +131,8 @@ def _read_options(path: Path, model_types: Sequence[str]) -> Config:
     elif path.suffix.lower() != ".gguf" and not path.is_file():
         files = []
     if not files:
-        return Config.read(path, *model_types)
+        options = Config.read(path, *model_types)
+        return with_packed_weights(options) if options.has(OPTION) else options
     if len(files) > 1:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
     config: Config = gguf_module("_gguf", files[0]).read_config(files[0], *model_types)
@@ -177,6 +179,8 @@ def load_into(
 ) -> None:
     """Load a checkpoint's weights into a module: every key must be a parameter, and every parameter must have a key.
 
+    But for a bias of zeros of a layer that has none, which changes nothing.
+
     Blocks (N, K) become an `nn.QuantizedWeight` in the place of a parameter that modules declare as `quantizable`, in
     all that share it, and are dequantised for other parameters.
 
@@ -192,12 +196,16 @@ def load_into(
         ValueError: if two keys get the same name, or a tied copy differs.
     """
     sources: dict[str, str] = {}
+    own = module.state_dict()
     for key in weights:
         name = key
         for pattern, replacement in renames:
             name = re.sub(pattern, replacement, name)
         if any(re.search(pattern, name) for pattern in ignore):
             continue
+        extra = name.endswith(".bias") and name not in own and f"{name.removesuffix('.bias')}.weight" in own
+        if extra and not np.any(_numbers(weights[key])):
+            continue  # programs that quantise models give all layers a bias
         if name in sources:
             raise ValueError(f"{type(module).__name__}: both {sources[name]} and {key} would be loaded as {name}")
         sources[name] = key
