@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from lucid.layer_weights import Identity, copied, layer_weights
+from lucid.layer_weights import Identity, LayerWeight, copied, layer_weights
 from lucid.nn.module import Module
 from lucid.observing import Call, Use, WatchedWeight, bound_call
-from lucid.quantization import Hessian
+from lucid.quantization import Hessian, Histogram
 
 Seen: TypeAlias = tuple[slice, Hessian]
 """Rows of a weight, and what they are multiplied with."""
@@ -56,17 +56,54 @@ class Products:
         return total
 
 
+class Inputs:
+    """The inputs of all products with a weight, counted."""
+
+    def __init__(self) -> None:
+        self.histogram = Histogram()
+
+    def add(self, use: Use) -> None:
+        """Add the inputs of a product."""
+        if use.kind == "product":
+            self.histogram.add(np.asarray(use.given))
+
+
+class _Observer(Protocol):
+    def add(self, use: Use) -> None: ...
+
+
+O = TypeVar("O", bound=_Observer)
+
+
 def hessians(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Products]:
     """The products with the wanted weights."""
+    return _observed(model, wanted, calibration, lambda layer: Products(*layer.tensor.numpy().shape))
+
+
+def histograms(model: Module, wanted: Set[Identity], calibration: Iterable[Call]) -> dict[Identity, Histogram]:
+    """Of the inputs of products with the wanted weights."""
+    observed = _observed(model, wanted, calibration, lambda layer: Inputs())
+    return {identity: inputs.histogram for identity, inputs in observed.items()}
+
+
+def _observed(
+    model: Module, wanted: Set[Identity], calibration: Iterable[Call], observer: Callable[[LayerWeight], O]
+) -> dict[Identity, O]:
+    """An observer for each of the wanted weights, which has seen each use of it.
+
+    Raises:
+        ValueError: for a calibration without calls, inputs of other names than the model's, and NaN and infinity.
+    """
     watched = copied(model)
-    products: dict[Identity, Products] = {}
+    observers: dict[Identity, O] = {}
     for layer in layer_weights(watched):
         if layer.identity in wanted:
-            weight = layer.tensor
-            rows, size = weight.numpy().shape
-            seen = products.setdefault(layer.identity, Products(rows, size))
-            layer.replace(WatchedWeight(weight, seen.add))
-    for number, call in enumerate(calibration):
-        bound = bound_call(watched, call, f"quantize: call {number} of the calibration")
+            seen = observers.setdefault(layer.identity, observer(layer))
+            layer.replace(WatchedWeight(layer.tensor, seen.add))
+    calls = 0
+    for calls, call in enumerate(calibration, 1):
+        bound = bound_call(watched, call, f"quantize: call {calls - 1} of the calibration")
         watched(*bound.args, **bound.kwargs)
-    return products
+    if not calls:
+        raise ValueError("quantize: the calibration has no calls; give some that are like those the model will get")
+    return observers

@@ -81,6 +81,12 @@ _EVERYWHERE = (
     Missing("Attention", "float64", "falls back to a form that gives NaN on fully masked rows"),
     Missing("Attention", "*", said="onnxruntime 1.32 has no kernel for Attention of opset 25 and newer", opset=25),
 )
+_NO_BYTES = Missing(
+    "MatMulInteger",
+    "*",
+    said="the provider has no kernel for products of bytes: inputs are rounded and multiplied in float32, which takes "
+    "longer than without rounding",
+)
 _INTEGERS = {INTEGERS_AS_FLOAT64: Known("computes it as float64, which loses the digits of integers beyond 2^53")}
 _SLOW_GROUPS = {
     GROUP_NORMALIZATION: Known("has no kernel, and its own expansion is 1.6 to 4 times slower than the body")
@@ -130,6 +136,7 @@ _CPU_ATTENTION = {
 }
 _CUDA_LACKS = (
     *_EVERYWHERE,
+    _NO_BYTES,
     Missing("GroupQueryAttention", "float32 float64"),
     Missing("Attention", "*", "would run on the CPU, with copies both ways", (1, 25)),
 )
@@ -218,7 +225,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 engine="onnxruntime's WebGPU provider",
                 opset=20,
                 provider="WebGpuExecutionProvider",
-                lacks=(*_CPU_LACKS, Missing("Attention RMSNormalization RotaryEmbedding", "*")),
+                lacks=(*_CPU_LACKS, _NO_BYTES, Missing("Attention RMSNormalization RotaryEmbedding", "*")),
                 faults={**_CPU_FAULTS, **_SLOW_GROUPS, COARSE_SINE: Known("computes them to 2e-4")},
             ),
         )

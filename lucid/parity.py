@@ -28,6 +28,9 @@ class ParityReport:
     rounded: Mapping[str, float] = field(default_factory=dict)
     """By provider, how much accuracy level 4 differs from level 0, which is compared, relative to an output's largest
     number. Empty for models without weights in few bits."""
+    whole: Mapping[str, float] = field(default_factory=dict)
+    """By provider, how much the outputs of a model differ whose products round their inputs to 8 bits, relative to an
+    output's largest number; the comparisons are of its parts."""
 
     @property
     def passed(self) -> bool:
@@ -58,6 +61,11 @@ class ParityReport:
         for provider, share in self.rounded.items():
             lines.append(
                 f"note  {provider}: compared at accuracy level 0; level 4 adds up to {share:.2g} of the largest"
+            )
+        for provider, share in self.whole.items():
+            lines.append(
+                f"note  {provider}: inputs of products are rounded to 8 bits, so each is compared with those that the "
+                f"export has; the outputs of the whole model differ by up to {share:.2g} of the largest"
             )
         if not any(c.elements for c in self.comparisons):
             lines.append("FAIL  no output has any element, so nothing was compared")

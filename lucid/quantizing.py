@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
-from lucid.calibrating import Seen, hessians
+from lucid.activations import Int8, Ranges, check_activations
+from lucid.calibrating import Products, Seen, hessians
 from lucid.layer_weights import Identity, LayerWeight, copied, layer_weights
+from lucid.nn.int8 import Activations
 from lucid.nn.module import Module
 from lucid.nn.quantized import QuantizedWeight
+from lucid.nn.stored import StoredWeight
 from lucid.observing import Call
 from lucid.quantization import Blocks, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
@@ -17,6 +21,7 @@ from lucid.types import Array, show_shape
 M = TypeVar("M", bound=Module)
 Method: TypeAlias = Literal["rtn", "hqq", "gptq"]
 METHODS = ("rtn", "hqq", "gptq")
+_BLOCK = 32
 Bits: TypeAlias = int | Mapping[str, int | None]
 
 
@@ -32,10 +37,12 @@ def quantize(
     model: M,
     bits: Bits = 4,
     *,
-    block: int = 32,
+    block: int | None = None,
     symmetric: bool = False,
     method: Method = "rtn",
     search: bool = False,
+    activations: Activations | None = None,
+    ranges: Ranges | None = None,
     skip: str | Sequence[str] = (),
     smallest_table: int = 4096,
     calibration: Iterable[Call] | None = None,
@@ -43,26 +50,32 @@ def quantize(
     """The same model with the weights of its linear layers and embedding tables in few bits.
 
     Modules declare which parameters these are (`nn.Module.quantizable`). The result has the same modules and calls; an
-    `nn.QuantizedWeight` is in the place of a parameter, and a shared one is shared. Everything else is shared with
-    `model`, which is not changed.
+    `nn.QuantizedWeight` or `nn.Int8Weight` is in the place of a parameter, and a shared one is shared. Everything else
+    is shared with `model`, which is not changed.
 
     Args:
         model: any module.
         bits: 4 or 8; or by layer, as ``{"lm_head": 8, "model.layers.0.*": None, "*": 4}``: a layer gets the bits of the
             first pattern that matches its path, and stays as it is with None or without a match. A weight that several
             layers share gets those of the first pattern that matches one of them.
-        block: how many weights along the input axis share a scale: a power of two from 16 to 2048. A row whose length
-            it does not divide is padded.
+        block: how many weights along the input axis share a scale: a power of two from 16 to 2048, by default 32. A row
+            whose length it does not divide is padded.
         symmetric: whether the middle code is 0 in all blocks, so that no zero points are stored.
         method: "rtn" rounds to the nearest code; "hqq" (half-quadratic quantisation) fits scales and zeros to the
             weights; "gptq" (Frantar et al. 2022) lets later weights make up for the errors of earlier ones, as the
             inputs in `calibration` need it. Tables that are only indexed are rounded.
         search: whether "rtn" also tries smaller ranges for each block: slower, and nearer.
+        activations: whether the inputs of layers are rounded to 8 bits, too; the weights, of 8 bits, are then an
+            `nn.Int8Weight` with a scale for each row. "dynamic" rounds all of an input to 256 numbers from its smallest
+            to its largest, as they are at run time; "dynamic_rows" does so with each row by itself, which loses less
+            and makes its result independent of the others, but takes longer; "static" takes ranges from `calibration`.
+        ranges: of "static": "minmax", the default, holds all that the calibration has; "percentile" 99.99 % of it;
+            "entropy" as much as tells the most (see `lucid.quantization.ranges`).
         skip: paths or patterns of layers that stay as they are, whatever `bits` says.
         smallest_table: embedding tables with fewer rows stay as they are: those of positions and types are a small part
             of a model.
-        calibration: of "gptq": calls of the model, each an array, a sequence of them, or a mapping by name; some
-            hundred sentences do.
+        calibration: of "gptq" and of "static": calls of the model, each an array, a sequence of them, or a mapping by
+            name; some hundred sentences do.
 
     Raises:
         ValueError: for bits, a block or a method that do not exist; an option that the method does not have; a path
@@ -70,9 +83,12 @@ def quantize(
             with NaN or infinity; a layer that no call of the calibration reaches.
     """
     patterns = [Choice("skip", pattern, None) for pattern in ([skip] if isinstance(skip, str) else skip)]
-    patterns += _by_pattern(bits, block)
-    _check_method(method, symmetric, search, calibration)
-    if any(isinstance(module, QuantizedWeight) for module in model.modules()):
+    patterns += _by_pattern(bits, _BLOCK if block is None else block)
+    given = {"block": block, "symmetric": symmetric, "search": search}
+    check_activations(activations, ranges, calibration, given, method)
+    if activations is None:
+        _check_method(method, symmetric, search, calibration)
+    if any(isinstance(module, StoredWeight) for module in model.modules()):
         raise ValueError(
             "quantize: the model has been quantised before; quantise the one with float weights "
             "(lucid.models.load(..., dequantize=True) reads those of a checkpoint in few bits)"
@@ -84,32 +100,51 @@ def quantize(
             f"quantize: {type(model).__name__} has no linear layers and no embedding tables of {smallest_table} rows"
         )
     chosen = _chosen(patterns, layers)
-    seen = {} if calibration is None else hessians(model, set(chosen), calibration)
-    done: dict[Identity, QuantizedWeight] = {}  # which layers may share
+    stored: Callable[[LayerWeight], StoredWeight]
+    if activations is None:
+        seen = {} if calibration is None else hessians(model, set(chosen), calibration)
+        stored = _InBlocks(chosen, _BLOCK if block is None else block, symmetric, method, search, seen)
+    else:
+        stored = Int8(model, chosen, activations, ranges, calibration)
+    done: dict[Identity, StoredWeight] = {}  # which layers may share
     for layer in layers:
         if (identity := layer.identity) not in chosen:
             continue
         if identity not in done:
             try:
-                products = seen.get(identity)
-                only_indexed = layer.use == "table" and products is not None and not products.count
-                inputs = [] if products is None or only_indexed else products.by_rows()
-                blocks = _found(layer.tensor.numpy(), chosen[identity], block, symmetric, method, search, inputs)
+                done[identity] = stored(layer)
             except ValueError as error:
                 raise ValueError(f"quantize: {layer.key} {show_shape(layer.parameter.shape)}: {error}") from error
-            done[identity] = QuantizedWeight(blocks, layer.parameter.dtype)
         layer.replace(done[identity])
     return made
 
 
-def _found(
-    weight: Array, bits: int, block: int, symmetric: bool, method: Method, search: bool, seen: Sequence[Seen]
-) -> Blocks:
-    if seen:
-        return joined([gptq(weight[rows], hessian.matrix, bits, block, symmetric) for rows, hessian in seen])
-    if method == "hqq":
-        return hqq(weight, bits, block)
-    return rtn(weight, bits, block, symmetric, search=search or method == "gptq")
+@dataclass(frozen=True)
+class _InBlocks:
+    """Makes weights in blocks of few bits; the arguments are those of `quantize`."""
+
+    chosen: Mapping[Identity, int]
+    block: int
+    symmetric: bool
+    method: Method
+    search: bool
+    seen: Mapping[Identity, Products]
+
+    def __call__(self, layer: LayerWeight) -> QuantizedWeight:
+        products = self.seen.get(layer.identity)
+        only_indexed = layer.use == "table" and products is not None and not products.count
+        inputs = [] if products is None or only_indexed else products.by_rows()
+        blocks = self._found(layer.tensor.numpy(), self.chosen[layer.identity], inputs)
+        return QuantizedWeight(blocks, layer.parameter.dtype)
+
+    def _found(self, weight: Array, bits: int, seen: Sequence[Seen]) -> Blocks:
+        if seen:
+            return joined(
+                [gptq(weight[rows], hessian.matrix, bits, self.block, self.symmetric) for rows, hessian in seen]
+            )
+        if self.method == "hqq":
+            return hqq(weight, bits, self.block)
+        return rtn(weight, bits, self.block, self.symmetric, search=self.search or self.method == "gptq")
 
 
 def _check_method(method: Method, symmetric: bool, search: bool, calibration: Iterable[Call] | None) -> None:

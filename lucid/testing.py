@@ -27,7 +27,9 @@ from lucid.parts import TracedPart
 from lucid.precision import PrecisionReport as PrecisionReport
 from lucid.precision import precision_report as precision_report
 from lucid.random_inputs import default_sizes, run_eagerly
+from lucid.rounding import cut, rounded_values
 from lucid.runtime.accuracy import at_level_0
+from lucid.runtime.inner_values import with_inner_values
 from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
 from lucid.text import visible
@@ -73,7 +75,8 @@ def assert_parity(
     """Export a model, run it in onnxruntime and compare with the eager results.
 
     A model with weights in few bits is compared at accuracy level 0; the report says what level 4 adds, if the target
-    or the model that is given has it.
+    or the model that is given has it. One whose products round their inputs to 8 bits, too, is compared part by
+    part: each product gets the inputs that it has in the exported model (see `lucid.rounding`).
 
     Args:
         model, inputs, kwargs: as for `lucid.export.to_onnx`. Specs are filled with random numbers
@@ -101,13 +104,23 @@ def assert_parity(
     given = to_onnx(graph, target=target, **export) if exported is None else exported
     exact = at_level_0(given) if any(node.op.name == "quantized_linear" for node in graph.nodes()) else None
     compared, config = (given, {}) if exact is None else exact
+    inner: list[str] = []  # names of values that products round to 8 bits
+    parts = graph
+    if rounded_values(graph):
+        _, lowering = export_graph(graph, Target.of(target, None, None))
+        values = {lowering.build.final_name(value): value for value in rounded_values(graph)}
+        compared, more, inner = with_inner_values(compared, list(values))
+        config = {**config, **more}
+        parts = cut(graph, {name: values[name] for name in inner})
     comparisons: list[Comparison] = []
     elsewhere: dict[str, Mapping[str, str]] = {}
     sessions, not_run = _sessions(compared, providers, config)
     others = {} if exact is None else _sessions(given, list(sessions), {})[0]
     rounded = dict.fromkeys(others, 0.0)
+    whole = dict.fromkeys(sessions if inner else (), 0.0)
     for provider, session in sessions.items():
-        if len(session.inputs) != len(graph.inputs) or len(session.outputs) != len(graph.outputs):
+        outputs = list(session.outputs)[: len(graph.outputs) if inner else None]
+        if len(session.inputs) != len(graph.inputs) or len(outputs) != len(graph.outputs):
             raise ValueError(
                 f"assert_parity: the exported model maps {', '.join(session.inputs)} to {', '.join(session.outputs)}, "
                 f"the eager one {', '.join(i.name for i in graph.inputs)} to {', '.join(graph.output_names)}; "
@@ -115,20 +128,26 @@ def assert_parity(
             )
         if session.elsewhere():
             elsewhere[provider] = session.elsewhere()
-        for values in sizes if sizes is not None else default_sizes(graph):
+        for sizes_of_run in sizes if sizes is not None else default_sizes(graph):
             arrays: list[Array] = []
-            expected = run_eagerly(model, inputs, kwargs, values, arrays)
+            expected = run_eagerly(model, inputs, kwargs, sizes_of_run, arrays)
             if dtype is not None:
                 arrays = [
                     array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)
                 ]
                 expected = graph.run(arrays)
             found = session.run(dict(zip(session.inputs, arrays, strict=True)))
-            comparisons += _compare_outputs(graph, arrays, found, expected, provider, values, rtol, atol)
+            results = {name: found[name] for name in outputs}
+            if inner:
+                whole[provider] = max(whole[provider], *map(_share, results.values(), expected))
+                arrays += [found[name] for name in inner]
+                expected = parts.run(arrays)
+                results |= dict(zip(parts.output_names[len(results) :], arrays[-len(inner) :], strict=True))
+            comparisons += _compare_outputs(parts, arrays, results, expected, provider, sizes_of_run, rtol, atol)
             if provider in others:
-                differing = others[provider].run(dict(zip(session.inputs, arrays, strict=True)))
-                rounded[provider] = max(rounded[provider], *map(_share, differing.values(), found.values()))
-    report = ParityReport(tuple(comparisons), elsewhere, not_run, rounded)
+                differing = others[provider].run(dict(zip(session.inputs, arrays, strict=False)))
+                rounded[provider] = max(rounded[provider], *map(_share, differing.values(), results.values()))
+    report = ParityReport(tuple(comparisons), elsewhere, not_run, rounded, whole)
     if not report.passed:
         raise ParityError(report)
     return report

@@ -299,3 +299,30 @@ def quantized_embedding(
     width: int,
 ) -> Array:
     return dequantized(packed, scales, zeros, minimums, bits, block, width)[indices.astype(np.int64)]
+
+
+def int8_linear_dynamic(x: Array, weight: Array, scales: Array) -> Array:
+    """ONNX DynamicQuantizeLinear, one number at a time."""
+    low, high = min(0.0, x.min()), max(0.0, x.max())
+    step = (high - low) / 255
+    zero = round(-low / step)
+    rounded = [step * (min(255, max(0, round(number / step) + zero)) - zero) for number in x.reshape(-1)]
+    return np.asarray(np.einsum("nlk,ok->nlo", np.reshape(rounded, x.shape), weight * scales[:, None]))
+
+
+def int8_linear_rows(x: Array, weight: Array, scales: Array) -> Array:
+    """In each row the nearest of 256 numbers from its smallest to its largest."""
+    rounded = np.zeros(x.shape)
+    for at in np.ndindex(x.shape[:-1]):
+        numbers = np.linspace(x[at].min(), x[at].max(), 256)
+        rounded[at] = [numbers[np.abs(numbers - number).argmin()] for number in x[at]]
+    return np.asarray(np.einsum("nlk,ok->nlo", rounded, weight * scales[:, None]))
+
+
+def int8_linear_static(x: Array, weight: Array, scales: Array, scale: Array, zero: Array) -> Array:
+    codes = np.clip(np.rint(x / scale) + zero, 0, 255)
+    return np.asarray(np.einsum("nlk,ok->nlo", (codes - zero) * scale, weight * scales[:, None]))
+
+
+def int8_embedding(indices: Array, weight: Array, scales: Array) -> Array:
+    return np.asarray((weight * scales[:, None])[indices.astype(np.int64)])

@@ -44,6 +44,10 @@ from tests.op_references import (
     first_maximum,
     gelu,
     group_norm,
+    int8_embedding,
+    int8_linear_dynamic,
+    int8_linear_rows,
+    int8_linear_static,
     layer_norm,
     max_pool,
     quantized_embedding,
@@ -131,6 +135,16 @@ def codes(*shape: Any) -> Argument:
 def small(*shape: Any) -> Argument:
     """Scales of codes: their products are about as large as other inputs."""
     return Argument(shape, None, lambda g, s: g.standard_normal(s) / 100)
+
+
+def signed(*shape: Any) -> Argument:
+    """Codes of weights in signed bytes."""
+    return Argument(shape, int8, lambda g, s: g.integers(-127, 128, s))
+
+
+def scale(*shape: Any) -> Argument:
+    """Of codes up to 127; above 0."""
+    return Argument(shape, None, lambda g, s: (0.5 + g.random(s)) / 64)
 
 
 def index(limit: int, *shape: Any, dtype: DType = int64, low: int = 0) -> Argument:
@@ -553,6 +567,16 @@ SAMPLES: list[Sample] = [
             ("zero points, padded", (codes(6, 3, 8), small(6, 3), codes(6, 2)), {"bits": 4, "block": 16, "width": 40}),
             ("bytes", (codes(6, 1, 32), small(6, 1)), {"bits": 8, "block": 32, "width": 32}),
             ("minimums", (codes(6, 2, 16), small(6, 2), None, small(6, 2)), {"bits": 4, "block": 32, "width": 64}),
+        )
+    ],
+    # Weights and inputs in 8 bits
+    *[
+        sample(op, given, signed(6, 16), scale(6), *more, ref=ref, dtypes=(float32,), empty=False)
+        for op, ref, given, more in (
+            (ops.int8_linear_dynamic, int8_linear_dynamic, x(N, L, 16), ()),
+            (ops.int8_linear_rows, int8_linear_rows, x(N, L, 16), ()),
+            (ops.int8_linear_static, int8_linear_static, x(N, L, 16), (scale(), codes())),
+            (ops.int8_embedding, int8_embedding, index(6, N, L), ()),
         )
     ],
     # Attention

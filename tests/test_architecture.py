@@ -41,7 +41,7 @@ FLOORS = [
     ["lucid.ops.tensor"],
     ["lucid.ops.op", "lucid.ops.opaque"],
     ["lucid.ops", "lucid.op", "lucid._tensor", "lucid.weights", "lucid.weights_header", "lucid.comparison"],
-    ["lucid.nn", "lucid.exact", "lucid.parity"],
+    ["lucid.nn", "lucid.exact", "lucid.parity", "lucid.rounding"],
     [
         "lucid.tracing",
         "lucid.parts",
@@ -49,6 +49,7 @@ FLOORS = [
         "lucid.random_inputs",
         "lucid.layer_weights",
         "lucid.calibrating",
+        "lucid.activations",
         "lucid.quantizing",
         "lucid.overflow",
     ],

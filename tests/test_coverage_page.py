@@ -20,7 +20,7 @@ def test_every_module_is_on_it() -> None:
     public = {name for name, value in vars(nn).items() if isinstance(value, type)}
     bases = {"Module", "Parameter", "RopeScaling", "CausalDecoder", "EncoderDecoder"}
     caches = {"KeyValueCache", "KeyValueBuffer", "EncoderDecoderCache", "CacheShape"}
-    assert public - bases - caches - {"QuantizedWeight"} == set(MODULES)
+    assert public - bases - caches - {"QuantizedWeight", "Int8Weight"} == set(MODULES)
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ class Explanation:
 
 
 _ATTENTION = ("attention", "buffered_attention")
-_FEW_BITS = ("quantized_linear", "quantized_embedding")
+_FEW_BITS = ("quantized_linear", "quantized_embedding", "int8_linear_dynamic", "int8_linear_rows", "int8_linear_static")
 _NOTHING = "every op has one form"
 
 

@@ -21,6 +21,7 @@ from lucid.nn.encoder_decoder import EncoderDecoderCache as EncoderDecoderCache
 from lucid.nn.gated import GLU as GLU
 from lucid.nn.gated import GatedMLP as GatedMLP
 from lucid.nn.gated import SwiGLU as SwiGLU
+from lucid.nn.int8 import Int8Weight as Int8Weight
 from lucid.nn.layers import GELU as GELU
 from lucid.nn.layers import Dropout as Dropout
 from lucid.nn.layers import Embedding as Embedding

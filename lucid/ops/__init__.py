@@ -51,6 +51,10 @@ from lucid.ops.elementwise import where as where
 from lucid.ops.indexing import gather_nd as gather_nd
 from lucid.ops.indexing import take as take
 from lucid.ops.indexing import take_along as take_along
+from lucid.ops.int8 import int8_embedding as int8_embedding
+from lucid.ops.int8 import int8_linear_dynamic as int8_linear_dynamic
+from lucid.ops.int8 import int8_linear_rows as int8_linear_rows
+from lucid.ops.int8 import int8_linear_static as int8_linear_static
 from lucid.ops.linalg import linear as linear
 from lucid.ops.linalg import matmul as matmul
 from lucid.ops.neural import dropout as dropout

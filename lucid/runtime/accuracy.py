@@ -11,7 +11,7 @@ import onnx
 from lucid.known_runtimes import ACCURACY_LEVEL
 from lucid.runtime.model_file import check_model_file
 
-_FOLDER = "session.model_external_initializers_file_folder_path"  # onnxruntime's config key
+FOLDER = "session.model_external_initializers_file_folder_path"  # onnxruntime's config key
 
 
 def at_level_0(
@@ -32,7 +32,7 @@ def at_level_0(
     else:
         check_model_file(Path(model))
         made = onnx.load(model, load_external_data=False)
-        config[_FOLDER] = str(Path(model).resolve().parent)
+        config[FOLDER] = str(Path(model).resolve().parent)
     nodes = list(_nodes(made.graph))
     levels = [
         attribute

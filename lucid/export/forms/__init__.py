@@ -11,6 +11,7 @@ from lucid.export.forms import (
     buffers,
     channel_norms,
     extremes,
+    int8,
     integers,
     neural,
     plain,
@@ -61,6 +62,9 @@ _BEST_FIRST: tuple[Form, ...] = (
     quantized.dequantize_linear,
     quantized.in_float32,
     quantized.unpack_codes,
+    int8.dynamic,
+    int8.rows,
+    int8.static,
     # the rest
     attention_portable.softmax_apart,
     neural.dropout,

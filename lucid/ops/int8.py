@@ -1,0 +1,175 @@
+"""Products of weights and inputs that are both in 8 bits, and rows of tables in 8 bits.
+
+A weight (N, K) is signed bytes and a scale for each row: weight = scales * codes. An input is rounded to unsigned bytes
+in one of three ways, so that the products are products of whole numbers. onnxruntime has fast kernels for these.
+
+A traced model keeps the bytes: these ops are never computed while tracing. Inputs with NaN or infinity have no codes,
+and what comes of them is not defined: onnxruntime passes over NaN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lucid.dims import Shape, same
+from lucid.ops.elementwise import clip, maximum, round_, where
+from lucid.ops.indexing import take
+from lucid.ops.linalg import matmul
+from lucid.ops.neural import check_rows
+from lucid.ops.op import composite_with
+from lucid.ops.reduction import max_, min_
+from lucid.ops.shaping import concat
+from lucid.ops.tensor import Tensor
+from lucid.quantization.int8 import LEVELS
+from lucid.types import DType, float32, float64, int8, show_shape, uint8
+
+TINY = float(np.finfo(np.float32).tiny)  # the least scale, where all numbers of a row are one
+
+
+@composite_with(folded=False)
+def int8_linear_dynamic(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
+    """x @ (scales * weight).T, all of x being rounded to 256 numbers between its smallest and its largest.
+
+    As ONNX DynamicQuantizeLinear rounds: 0 is one of them. So a row's result depends on the others in its batch.
+    Half precision is computed in float32.
+
+    Args:
+        x: (..., K).
+        weight: (N, K) int8.
+        scales: (N,).
+
+    Raises:
+        TypeError: for an input or scales that are not floating-point, and a weight that is not int8.
+        ValueError: for shapes that do not fit.
+    """
+    wide, scales = _operands("int8_linear_dynamic", x, weight, scales)
+    numbers = concat([wide.reshape(-1), Tensor([0.0], wide.dtype)])  # with the 0, so that an empty input has some
+    low, high = min_(numbers), max_(numbers)
+    step = (high - low) / LEVELS
+    step = where(step == 0, 1.0, step)
+    zero = clip(round_(-low / step), 0, LEVELS)
+    return _product(_codes(wide, step, zero), weight, step * scales).astype(x.dtype)
+
+
+@composite_with(folded=False)
+def int8_linear_rows(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
+    """x @ (scales * weight).T, each row of x being rounded to 256 numbers between its smallest and its largest.
+
+    With codes c, x = low + step * c in each row, and the product is step * (c @ weight.T) + low * sums, in units of
+    `scales`, the sums being those of the rows of the weight. A row's result does not depend on the others.
+
+    Args and errors as for `int8_linear_dynamic`.
+    """
+    wide, scales = _operands("int8_linear_rows", x, weight, scales)
+    low, step = row_grids(wide)
+    codes = clip(round_((wide - low) / step), 0, LEVELS)
+    return (_product(codes, weight, scales) * step + low * row_sums(weight, scales)).astype(x.dtype)
+
+
+@composite_with(folded=False)
+def int8_linear_static(
+    x: Tensor, weight: Tensor, scales: Tensor, input_scale: Tensor, input_zero_point: Tensor
+) -> Tensor:
+    """x @ (scales * weight).T, x being rounded to the numbers input_scale * (code - input_zero_point).
+
+    As ONNX QuantizeLinear rounds: numbers beyond the codes from 0 to 255 become the nearest one.
+
+    Args:
+        x, weight, scales: as for `int8_linear_dynamic`.
+        input_scale: () floating-point.
+        input_zero_point: () uint8.
+
+    Raises:
+        TypeError: for an input or scales that are not floating-point, a weight that is not int8, and a zero point that
+            is not uint8.
+        ValueError: for shapes that do not fit.
+    """
+    what = "int8_linear_static"
+    wide, scales = _operands(what, x, weight, scales)
+    if input_scale.dtype.kind != "float" or input_zero_point.dtype != uint8:
+        raise TypeError(
+            f"{what}: the scale and zero point of the input are {input_scale.type} and {input_zero_point.type}, "
+            "expected a floating-point number and uint8"
+        )
+    if input_scale.ndim or input_zero_point.ndim:
+        shapes = f"{show_shape(input_scale.shape)} and {show_shape(input_zero_point.shape)}"
+        raise ValueError(f"{what}: the scale and zero point of the input are {shapes}, expected one number each")
+    step, zero = input_scale.astype(wide.dtype), input_zero_point.astype(wide.dtype)
+    return _product(_codes(wide, step, zero), weight, step * scales).astype(x.dtype)
+
+
+@composite_with(folded=False)
+def int8_embedding(indices: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
+    """Rows of the table scales * weight by index: (...) integers to (..., width), in the type of `scales`.
+
+    Args:
+        indices: (...) integers.
+        weight: (entries, width) int8.
+        scales: (entries,).
+
+    Raises:
+        IndexError: eagerly, for an index outside the table.
+        TypeError: for scales that are not floating-point, and a table that is not int8.
+        ValueError: for shapes that do not fit.
+    """
+    _check("int8_embedding", weight, scales)
+    check_rows("int8_embedding", indices, weight)
+    wide = computed_in(scales.dtype)
+    rows = take(weight, indices).astype(wide) * take(scales, indices).astype(wide).unsqueeze(-1)
+    return rows.astype(scales.dtype)
+
+
+def computed_in(dtype: DType) -> DType:
+    """The element type in which inputs of one are rounded and multiplied."""
+    return float64 if dtype == float64 else float32
+
+
+def row_grids(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The smallest number of each row (..., 1), and the step (..., 1) between its codes."""
+    low = min_(x, axis=(-1,), keepdims=True)
+    return low, maximum((max_(x, axis=(-1,), keepdims=True) - low) / LEVELS, TINY)
+
+
+def row_sums(weight: Tensor, scales: Tensor) -> Tensor:
+    """The sums (N,) of the rows of scales * weight."""
+    return weight.astype(scales.dtype).sum(axis=-1) * scales
+
+
+def _codes(x: Tensor, step: Tensor, zero: Tensor) -> Tensor:
+    """Codes less their zero."""
+    return clip(round_(x / step) + zero, 0, LEVELS) - zero
+
+
+def _product(codes: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
+    """Of whole numbers, in floating-point: what is rounded of long sums is as little as in any product."""
+    return matmul(codes, weight.astype(codes.dtype).mT) * scales
+
+
+def _operands(what: str, x: Tensor, weight: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
+    """The input and the scales in the type that is computed in."""
+    if x.dtype.kind != "float":
+        raise TypeError(f"{what}: the input is {x.type}, expected floating-point numbers")
+    _check(what, weight, scales)
+    if not x.ndim or not same(x.shape[-1], weight.shape[1]):
+        raise ValueError(
+            f"{what}: the input is {show_shape(x.shape)} and the weight {show_shape(weight.shape)}, expected the same "
+            "last axis"
+        )
+    wide = computed_in(x.dtype)
+    return x.astype(wide), scales.astype(wide)
+
+
+def _check(what: str, weight: Tensor, scales: Tensor) -> None:
+    if weight.dtype != int8:
+        raise TypeError(f"{what}: the weight is {weight.type}, expected int8")
+    if scales.dtype.kind != "float":
+        raise TypeError(f"{what}: the scales are {scales.type}, expected floating-point numbers")
+    wanted: Shape = weight.shape[:1]
+    if weight.ndim != 2 or scales.ndim != 1 or not same(scales.shape[0], wanted[0]):
+        raise ValueError(
+            f"{what}: the weight is {show_shape(weight.shape)} and the scales are {show_shape(scales.shape)}, expected "
+            "(N, K) and (N,)"
+        )
+
+
+ROUNDING = (int8_linear_dynamic, int8_linear_rows, int8_linear_static)  # the ops that round their first input
