@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
 import pytest
 
 import lucid
 from lucid import WeightsError, nn
+from lucid.chat import load_language_model
 from lucid.export import Target, to_onnx
+from lucid.layouts import write_folder
 from lucid.models._pretrained import ConfigError
 from lucid.models.llama import Llama
 from lucid.runtime import Session
+from tests.chat.checkpoints import tokenizer
+from tests.console import in_process
 
 Array = np.ndarray[Any, Any]
 
@@ -249,3 +254,45 @@ def test_a_weight_of_another_size_is_named(tmp_path: Path) -> None:
     change(tmp_path, scales=np.ones((2, 32), np.float16))
     with pytest.raises(KeyError, match=r"nothing loaded; .*q_proj.weight has shape \[32, 64\], expected \[64, 64\]"):
         Llama.from_pretrained(tmp_path)
+
+
+# Composed -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_commands_keep_them_or_find_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, names = tmp_path / "model", {}
+    source.mkdir()
+    checkpoint(source, Method("gptq"))
+    for bits in ([], ["--bits", 8]):
+        path = tmp_path / f"{len(bits)}.onnx"
+        assert in_process(["export", source, *bits, "--target", "cpu", "-o", path], monkeypatch) == 0
+        assert in_process(["verify", source, path, *bits, "--target", "cpu"], monkeypatch) == 0
+        nodes = onnx.load(path).graph.node
+        names[len(bits)] = {a.i for n in nodes if n.op_type == "MatMulNBits" for a in n.attribute if a.name == "bits"}
+    assert names == {0: {4}, 2: {8}}
+    assert "level 4 adds up to" in capsys.readouterr().out
+
+
+def with_tokenizer(folder: Path) -> Path:
+    checkpoint(folder, Method("awq"))
+    tokenizer().save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text("{}")
+    (folder / "generation_config.json").write_text('{"eos_token_id": 2}')
+    return folder
+
+
+@pytest.mark.parametrize("bits", [None, 8])
+def test_texts_are_continued_with_them_or_with_others(bits: int | None, tmp_path: Path) -> None:
+    """`lucid.quantize` refuses weights that are in few bits already."""
+    model = load_language_model(with_tokenizer(tmp_path), bits=bits)
+    answer = model.answer(model.tokenizer.encode("abc"), max_new_tokens=3)
+    assert len(list(answer)) == 3
+
+
+def test_a_folder_for_another_runtime_has_them(tmp_path: Path) -> None:
+    source = with_tokenizer(tmp_path)
+    write_folder(lucid.models.load(source), source, tmp_path / "genai", layout="genai")
+    nodes = onnx.load(tmp_path / "genai" / "model.onnx").graph.node
+    assert sum(node.op_type == "MatMulNBits" for node in nodes) == len(SHAPES)
