@@ -119,6 +119,11 @@ class PackedWeights(Mapping[str, Array | Blocks]):
         """The shapes by key; nothing is unpacked."""
         return {key: self._shape(self._layer(key)) if self._layer(key) else self._arrays[key].shape for key in self}
 
+    def is_zero_bias(self, key: str) -> bool:
+        """Whether this is a bias of zeros of a packed layer: AutoGPTQ gives one to all of them."""
+        bias, layer = self._arrays[key], key.removesuffix(".bias")
+        return layer != key and layer in self._layers and isinstance(bias, np.ndarray) and not bias.any()
+
     def __getitem__(self, key: str) -> Array | Blocks:
         layer = self._layer(key)
         return self._blocks(layer) if layer else self._arrays[key]

@@ -40,7 +40,7 @@ from lucid.models._config import MAX_NUMBER as MAX_NUMBER
 from lucid.models._config import Array
 from lucid.models._config import Config as Config
 from lucid.models._config import ConfigError as ConfigError
-from lucid.models._packed_weights import OPTION, with_packed_weights
+from lucid.models._packed_weights import OPTION, PackedWeights, with_packed_weights
 from lucid.quantization import Blocks
 
 C = TypeVar("C")
@@ -179,8 +179,6 @@ def load_into(
 ) -> None:
     """Load a checkpoint's weights into a module: every key must be a parameter, and every parameter must have a key.
 
-    But for a bias of zeros of a layer that has none, which changes nothing.
-
     Blocks (N, K) become an `nn.QuantizedWeight` in the place of a parameter that modules declare as `quantizable`, in
     all that share it, and are dequantised for other parameters.
 
@@ -203,9 +201,8 @@ def load_into(
             name = re.sub(pattern, replacement, name)
         if any(re.search(pattern, name) for pattern in ignore):
             continue
-        extra = name.endswith(".bias") and name not in own and f"{name.removesuffix('.bias')}.weight" in own
-        if extra and not np.any(_numbers(weights[key])):
-            continue  # programs that quantise models give all layers a bias
+        if name not in own and isinstance(weights, PackedWeights) and weights.is_zero_bias(key):
+            continue
         if name in sources:
             raise ValueError(f"{type(module).__name__}: both {sources[name]} and {key} would be loaded as {name}")
         sources[name] = key

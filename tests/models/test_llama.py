@@ -163,7 +163,7 @@ def test_all_keys_that_do_not_fit_are_listed_at_once(tmp_path: Path) -> None:
     shutil.copy(folder / "config.json", tmp_path / "config.json")
     arrays = dict(lucid.load(folder))
     del arrays["model.norm.weight"]
-    arrays["model.layers.0.self_attn.q_proj.bias"] = np.ones(32, np.float32)
+    arrays["model.layers.0.self_attn.q_proj.bias"] = np.zeros(32, np.float32)
     arrays["model.layers.1.self_attn.k_norm.weight"] = np.zeros(7, np.float32)
     lucid.save(tmp_path / "model.safetensors", arrays)
     with pytest.raises(KeyError) as error:
