@@ -11,14 +11,15 @@ from typing import Any
 import lucid
 from benchmarks import peers
 from benchmarks.bench import Bench
-from benchmarks.decoders import CPU, Decoding, LucidDecoding, export, smollm2
+from benchmarks.decoders import CPU, Decoding, LucidDecoding, export, smollm2, smollm2_file
 from benchmarks.decoding import PROMPT_LENGTH, TRANSFORMERS, built_by_genai
 from benchmarks.harness import Quartiles, Work
 from benchmarks.results import Cell, Line
+from lucid.models.llama import Llama
 from lucid.runtime import Session
 
 FLOAT32, FOUR, FOUR_64, EIGHT = "Lucid, float32", "Lucid, 4 bits", "Lucid, 4 bits, blocks of 64", "Lucid, 8 bits"
-FOUR_ANY, GENAI_FOUR = "Lucid, any, 4 bits", "genai's builder, int4"
+FOUR_ANY, KEPT, GENAI_FOUR = "Lucid, any, 4 bits", "Lucid, the file's Q4_1", "genai's builder, int4"
 MB = 1e6
 
 
@@ -53,6 +54,9 @@ def _files(model: Any, folder: Path) -> dict[str, Path]:
         FOUR_ANY: (lucid.quantize(model, bits=4, block=32), "any"),
         EIGHT: (lucid.quantize(model, bits=8, block=32), CPU),
     }
+    file = smollm2_file()
+    if file is not None:
+        made[KEPT] = Llama.from_pretrained(file), CPU
     files = {}
     for number, (way, (quantized, target)) in enumerate(made.items()):
         (folder / str(number)).mkdir()

@@ -96,6 +96,7 @@ def test_few_bits_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(few_bits.peers, peer, None)
     monkeypatch.setattr(few_bits, "PROMPT_LENGTH", 4)
     monkeypatch.setattr(few_bits, "smollm2", lambda: tiny)
+    monkeypatch.setattr(few_bits, "smollm2_file", lambda: None)
     prompt, step, files = few_bits.decoders(Bench(INSTANT, threads=1, quick=True))
     assert set(prompt.cells) == set(step.cells) == set(files.cells)
     assert files.cells[few_bits.FOUR].value.median < files.cells[few_bits.FLOAT32].value.median
