@@ -57,6 +57,7 @@ FILLED_MASKS = Fault("blocks of queries with filled masks")
 FUSED_SOFTMAX = Fault("a softmax between two products, over a symbolic number of keys")
 PRODUCT_OF_NOTHING = Fault("a product over no keys")
 NARROW_PRODUCTS = Fault("a product with weights in 8 bits, computed in float32")
+ZEROS_OF_ROWS = Fault("zero points of 4 bits in rows of an odd number of blocks")
 COARSE_SINE = Fault("sine and cosine")
 
 # onnxruntime -----------------------------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ _EVERYWHERE = (
     Missing("Trilu", "int32", until=(1, 29)),
     Missing("Max Min", "int8 uint8", until=(1, 24)),
     Missing("Relu", "bool uint8 int64"),
-    Missing("Softplus RotaryEmbedding MultiHeadAttention MatMulNBits", "float64 bfloat16"),
+    Missing("Softplus RotaryEmbedding MultiHeadAttention MatMulNBits GatherBlockQuantized", "float64 bfloat16"),
     Missing("Attention", "float64", "falls back to a form that gives NaN on fully masked rows"),
     Missing("Attention", "*", said="onnxruntime 1.32 has no kernel for Attention of opset 25 and newer", opset=25),
 )
@@ -115,6 +116,7 @@ _CPU_FAULTS = {
     **_INTEGERS,
     NARROW_PRODUCTS: Known("unpacks the weight at each call, which takes 7 to 28 times as long as a float32 product"),
     TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
+    ZEROS_OF_ROWS: Known("reads them of another row in GatherBlockQuantized", (1, 27)),
     PASSES_OVER_NAN: Known("ignores NaN"),
     LOWEST_OVER_MINUS_ONE: Known("ends the process (1.31)"),
     HALF_TRANSPOSED: Known("crashes when it loads one (1.23 to 1.31)"),
@@ -225,8 +227,19 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 engine="onnxruntime's WebGPU provider",
                 opset=20,
                 provider="WebGpuExecutionProvider",
-                lacks=(*_CPU_LACKS, _NO_BYTES, Missing("Attention RMSNormalization RotaryEmbedding", "*")),
-                faults={**_CPU_FAULTS, **_SLOW_GROUPS, COARSE_SINE: Known("computes them to 2e-4")},
+                domains=("com.microsoft",),
+                lacks=(
+                    *_CPU_LACKS,
+                    _NO_BYTES,
+                    Missing("Attention RMSNormalization RotaryEmbedding", "*"),
+                    Missing("MultiHeadAttention", "*", said="WebGPU's MultiHeadAttention has not been compared"),
+                ),
+                # Its products with weights in few bits read 4 and 8 bits as they are stored.
+                faults={
+                    **{fault: known for fault, known in _CPU_FAULTS.items() if fault is not NARROW_PRODUCTS},
+                    **_SLOW_GROUPS,
+                    COARSE_SINE: Known("computes them to 2e-4"),
+                },
             ),
         )
     }

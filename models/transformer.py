@@ -100,7 +100,7 @@ class Transformer(nn.EncoderDecoder):
 
     @property
     def encoder_width(self) -> int:
-        return int(self.embedding.weight.numpy().shape[1])
+        return self.embedding.weight.shape[1].__index__()
 
     def input_specs(self) -> Mapping[str, TensorType]:
         source, target = (lucid.spec("N", length, dtype=lucid.int64) for length in "ST")

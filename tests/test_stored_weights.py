@@ -10,10 +10,13 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.export import to_onnx
+from lucid.export import Target, explain, to_onnx
+from lucid.models.delightful_tts import ConformerBlock
 from lucid.models.gpt2 import GPT2, GPT2Config
+from lucid.models.transformer import Transformer
 from lucid.nn import functional as F
 from lucid.ops.tensor import Tensor
+from lucid.runtime import Session
 from lucid.values import Constant
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
@@ -182,6 +185,44 @@ def test_rows_of_a_weight_are_read_as_those_of_a_parameter(rows: Any) -> None:
     assert relative(wanted, table.weight.numpy()[rows]) < 0.01
 
 
+def decision(model: nn.Module, target: Any) -> Any:
+    (found,) = [d for d in explain(model, target=target).decisions if d.op == "quantized_embedding"]
+    return found
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("width", [48, 40])
+def test_onnxruntimes_own_op_reads_rows(width: int, bits: int, symmetric: bool) -> None:
+    """The last block may be padded."""
+    table = lucid.quantize(nn.Embedding(7, width), bits, block=16, symmetric=symmetric, smallest_table=1)
+    model = to_onnx(table, target="cpu")
+    assert {node.op_type for node in model.graph.node} == {"GatherBlockQuantized"} | (
+        {"Slice"} if width == 40 else set()
+    )
+    for ids in (np.array(3), np.array([[0, 6], [2, 2]])):
+        graph = to_onnx(table, lucid.spec(*ids.shape, dtype="int64"), target="cpu")
+        np.testing.assert_array_equal(Session(graph, threads=1)(ids).numpy(), table(ids).numpy())
+
+
+def test_releases_that_read_zero_points_of_another_row_take_the_body() -> None:
+    """Before 1.27, where a row has an odd number of blocks."""
+    odd, even = (lucid.quantize(nn.Embedding(7, width), 4, block=16, smallest_table=1) for width in (48, 64))
+    old = Target("cpu", onnxruntime="1.26")
+    assert decision(odd, old).taken == "expanded"
+    assert decision(even, old).taken == decision(odd, "cpu").taken == "com.microsoft GatherBlockQuantized"
+    assert "reads them of another row in GatherBlockQuantized" in str(decision(odd, old).refused)
+
+
+def test_a_table_that_is_the_output_layer_shares_its_bytes() -> None:
+    small = lucid.quantize(gpt2(), 4, block=16)
+    assert decision(small, "cpu").taken == "expanded"
+    assert "its table is multiplied with, too, and would be there twice" in str(decision(small, "cpu").refused)
+    for target, count in (("cpu", 1), ("any", 2)):
+        weights = to_onnx(small, target=target).graph.initializer
+        assert len([w for w in weights if "wte.weight.packed" in w.name]) == count
+
+
 # A module of one's own ------------------------------------------------------------------------------------------------
 
 
@@ -270,3 +311,14 @@ def test_every_weight_of_every_family_of_models_is_in_few_bits(entry: Entry) -> 
     found, wanted = (m(**{name: Tensor(array) for name, array in case.inputs.items()}) for m in (small, whole))
     for one, other in zip(*(t if isinstance(t, tuple) else (t,) for t in (found, wanted)), strict=True):
         assert 0 < relative(one, other) < 0.1
+
+
+@pytest.mark.parametrize(
+    "model", [Transformer(50, 16, 2, 32, 2), ConformerBlock(dim=16, num_heads=2)], ids=["2017", "tts"]
+)
+def test_the_models_without_published_checkpoints(model: nn.Module) -> None:
+    small = lucid.quantize(model.eval(), 8, block=16, smallest_table=1)
+    convolutions = [path for path, module in model.named_modules() if isinstance(module, nn.Conv1d)]
+    assert floats(small) == [f"{path}.weight" for path in convolutions]
+    for target in ("any", "cpu"):
+        lucid.testing.assert_parity(small, target=target, providers=["CPUExecutionProvider"])

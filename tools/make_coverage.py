@@ -33,7 +33,7 @@ from tests.models.goldens import TARGETS  # noqa: E402
 from tests.models.zoo import ZOO  # noqa: E402
 from tests.module_samples import MODULES  # noqa: E402
 from tests.samples import SAMPLES, Sample  # noqa: E402
-from tools import cache_tables  # noqa: E402
+from tools import cache_tables, precision_tables  # noqa: E402
 
 PAGE = ROOT / "docs" / "coverage.md"
 
@@ -86,6 +86,13 @@ def page(before: str) -> str:
     parts += ["## Modules\n", _MODULES_TEXT, _modules(kept), "## Ops\n", _OPS_TEXT, _ops(), _functions()]
     parts += ["## Attention by situation\n", _ATTENTION_TEXT, _attention(), "## Caches\n", _CACHES_TEXT]
     parts += [table(*cache_tables.forms()), _CACHED_MODELS_TEXT, _cached_models(kept)]
+    parts += [
+        "## Precision\n",
+        _PRECISION_TEXT,
+        table(*precision_tables.forms()),
+        _SMALL_MODELS_TEXT,
+        _small_models(kept),
+    ]
     return "\n".join(parts)
 
 
@@ -284,6 +291,32 @@ def _cached_models(kept: Kept) -> str:
         figures = [figure(error, kept.get((cell, index))) for index, error in enumerate(errors)]
         rows.append([cell, f"[{file}](../{file})", *figures])
     return table(("model", "file", "growing", "fixed"), rows)
+
+
+# Precision ------------------------------------------------------------------------------------------------------------
+
+_PRECISION_TEXT = """\
+The form of a product at each target's default opset, by what its weight is stored in: float32; half precision
+(`to_onnx(model, dtype="float16")`); 4 and 8 bits (`lucid.quantize`, [how](howto/smaller.md)) at both accuracy levels, for blocks
+with minimums (GGUF's Q4_1), and for models of half precision; and 8 bits with inputs in 8 bits. "expanded" is the body, a product with a weight that is
+widened when the model is loaded, or rows of a table.
+"""
+
+_SMALL_MODELS_TEXT = f"""\
+A model of each file, with all its weights in few bits, in blocks of {precision_tables.BLOCK}, tables of positions too. Figures: exported at accuracy
+level 0 compared with eager, both in few bits, relative to the largest number of the output. For `cuda`, `openvino` and `webgpu`
+all are exported and pass ONNX's checker.
+"""
+
+
+def _small_models(kept: Kept) -> str:
+    rows = []
+    for name, file, errors in precision_tables.models():
+        cell = f"{name} in few bits"
+        figures = [figure(error, kept.get((cell, index))) for index, error in enumerate(errors)]
+        rows.append([cell, f"[{file}](../{file})", *figures])
+    heads = [f"{bits} bits, {target}" for bits in (4, 8) for target in TARGETS]
+    return table(("model", "file", *heads), rows)
 
 
 if __name__ == "__main__":

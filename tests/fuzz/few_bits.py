@@ -109,6 +109,7 @@ def rounded(draft: Drafting) -> Step | None:
     return _multiplied(draft, _input(draft, draft.choose(FLOATS), how) if x is None else x)
 
 
+@among(ROUNDED)
 @among(FEW_BITS)
 def looked_up(draft: Drafting) -> Step | None:
     """Rows of a table by index or in order, which may also be the output layer after them."""

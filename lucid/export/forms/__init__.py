@@ -16,6 +16,7 @@ from lucid.export.forms import (
     neural,
     plain,
     quantized,
+    quantized_tables,
     rotary,
     trigonometry,
 )
@@ -61,6 +62,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     quantized.matmul_nbits,
     quantized.dequantize_linear,
     quantized.in_float32,
+    quantized_tables.gather_block_quantized,
     quantized.unpack_codes,
     int8.dynamic,
     int8.rows,
