@@ -16,7 +16,7 @@ from lucid.nn.stored import StoredWeight
 from lucid.observing import Call
 from lucid.quantization import Blocks, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
-from lucid.types import Array, show_shape
+from lucid.types import Array, DTypeLike, as_dtype, show_shape
 
 M = TypeVar("M", bound=Module)
 Method: TypeAlias = Literal["rtn", "hqq", "gptq"]
@@ -46,6 +46,8 @@ def quantize(
     skip: str | Sequence[str] = (),
     smallest_table: int = 4096,
     calibration: Iterable[Call] | None = None,
+    dtype: DTypeLike | None = None,
+    progress: Callable[[str, int, int], object] | None = None,
 ) -> M:
     """The same model with the weights of its linear layers and embedding tables in few bits.
 
@@ -76,6 +78,9 @@ def quantize(
             of a model.
         calibration: of "gptq" and of "static": calls of the model, each an array, a sequence of them, or a mapping by
             name; some hundred sentences do.
+        dtype: of the scales in blocks, and of what tables give; by default that of each weight. A checkpoint in half
+            precision, read as it is, loses less with "float32".
+        progress: called before each layer, with its path, its number and how many there are.
 
     Raises:
         ValueError: for bits, a block or a method that do not exist; an option that the method does not have; a path
@@ -88,6 +93,8 @@ def quantize(
     check_activations(activations, ranges, calibration, given, method)
     if activations is None:
         _check_method(method, symmetric, search, calibration)
+    elif dtype is not None:
+        raise ValueError("quantize: dtype is for weights in blocks, and activations are given; leave out one of them")
     if any(isinstance(module, StoredWeight) for module in model.modules()):
         raise ValueError(
             "quantize: the model has been quantised before; quantise the one with float weights "
@@ -103,13 +110,15 @@ def quantize(
     stored: Callable[[LayerWeight], StoredWeight]
     if activations is None:
         seen = {} if calibration is None else hessians(model, set(chosen), calibration)
-        stored = _InBlocks(chosen, _BLOCK if block is None else block, symmetric, method, search, seen)
+        stored = _InBlocks(chosen, _BLOCK if block is None else block, symmetric, method, search, seen, dtype)
     else:
         stored = Int8(model, chosen, activations, ranges, calibration)
     done: dict[Identity, StoredWeight] = {}  # which layers may share
-    for layer in layers:
-        if (identity := layer.identity) not in chosen:
-            continue
+    layers = [layer for layer in layers if layer.identity in chosen]
+    for number, layer in enumerate(layers):
+        identity = layer.identity
+        if progress is not None:
+            progress(layer.path, number, len(layers))
         if identity not in done:
             try:
                 done[identity] = stored(layer)
@@ -129,13 +138,14 @@ class _InBlocks:
     method: Method
     search: bool
     seen: Mapping[Identity, Products]
+    dtype: DTypeLike | None
 
     def __call__(self, layer: LayerWeight) -> QuantizedWeight:
         products = self.seen.get(layer.identity)
         only_indexed = layer.use == "table" and products is not None and not products.count
         inputs = [] if products is None or only_indexed else products.by_rows()
         blocks = self._found(layer.tensor.numpy(), self.chosen[layer.identity], inputs)
-        return QuantizedWeight(blocks, layer.parameter.dtype)
+        return QuantizedWeight(blocks, layer.parameter.dtype if self.dtype is None else as_dtype(self.dtype))
 
     def _found(self, weight: Array, bits: int, seen: Sequence[Seen]) -> Blocks:
         if seen:

@@ -9,5 +9,7 @@ The files are in `models/` at the top of the repository; `lucid/models` is a lin
 
 from lucid.models._aliases import alias
 from lucid.models._loading import load as load
+from lucid.models._loading import save as save
+from lucid.models._pretrained import Pretrained as Pretrained
 
 alias(__name__, __file__)

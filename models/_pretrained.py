@@ -28,12 +28,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 import lucid
 from lucid import DType, WeightsError, nn
+from lucid.models._block_weights import METHOD, with_block_weights
 from lucid.models._config import ACTIVATIONS as ACTIVATIONS
 from lucid.models._config import MAX_CONFIG as MAX_CONFIG
 from lucid.models._config import MAX_NUMBER as MAX_NUMBER
@@ -44,6 +45,8 @@ from lucid.models._packed_weights import OPTION, PackedWeights, with_packed_weig
 from lucid.quantization import Blocks
 
 C = TypeVar("C")
+Auto: TypeAlias = Literal["auto"]
+"""The element types of a checkpoint."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +81,7 @@ class Pretrained(nn.Module, Generic[C]):
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32, *, dequantize: bool = False
+        cls, folder: str | os.PathLike[str], dtype: DType | Auto = lucid.float32, *, dequantize: bool = False
     ) -> Self:
         """Read Hugging Face's config.json and model.safetensors, in one file or in shards, or a GGUF file.
 
@@ -87,7 +90,8 @@ class Pretrained(nn.Module, Generic[C]):
 
         Args:
             folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json.
-            dtype: the element type of the parameters, and of the scales of weights in few bits.
+            dtype: the element type of the parameters, and of the scales of weights in few bits. "auto": of each
+                parameter that of the checkpoint, whose arrays are used without a copy: they stay in the mapped file.
             dequantize: whether weights in few bits become parameters, as for `lucid.quantize`.
 
         Raises:
@@ -97,11 +101,13 @@ class Pretrained(nn.Module, Generic[C]):
             WeightsError: for an invalid weights file.
             OSError: if a file is missing.
         """
-        model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize)
-        return model if dtype is lucid.float32 else model.to(dtype)
+        model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize, dtype)
+        return model if dtype in (lucid.float32, "auto") else model.to(dtype)
 
     @classmethod
-    def _from_checkpoint(cls, folder: str | os.PathLike[str], read: Callable[[Config], C], dequantize: bool) -> Self:
+    def _from_checkpoint(
+        cls, folder: str | os.PathLike[str], read: Callable[[Config], C], dequantize: bool, dtype: DType | Auto
+    ) -> Self:
         known = cls.checkpoint
         options = _read_options(Path(folder), known.model_types)
         config = read(options)
@@ -110,7 +116,7 @@ class Pretrained(nn.Module, Generic[C]):
             model = cls(config)
         own = model.state_dict()
         tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
-        load_into(model, options.weights, known.renames, known.ignored_keys, tied, dequantize)
+        load_into(model, options.weights, known.renames, known.ignored_keys, tied, dequantize, dtype == "auto")
         return model
 
 
@@ -120,7 +126,16 @@ def read_model_type(source: str | os.PathLike[str], *known: str) -> str:
     Raises:
         ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
     """
-    return _read_options(Path(source), known).model_type
+    return read_options(source, *known).model_type
+
+
+def read_options(source: str | os.PathLike[str], *known: str) -> Config:
+    """The options of a checkpoint, whose model_type must be one of those known.
+
+    Raises:
+        ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
+    """
+    return _read_options(Path(source), known)
 
 
 def _read_options(path: Path, model_types: Sequence[str]) -> Config:
@@ -132,7 +147,10 @@ def _read_options(path: Path, model_types: Sequence[str]) -> Config:
         files = []
     if not files:
         options = Config.read(path, *model_types)
-        return with_packed_weights(options) if options.has(OPTION) else options
+        if not options.has(OPTION):
+            return options
+        own = options.get(OPTION, dict).get("quant_method") == METHOD
+        return with_block_weights(options) if own else with_packed_weights(options)
     if len(files) > 1:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
     config: Config = gguf_module("_gguf", files[0]).read_config(files[0], *model_types)
@@ -176,6 +194,7 @@ def load_into(
     ignore: Sequence[str] = (),
     tied: Mapping[str, str] | None = None,
     dequantize: bool = False,
+    assign: bool = False,
 ) -> None:
     """Load a checkpoint's weights into a module: every key must be a parameter, and every parameter must have a key.
 
@@ -187,6 +206,7 @@ def load_into(
         ignore: regular expressions found in keys (as renamed) of arrays that the model does not use.
         tied: key -> key of the same weight. A stored copy under the first must equal the second, and is then dropped.
         dequantize: whether all blocks are dequantised.
+        assign: whether parameters take the element types of the arrays.
 
     Raises:
         KeyError: listing all missing, unexpected and mis-shaped keys at once; nothing is loaded then.
@@ -216,10 +236,12 @@ def load_into(
         if copy in sources:
             held = sources.pop(copy)
             sources.setdefault(original, held)
-    _load(module, {name: partial(weights.__getitem__, key) for name, key in sources.items()}, dequantize)
+    _load(module, {name: partial(weights.__getitem__, key) for name, key in sources.items()}, dequantize, assign)
 
 
-def _load(module: nn.Module, weights: Mapping[str, Callable[[], Array | Blocks]], dequantize: bool) -> None:
+def _load(
+    module: nn.Module, weights: Mapping[str, Callable[[], Array | Blocks]], dequantize: bool, assign: bool
+) -> None:
     """Load weights by the names of parameters. Each is read once, and of blocks only what is packed is kept."""
     parameters = module.state_dict()
     layers = [(layer, name, use) for layer in module.modules() for name, use in layer.quantizable.items()]
@@ -239,7 +261,7 @@ def _load(module: nn.Module, weights: Mapping[str, Callable[[], Array | Blocks]]
             # load_state_dict checks all keys and shapes, then loads: of this one nothing but its shape counts.
             numbers = np.broadcast_to(np.zeros((), parameter.dtype.numpy), weight.shape)
         state[name] = numbers.T if use == "transposed" else numbers
-    module.load_state_dict(state)
+    module.load_state_dict(state, assign=assign)
     for layer, name, _ in layers:
         if id(getattr(layer, name)) in made:
             setattr(layer, name, made[id(getattr(layer, name))])

@@ -20,7 +20,7 @@ from typing import Self
 import lucid
 from lucid import DType, Tensor, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError, Pretrained
+from lucid.models._pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError, Pretrained
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
 
@@ -142,10 +142,15 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | os.PathLike[str], dtype: DType = lucid.float32, *, dequantize: bool = False
+        cls, folder: str | os.PathLike[str], dtype: DType | Auto = lucid.float32, *, dequantize: bool = False
     ) -> Self:
         """As for every model, with parameters of an element type; weights stored in it are used without a copy."""
-        return cls._from_checkpoint(folder, lambda options: replace(LlamaConfig.read(options), dtype=dtype), dequantize)
+        kept = lucid.float32 if dtype == "auto" else dtype
+
+        def read(options: Config) -> LlamaConfig:
+            return replace(LlamaConfig.read(options), dtype=kept)
+
+        return cls._from_checkpoint(folder, read, dequantize, dtype)
 
 
 class Decoder(nn.Module):

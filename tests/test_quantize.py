@@ -167,6 +167,23 @@ def test_it_is_printed_with_its_bits(network: Network) -> None:
     assert "(weight): QuantizedWeight(70, 40, bits=4, block=32)" in repr(lucid.quantize(network))
 
 
+def test_scales_may_be_wider_than_the_weights(network: Network) -> None:
+    half = Network()
+    half.load_state_dict(network.state_dict())
+    half.to("float16")
+    small = lucid.quantize(half, block=16, dtype="float32")
+    weight: Any = small.up.weight
+    assert weight.scales.dtype == lucid.float32 and weight.dtype == lucid.float32
+    wide: Any = lucid.quantize(half.to("float32"), block=16).up.weight
+    np.testing.assert_array_equal(weight.scales.numpy(), wide.scales.numpy())
+
+
+def test_progress_is_told_before_each_layer(network: Network) -> None:
+    told: list[tuple[str, int, int]] = []
+    lucid.quantize(network, skip="down", progress=lambda *each: told.append(each))
+    assert told == [("table", 0, 3), ("up", 1, 3), ("head", 2, 3)]
+
+
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +201,7 @@ def test_it_is_printed_with_its_bits(network: Network) -> None:
         ({"calibration": [IDS]}, 'method="rtn" with calibration'),
         ({"method": "hqq", "symmetric": True}, 'method="hqq" finds zero points; leave out symmetric=True'),
         ({"method": "hqq", "search": True}, 'search is for method="rtn", and the method is "hqq"'),
+        ({"activations": "dynamic", "bits": 8, "dtype": "float32"}, "dtype is for weights in blocks, and activations"),
         ({"skip": "lm_head"}, "skip names 'lm_head', which no layer has; there are table, up, down, head"),
     ],
 )

@@ -68,6 +68,7 @@ def inspect(
 
 
 app.command()(model_commands.verify)
+app.command()(model_commands.quantize)
 
 
 @app.command()

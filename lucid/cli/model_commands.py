@@ -172,3 +172,57 @@ def verify(
         dtype=dtype and dtype.value,
         keep_io_types=keep_io_types,
     )
+
+
+def quantize(
+    source: o.Source,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER|MODEL.ONNX", help="A checkpoint, or an ONNX file.", show_default=False
+        ),
+    ],
+    weights: o.Weights = None,
+    arguments: o.Set = None,
+    seed: o.Seed = 0,
+    bits: b.Bits = None,
+    block: b.Block = None,
+    symmetric: b.Symmetric = False,
+    method: b.Method = None,
+    search: b.Search = False,
+    skip: b.Skip = None,
+    text: b.Text = None,
+    target_error: Annotated[
+        float | None,
+        typer.Option(
+            "--target-error",
+            metavar="0.02",
+            help="Find the fewest bits, by layer, with which the outputs differ by no more: the size of the difference "
+            "relative to that of the outputs, on --text.",
+        ),
+    ] = None,
+    target: o.Target = _ANY,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Round the weights of a model to few bits: to a checkpoint that Lucid reads again, or to an ONNX file.
+
+    [bold]Examples[/]
+
+    \b
+      lucid quantize SmolLM2-135M --bits 4 -o SmolLM2-135M-4bit
+      lucid quantize SmolLM2-135M --bits 4 --method gptq --text texts.txt -o SmolLM2-135M-4bit
+      lucid quantize all-MiniLM-L6-v2 --target-error 0.02 --text sentences.txt -o minilm.onnx
+    """
+    run_command(
+        "quantize",
+        source=source,
+        output=output,
+        weights=weights,
+        arguments=arguments or [],
+        seed=seed,
+        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text),
+        target_error=target_error,
+        target=target.value,
+        json=json,
+    )

@@ -1,18 +1,32 @@
-"""A progress bar for a file that is being written."""
+"""Progress bars: for a file that is being written, and for work on layer after layer."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TransferSpeedColumn
+
+from lucid.text import visible
 
 _PERIOD = 0.1  # seconds
+
+
+@contextmanager
+def layer_by_layer() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar that advances by layer; gives what to call with its path, its number and how many there are."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    columns = TextColumn("quantising"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda path, number, count: bar.update(task, description=visible(path), completed=number, total=count)
 
 
 @contextmanager

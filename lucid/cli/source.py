@@ -31,13 +31,19 @@ class Pretrained(Protocol):
 
 
 def load_model(
-    source: str, arguments: Mapping[str, Any], weights: Path | None = None, seed: int = 0, dequantize: bool = False
+    source: str,
+    arguments: Mapping[str, Any],
+    weights: Path | None = None,
+    seed: int = 0,
+    dequantize: bool = False,
+    mapped: bool = False,
 ) -> Model:
     """The model that a SOURCE names, made with the arguments of `--set` and the weights of a checkpoint.
 
     A checkpoint makes the model that its config names. A class is called with the arguments, or its `from_pretrained`
     if there are weights. A function is called, too, unless it needs arguments that are not given: then it is itself the
-    model. With `dequantize` the weights that a checkpoint has in few bits become parameters.
+    model. With `dequantize` the weights that a checkpoint has in few bits become parameters; `mapped` leaves those of a
+    checkpoint in its element types, so that they stay in the file until they are read.
 
     Raises:
         CommandError: if SOURCE does not name a model; the message lists what it could name.
@@ -49,7 +55,9 @@ def load_model(
         _no_arguments(source, arguments)
         if weights is not None:
             raise usage(f"--weights: SOURCE {source!r} is a checkpoint, which has weights; leave out --weights")
-        return models.load(path, dequantize=dequantize)  # reports itself what is wrong with a checkpoint
+        return models.load(
+            path, "auto" if mapped else None, dequantize=dequantize
+        )  # reports itself what is wrong with a checkpoint
     found = _find(source)
     random.manual_seed(seed)
     if isinstance(found, type) and issubclass(found, Module):

@@ -196,10 +196,11 @@ class Module:
         """
         return dict(state)
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> None:
         """Load parameters and buffers, converted to this module's element types.
 
-        An array that already has the right type is not copied.
+        An array that already has the right type is not copied. With `assign` those for floating-point tensors keep
+        their types, and none is copied.
 
         With `strict=False` missing and unexpected keys are accepted; a wrong shape never is.
 
@@ -233,9 +234,15 @@ class Module:
                 problems.append(f"{key} has shape {show_shape(arrays[key].shape)}, expected {show_shape(tensor.shape)}")
         if problems:
             raise StateError(f"{type(self).__name__}: nothing loaded; " + "; ".join(problems))
-        converted = {key: convert(arrays[key], tensor.dtype, key) for key, tensor in given.items()}
+        kept = {
+            key
+            for key, tensor in given.items()
+            if assign and tensor.dtype.kind == "float" and as_dtype(arrays[key].dtype).kind == "float"
+        }
+        dtypes = {key: as_dtype(arrays[key].dtype) if key in kept else tensor.dtype for key, tensor in given.items()}
+        converted = {key: convert(arrays[key], dtypes[key], key) for key in given}
         for key, tensor in given.items():
-            tensor._set(converted[key], tensor.type)
+            tensor._set(converted[key], tensor.type.with_dtype(dtypes[key]))
 
     def to(self, dtype: DTypeLike) -> Self:
         """Convert all floating-point parameters and buffers to an element type.

@@ -1,0 +1,147 @@
+"""`lucid quantize`."""
+
+from __future__ import annotations
+
+import json as json_module
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lucid import models
+from lucid.cli import show
+from lucid.cli.bits_options import FewBits
+from lucid.cli.dispatch import command_module
+from lucid.cli.errors import OK, CommandError, usage
+from lucid.cli.export import weight_bytes
+from lucid.cli.few_bits import arguments as few_bits_arguments
+from lucid.cli.few_bits import text_calls
+from lucid.cli.progress import layer_by_layer, writing
+from lucid.cli.source import checkpoint_of, load_model
+from lucid.cli.values import settings
+from lucid.export import to_onnx
+from lucid.folders import new_folder
+from lucid.nn.decoding import CausalDecoder
+from lucid.nn.module import Module
+from lucid.precision.search import TargetError, fewest_bits
+from lucid.quantizing import quantize
+
+_MODEL = ".onnx"
+# Of a checkpoint's folder, what other programs read beside the weights.
+_COMPANIONS = (
+    "added_tokens.json",
+    "chat_template.jinja",
+    "generation_config.json",
+    "merges.txt",
+    "preprocessor_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+)
+
+
+def run(
+    *,
+    source: str,
+    output: Path,
+    weights: Path | None,
+    arguments: list[str],
+    seed: int,
+    few_bits: FewBits,
+    target_error: float | None,
+    target: str,
+    json: bool,
+) -> int:
+    """Quantise, write, show; returns the exit code."""
+    show.check_apart(output, json)
+    checkpoint = weights or checkpoint_of(source)
+    _check(few_bits, target_error)
+    if output.suffix.lower() != _MODEL and (checkpoint is None or not checkpoint.exists()):
+        raise usage(f"--output {output}: a folder needs a checkpoint as SOURCE; write an ONNX file, as -o model.onnx")
+    searched, learns = target_error is not None, few_bits.method == "gptq"
+    # What is only rounded is read from the mapped file, layer by layer; other models run, in float32.
+    model = load_model(
+        source, settings("--set", arguments), weights, seed, dequantize=True, mapped=not (searched or learns)
+    )
+    if not isinstance(model, Module):
+        raise usage(f"SOURCE {source!r} is a function, expected a Module, whose weights can be in few bits")
+    before = weight_bytes(model)
+    options = few_bits_arguments(
+        few_bits._replace(bits=few_bits.bits or "4"), checkpoint, isinstance(model, CausalDecoder)
+    )
+    assert options is not None
+    found: dict[str, Any] = {}
+    with layer_by_layer() as progress:
+        if target_error is None:
+            small = quantize(model, **options, dtype="float32", progress=progress)
+        else:
+            small, found = _searched(model, options, few_bits, checkpoint, target_error, progress)
+    after = weight_bytes(small)
+    with writing(output, after):
+        _write(small, checkpoint, output, target)
+    data = {"file": str(output), "bytes_before": before, "bytes_after": after, **found}
+    if json:
+        show.print_json(data)
+    else:
+        _print(show.console(beside=output), data, output)
+    return OK
+
+
+def _check(few_bits: FewBits, target_error: float | None) -> None:
+    if few_bits.bits is None and target_error is None:
+        raise usage("give --bits 4 or 8, or --target-error 0.02, which finds the fewest bits that stay below it")
+    if few_bits.bits is not None and target_error is not None:
+        raise usage("--target-error finds the bits; leave out --bits")
+    if target_error is not None and few_bits.text is None:
+        raise usage("--target-error measures on texts: give a file of some hundred sentences, as --text texts.txt")
+    if target_error is None and few_bits.text is not None and few_bits.method != "gptq":
+        raise usage("--text is for --method gptq and --target-error; leave it out")
+
+
+def _searched(
+    model: Module,
+    options: dict[str, Any],
+    few_bits: FewBits,
+    checkpoint: Path | None,
+    target_error: float,
+    progress: Callable[[str, int, int], object],
+) -> tuple[Module, dict[str, Any]]:
+    calls = text_calls(few_bits.text, checkpoint, isinstance(model, CausalDecoder))
+    assert calls is not None
+    given = {name: value for name, value in options.items() if name != "bits"}
+    try:
+        found = fewest_bits(model, lambda bits: quantize(model, bits, **given, progress=progress), calls, target_error)
+    except TargetError as error:
+        raise CommandError(f"--target-error: {error}") from error
+    return found.model, {"bits": found.bits, "error": found.error}
+
+
+def _write(model: Module, checkpoint: Path | None, output: Path, target: str) -> None:
+    if output.suffix.lower() == _MODEL:
+        to_onnx(model.to("float32"), path=output, target=target)
+        return
+    assert checkpoint is not None
+    if not isinstance(model, models.Pretrained):
+        raise usage(
+            f"--output {output}: SOURCE is a {type(model).__name__}, which reads no checkpoints; write an ONNX file"
+        )
+    with new_folder(output) as made:
+        models.save(model, checkpoint, made)
+        for name in _COMPANIONS:
+            if (checkpoint / name).is_file():
+                shutil.copyfile(checkpoint / name, made / name)
+        if not checkpoint.is_dir():
+            command_module("texts").write_tokenizer(checkpoint, made)
+
+
+def _print(out: show.Output, data: Mapping[str, Any], output: Path) -> None:
+    before, after = data["bytes_before"], data["bytes_after"]
+    out.line(f"weights     {show.size(before)}, in few bits {show.size(after)} ({after / before:.0%})")
+    if "bits" in data:
+        out.line(f"error       {data['error']:.3g} of the outputs")
+        bits = ", ".join(f"{json_module.dumps(name)}: {width}" for name, width in data["bits"].items())
+        out.line(f"bits={{{bits}}}")
+    for file in sorted(output.iterdir()) if output.is_dir() else [output]:
+        out.line(f"written     {show.file_and_size(file)}")
