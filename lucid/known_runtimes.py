@@ -58,6 +58,7 @@ FUSED_SOFTMAX = Fault("a softmax between two products, over a symbolic number of
 PRODUCT_OF_NOTHING = Fault("a product over no keys")
 NARROW_PRODUCTS = Fault("a product with weights in 8 bits, computed in float32")
 ZEROS_OF_ROWS = Fault("zero points of 4 bits in rows of an odd number of blocks")
+PADDED_BLOCKS = Fault("DequantizeLinear of blocks whose last one is padded")
 COARSE_SINE = Fault("sine and cosine")
 
 # onnxruntime -----------------------------------------------------------------------------------------------------
@@ -217,7 +218,11 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                         "Attention", "*", said="OpenVINO's Attention is wrong after a first call with a single key"
                     ),
                 ),
-                faults={**_OPENVINO_FAULTS, INTEGERS_AS_FLOAT64: Known("computes them in 32 bits")},
+                faults={
+                    **_OPENVINO_FAULTS,
+                    INTEGERS_AS_FLOAT64: Known("computes them in 32 bits"),
+                    PADDED_BLOCKS: Known("does not load one where the block does not divide the rows"),
+                },
             ),
             # From the kernels that onnxruntime's source registers, and Chromium's software adapter (docs/portable.md).
             # Ops without a kernel run on the CPU, with copies.

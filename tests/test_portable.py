@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.export import ExportError, to_onnx
+from lucid.export import ExportError, Target, to_onnx
 from lucid.known_runtimes import RUNTIMES
 from lucid.models.bert import Bert
 from lucid.models.clip import CLIP
@@ -87,7 +87,7 @@ def in_openvino(model: onnx.ModelProto) -> Run:
     import openvino  # noqa: PLC0415  # a test extra
 
     # Processors with AMX would compute in bfloat16 by default.
-    core, hints = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32"}
+    core, hints = openvino.Core(), {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
     compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", hints)
     names = [output.get_any_name() for output in compiled.outputs]
     inputs = {name for port in compiled.inputs for name in port.get_names()}  # OpenVINO drops inputs that are not used
@@ -363,3 +363,25 @@ def test_openvino_computes_every_op(s: Sample) -> None:
         found = run(dict(zip((value.name for value in graph.inputs), given, strict=True)))
         for got, want in zip(found.values(), eager(s, arrays, named), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=f"{s.name} at {named}")
+
+
+@without_openvino
+@pytest.mark.parametrize(
+    ("target", "width"), [("openvino", 40), ("openvino", 48), ("any", 48), ("cpu", 40), ("portable", 40)]
+)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_openvino_computes_products_in_few_bits_of_every_target(bits: int, target: Any, width: int) -> None:
+    """Of target "any" those whose rows the block divides: it does not load others."""
+    small = lucid.quantize(nn.Sequential(nn.Linear(width, 64), nn.ReLU(), nn.MultiHeadAttention(64, 4)), bits, block=16)
+    x = np.random.default_rng(0).standard_normal((2, 3, width)).astype(np.float32)
+    (found,) = in_openvino(to_onnx(small, ("N", "L", width), target=target))({"x": x}).values()
+    wanted = small(Tensor(x)).numpy()
+    assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("level", [0, 4])
+def test_webgpu_reads_products_in_few_bits_as_they_are_stored(level: Any, bits: int) -> None:
+    small = lucid.quantize(nn.Linear(64, 32, bias=False), bits)
+    model = to_onnx(small, target=Target("webgpu", accuracy_level=level))
+    assert [node.op_type for node in model.graph.node] == ["MatMulNBits"]

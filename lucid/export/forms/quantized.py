@@ -14,7 +14,7 @@ from lucid.export.builder import Builder
 from lucid.export.element_codes import onnx_code
 from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.run_time_sizes import reshaped
-from lucid.known_runtimes import NARROW_PRODUCTS
+from lucid.known_runtimes import NARROW_PRODUCTS, PADDED_BLOCKS
 from lucid.ops import quantized
 from lucid.ops.linalg import matmul
 from lucid.ops.tensor import Tensor
@@ -79,6 +79,8 @@ def dequantize_linear(build: Builder, node: Node) -> Taken:
         refuse("its zero points are computed")
     bits = node.attributes["bits"]
     rows, count = scales.array.shape
+    if x.type.shape[-1] != count * node.attributes["block"]:
+        refuse_wrong(build, PADDED_BLOCKS)
     codes = unpack(packed.array, bits).reshape(rows, -1)[:, : x.type.shape[-1]]
     signed, zeros = zero_points is None, None
     if zero_points is not None:
