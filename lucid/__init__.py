@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lucid import models as models
     from lucid import nn as nn
     from lucid import ops as ops
+    from lucid import quantization as quantization
     from lucid import runtime as runtime
     from lucid import testing as testing
     from lucid._api import *  # noqa: F403  # re-exports each of its names
@@ -32,6 +33,7 @@ else:
         "nn",
         "ops",
         "plot",
+        "quantization",
         "report",
         "runtime",
         "testing",
