@@ -60,6 +60,16 @@ def test_export_and_verify(call: Any, llama: Path, tmp_path: Path) -> None:
     assert code == 1 and "FAIL" in out
 
 
+def test_a_checkpoint_in_half_precision_is_rounded_as_its_widened_weights(call: Any, tmp_path: Path) -> None:
+    source = "tests/goldens/llama/bfloat16_sharded"
+    assert (
+        call("export", source, "--bits", "4", "--block", "16", "--target", "cpu", "-o", tmp_path / "one.onnx")[0] == 0
+    )
+    small = lucid.quantize(lucid.models.load(source), 4, block=16)
+    lucid.export.to_onnx(small, target="cpu", path=tmp_path / "two.onnx")
+    assert onnx.load(tmp_path / "one.onnx") == onnx.load(tmp_path / "two.onnx")
+
+
 def test_bits_by_layer_and_layers_that_stay(call: Any, llama: Path, tmp_path: Path) -> None:
     path = tmp_path / "small.onnx"
     options = ["--bits", "model.layers.0.*.v_proj=8,*.mlp.*=float,*=4", "--skip", "*.q_proj", "--target", "cpu"]

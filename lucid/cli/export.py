@@ -12,10 +12,9 @@ import onnx
 from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
-from lucid.cli.few_bits import in_few_bits
+from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
 from lucid.cli.progress import writing
-from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import settings
 from lucid.export import explain, to_onnx
 from lucid.export.explain import Explanation, title
@@ -52,8 +51,7 @@ def run(
 ) -> int:
     """Export, check, show; returns the exit code."""
     show.check_apart(output, json)
-    model = load_model(source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None)
-    model = in_few_bits(model, few_bits, weights or checkpoint_of(source))
+    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits)
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
     traced = trace_part(chosen)

@@ -9,10 +9,10 @@ from lucid.cli import show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.export import weight_bytes
-from lucid.cli.few_bits import in_few_bits
+from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
 from lucid.cli.progress import writing
-from lucid.cli.source import checkpoint_of, load_model
+from lucid.cli.source import checkpoint_of
 from lucid.cli.values import settings
 from lucid.layouts import LAYOUTS, write_folder
 from lucid.nn.module import Module
@@ -45,8 +45,7 @@ def run(
             f"--for {layout}: SOURCE {source!r} has no tokenizer; give a checkpoint (a folder or a GGUF file) as "
             "SOURCE or --weights"
         )
-    model = load_model(source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None)
-    model = in_few_bits(model, few_bits, checkpoint)
+    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits)
     if not isinstance(model, Module):
         raise usage(f"--for {layout}: SOURCE {source!r} is a function, expected a decoder")
     with writing(output, weight_bytes(model)):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lucid.cli.bits_options import FewBits
 from lucid.cli.dispatch import command_module
 from lucid.cli.errors import usage
+from lucid.cli.source import checkpoint_of, load_model
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.quantizing import Bits, quantize
@@ -16,11 +18,29 @@ from lucid.tracing import Model
 _KEPT = "float"
 
 
-def in_few_bits(model: Model, given: FewBits, checkpoint: Path | None) -> Model:
+def load_in_few_bits(
+    source: str, arguments: Mapping[str, Any], weights: Path | None, seed: int, given: FewBits
+) -> Model:
+    """The model that SOURCE names (`load_model`), quantised if there is --bits.
+
+    A checkpoint whose weights are only rounded is read layer by layer from the mapped file.
+
+    Raises:
+        CommandError, ValueError: as `load_model` and `in_few_bits`.
+    """
+    checkpoint, rounded = checkpoint_of(source), given.bits is not None
+    mapped = checkpoint is not None and rounded and given.method != "gptq"
+    model = load_model(source, arguments, weights, seed, dequantize=rounded, mapped=mapped)
+    small = in_few_bits(model, given, weights or checkpoint, "float32" if mapped else None)
+    return small.to("float32") if mapped and isinstance(small, Module) else small
+
+
+def in_few_bits(model: Model, given: FewBits, checkpoint: Path | None, dtype: str | None = None) -> Model:
     """The model, quantised if there is --bits.
 
     Args:
         checkpoint: where the tokenizer is that --text needs.
+        dtype: of the scales.
 
     Raises:
         CommandError: for options that do not go together.
@@ -31,7 +51,7 @@ def in_few_bits(model: Model, given: FewBits, checkpoint: Path | None) -> Model:
         return model
     if not isinstance(model, Module):
         raise usage("--bits: SOURCE is a function, expected a Module, whose weights can be in few bits")
-    return quantize(model, **options)
+    return quantize(model, **options, dtype=dtype)
 
 
 def arguments(given: FewBits, checkpoint: Path | None, decoder: bool) -> dict[str, Any] | None:

@@ -10,9 +10,8 @@ import onnx
 from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
-from lucid.cli.few_bits import in_few_bits
+from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
-from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.parts import CacheKind, ModelPart, PartName
@@ -47,8 +46,7 @@ def run(
     """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
     check_model_file(model)
-    eager = load_model(source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None)
-    eager = in_few_bits(eager, few_bits, weights or checkpoint_of(source))
+    eager = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits)
     compared = calls.compared_part(eager, inputs, call, part, cache, capacity)
     if runs:
         known = trace(compared.function, kwargs=compared.inputs).sizes()

@@ -15,12 +15,8 @@ from lucid.precision.outputs import OutputSums
 from lucid.precision.report import PrecisionReport
 
 M = TypeVar("M", bound=Module)
-_SHARES = (
-    1.0,
-    0.5,
-    0.25,
-    0.125,
-)  # of the room below the target, by what steps are taken back: noises do not just add up
+# Of the room below the target, for steps that are taken back: noises do not just add up.
+_SHARES = (1.0, 0.5, 0.25, 0.125)
 _ENOUGH = 256  # numbers in the inputs of calls, such as tokens
 
 
