@@ -16,6 +16,7 @@ from lucid.export import ExportError, Target, explain, to_onnx
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.nn import functional as F
+from lucid.quantization import Blocks
 from lucid.runtime import Session
 from lucid.types import Array
 
@@ -398,6 +399,10 @@ def test_explain_says_where_a_product_takes_longer_than_float32(provider: Any, n
     assert why(4, 32) == "inputs are rounded to 8 bits, in blocks of a row"
     assert "slower for some 16 and more" in why(4, 16)
     assert why(0, 32) == "computed in float32; faster than float32 for few rows, slower for some 16 and more"
+    layer, size = nn.Linear(32, 8), (8, 1)
+    blocks = Blocks(np.zeros((8, 32), np.uint8), np.ones(size, np.float32), None, 4, 32, np.ones(size, np.float32))
+    layer.weight = nn.QuantizedWeight(blocks, lucid.float32)
+    assert "slower for some 16 and more" in explain(layer, target=provider).decisions[0].note
 
 
 @pytest.mark.parametrize("provider", ["any", "cpu"])

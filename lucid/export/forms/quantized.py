@@ -100,7 +100,8 @@ def _cost(build: Builder, node: Node) -> str:
     """How onnxruntime computes it, and where that takes longer than a float32 product (docs/benchmarks.md)."""
     exact = build.target.accuracy_level == 0
     why = "computed in float32" if exact else "inputs are rounded to 8 bits, in blocks of a row"
-    if exact or node.attributes["block"] == 16:
+    has_minimums = node.inputs[4] is not None
+    if exact or has_minimums or node.attributes["block"] == 16:
         return f"{why}; faster than float32 for few rows, slower for some 16 and more"
     return why
 
