@@ -91,7 +91,7 @@ class Int8:
             return Int8Weight(rows, layer.parameter.dtype, self._activations)
         seen = self._seen[layer.identity]
         if layer.use == "table" and not seen.count:  # which is only indexed
-            return Int8Weight(rows, layer.parameter.dtype, "dynamic")
+            return Int8Weight(rows, layer.parameter.dtype, None)
         return Int8Weight(rows, layer.parameter.dtype, "static", self._grid(seen))
 
     def _grid(self, seen: Histogram) -> Grid8:

@@ -152,6 +152,22 @@ def test_joined_projections_of_attention_keep_their_ranges() -> None:
         lucid.testing.assert_parity(small, target="cpu", providers=["CPUExecutionProvider"])
 
 
+@pytest.mark.parametrize("activations", WAYS)
+def test_tables_that_are_only_indexed_have_a_scale_for_each_row(activations: Any) -> None:
+    """If such a table is multiplied all the same, with ranges that nothing is known of, inputs are not rounded."""
+    lucid.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(4096, 40), nn.Linear(40, 8))
+    table: Any = in_8_bits(model, activations)[0].weight
+    assert {key: value.shape for key, value in table.state_dict().items()} == {"codes": (4096, 40), "scales": (4096,)}
+    assert relative(table[lucid.tensor(IDS)].numpy(), model[0](IDS).numpy()) < 0.005
+    if activations == "static":
+        assert repr(table) == "Int8Weight(4096, 40)"
+        x = np.random.default_rng(0).standard_normal((3, 40)).astype(np.float32)
+        assert relative(F.linear(x, table).numpy(), x @ table[:].numpy().T) < 1e-6
+        session = Session(to_onnx(lambda x: F.linear(x, table), ("N", 40)))
+        assert relative(session(x).numpy(), x @ table[:].numpy().T) < 1e-6
+
+
 # Errors ---------------------------------------------------------------------------------------------------------------
 
 

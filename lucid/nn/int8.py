@@ -16,7 +16,7 @@ Activations: TypeAlias = Literal["dynamic", "dynamic_rows", "static"]
 
 
 class Int8Weight(StoredWeight):
-    """A weight (N outputs, K inputs) or table (entries, width) in 8 bits, multiplied with inputs in 8 bits.
+    """A weight (N outputs, K inputs) in 8 bits, multiplied with inputs in 8 bits; or a table (entries, width).
 
     It takes the place of the `weight` of a layer, which `F.linear` and `F.embedding` accept like a parameter.
 
@@ -25,8 +25,9 @@ class Int8Weight(StoredWeight):
 
     bits = 8
 
-    def __init__(self, rows: Rows, dtype: DType, activations: Activations, grid: Grid8 | None = None) -> None:
-        """`dtype`: of the scales, and of what a table gives. `grid`: that of the inputs; of "static" alone.
+    def __init__(self, rows: Rows, dtype: DType, activations: Activations | None, grid: Grid8 | None = None) -> None:
+        """`dtype`: of the scales, and of what a table gives. `activations`: what inputs are rounded to; None: they are
+        not, as for a table that is only indexed. `grid`: that of the inputs; of "static" alone.
 
         Raises:
             ValueError: for "static" without a grid, or a grid without "static".
@@ -48,6 +49,8 @@ class Int8Weight(StoredWeight):
     def forward(self, x: Tensor) -> Tensor:
         if self.input_scale is not None and self.input_zero_point is not None:
             return ops.int8_linear_static(x, self.codes, self.scales, self.input_scale, self.input_zero_point)
+        if self.activations is None:
+            return ops.linear(x, self[:])
         if self.activations == "dynamic_rows":
             return ops.int8_linear_rows(x, self.codes, self.scales)
         return ops.int8_linear_dynamic(x, self.codes, self.scales)
@@ -63,4 +66,5 @@ class Int8Weight(StoredWeight):
         return made
 
     def extra_repr(self) -> str:
-        return f"{self.shape[0]}, {self.shape[1]}, activations={self.activations!r}"
+        inputs = "" if self.activations is None else f", activations={self.activations!r}"
+        return f"{self.shape[0]}, {self.shape[1]}{inputs}"
