@@ -26,15 +26,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-import numpy as np
-
 import lucid
 from lucid import Tensor
 from lucid.files import NotAFileError, open_regular
+from lucid.models._held_weights import Array as Array
+from lucid.models._held_weights import Held
 from lucid.nn import functional as F
-from lucid.quantization import Blocks
 
-Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -111,7 +109,7 @@ class Config:
         self,
         options: Mapping[str, Any],
         where: str,
-        weights: Callable[[], Mapping[str, Array | Blocks]] = dict,
+        weights: Callable[[], Mapping[str, Held]] = dict,
         shapes: Callable[[], Mapping[str, tuple[int, ...]]] | None = None,
     ) -> None:
         """`where` starts the messages; `weights` loads the checkpoint that these options describe.
@@ -142,7 +140,7 @@ class Config:
         return str(self.options["model_type"])
 
     @property
-    def weights(self) -> Mapping[str, Array | Blocks]:
+    def weights(self) -> Mapping[str, Held]:
         """The checkpoint that these options describe; it is mapped, and read from the file when used."""
         return self._weights()
 

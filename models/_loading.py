@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from lucid import DType, float32
-from lucid.models._block_weights import write_checkpoint
 from lucid.models._pretrained import Auto, Pretrained, read_model_type, read_options
+from lucid.models._stored_weights import write_checkpoint
 
 READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
     "bert.Bert": ("bert", "roberta", "distilbert"),
@@ -32,7 +32,7 @@ def load(
         dtype: the element type of the parameters; float32 by default, whatever the checkpoint stores. "auto": as it
             stores each, without a copy.
         dequantize: whether weights that the checkpoint has in few bits become parameters too. By default each is an
-            `nn.QuantizedWeight`, exactly as stored, where its type is one that Lucid has: GGUF's Q4_0, Q4_1 and Q8_0.
+            `nn.QuantizedWeight` or `nn.Int8Weight`, exactly as stored, where its type is one that Lucid has.
 
     Raises:
         ConfigError: for an unknown type, listing those that are known, or an option that is not supported.
@@ -55,7 +55,7 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
         folder: one that exists. It gets config.json and model.safetensors; copy the files of the tokenizer too.
 
     Raises:
-        ValueError: for a weight that is stored in another way than as `nn.QuantizedWeight`.
+        ValueError: for a weight that is stored in another way than as `nn.QuantizedWeight` or `nn.Int8Weight`.
         ConfigError, ModuleNotFoundError, WeightsError: as `load`.
         OSError: if a file is missing or cannot be written.
     """

@@ -28,6 +28,7 @@ import numpy as np
 
 from lucid import WeightsError
 from lucid.models._config import Array, Config, ConfigError
+from lucid.models._held_weights import Held
 from lucid.quantization import Blocks
 from lucid.quantization.blocks import BLOCKS, blocks_of, middle, unpack
 
@@ -105,10 +106,10 @@ def _read_layout(options: Config) -> Layout:
     return Layout(method, bits, group, shift)
 
 
-class PackedWeights(Mapping[str, Array | Blocks]):
+class PackedWeights(Mapping[str, Held]):
     """The weights of a checkpoint: ``X.weight`` as blocks where it has ``X.qweight``, and other arrays as they are."""
 
-    def __init__(self, arrays: Mapping[str, Array | Blocks], layout: Layout, where: str) -> None:
+    def __init__(self, arrays: Mapping[str, Held], layout: Layout, where: str) -> None:
         self._arrays, self._layout, self._where = arrays, layout, where
         self._layers = {key.removesuffix(".qweight") for key in arrays if key.endswith(".qweight")}
         parts = {f"{layer}.{part}" for layer in self._layers for part in _PARTS}
@@ -124,7 +125,7 @@ class PackedWeights(Mapping[str, Array | Blocks]):
         bias, layer = self._arrays[key], key.removesuffix(".bias")
         return layer != key and layer in self._layers and isinstance(bias, np.ndarray) and not bias.any()
 
-    def __getitem__(self, key: str) -> Array | Blocks:
+    def __getitem__(self, key: str) -> Held:
         layer = self._layer(key)
         return self._blocks(layer) if layer else self._arrays[key]
 
@@ -206,7 +207,7 @@ class PackedWeights(Mapping[str, Array | Blocks]):
 
     def _part(self, layer: str, name: str, kind: type[np.generic], shape: tuple[int, ...] | None = None) -> Array:
         array = self._arrays.get(f"{layer}.{name}")
-        if array is None or isinstance(array, Blocks):
+        if not isinstance(array, np.ndarray):
             raise self._wrong(f"{layer}.qweight has no {name}; get an intact copy of the checkpoint")
         right = array.ndim == 2 if shape is None else array.shape == shape
         floating = array.dtype.name in ("float16", "bfloat16", "float32")

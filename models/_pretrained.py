@@ -34,14 +34,16 @@ import numpy as np
 
 import lucid
 from lucid import DType, WeightsError, nn
-from lucid.models._block_weights import METHOD, with_block_weights
 from lucid.models._config import ACTIVATIONS as ACTIVATIONS
 from lucid.models._config import MAX_CONFIG as MAX_CONFIG
 from lucid.models._config import MAX_NUMBER as MAX_NUMBER
 from lucid.models._config import Array
 from lucid.models._config import Config as Config
 from lucid.models._config import ConfigError as ConfigError
+from lucid.models._held_weights import Held, Int8, numbers_of, stored_weight
 from lucid.models._packed_weights import OPTION, PackedWeights, with_packed_weights
+from lucid.models._stored_weights import METHOD, with_stored_weights
+from lucid.nn.stored import StoredWeight
 from lucid.quantization import Blocks
 
 C = TypeVar("C")
@@ -85,8 +87,8 @@ class Pretrained(nn.Module, Generic[C]):
     ) -> Self:
         """Read Hugging Face's config.json and model.safetensors, in one file or in shards, or a GGUF file.
 
-        Weights that the checkpoint has in few bits stay so: each is an `nn.QuantizedWeight` in the place of a
-        parameter, where its type is one that `lucid.quantization.Blocks` holds exactly.
+        Weights that the checkpoint has in few bits stay so: each is an `nn.QuantizedWeight` or `nn.Int8Weight` in the
+        place of a parameter, where it holds what is stored exactly.
 
         Args:
             folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json.
@@ -150,7 +152,7 @@ def _read_options(path: Path, model_types: Sequence[str]) -> Config:
         if not options.has(OPTION):
             return options
         own = options.get(OPTION, dict).get("quant_method") == METHOD
-        return with_block_weights(options) if own else with_packed_weights(options)
+        return with_stored_weights(options) if own else with_packed_weights(options)
     if len(files) > 1:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
     config: Config = gguf_module("_gguf", files[0]).read_config(files[0], *model_types)
@@ -169,7 +171,7 @@ def gguf_module(name: str, path: Path) -> ModuleType:
 
 
 @contextmanager
-def building(where: str, weights: Mapping[str, Array | Blocks]) -> Iterator[None]:
+def building(where: str, weights: Mapping[str, Held]) -> Iterator[None]:
     """Inside, make a model whose weights are loaded next: parameters take no memory until then.
 
     `where` starts the messages. There may be about twice as many parameters as the checkpoint has weights;
@@ -189,7 +191,7 @@ def building(where: str, weights: Mapping[str, Array | Blocks]) -> Iterator[None
 
 def load_into(
     module: nn.Module,
-    weights: Mapping[str, Array | Blocks],
+    weights: Mapping[str, Held],
     renames: Sequence[tuple[str, str]] = (),
     ignore: Sequence[str] = (),
     tied: Mapping[str, str] | None = None,
@@ -198,14 +200,14 @@ def load_into(
 ) -> None:
     """Load a checkpoint's weights into a module: every key must be a parameter, and every parameter must have a key.
 
-    Blocks (N, K) become an `nn.QuantizedWeight` in the place of a parameter that modules declare as `quantizable`, in
-    all that share it, and are dequantised for other parameters.
+    What is not an array becomes an `nn.QuantizedWeight` or `nn.Int8Weight` in the place of a parameter that modules
+    declare as `quantizable`, in all that share it, and is dequantised for other parameters.
 
     Args:
         renames: pairs (regular expression, replacement), applied in order to each of the checkpoint's keys.
         ignore: regular expressions found in keys (as renamed) of arrays that the model does not use.
         tied: key -> key of the same weight. A stored copy under the first must equal the second, and is then dropped.
-        dequantize: whether all blocks are dequantised.
+        dequantize: whether all of these are dequantised.
         assign: whether parameters take the element types of the arrays.
 
     Raises:
@@ -228,7 +230,7 @@ def load_into(
         sources[name] = key
     for copy, original in (tied or {}).items():
         if copy in sources and original in sources:
-            first, second = (_numbers(weights[sources[name]]) for name in (copy, original))
+            first, second = (numbers_of(weights[sources[name]]) for name in (copy, original))
             if not np.array_equal(first, second):
                 raise ValueError(
                     f"{type(module).__name__}: {sources[copy]} differs from {sources[original]}, expected one weight"
@@ -239,25 +241,23 @@ def load_into(
     _load(module, {name: partial(weights.__getitem__, key) for name, key in sources.items()}, dequantize, assign)
 
 
-def _load(
-    module: nn.Module, weights: Mapping[str, Callable[[], Array | Blocks]], dequantize: bool, assign: bool
-) -> None:
-    """Load weights by the names of parameters. Each is read once, and of blocks only what is packed is kept."""
+def _load(module: nn.Module, weights: Mapping[str, Callable[[], Held]], dequantize: bool, assign: bool) -> None:
+    """Load weights by the names of parameters. Each is read once; of those in few bits what is packed is kept."""
     parameters = module.state_dict()
     layers = [(layer, name, use) for layer in module.modules() for name, use in layer.quantizable.items()]
     uses = {id(getattr(layer, name)): use for layer, name, use in layers}
-    made: dict[int, nn.QuantizedWeight] = {}  # by the parameter in whose place it is
+    made: dict[int, StoredWeight] = {}  # by the parameter in whose place it is
     state: dict[str, Array] = {}
     for name, read in weights.items():
         weight, parameter = read(), parameters.get(name)
-        if not isinstance(weight, Blocks):
+        if not isinstance(weight, (Blocks, Int8)):
             state[name] = weight
             continue
         use = uses.get(id(parameter))
         if parameter is None or use is None or dequantize:
             numbers = weight.dequantized()
         else:
-            made[id(parameter)] = nn.QuantizedWeight(weight, parameter.dtype)
+            made[id(parameter)] = stored_weight(weight, parameter.dtype)
             # load_state_dict checks all keys and shapes, then loads: of this one nothing but its shape counts.
             numbers = np.broadcast_to(np.zeros((), parameter.dtype.numpy), weight.shape)
         state[name] = numbers.T if use == "transposed" else numbers
@@ -265,7 +265,3 @@ def _load(
     for layer, name, _ in layers:
         if id(getattr(layer, name)) in made:
             setattr(layer, name, made[id(getattr(layer, name))])
-
-
-def _numbers(weight: Array | Blocks) -> Array:
-    return weight.dequantized() if isinstance(weight, Blocks) else weight

@@ -10,7 +10,7 @@ from lucid.nn.module import Parameter
 from lucid.nn.stored import StoredWeight
 from lucid.ops.tensor import Tensor
 from lucid.quantization import Grid8, Rows
-from lucid.types import DType
+from lucid.types import DType, convert
 
 Activations: TypeAlias = Literal["dynamic", "dynamic_rows", "static"]
 
@@ -31,14 +31,15 @@ class Int8Weight(StoredWeight):
 
         Raises:
             ValueError: for "static" without a grid, or a grid without "static".
+            OverflowError: for a scale that `dtype` cannot hold.
         """
         if (activations == "static") != (grid is not None):
             raise ValueError(f'Int8Weight: activations is "{activations}", and a grid is for "static", which needs one')
         self.activations = activations
         self.shape = (rows.codes.shape[0], rows.codes.shape[1])
         self.codes: Tensor = Parameter(rows.codes)
-        self.scales: Tensor = Parameter(rows.scales.astype(dtype.numpy))
-        self.input_scale = None if grid is None else Parameter(grid.scale.astype(dtype.numpy))
+        self.scales: Tensor = Parameter(convert(rows.scales, dtype, "scales"))
+        self.input_scale = None if grid is None else Parameter(convert(grid.scale, dtype, "input_scale"))
         self.input_zero_point = None if grid is None else Parameter(grid.zero)
 
     @property

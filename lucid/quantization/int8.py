@@ -19,6 +19,10 @@ class Rows(NamedTuple):
     codes: Array
     scales: Array
 
+    def dequantized(self) -> Array:
+        """The weight (N, K) float32."""
+        return np.asarray(self.codes * self.scales[:, None])
+
 
 class Grid8(NamedTuple):
     """The numbers that inputs are rounded to: scale * (code - zero), the code being from 0 to 255."""

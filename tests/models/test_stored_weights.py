@@ -27,6 +27,8 @@ VARIANTS = [
     "vit/base",
 ]
 PART = "model.layers.0.mlp.up_proj.weight"
+IDS = np.array([[5, 9, 3]])
+BYTES = {"bits": 8, "block": None}
 
 
 def written(folder: Path, variant: str = "llama/llama3", **options: Any) -> nn.Module:
@@ -51,11 +53,23 @@ def test_it_is_read_as_it_was(variant: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"bits": 8}, {"symmetric": True}, {"bits": {"*.mlp.*": 8, "*.self_attn.*": 4}}], ids=str
+    "options",
+    [
+        {"bits": 8},
+        {"symmetric": True},
+        {"bits": {"*.mlp.*": 8, "*.self_attn.*": 4}},
+        {**BYTES, "activations": "dynamic"},
+        {**BYTES, "activations": "dynamic_rows", "bits": {"*.mlp.*": 8}},
+        {**BYTES, "activations": "static", "smallest_table": 1, "calibration": [IDS]},
+    ],
+    ids=str,
 )
 def test_in_every_format(options: dict[str, Any], tmp_path: Path) -> None:
-    model = written(tmp_path, **options)
-    assert_same(lucid.models.load(tmp_path), model)
+    model: Any = written(tmp_path, **options)
+    found: Any = lucid.models.load(tmp_path)
+    assert_same(found, model)
+    assert repr(found) == repr(model)
+    np.testing.assert_array_equal(found(IDS).numpy(), model(IDS).numpy())
 
 
 def test_a_model_in_float_too_and_the_numbers_of_one_in_few_bits(tmp_path: Path) -> None:
@@ -109,6 +123,36 @@ def part(name: str, change: Callable[[Any], Any]) -> Callable[[dict[str, Any], d
 def told(kind: Any) -> Callable[[dict[str, Any], dict[str, Any]], None]:
     """A change of what the options say of that weight."""
     return lambda _, options: options["weights"].update({PART: kind})
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            part("scales", lambda array: array[:1]),
+            WeightsError,
+            r"up_proj.weight.scales is float32 \[1\], expected float \[36\] for 24 inputs in 8 bits by row; get an",
+        ),
+        (lambda arrays, _: arrays.pop(f"{PART}.codes"), WeightsError, "up_proj.weight.codes is missing, which quant"),
+        (part("codes", lambda array: array[0]), WeightsError, r"codes is \[24\], expected \[outputs, inputs\]"),
+        (part("codes", lambda array: array.astype(np.uint8)), WeightsError, "up_proj.weight.codes is uint8"),
+        (part("scales", lambda array: array * np.nan), WeightsError, "up_proj.weight.scales has NaN or infinity"),
+        (part("input_scale", np.zeros_like), WeightsError, "up_proj.weight.input_scale is 0.0, expected a finite"),
+        (
+            lambda arrays, _: arrays.pop(f"{PART}.input_zero_point"),
+            WeightsError,
+            "up_proj.weight has no input_zero_point; get an intact copy",
+        ),
+        (told({"activations": "some"}), ConfigError, "or .*one of null, dynamic, dynamic_rows, static"),
+    ],
+)
+def test_a_damaged_folder_in_bytes_is_an_error(
+    change: Any, error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    written(tmp_path, **BYTES, activations="static", calibration=[IDS])
+    damaged(tmp_path, change)
+    with pytest.raises(error, match=message):
+        lucid.models.load(tmp_path)
 
 
 @pytest.mark.parametrize(
