@@ -11,7 +11,7 @@ from lucid.models._pretrained import Auto, Pretrained, read_model_type, read_opt
 from lucid.models._stored_weights import write_checkpoint
 
 READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
-    "bert.Bert": ("bert", "roberta", "distilbert"),
+    "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie"),
     "clip.CLIP": ("clip",),
     "gpt2.GPT2": ("gpt2",),
     "llama.Llama": ("llama", "mistral", "qwen2", "qwen3"),

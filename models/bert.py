@@ -1,4 +1,7 @@
-"""BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al. 2019): one encoder, three checkpoints.
+"""BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al. 2019): one encoder, and its variations.
+
+XLM-RoBERTa (Conneau et al. 2019) and CamemBERT (Martin et al. 2019) are RoBERTa; ELECTRA (Clark et al. 2020) may have
+narrower embeddings; ERNIE (Sun et al. 2019) adds an embedding of the task.
 
 Modules have the names of Hugging Face's checkpoints, and so do the weights of an exported model. ``python -m
 lucid.models.bert FOLDER`` embeds two texts with a checkpoint, eagerly and exported; without a folder it uses
@@ -33,6 +36,8 @@ class BertConfig:
     activation: str = "gelu"
     eps: float = 1e-12
     pad_token_id: int | None = None  # if given, positions count only the ids that are not padding (RoBERTa)
+    embedding_size: int | None = None  # of embeddings that a layer brings to hidden_size (ELECTRA)
+    task_type_vocab_size: int = 0  # 0: no such embedding; else each token has that of task 0 (ERNIE)
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -43,7 +48,9 @@ class BertConfig:
         options.only("is_decoder", False)
         options.only("add_cross_attention", False)
         width, positions = options.size("hidden_size"), options.size("max_position_embeddings")
-        roberta = options.model_type == "roberta"
+        roberta = options.model_type in ("roberta", "xlm-roberta", "camembert")
+        embedding = options.size("embedding_size", width) if options.model_type == "electra" else width
+        tasks = options.model_type == "ernie" and options.get("use_task_id", bool, False)
         return cls(
             vocab_size=options.size("vocab_size"),
             hidden_size=width,
@@ -55,6 +62,8 @@ class BertConfig:
             activation=options.activation("hidden_act", "gelu"),
             eps=options.real("layer_norm_eps", 1e-12),
             pad_token_id=options.whole("pad_token_id", 1, low=0, high=positions) if roberta else None,
+            embedding_size=embedding if embedding != width else None,
+            task_type_vocab_size=options.size("task_type_vocab_size", 3) if tasks else 0,
         )
 
     @classmethod
@@ -76,7 +85,7 @@ class BertConfig:
 Options = BertConfig  # former name
 
 RENAMES = [
-    (r"^(bert|roberta|distilbert)\.", ""),
+    (r"^(bert|roberta|distilbert|electra|ernie)\.", ""),
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),  # names of the first published checkpoints
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
     # DistilBERT's names
@@ -99,24 +108,41 @@ class Bert(Pretrained[BertConfig]):
     """
 
     checkpoint = Checkpoint(
-        model_types=("bert", "roberta", "distilbert"),
+        model_types=("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie"),
         read=BertConfig.read,
-        ignored_options=["classifier_dropout", "tie_word_embeddings", "tie_weights_"],
+        ignored_options=[
+            "classifier_dropout",
+            "tie_word_embeddings",
+            "tie_weights_",
+            "summary_.*",
+            "task_type_vocab_size",
+        ],
         renames=RENAMES,
         # Heads for other tasks, and position numbers that some checkpoints store.
-        ignored_keys=[r"^(cls|pooler|lm_head|classifier|qa_outputs)\.", r"^vocab_", r"embeddings\.position_ids$"],
+        ignored_keys=[
+            r"^(cls|pooler|lm_head|classifier|qa_outputs|(discriminator|generator)_(predictions|lm_head))\.",
+            r"^vocab_",
+            r"embeddings\.position_ids$",
+        ],
     )
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
         self.embeddings = Embeddings(config)
+        if config.embedding_size is not None:
+            self.embeddings_project = nn.Linear(config.embedding_size, config.hidden_size)
         self.encoder = Encoder(config)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Tensor:
         key_mask = None if attention_mask is None else attention_mask != 0
-        return self.encoder(self.embeddings(input_ids, token_type_ids), key_mask)
+        return self.encoder(self.embed(input_ids, token_type_ids), key_mask)
+
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        """The input of the first layer, (N, L, E)."""
+        x = self.embeddings(input_ids, token_type_ids)
+        return x if self.config.embedding_size is None else self.embeddings_project(x)
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
@@ -138,22 +164,26 @@ class SentenceEncoder(Bert):
 
 
 class Embeddings(nn.Module):
-    """Word + position + token type, normalised."""
+    """Word + position + token type (+ task), normalised."""
 
     def __init__(self, c: BertConfig) -> None:
-        self.word_embeddings = nn.Embedding(c.vocab_size, c.hidden_size)
-        self.position_embeddings = nn.Embedding(c.max_positions, c.hidden_size)
+        width = c.embedding_size or c.hidden_size
+        self.word_embeddings = nn.Embedding(c.vocab_size, width)
+        self.position_embeddings = nn.Embedding(c.max_positions, width)
         if c.type_vocab_size:
-            self.token_type_embeddings = nn.Embedding(c.type_vocab_size, c.hidden_size)
-        self.LayerNorm = nn.LayerNorm(c.hidden_size, c.eps)
+            self.token_type_embeddings = nn.Embedding(c.type_vocab_size, width)
+        if c.task_type_vocab_size:
+            self.task_type_embeddings = nn.Embedding(c.task_type_vocab_size, width)
+        self.LayerNorm = nn.LayerNorm(width, c.eps)
         self.config = c
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
         x = self.word_embeddings(input_ids)
         if self.config.type_vocab_size:
             types = self.token_type_embeddings
-            first = types.weight[0].part_of(types.weight, "[0]")  # its name in an exported model
-            x = x + (first if token_type_ids is None else types(token_type_ids))
+            x = x + (_first(types) if token_type_ids is None else types(token_type_ids))
+        if self.config.task_type_vocab_size:
+            x = x + _first(self.task_type_embeddings)
         return self.LayerNorm(x + self.positions(input_ids))
 
     def positions(self, input_ids: Tensor) -> Tensor:
@@ -165,6 +195,11 @@ class Embeddings(nn.Module):
             return table.weight[:length]
         kept = (input_ids != padding).astype(lucid.int64)
         return table(ops.cumsum(kept, axis=1) * kept + padding)
+
+
+def _first(table: nn.Embedding) -> Tensor:
+    """The first row of a table, named in an exported model."""
+    return table.weight[0].part_of(table.weight, "[0]")
 
 
 class Encoder(nn.Module):

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa and DistilBERT against transformers, eagerly and exported once: see goldens/README.md."""
+"""BERT and its variations against transformers, eagerly and exported once: see goldens/README.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from lucid.runtime import Session
 
 Array = np.ndarray[Any, Any]
 GOLDENS = Path(__file__).parents[1] / "goldens"
-FOLDERS = [folder for family in ("bert", "roberta", "distilbert") for folder in sorted((GOLDENS / family).iterdir())]
+FAMILIES = ("bert", "roberta", "distilbert", "xlm_roberta", "camembert", "electra", "ernie")
+FOLDERS = [folder for family in FAMILIES for folder in sorted((GOLDENS / family).iterdir())]
 
 
 class Case(NamedTuple):
@@ -82,7 +83,7 @@ def test_every_hidden_state(case: Case) -> None:
     bert = model(case.folder)
     tensors = {name: Tensor(array) for name, array in case.inputs.items()}
     mask = tensors.get("attention_mask")
-    x = bert.embeddings(tensors["input_ids"], tensors.get("token_type_ids"))
+    x = bert.embed(tensors["input_ids"], tensors.get("token_type_ids"))
     states = [name for name in case.outputs if name.startswith("hidden_states.")]
     assert len(states) == len(bert.encoder.layer) + 1
     case.close(x.numpy(), "hidden_states.0")

@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, DistilBERT.
+"""BERT, RoBERTa, DistilBERT, and models that are almost one of these.
 
 Position ids, as transformers makes them when forward gets an attention_mask and no position_ids: BERT and
 DistilBERT count 0, 1, 2, ... from the first column, padding included; RoBERTa counts the ids that are not
@@ -18,12 +18,22 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertModel,
+    CamembertConfig,
+    CamembertForMaskedLM,
+    CamembertModel,
     DistilBertConfig,
     DistilBertForMaskedLM,
     DistilBertModel,
+    ElectraConfig,
+    ElectraForPreTraining,
+    ElectraModel,
+    ErnieConfig,
+    ErnieModel,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
 )
 
 from .core import Case, Golden, ids, padding_mask, text_cases
@@ -115,20 +125,24 @@ def bert() -> list[Golden]:
     ]
 
 
-def roberta() -> list[Golden]:
+def roberta_common() -> dict[str, object]:
     cases = text_cases(VOCABULARY, 1, compare="all", seed=200)
     mask = padding_mask(6, (6, 3), "right")
     unpadded = {"input_ids": ids((2, 6), VOCABULARY, 211), "attention_mask": mask}
     padded = {"input_ids": ids((2, 6), VOCABULARY, 212).where(padding_mask(6, (6, 3), "left") == 1, 1)}
     cases["mask_without_pad_ids"] = Case("attention_mask (2, 6), kept 6 and 3, no id is pad_token_id", unpadded)
     cases["pad_ids_without_mask"] = Case("ids padded on the left, (2, 6), but no attention_mask", padded)
-    common = {
+    return {
         "cases": cases,
         "outputs": ["last_hidden_state"],
         "layers": encoder_layers,
         "positions": lambda model: model.embeddings.position_embeddings,
         "padding_is_free": False,  # the ids in padded positions determine the position ids
     }
+
+
+def roberta() -> list[Golden]:
+    common = roberta_common()
     return [
         Golden(
             "roberta/base",
@@ -174,4 +188,68 @@ def distilbert() -> list[Golden]:
             spare=("vocab_",),
             **common,
         ),
+    ]
+
+
+def xlm_roberta() -> list[Golden]:
+    config = XLMRobertaConfig(**roberta_config().to_dict())
+    return [
+        Golden("xlm_roberta/base", XLMRobertaModel(config), note="XLMRobertaModel: RoBERTa's", **roberta_common()),
+    ]
+
+
+def camembert() -> list[Golden]:
+    config = CamembertConfig(**roberta_config(num_attention_heads=2).to_dict())
+    return [
+        Golden(
+            "camembert/masked_lm",
+            CamembertForMaskedLM(config),
+            note="saved from CamembertForMaskedLM: RoBERTa's, prefix `roberta.`, head `lm_head.*`",
+            reader=partial(CamembertModel.from_pretrained, add_pooling_layer=False),
+            spare=("lm_head.",),
+            **roberta_common(),
+        )
+    ]
+
+
+def electra() -> list[Golden]:
+    def config(**changes: object) -> ElectraConfig:
+        return ElectraConfig(**(bert_config().to_dict() | changes))
+
+    common = {
+        "cases": with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=110)),
+        "outputs": ["last_hidden_state"],
+        "layers": encoder_layers,
+        "positions": lambda model: model.embeddings.position_embeddings,
+    }
+    return [
+        Golden(
+            "electra/base",
+            ElectraModel(config(embedding_size=12)),
+            note="ElectraModel: embeddings 12 wide, embeddings_project to 16",
+            **common,
+        ),
+        Golden(
+            "electra/discriminator",
+            ElectraForPreTraining(config(embedding_size=16)),
+            note="saved from ElectraForPreTraining: prefix `electra.`, head `discriminator_predictions.*`; no projection",
+            reader=ElectraModel.from_pretrained,
+            spare=("discriminator_predictions.",),
+            **common,
+        ),
+    ]
+
+
+def ernie() -> list[Golden]:
+    config = ErnieConfig(**(bert_config().to_dict() | {"use_task_id": True, "hidden_act": "relu"}))
+    return [
+        Golden(
+            "ernie/base",
+            ErnieModel(config),
+            note="ErnieModel with use_task_id: task_type_embeddings, of which task 0 is used; relu",
+            cases=with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=120)),
+            outputs=["last_hidden_state"],
+            layers=encoder_layers,
+            positions=lambda model: model.embeddings.position_embeddings,
+        )
     ]
