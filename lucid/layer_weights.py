@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -94,6 +95,14 @@ def with_weights(model: M, weights: Mapping[Place, StoredWeight]) -> M:
     for place, weight in weights.items():
         setattr(modules[place.path], place.name, weight)
     return made
+
+
+def parameter_count(model: Module) -> int:
+    """How many numbers the parameters of a model are; a weight in few bits counts as what it stands for."""
+    stored = {id(weight): weight for weight in model.modules() if isinstance(weight, StoredWeight)}.values()
+    inside = {id(part) for weight in stored for part in weight.parameters()}
+    floats: int = sum(each.numpy().size for each in model.parameters() if id(each) not in inside)
+    return floats + sum(int(math.prod(weight.shape)) for weight in stored)
 
 
 def _declared(model: Module) -> Iterator[tuple[Place, Any]]:

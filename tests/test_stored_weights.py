@@ -11,8 +11,10 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.export import Target, explain, to_onnx
+from lucid.layer_weights import parameter_count
 from lucid.models.delightful_tts import ConformerBlock
 from lucid.models.gpt2 import GPT2, GPT2Config
+from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.transformer import Transformer
 from lucid.nn import functional as F
 from lucid.ops.tensor import Tensor
@@ -236,6 +238,14 @@ class Scaled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.kernel, transposed=True) * 2
+
+
+@pytest.mark.parametrize("options", [{"bits": 4}, {"bits": 8, "activations": "dynamic"}], ids=["blocks", "rows"])
+def test_a_model_has_as_many_parameters_in_few_bits(options: dict[str, Any]) -> None:
+    """A shared weight counts once."""
+    llama = Llama(LlamaConfig(64, 32, 48, num_heads=2, num_kv_heads=1, head_dim=16, windows=(None,), tied=True))
+    expected = sum(parameter.numpy().size for parameter in llama.parameters())
+    assert parameter_count(llama) == parameter_count(lucid.quantize(llama, **options)) == expected
 
 
 def test_a_module_declares_what_may_be_in_few_bits() -> None:

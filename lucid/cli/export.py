@@ -19,6 +19,7 @@ from lucid.cli.values import settings
 from lucid.export import explain, to_onnx
 from lucid.export.explain import Explanation, title
 from lucid.files import is_stream
+from lucid.layer_weights import parameter_count
 from lucid.nn.module import Module
 from lucid.parts import CacheKind, PartName, TracedPart, trace_part
 from lucid.testing import ParityReport
@@ -90,7 +91,7 @@ def _summary(
         "ir_version": exported.ir_version,
         "inputs": {value.name: str(value.type) for value in traced.graph.inputs},
         "outputs": {name: str(kind) for name, kind in traced.output_types().items()},
-        "parameters": sum(p.numpy().size for p in model.parameters()) if isinstance(model, Module) else 0,
+        "parameters": parameter_count(model) if isinstance(model, Module) else 0,
         "nodes": dict(operators.most_common()),
         "weights": taken.weights or None,
         "attention": [
