@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from lucid.activations import Int8, Ranges, check_activations
 from lucid.calibrating import Products, Seen, hessians
 from lucid.layer_weights import Identity, LayerWeight, copied, layer_weights
-from lucid.nn.int8 import Activations
+from lucid.nn.int8 import Activations, Int8Weight
 from lucid.nn.module import Module
 from lucid.nn.quantized import QuantizedWeight
 from lucid.nn.stored import StoredWeight
 from lucid.observing import Call
-from lucid.quantization import Blocks, gptq, hqq, rtn
+from lucid.quantization import Blocks, by_row, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
 from lucid.types import Array, DTypeLike, as_dtype, show_shape
 
@@ -61,7 +61,8 @@ def quantize(
             first pattern that matches its path, and stays as it is with None or without a match. A weight that several
             layers share gets those of the first pattern that matches one of them.
         block: how many weights along the input axis share a scale: a power of two from 16 to 2048, by default 32. A row
-            whose length it does not divide is padded.
+            whose length it does not divide is padded. A table in 8 bits that is only indexed has one scale for each
+            row, as an `nn.Int8Weight`: the kernels of products need blocks, rows do not.
         symmetric: whether the middle code is 0 in all blocks, so that no zero points are stored.
         method: "rtn" rounds to the nearest code; "hqq" (half-quadratic quantisation) fits scales and zeros to the
             weights; "gptq" (Frantar et al. 2022) lets later weights make up for the errors of earlier ones, as the
@@ -110,7 +111,9 @@ def quantize(
     stored: Callable[[LayerWeight], StoredWeight]
     if activations is None:
         seen = {} if calibration is None else hessians(model, set(chosen), calibration)
-        stored = _InBlocks(chosen, _BLOCK if block is None else block, symmetric, method, search, seen, dtype)
+        multiplied = {id(layer.parameter) for layer in layers if layer.use != "table"}
+        size = _BLOCK if block is None else block
+        stored = _FewBits(chosen, size, symmetric, method, search, seen, dtype, multiplied)
     else:
         stored = Int8(model, chosen, activations, ranges, calibration)
     done: dict[Identity, StoredWeight] = {}  # which layers may share
@@ -129,8 +132,8 @@ def quantize(
 
 
 @dataclass(frozen=True)
-class _InBlocks:
-    """Makes weights in blocks of few bits; the arguments are those of `quantize`."""
+class _FewBits:
+    """Makes weights in few bits; the arguments are those of `quantize`."""
 
     chosen: Mapping[Identity, int]
     block: int
@@ -139,13 +142,17 @@ class _InBlocks:
     search: bool
     seen: Mapping[Identity, Products]
     dtype: DTypeLike | None
+    multiplied: Set[int]  # the identities of parameters that are in products
 
-    def __call__(self, layer: LayerWeight) -> QuantizedWeight:
+    def __call__(self, layer: LayerWeight) -> StoredWeight:
+        dtype = layer.parameter.dtype if self.dtype is None else as_dtype(self.dtype)
+        if self.chosen[layer.identity] == 8 and id(layer.parameter) not in self.multiplied:
+            return Int8Weight(by_row(layer.tensor.numpy()), dtype, None)
         products = self.seen.get(layer.identity)
         only_indexed = layer.use == "table" and products is not None and not products.count
         inputs = [] if products is None or only_indexed else products.by_rows()
         blocks = self._found(layer.tensor.numpy(), self.chosen[layer.identity], inputs)
-        return QuantizedWeight(blocks, layer.parameter.dtype if self.dtype is None else as_dtype(self.dtype))
+        return QuantizedWeight(blocks, dtype)
 
     def _found(self, weight: Array, bits: int, seen: Sequence[Seen]) -> Blocks:
         if seen:

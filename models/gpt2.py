@@ -113,7 +113,7 @@ class Transformer(nn.Module):
     cache of each block if one is given."""
 
     def __init__(self, c: GPT2Config) -> None:
-        self.wte = nn.Embedding(c.vocab_size, c.hidden_size)
+        self.wte = nn.TiedEmbedding(c.vocab_size, c.hidden_size)
         self.wpe = nn.LearnedPositions(c.max_positions, c.hidden_size)
         self.h = [Block(c, c.scale(layer)) for layer in range(c.num_layers)]
         self.ln_f = nn.LayerNorm(c.hidden_size, c.eps)

@@ -160,7 +160,8 @@ class Decoder(nn.Module):
     """
 
     def __init__(self, c: LlamaConfig) -> None:
-        self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size, c.dtype)
+        embedding = nn.TiedEmbedding if c.tied else nn.Embedding
+        self.embed_tokens = embedding(c.vocab_size, c.hidden_size, c.dtype)
         self.layers = [Layer(c, window) for window in c.windows]
         self.norm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
         self.rope = nn.RotaryEmbedding(c.head_dim, c.rope_theta, scaling=c.rope_scaling, dtype=c.dtype)

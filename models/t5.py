@@ -90,7 +90,8 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
 
     def __init__(self, config: T5Config | None = None) -> None:
         super().__init__(config := config or T5Config())
-        self.shared = nn.Embedding(config.vocab_size, config.hidden_size)
+        embedding = nn.TiedEmbedding if config.tied else nn.Embedding
+        self.shared = embedding(config.vocab_size, config.hidden_size)
         self.encoder = Encoder(config, config.num_layers, decoder=False)
         self.decoder = Decoder(config, config.num_decoder_layers, decoder=True)
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)

@@ -47,7 +47,7 @@ class Transformer(nn.EncoderDecoder):
     ) -> None:
         sizes = (hidden_size, num_heads, intermediate_size, dropout)
         self.num_heads = num_heads
-        self.embedding = nn.Embedding(vocab_size, hidden_size)
+        self.embedding = nn.TiedEmbedding(vocab_size, hidden_size)
         nn.init.normal_(self.embedding.weight, std=hidden_size**-0.5)
         self.positions = nn.SinusoidalPositionalEncoding(hidden_size, max_positions)  # [3.5]
         self.dropout = nn.Dropout(dropout)

@@ -211,7 +211,8 @@ class Decoder(nn.Module):
 
     def __init__(self, config: WhisperConfig) -> None:
         stack = config.decoder
-        self.embed_tokens = nn.Embedding(config.vocab_size, stack.hidden_size)
+        embedding = nn.TiedEmbedding if config.tied else nn.Embedding
+        self.embed_tokens = embedding(config.vocab_size, stack.hidden_size)
         self.embed_positions = nn.LearnedPositions(config.max_target_positions, stack.hidden_size)
         self.layers = [DecoderLayer(stack) for _ in range(stack.num_layers)]
         self.layer_norm = nn.LayerNorm(stack.hidden_size)

@@ -61,6 +61,7 @@ X, IMAGES, SCORES = ("N", "L", 8), ("N", 8, 12, 9), ("N", 4, "L", "S")
 MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "Linear": (nn.Linear(8, 4), (X,)),
     "Embedding": (nn.Embedding(2, 8), (lucid.spec("N", "L", dtype="int64"),)),
+    "TiedEmbedding": (nn.TiedEmbedding(2, 8), (lucid.spec("N", "L", dtype="int64"),)),
     "Identity": (nn.Identity(), (X,)),
     "Dropout": (nn.Dropout(0.1).eval(), (X,)),
     "Sequential": (nn.Sequential(nn.Linear(8, 4), nn.Tanh()), (X,)),

@@ -158,7 +158,7 @@ def test_weights_in_few_bits_give_the_tokens_of_the_same_model(bits: Any, tmp_pa
     source = checkpoint(tmp_path / "checkpoint")
     write_folder(small, source, tmp_path / "genai", layout="genai")
     kinds = [node.op_type for node in onnx.load(tmp_path / "genai" / "model.onnx").graph.node]
-    assert kinds.count("MatMulNBits") == 14 and kinds.count("MatMul") == 1  # the output layer is a table of 40 rows
+    assert kinds.count("MatMulNBits") == 15 and "MatMul" not in kinds  # the output layer is a table of 40 rows
     expected = ours(tmp_path / "genai", small, RAGGED, 8)
     assert continued(tmp_path / "genai", RAGGED, 8) == expected
     assert max(map(len, expected)) > 4

@@ -62,6 +62,10 @@ def in_8_bits(model: Any, activations: Any, **options: Any) -> Any:
     return lucid.quantize(model, 8, activations=activations, **{"calibration": calls, **options})
 
 
+def size(model: nn.Module) -> int:
+    return sum(parameter.numpy().nbytes for parameter in model.parameters())
+
+
 def relative(found: Array, wanted: Array) -> float:
     return float(np.abs(found - wanted).max() / np.abs(wanted).max())
 
@@ -152,20 +156,36 @@ def test_joined_projections_of_attention_keep_their_ranges() -> None:
         lucid.testing.assert_parity(small, target="cpu", providers=["CPUExecutionProvider"])
 
 
-@pytest.mark.parametrize("activations", WAYS)
+@pytest.mark.parametrize("activations", [None, *WAYS])
 def test_tables_that_are_only_indexed_have_a_scale_for_each_row(activations: Any) -> None:
-    """If such a table is multiplied all the same, with ranges that nothing is known of, inputs are not rounded."""
+    """With inputs of products in 8 bits or not; if such a table is multiplied all the same, inputs are not rounded."""
     lucid.manual_seed(0)
     model = nn.Sequential(nn.Embedding(4096, 40), nn.Linear(40, 8))
-    table: Any = in_8_bits(model, activations)[0].weight
+    small = in_8_bits(model, activations)
+    table: Any = small[0].weight
     assert {key: value.shape for key, value in table.state_dict().items()} == {"codes": (4096, 40), "scales": (4096,)}
     assert relative(table[lucid.tensor(IDS)].numpy(), model[0](IDS).numpy()) < 0.005
-    if activations == "static":
+    lucid.testing.assert_parity(small, lucid.spec("N", 3, dtype="int64"), target="cpu", providers=["cpu"])
+    if activations in (None, "static"):
         assert repr(table) == "Int8Weight(4096, 40)"
         x = np.random.default_rng(0).standard_normal((3, 40)).astype(np.float32)
         assert relative(F.linear(x, table).numpy(), x @ table[:].numpy().T) < 1e-6
         session = Session(to_onnx(lambda x: F.linear(x, table), ("N", 40)))
         assert relative(session(x).numpy(), x @ table[:].numpy().T) < 1e-6
+
+
+def test_a_model_in_8_bits_is_as_large_as_its_codes_and_scales(network: Network) -> None:
+    """A table has a scale for each row; products, and tables that are in one, for each block."""
+    network.other = nn.Embedding(4096, 40)
+    small: Any = lucid.quantize(network, 8, block=16, symmetric=True)
+    assert size(small.other) == 4096 * (40 + 4)
+    assert size(small.table) == 4096 * 3 * (16 + 4)
+    assert size(small.up) == 70 * 3 * (16 + 4)
+    assert isinstance(lucid.quantize(network, 4).other.weight, nn.QuantizedWeight)
+    tied = lucid.quantize(nn.TiedEmbedding(7, 40), 8, block=16, symmetric=True)  # of any size, as it is in products
+    assert size(tied) == 7 * 3 * (16 + 4)
+    half = lucid.quantize(nn.Embedding(5, 40, dtype="float16"), 8, smallest_table=1, dtype="float32")
+    assert (half.weight.dtype, size(half)) == (lucid.float32, 5 * 44)
 
 
 # Errors ---------------------------------------------------------------------------------------------------------------

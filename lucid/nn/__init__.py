@@ -33,6 +33,7 @@ from lucid.nn.layers import RMSNorm as RMSNorm
 from lucid.nn.layers import SiLU as SiLU
 from lucid.nn.layers import Softmax as Softmax
 from lucid.nn.layers import Tanh as Tanh
+from lucid.nn.layers import TiedEmbedding as TiedEmbedding
 from lucid.nn.module import Module as Module
 from lucid.nn.module import Parameter as Parameter
 from lucid.nn.module import scoped as scoped

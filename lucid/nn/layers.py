@@ -56,6 +56,15 @@ class Embedding(Module):
         return ", ".join(map(str, self.weight.shape))
 
 
+class TiedEmbedding(Embedding):
+    """An `Embedding` whose table is the output layer too: a model multiplies by it, `F.linear(x, embedding.weight)`.
+
+    `lucid.quantize` stores it as products need it.
+    """
+
+    quantizable: ClassVar = {"weight": "linear"}
+
+
 class LayerNorm(Module):
     """Layer normalisation over the last axes, which have the sizes `normalized_shape` (Ba et al. 2016)."""
 

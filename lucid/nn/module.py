@@ -79,8 +79,8 @@ class Module:
 
     quantizable: ClassVar[Mapping[str, WeightUse]] = {}
     """The parameters (rows, columns) that this class reads in one way only, so that `lucid.quantize` may put weights in
-    few bits in their places: "linear", by `F.linear`; "transposed", by `F.linear(..., transposed=True)`; "table", by
-    `F.embedding` or as `weight[start:stop]`."""
+    few bits in their places: "linear", by `F.linear`, and perhaps as a table too; "transposed", by
+    `F.linear(..., transposed=True)`; "table", by `F.embedding` or as `weight[start:stop]`."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs; subclasses define this."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from lucid.quantization.rtn import check_numbers, check_weight
+from lucid.quantization.rtn import LARGEST, PIECE, check_numbers, check_weight
+from lucid.threads import share
 from lucid.types import Array
 
 TOP = 127  # of a weight's codes, and -127 the lowest, so that both signs reach as far
@@ -40,11 +42,22 @@ def by_row(weight: Array) -> Rows:
         ValueError: for another rank, NaN, infinity and numbers above 1e30.
     """
     check_weight("by_row", weight)
-    check_numbers("by_row", weight)
-    largest = np.abs(weight).astype(np.float32).max(axis=1, initial=0)
-    scales = np.maximum(largest / np.float32(TOP), np.finfo(np.float32).tiny)
-    scales = np.where(largest == 0, np.float32(1), scales)
-    codes = np.clip(np.rint(weight.astype(np.float32) / scales[:, None]), -TOP, TOP).astype(np.int8)
+    codes, scales = np.empty(weight.shape, np.int8), np.empty(len(weight), np.float32)
+
+    def work(starts: Iterator[int]) -> None:
+        for start in starts:
+            rows = slice(start, start + step)
+            with np.errstate(over="ignore"):  # of float64: the check below says so
+                piece = weight[rows].astype(np.float32)
+            largest = np.abs(piece).max(axis=1, initial=0)
+            if not (largest <= LARGEST).all():
+                check_numbers("by_row", weight)
+            scales[rows] = np.where(largest == 0, 1, np.maximum(largest / np.float32(TOP), np.finfo(np.float32).tiny))
+            piece /= scales[rows, None]
+            codes[rows] = np.clip(np.rint(piece, out=piece), -TOP, TOP, out=piece)
+
+    step = max(1, PIECE // max(1, weight.shape[1]))
+    share(range(0, len(weight), step), work)
     return Rows(codes, scales)
 
 

@@ -18,7 +18,7 @@ from lucid.types import Array
 SHRINKS = np.linspace(1.0, 0.7, 16)  # of a range; down to 0.5 MiniLM's products are no nearer
 # 1e30, far above any weight: GPTQ adds errors to it. Not a Python float, which a float16 weight would make float16.
 LARGEST = np.float64(2.0**100)
-_PIECE = 1 << 17  # numbers that are worked on together: in smaller pieces threads wait for the interpreter
+PIECE = 1 << 17  # numbers that are worked on together: in smaller pieces threads wait for the interpreter
 _SMALLEST = np.finfo(np.float32).tiny
 
 
@@ -101,7 +101,7 @@ def rounded(what: str, weight: Array, bits: int, block: int, symmetric: bool, fi
             if size > whole * block:
                 round_piece(piece, slice(whole, whole + 1), slice(whole * block, size), size - whole * block)
 
-    step = max(1, _PIECE // max(1, size))
+    step = max(1, PIECE // max(1, size))
     share(range(0, rows, step), work)
     return Blocks(codes, scales, None if symmetric else zeros, bits, block)
 
