@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -80,6 +81,33 @@ def test_bits_by_layer_and_layers_that_stay(call: Any, llama: Path, tmp_path: Pa
     assert Counter(node.op_type for node in graph.node)["MatMul"] == 8  # two q_proj, six of mlp
 
 
+@pytest.mark.parametrize("way", ["dynamic", "dynamic_rows", "static"])
+def test_activations_in_8_bits(way: str, call: Any, llama: Path, text: Path, tmp_path: Path) -> None:
+    given = ["--bits", "8", "--activations", way]
+    given += ["--text", text, "--ranges", "percentile"] if way == "static" else []
+    assert call("quantize", llama, *given, "-o", tmp_path / "small")[0] == 0
+    calls = text_calls(load_tokenizer(llama), TEXT)
+    learnt = {"calibration": calls, "ranges": "percentile"} if way == "static" else {}
+    small: Any = lucid.quantize(lucid.models.load(llama), 8, activations=way, **learnt)
+    found: Any = lucid.models.load(tmp_path / "small")
+    assert found.state_dict().keys() == small.state_dict().keys()
+    for name, tensor in small.state_dict().items():
+        np.testing.assert_array_equal(found.state_dict()[name].numpy(), tensor.numpy())
+    code, out, _ = call("export", llama, *given, "-o", tmp_path / "small.onnx")
+    assert code == 0 and "parity with NumPy" in out
+    code, out, _ = call("verify", llama, tmp_path / "small.onnx", *given)
+    assert code == 0 and "inputs of products are rounded to 8 bits" in out
+    assert call("verify", tmp_path / "small", tmp_path / "small.onnx")[0] == 0
+    assert call("verify", llama, tmp_path / "small.onnx", "--bits", "8", "--block", "16")[0] == 1
+
+
+def test_a_report_of_activations_in_8_bits(call: Any, llama: Path, text: Path, tmp_path: Path) -> None:
+    given = ["--bits", "8", "--activations", "static", "--text", text, "--target", "any", "--seconds", "0.01"]
+    assert call("report", llama, *given, "-o", tmp_path / "page.html")[0] == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "model.layers.1.mlp.down_proj" in page and "signal to noise" in page.lower()
+
+
 def test_gptq_learns_from_texts(call: Any, llama: Path, text: Path) -> None:
     code, out, _ = call(
         "generate", llama, "abc", "-n", "4", "--bits", "4", "--method", "gptq", "--text", text, "--json"
@@ -127,6 +155,14 @@ def test_the_report_says_what_the_bits_cost(call: Any, llama: Path, text: Path, 
         (["--bits", "a=4,a=8"], "--bits a=4,a=8: expected 4, 8, or bits by pattern, each once"),
         (["--bits", "head=8,*=4"], "bits names 'head', which no layer has; there are model.embed_tokens"),
         (["--bits", "4", "--skip", "head"], "skip names 'head', which no layer has"),
+        (["--activations", "dynamic"], "--activations: for weights in few bits; give --bits 8 too"),
+        (["--bits", "4", "--activations", "dynamic"], "goes with weights in 8 bits, and bits is 4; give bits=8"),
+        (
+            ["--bits", "8", "--activations", "static"],
+            "--activations static learns from texts: give a file of some hundred sentences, as --text texts.txt",
+        ),
+        (["--bits", "8", "--ranges", "minmax"], "ranges is 'minmax', which is for activations=\"static\""),
+        (["--bits", "8", "--activations", "dynamic", "--block", "32"], "leave out block"),
         (["--block", "32", "--search"], "--block, --search: for weights in few bits; give --bits 4 too"),
         (["--bits", "4", "--method", "gptq"], "--method gptq learns from texts: give a file of some hundred sentences"),
         (["--bits", "4", "--method", "hqq", "--symmetric"], 'method="hqq" finds zero points'),

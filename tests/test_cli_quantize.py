@@ -100,7 +100,16 @@ def test_learnt_codes(call: Any, llama: Path, tmp_path: Path) -> None:
         ([], 2, "give --bits 4 or 8, or --target-error 0.02, which finds the fewest bits that stay below it"),
         (["--bits", "4", "--target-error", "0.1"], 2, "--target-error finds the bits; leave out --bits"),
         (["--target-error", "0.1"], 2, "--target-error measures on texts: give a file of some hundred sentences"),
-        (["--bits", "4", "--text", "texts.txt"], 2, "--text is for --method gptq and --target-error; leave it out"),
+        (
+            ["--bits", "4", "--text", "texts.txt"],
+            2,
+            "--text is for --method gptq, --activations static and --target-error",
+        ),
+        (
+            ["--target-error", "0.1", "--text", "TEXTS", "--activations", "dynamic"],
+            2,
+            "--target-error finds the bits of weights in blocks; leave out --activations",
+        ),
         (
             ["--target-error", "1e-9", "--text", "TEXTS"],
             1,

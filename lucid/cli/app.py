@@ -156,6 +156,8 @@ def report(
     search: b.Search = False,
     skip: b.Skip = None,
     text: b.Text = None,
+    activations: b.Activations = None,
+    ranges: b.Ranges = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -181,7 +183,7 @@ def report(
         sizes=sizes or [],
         targets=[target.value for target in targets or []],
         seconds=seconds,
-        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text),
+        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
         json=json,
     )
 

@@ -17,6 +17,22 @@ class MethodName(StrEnum):
     gptq = "gptq"
 
 
+class ActivationsName(StrEnum):
+    """What inputs of products are rounded to."""
+
+    dynamic = "dynamic"
+    dynamic_rows = "dynamic_rows"
+    static = "static"
+
+
+class RangesName(StrEnum):
+    """How the ranges of static inputs are found."""
+
+    minmax = "minmax"
+    percentile = "percentile"
+    entropy = "entropy"
+
+
 class FewBits(NamedTuple):
     """What is given of these options; None and empty where nothing is."""
 
@@ -27,6 +43,18 @@ class FewBits(NamedTuple):
     search: bool = False
     skip: list[str] | None = None
     text: Path | None = None
+    activations: ActivationsName | None = None
+    ranges: RangesName | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether texts tell how weights or inputs are rounded."""
+        return self.method is MethodName.gptq or self.activations is ActivationsName.static
+
+    @property
+    def only_rounds(self) -> bool:
+        """Whether nothing but weights is looked at, so that they can be read one by one from the mapped file."""
+        return self.method is not MethodName.gptq and self.activations is None
 
 
 _BITS = "Weights in few bits"
@@ -74,5 +102,21 @@ Text = Annotated[
         metavar="FILE.TXT",
         rich_help_panel=_BITS,
         help="Texts to learn from and to measure with: a decoder reads all of it, other models a text a line.",
+    ),
+]
+Activations = Annotated[
+    ActivationsName | None,
+    typer.Option(
+        "--activations",
+        rich_help_panel=_BITS,
+        help="With --bits 8, round the inputs of products to 8 bits too: [bold]dynamic[/] at run time, "
+        "[bold]dynamic_rows[/] each row by itself, [bold]static[/] with ranges learnt from --text.",
+        show_default=False,
+    ),
+]
+Ranges = Annotated[
+    RangesName | None,
+    typer.Option(
+        "--ranges", rich_help_panel=_BITS, help="Of static activations: how ranges are found.", show_default="minmax"
     ),
 ]

@@ -29,7 +29,7 @@ def load_in_few_bits(
         CommandError, ValueError: as `load_model` and `in_few_bits`.
     """
     checkpoint, rounded = checkpoint_of(source), given.bits is not None
-    mapped = checkpoint is not None and rounded and given.method != "gptq"
+    mapped = checkpoint is not None and rounded and given.only_rounds
     model = load_model(source, arguments, weights, seed, dequantize=rounded, mapped=mapped)
     small = in_few_bits(model, given, weights or checkpoint, "float32" if mapped else None)
     return small.to("float32") if mapped and isinstance(small, Module) else small
@@ -60,22 +60,25 @@ def arguments(given: FewBits, checkpoint: Path | None, decoder: bool) -> dict[st
     Raises:
         CommandError: for options that do not go together, and --text without a tokenizer.
     """
-    learns = given.method == "gptq"
     if given.bits is None:
         others = [name for name, value in given._asdict().items() if value and name != "bits"]
         if others:
-            raise usage(f"--{', --'.join(others)}: for weights in few bits; give --bits 4 too")
+            bits = 4 if given.activations is None else 8
+            raise usage(f"--{', --'.join(others)}: for weights in few bits; give --bits {bits} too")
         return None
-    if learns and given.text is None:
-        raise usage("--method gptq learns from texts: give a file of some hundred sentences, as --text texts.txt")
+    if given.learns and given.text is None:
+        what = "--method gptq" if given.activations is None else "--activations static"
+        raise usage(f"{what} learns from texts: give a file of some hundred sentences, as --text texts.txt")
     options: dict[str, Any] = {
         "bits": read_bits(given.bits),
         "block": given.block,
         "symmetric": given.symmetric,
         "method": given.method and given.method.value,
         "search": given.search,
+        "activations": given.activations and given.activations.value,
+        "ranges": given.ranges and given.ranges.value,
         "skip": given.skip,
-        "calibration": text_calls(given.text, checkpoint, decoder) if learns else None,
+        "calibration": text_calls(given.text, checkpoint, decoder) if given.learns else None,
     }
     return {name: value for name, value in options.items() if value is not None}
 

@@ -50,6 +50,8 @@ def export(
     search: b.Search = False,
     skip: b.Skip = None,
     text: b.Text = None,
+    activations: b.Activations = None,
+    ranges: b.Ranges = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -72,7 +74,7 @@ def export(
         "check": check,
         "rtol": rtol,
         "atol": atol,
-        "few_bits": b.FewBits(bits, block, symmetric, method, search, skip, text),
+        "few_bits": b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
         "json": json,
         "cache": cache and cache.value,
         "capacity": capacity,
@@ -135,6 +137,8 @@ def verify(
     search: b.Search = False,
     skip: b.Skip = None,
     text: b.Text = None,
+    activations: b.Activations = None,
+    ranges: b.Ranges = None,
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
@@ -164,7 +168,7 @@ def verify(
         atol=atol,
         target=target.value,
         attention=attention.value,
-        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text),
+        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
         json=json,
         part=part and part.value,
         cache=cache and cache.value,
@@ -192,6 +196,8 @@ def quantize(
     search: b.Search = False,
     skip: b.Skip = None,
     text: b.Text = None,
+    activations: b.Activations = None,
+    ranges: b.Ranges = None,
     target_error: Annotated[
         float | None,
         typer.Option(
@@ -221,7 +227,7 @@ def quantize(
         weights=weights,
         arguments=arguments or [],
         seed=seed,
-        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text),
+        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
         target_error=target_error,
         target=target.value,
         json=json,

@@ -60,11 +60,9 @@ def run(
     _check(few_bits, target_error)
     if output.suffix.lower() != _MODEL and (checkpoint is None or not checkpoint.exists()):
         raise usage(f"--output {output}: a folder needs a checkpoint as SOURCE; write an ONNX file, as -o model.onnx")
-    searched, learns = target_error is not None, few_bits.method == "gptq"
     # What is only rounded is read from the mapped file, layer by layer; other models run, in float32.
-    model = load_model(
-        source, settings("--set", arguments), weights, seed, dequantize=True, mapped=not (searched or learns)
-    )
+    mapped = target_error is None and few_bits.only_rounds
+    model = load_model(source, settings("--set", arguments), weights, seed, dequantize=True, mapped=mapped)
     if not isinstance(model, Module):
         raise usage(f"SOURCE {source!r} is a function, expected a Module, whose weights can be in few bits")
     before = weight_bytes(model)
@@ -75,7 +73,7 @@ def run(
     found: dict[str, Any] = {}
     with layer_by_layer() as progress:
         if target_error is None:
-            small = quantize(model, **options, dtype="float32", progress=progress)
+            small = quantize(model, **options, dtype="float32" if mapped else None, progress=progress)
         else:
             small, found = _searched(model, options, few_bits, checkpoint, target_error, progress)
     after = weight_bytes(small)
@@ -96,8 +94,10 @@ def _check(few_bits: FewBits, target_error: float | None) -> None:
         raise usage("--target-error finds the bits; leave out --bits")
     if target_error is not None and few_bits.text is None:
         raise usage("--target-error measures on texts: give a file of some hundred sentences, as --text texts.txt")
-    if target_error is None and few_bits.text is not None and few_bits.method != "gptq":
-        raise usage("--text is for --method gptq and --target-error; leave it out")
+    if target_error is not None and few_bits.activations is not None:
+        raise usage("--target-error finds the bits of weights in blocks; leave out --activations")
+    if target_error is None and few_bits.text is not None and not few_bits.learns:
+        raise usage("--text is for --method gptq, --activations static and --target-error; leave it out")
 
 
 def _searched(
