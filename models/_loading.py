@@ -14,8 +14,8 @@ READERS = {  # a line for each class: its file and name, and the model_type of t
     "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie"),
     "clip.CLIP": ("clip",),
     "gpt2.GPT2": ("gpt2",),
-    "llama.Llama": ("llama", "mistral", "qwen2", "qwen3"),
-    "t5.T5": ("t5",),
+    "llama.Llama": ("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "helium", "olmo2"),
+    "t5.T5": ("t5", "mt5"),
     "vit.ViT": ("vit", "deit", "dinov2"),
     "whisper.Whisper": ("whisper",),
 }

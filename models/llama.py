@@ -1,7 +1,9 @@
 """The Llama family: decoders with rotary positions, RMS norms and gated feed-forward layers.
 
 Llama 2 and 3 (Touvron et al. 2023, Dubey et al. 2024), Mistral (Jiang et al. 2023) with its sliding window, Qwen2 (Yang
-et al. 2024) with biases on queries, keys and values, Qwen3 (2025) with norms on the heads of queries and keys.
+et al. 2024) with biases on queries, keys and values, Qwen3 (2025) with norms on the heads of queries and keys, SmolLM3
+(2025) with layers without positions, Granite (2024) with multipliers, Helium (2025), which rotates neighbours, OLMo 2
+(2024) with norms after attention and feed-forward layer instead of before, and on all queries and keys.
 
 ::
 
@@ -15,12 +17,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Literal, Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError, Pretrained
+from lucid.models._text_options import FULL, SLIDING, layer_types, rope
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
 
@@ -43,7 +46,14 @@ class LlamaConfig:
     qkv_bias: bool = False
     o_bias: bool = False
     mlp_bias: bool = False
-    qk_norm: bool = False
+    qk_norm: Literal["head", "all"] | None = None  # norms on queries and keys: of each head, or of all at once
+    norm_after: bool = False  # the norms of a layer follow attention and feed-forward layer, and do not precede them
+    rotated: tuple[bool, ...] = ()  # of each layer: whether queries and keys have rotary positions; () for all
+    rope_interleaved: bool = False  # pairs of neighbours are rotated, not features of the two halves
+    attention_multiplier: float | None = None  # of the scores; None for 1 / sqrt(head_dim)
+    embedding_multiplier: float = 1.0
+    residual_multiplier: float = 1.0  # of what a layer adds
+    logits_scaling: float = 1.0  # logits are divided by it
     tied: bool = False  # the output layer is the table of embeddings
     dtype: DType = lucid.float32
 
@@ -63,10 +73,13 @@ class LlamaConfig:
                 f"{options.where}: heads are {head_dim} wide, expected an even number: rotary positions turn pairs"
             )
         # Mistral has no biases; Qwen2 always has them on queries, keys and values.
-        bias = options.get("attention_bias", bool, False) if kind in ("llama", "qwen3") else False
-        theta, scaling = _rope(options)
+        bias = options.get("attention_bias", bool, False) if kind not in ("mistral", "qwen2") else False
+        mlp_bias = kind in ("llama", "smollm3", "granite", "helium") and options.get("mlp_bias", bool, False)
+        theta, scaling = rope(options, {"smollm3": 2e6, "helium": 1e5}.get(kind, 10000.0))
         for variation in ("rope_interleaved", "use_mrope"):
             options.only(variation, False)
+        layers = options.layers("num_hidden_layers")
+        rotated = _rotated(options, layers) if kind == "smollm3" else ()
         return cls(
             vocab_size=options.size("vocab_size"),
             hidden_size=width,
@@ -74,16 +87,23 @@ class LlamaConfig:
             num_heads=heads,
             num_kv_heads=kv_heads,
             head_dim=head_dim,
-            windows=_windows(options, options.layers("num_hidden_layers")),
+            windows=_windows(options, layers, rotated),
             rope_theta=theta,
             rope_scaling=scaling,
             eps=options.real("rms_norm_eps", 1e-6),
             activation=options.activation("hidden_act"),
             qkv_bias=bias or kind == "qwen2",
-            o_bias=bias,
-            mlp_bias=options.get("mlp_bias", bool, False) if kind == "llama" else False,
-            qk_norm=kind == "qwen3",
-            tied=options.get("tie_word_embeddings", bool, False),
+            o_bias=bias and kind != "helium",
+            mlp_bias=mlp_bias,
+            qk_norm=_QK_NORMS.get(kind),
+            norm_after=kind == "olmo2",
+            rotated=rotated,
+            rope_interleaved=kind == "helium",
+            tied=options.get("tie_word_embeddings", bool, kind == "smollm3"),
+            attention_multiplier=_multiplier(options, "attention_multiplier") if kind == "granite" else None,
+            embedding_multiplier=_multiplier(options, "embedding_multiplier"),
+            residual_multiplier=_multiplier(options, "residual_multiplier"),
+            logits_scaling=_multiplier(options, "logits_scaling"),
         )
 
 
@@ -95,7 +115,7 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
 
     takes_logits_to_keep = True
     checkpoint = Checkpoint(
-        model_types=("llama", "mistral", "qwen2", "qwen3"),
+        model_types=("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "helium", "olmo2"),
         read=LlamaConfig.read,
         ignored_options=["pretraining_tp", "is_llama_config"],  # the first: how products are split
         renames=[(r"^(?!model\.|lm_head\.)", "model.")],  # checkpoints of the decoder only
@@ -129,6 +149,7 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
         states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
         x = self.model.norm(F.kept_positions(states[-1], logits_to_keep))
         logits = F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+        logits = logits if self.config.logits_scaling == 1 else logits / self.config.logits_scaling
         return logits if past_key_values is None else (logits, present)
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
@@ -162,9 +183,12 @@ class Decoder(nn.Module):
     def __init__(self, c: LlamaConfig) -> None:
         embedding = nn.TiedEmbedding if c.tied else nn.Embedding
         self.embed_tokens = embedding(c.vocab_size, c.hidden_size, c.dtype)
-        self.layers = [Layer(c, window) for window in c.windows]
+        rotated = c.rotated or (True,) * len(c.windows)
+        kind = NormAfterLayer if c.norm_after else Layer
+        self.layers = [kind(c, window, turns) for window, turns in zip(c.windows, rotated, strict=True)]
         self.norm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
         self.rope = nn.RotaryEmbedding(c.head_dim, c.rope_theta, scaling=c.rope_scaling, dtype=c.dtype)
+        self.multiplier = c.embedding_multiplier
 
     def forward(
         self,
@@ -175,7 +199,7 @@ class Decoder(nn.Module):
     ) -> tuple[list[Tensor], list[nn.Cache]]:
         caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
         key_mask = F.cache_key_mask(attention_mask, caches)
-        states, present = [self.embed_tokens(input_ids)], []
+        states, present = [_times(self.embed_tokens(input_ids), self.multiplier)], []
         cos, sin = self.rope(F.cache_positions(input_ids, position_ids, caches))
         angles = cos.astype(states[0].dtype), sin.astype(states[0].dtype)  # as the weights, also after to(...)
         for layer, cache in zip(self.layers, caches, strict=True):
@@ -188,103 +212,118 @@ class Decoder(nn.Module):
 class Layer(nn.Module):
     """Attention, then the feed-forward layer, each after its norm, with a residual connection."""
 
-    def __init__(self, c: LlamaConfig, window: int | None) -> None:
+    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool) -> None:
         self.input_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
-        self.self_attn = Attention(c, window)
+        self.self_attn = Attention(c, window, rotated)
         self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
         self.mlp = nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
+        self.multiplier = c.residual_multiplier
 
     def forward(
         self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         y, cache = self.self_attn(self.input_layernorm(x), angles, key_mask, cache)
-        x = x + y
-        return x + self.mlp(self.post_attention_layernorm(x)), cache
+        x = x + _times(y, self.multiplier)
+        return x + _times(self.mlp(self.post_attention_layernorm(x)), self.multiplier), cache
+
+
+class NormAfterLayer(nn.Module):
+    """The same with a norm on what attention and feed-forward layer add, instead of on what they read (OLMo 2)."""
+
+    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool) -> None:
+        self.self_attn = Attention(c, window, rotated)
+        self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
+        self.mlp = nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
+        self.post_feedforward_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
+
+    def forward(
+        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+    ) -> tuple[Tensor, nn.Cache | None]:
+        y, cache = self.self_attn(x, angles, key_mask, cache)
+        x = x + self.post_attention_layernorm(y)
+        return x + self.post_feedforward_layernorm(self.mlp(x)), cache
 
 
 class Attention(nn.Module):
     """Causal attention of heads in groups: each group of query heads shares one key and value head."""
 
-    def __init__(self, c: LlamaConfig, window: int | None) -> None:
-        self.num_heads, self.num_kv_heads, self.window = c.num_heads, c.num_kv_heads, window
+    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool) -> None:
+        self.config, self.window, self.rotated = c, window, rotated
         self.q_proj = nn.Linear(c.hidden_size, c.num_heads * c.head_dim, c.qkv_bias, c.dtype)
         self.k_proj = nn.Linear(c.hidden_size, c.num_kv_heads * c.head_dim, c.qkv_bias, c.dtype)
         self.v_proj = nn.Linear(c.hidden_size, c.num_kv_heads * c.head_dim, c.qkv_bias, c.dtype)
         self.o_proj = nn.Linear(c.num_heads * c.head_dim, c.hidden_size, c.o_bias, c.dtype)
-        self.q_norm = nn.RMSNorm(c.head_dim, c.eps, dtype=c.dtype) if c.qk_norm else None
-        self.k_norm = nn.RMSNorm(c.head_dim, c.eps, dtype=c.dtype) if c.qk_norm else None
+        self.q_norm, self.k_norm = _norm(c, c.num_heads), _norm(c, c.num_kv_heads)
 
     def forward(
         self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
-        heads, kv_heads = self.num_heads, self.num_kv_heads
-        q = ops.rotary_embedding(_by_head(self.q_norm, self.q_proj(x), heads), *angles, heads=heads)
-        k = ops.rotary_embedding(_by_head(self.k_norm, self.k_proj(x), kv_heads), *angles, heads=kv_heads)
-        v = self.v_proj(x)
-        y, cache = F.cached_attention(
-            q, k, v, cache, None, key_mask, heads=heads, kv_heads=kv_heads, is_causal=True, window=self.window
-        )
+        c, heads, kv_heads = self.config, self.config.num_heads, self.config.num_kv_heads
+        q, k = _normed(self.q_norm, self.q_proj(x), heads), _normed(self.k_norm, self.k_proj(x), kv_heads)
+        if self.rotated:
+            q = ops.rotary_embedding(q, *angles, heads=heads, interleaved=c.rope_interleaved)
+            k = ops.rotary_embedding(k, *angles, heads=kv_heads, interleaved=c.rope_interleaved)
+        options = {"heads": heads, "kv_heads": kv_heads, "scale": c.attention_multiplier, "window": self.window}
+        y, cache = F.cached_attention(q, k, self.v_proj(x), cache, None, key_mask, is_causal=True, **options)
         return self.o_proj(y), cache
 
 
-def _by_head(norm: nn.RMSNorm | None, x: Tensor, heads: int) -> Tensor:
-    """A norm over the width of each head of (N, L, H * d)."""
-    if norm is None:
-        return x
+def _norm(c: LlamaConfig, heads: int) -> nn.RMSNorm | None:
+    """The norm on queries or keys."""
+    if c.qk_norm is None:
+        return None
+    return nn.RMSNorm(c.head_dim if c.qk_norm == "head" else heads * c.head_dim, c.eps, dtype=c.dtype)
+
+
+def _normed(norm: nn.RMSNorm | None, x: Tensor, heads: int) -> Tensor:
+    """A norm over (N, L, H * d), or over the width d of each head."""
     n, length, width = x.shape
+    if norm is None or norm.normalized_shape == width:
+        return x if norm is None else norm(x)
     return norm(x.reshape(n, length, heads, width // heads)).reshape(n, length, width)
+
+
+def _times(x: Tensor, multiplier: float) -> Tensor:
+    return x if multiplier == 1 else x * multiplier
 
 
 # Reading config.json --------------------------------------------------------------------------------------------------
 
+_QK_NORMS: dict[str, Literal["head", "all"]] = {"qwen3": "head", "olmo2": "all"}
 
-def _windows(options: Config, layers: int) -> tuple[int | None, ...]:
+
+def _windows(options: Config, layers: int, rotated: tuple[bool, ...]) -> tuple[int | None, ...]:
     """The window of each layer."""
-    if options.model_type == "llama":
+    if options.model_type not in ("mistral", "qwen2", "qwen3", "smollm3"):
         return (None,) * layers
     window = options.whole("sliding_window", None)
     if options.model_type == "mistral":
         if "sliding_window" not in options.options:
             raise ConfigError(f"{options.where}: option sliding_window is missing, expected int, or null for none")
         return (window,) * layers
-    slides, first = options.get("use_sliding_window", bool, False), options.whole("max_window_layers", 28, low=0)
+    slides = options.get("use_sliding_window", bool, False)
     window = options.whole("sliding_window") if slides else None
-    kinds = ["sliding_attention" if slides and i >= first else "full_attention" for i in range(layers)]
-    kinds = options.get("layer_types", list, kinds)
-    known = {"full_attention": None, "sliding_attention": window}
-    if len(kinds) != layers or not all(isinstance(kind, str) and kind in known for kind in kinds):
-        raise options.wrong("layer_types", f"supported: {layers} of {' or '.join(known)}")
-    return tuple(known[kind] for kind in kinds)
+    if options.model_type == "smollm3":
+        sliding = [not turns for turns in rotated]
+    else:
+        first = options.whole("max_window_layers", 28, low=0)
+        sliding = [i >= first for i in range(layers)]
+    kinds = layer_types(options, layers, [SLIDING if slides and far else FULL for far in sliding])
+    return tuple(window if kind == SLIDING else None for kind in kinds)
 
 
-def _rope(options: Config) -> tuple[float, scalings.RopeScaling | None]:
-    """Base and scaling of the rotary positions, as transformers 5 or earlier versions spell them."""
-    rope = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
-    theta = rope.real("rope_theta", options.real("rope_theta", 10000.0, low=1.001), low=1.001)
-    kind = rope.get("rope_type", str, rope.get("type", str, "default"))
-    longest = options.whole("max_position_embeddings")
-    if kind == "default":
-        return theta, None
-    factor = rope.real("factor", low=1.0)
-    if kind == "linear":
-        return theta, scalings.LinearScaling(factor)
-    if kind == "dynamic":
-        return theta, scalings.DynamicNTKScaling(factor, longest)
-    trained = rope.whole("original_max_position_embeddings", longest)
-    if kind == "llama3":
-        low, high = rope.real("low_freq_factor", low=1e-3), rope.real("high_freq_factor", low=1e-3)
-        if low >= high:
-            raise rope.wrong("low_freq_factor", f"expected less than high_freq_factor, which is {high:g}")
-        return theta, scalings.Llama3Scaling(factor, low, high, trained)
-    if kind == "yarn":
-        names = ("beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim")
-        given = {
-            name: rope.real(name, low=1e-3 if name.startswith("beta") else 0.0) for name in names if rope.has(name)
-        }
-        return theta, scalings.YarnScaling(factor, trained, truncate=rope.get("truncate", bool, True), **given)
-    raise rope.wrong(
-        "rope_type" if rope.has("rope_type") else "type", "supported: default, linear, dynamic, llama3, yarn"
-    )
+def _rotated(options: Config, layers: int) -> tuple[bool, ...]:
+    """Which layers have rotary positions: those with 1, by default all but every fourth."""
+    interval = options.whole("no_rope_layer_interval", 4)
+    marks = options.get("no_rope_layers", list, [int((i + 1) % interval != 0) for i in range(layers)])
+    if len(marks) != layers or not all(mark in (0, 1) for mark in marks):
+        raise options.wrong("no_rope_layers", f"expected {layers} of 0 or 1")
+    return tuple(bool(mark) for mark in marks)
+
+
+def _multiplier(options: Config, name: str) -> float:
+    """One of Granite's multipliers; other models have none."""
+    return options.real(name, 1.0, low=1e-9) if options.model_type == "granite" else 1.0
 
 
 def main() -> None:

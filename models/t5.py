@@ -1,4 +1,4 @@
-"""T5: encoder and decoder for text to text (Raffel et al. 2020), in its first and its gated (1.1, FLAN) form.
+"""T5: encoder and decoder for text to text (Raffel et al. 2020), in its first and its gated (1.1, FLAN, mT5) form.
 
 ::
 
@@ -50,13 +50,15 @@ class T5Config:
     def read(cls, options: Config) -> Self:
         """From config.json. A stored lm_head.weight is the output layer."""
         forms = {"relu": ("relu", False), "gated-gelu": ("gelu_new", True), "gated-silu": ("silu", True)}
-        activation, gated = options.choose("feed_forward_proj", forms, "relu")
+        activation, gated = options.choose(
+            "feed_forward_proj", forms, "relu" if options.model_type == "t5" else "gated-gelu"
+        )
         options.only("dense_act_fn", activation)
         options.only("is_gated_act", gated)
         options.only("is_encoder_decoder", True)
         options.only("is_decoder", False)
-        # Configs older than scale_decoder_outputs scale if the weights are tied.
-        scaled = options.get("tie_word_embeddings", bool, True)
+        # Configs older than scale_decoder_outputs scale if the weights are tied; mT5 (Xue et al. 2021) never does.
+        scaled = options.get("tie_word_embeddings", bool, True) and options.model_type == "t5"
         layers = options.layers("num_layers")
         return cls(
             vocab_size=options.size("vocab_size"),
@@ -81,7 +83,7 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
     """T5 with its language-model head."""
 
     checkpoint = Checkpoint(
-        model_types=("t5",),
+        model_types=("t5", "mt5"),
         read=T5Config.read,
         ignored_options=["n_positions"],  # there is no limit: positions are relative
         ignored_keys=[r"EncDecAttention\.relative_attention_bias"],  # in the first files, unused

@@ -1,4 +1,4 @@
-"""models/llama.py against transformers: Llama, Mistral, Qwen2, Qwen3."""
+"""models/llama.py against transformers: Llama and its variations."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.models import goldens
 VARIANTS = [
     *("llama/llama2", "llama/llama3", "llama/linear", "llama/dynamic", "llama/yarn", "llama/bfloat16_sharded"),
     *("mistral/full", "mistral/window", "qwen2/tied", "qwen2/window", "qwen3/base", "qwen3/yarn"),
+    *("smollm3/base", "granite/base", "helium/base", "olmo2/base"),
 ]
 
 
@@ -140,6 +141,9 @@ def edited(folder: Path, variant: str, **changes: object) -> Path:
         ("qwen2/window", {"layer_types": ["full_attention"]}, "layer_types is .*, supported: 2 of full_attention or"),
         ("qwen3/base", {"layer_types": ["chunked_attention"] * 2}, "layer_types is .'chunked_attention'"),
         ("qwen3/base", {"head_dim": None}, "head_dim is missing"),
+        ("smollm3/base", {"no_rope_layers": [1, 0]}, r"no_rope_layers is \[1, 0\], expected 3 of 0 or 1"),
+        ("granite/base", {"logits_scaling": 0}, "logits_scaling is 0, expected a number from 1e-09"),
+        ("olmo2/base", {"clip_qkv": 8.0}, "not supported here.*clip_qkv = 8.0"),
     ],
 )
 def test_an_option_that_is_not_supported_is_named(

@@ -1,4 +1,4 @@
-"""GPT-2, Llama, Mistral, Qwen2, Qwen3: causal language models.
+"""GPT-2, Llama and its variations: causal language models.
 
 Position ids, as transformers makes them when forward (not generate) gets an attention_mask and no
 position_ids: every model here counts 0, 1, 2, ... from the first column, padding included; left padding does
@@ -18,15 +18,23 @@ from torch import nn
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
+    GraniteConfig,
+    GraniteForCausalLM,
+    HeliumConfig,
+    HeliumForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
 
 from .core import Golden, text_cases, write_json
@@ -240,3 +248,35 @@ def qwen3() -> list[Golden]:
             "yarn scaling with default betas, attention_bias, head_dim 12, lm_head untied",
         ),
     ]
+
+
+def smollm3() -> list[Golden]:
+    config = SmolLM3Config(
+        **GROUPED | {"num_hidden_layers": 3},
+        no_rope_layers=[1, 0, 1],
+        use_sliding_window=True,
+        sliding_window=4,
+        attention_bias=True,
+        pad_token_id=0,
+    )
+    note = "layer 1 without rotary positions and, as it has none, with window 4; biases in attention; tied lm_head"
+    return [causal("smollm3/base", SmolLM3ForCausalLM(config), note)]
+
+
+def granite() -> list[Golden]:
+    multipliers = {"embedding_multiplier": 12.0, "attention_multiplier": 0.25, "residual_multiplier": 0.22}
+    config = GraniteConfig(**GROUPED, **multipliers, logits_scaling=8.0, mlp_bias=True)
+    note = "four multipliers, of embeddings, scores, residuals and (divided) logits; biases in mlp"
+    return [causal("granite/base", GraniteForCausalLM(config), note)]
+
+
+def helium() -> list[Golden]:
+    config = HeliumConfig(**GROUPED, head_dim=6, attention_bias=True, pad_token_id=0)
+    note = "rotates pairs of neighbours; attention_bias, but none on o_proj"
+    return [causal("helium/base", HeliumForCausalLM(config), note)]
+
+
+def olmo2() -> list[Golden]:
+    config = Olmo2Config(**GROUPED, pad_token_id=0)
+    note = "norms after attention and mlp, none before; norms over all queries and all keys"
+    return [causal("olmo2/base", Olmo2ForCausalLM(config), note)]

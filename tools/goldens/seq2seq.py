@@ -1,4 +1,4 @@
-"""T5 and Whisper: encoder and decoder.
+"""T5, mT5 and Whisper: encoder and decoder.
 
 T5 has no position ids: its bias depends on column differences, so padding on the left moves nothing. The
 attention_mask is the encoder's, and the decoder's cross attention uses it too. The decoder's only own mask is
@@ -13,7 +13,14 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
-from transformers import T5Config, T5ForConditionalGeneration, WhisperConfig, WhisperForConditionalGeneration
+from transformers import (
+    MT5Config,
+    MT5ForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
+)
 
 from .core import Case, Golden, ids, normal, text_cases
 
@@ -59,11 +66,12 @@ def with_unused_bias(folder: Path) -> None:
     save_file(tensors, path, metadata={"format": "pt"})
 
 
-def t5() -> list[Golden]:
-    sizes = {"vocab_size": VOCABULARY, "d_model": 16, "num_heads": 4, "d_ff": 24, "num_layers": 2}
-    buckets = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 12}
-    start = {"decoder_start_token_id": 0}
-    common = {
+SIZES = {"vocab_size": VOCABULARY, "d_model": 16, "num_heads": 4, "d_ff": 24, "num_layers": 2}
+BUCKETS = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 12}
+
+
+def t5_common() -> dict[str, object]:
+    return {
         "cases": t5_cases(),
         "outputs": ["logits"],
         "layers": lambda model: {"encoder.": model.encoder.block, "decoder.": model.decoder.block},
@@ -71,8 +79,12 @@ def t5() -> list[Golden]:
             "encoder.last_hidden_state": model.encoder.final_layer_norm,
             "decoder.last_hidden_state": model.decoder.final_layer_norm,
         },
-        "legacy": t5_legacy,
     }
+
+
+def t5() -> list[Golden]:
+    sizes, buckets, start = SIZES, BUCKETS, {"decoder_start_token_id": 0}
+    common = t5_common() | {"legacy": t5_legacy}
     old = T5ForConditionalGeneration(T5Config(**sizes, **buckets, **start, d_kv=4))
     gated = {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False}
     new = T5ForConditionalGeneration(T5Config(**sizes, **buckets, **start, **gated, d_kv=6))
@@ -97,6 +109,13 @@ def t5() -> list[Golden]:
             **common,
         ),
     ]
+
+
+def mt5() -> list[Golden]:
+    model = MT5ForConditionalGeneration(MT5Config(**SIZES, **BUCKETS, d_kv=4))
+    model.lm_head.weight = nn.Parameter(torch.empty(VOCABULARY, 16))  # as published
+    note = "gated gelu_new, own lm_head.weight, no scaling, whatever tie_word_embeddings says"
+    return [Golden("mt5/base", model, note=note, **t5_common())]
 
 
 def whisper_cases(mels: int, frames: int) -> dict[str, Case]:

@@ -1,0 +1,55 @@
+"""Options that the configs of many language models share: rotary positions, and which layers attend within a window."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lucid.models._config import Config
+from lucid.nn import rope_scaling as scalings
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def layer_types(options: Config, layers: int, default: Sequence[str]) -> list[str]:
+    """FULL or SLIDING for each layer; the default where the config does not say."""
+    kinds = options.get("layer_types", list, list(default))
+    if len(kinds) != layers or not all(isinstance(kind, str) and kind in (FULL, SLIDING) for kind in kinds):
+        raise options.wrong("layer_types", f"supported: {layers} of {FULL} or {SLIDING}")
+    return kinds
+
+
+def rope(options: Config, theta: float = 10000.0) -> tuple[float, scalings.RopeScaling | None]:
+    """Base and scaling of the rotary positions, as transformers 5 or earlier versions spell them.
+
+    `theta` is the base where the config has none.
+    """
+    section = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
+    theta = section.real("rope_theta", options.real("rope_theta", theta, low=1.001), low=1.001)
+    return theta, rope_scaling(section, options.whole("max_position_embeddings"))
+
+
+def rope_scaling(rope: Config, longest: int) -> scalings.RopeScaling | None:
+    """The scaling that an object of options describes; `longest` is the number of positions of the model."""
+    kind = rope.get("rope_type", str, rope.get("type", str, "default"))
+    if kind == "default":
+        return None
+    factor = rope.real("factor", low=1.0)
+    if kind == "linear":
+        return scalings.LinearScaling(factor)
+    if kind == "dynamic":
+        return scalings.DynamicNTKScaling(factor, longest)
+    trained = rope.whole("original_max_position_embeddings", longest)
+    if kind == "llama3":
+        low, high = rope.real("low_freq_factor", low=1e-3), rope.real("high_freq_factor", low=1e-3)
+        if low >= high:
+            raise rope.wrong("low_freq_factor", f"expected less than high_freq_factor, which is {high:g}")
+        return scalings.Llama3Scaling(factor, low, high, trained)
+    if kind == "yarn":
+        names = ("beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim")
+        given = {
+            name: rope.real(name, low=1e-3 if name.startswith("beta") else 0.0) for name in names if rope.has(name)
+        }
+        return scalings.YarnScaling(factor, trained, truncate=rope.get("truncate", bool, True), **given)
+    raise rope.wrong(
+        "rope_type" if rope.has("rope_type") else "type", "supported: default, linear, dynamic, llama3, yarn"
+    )
