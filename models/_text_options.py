@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from lucid.models._config import Config
 from lucid.nn import rope_scaling as scalings
 
 FULL, SLIDING = "full_attention", "sliding_attention"
+Rope: TypeAlias = tuple[float, scalings.RopeScaling | None]
+"""Base and scaling of rotary positions."""
 
 
-def layer_types(options: Config, layers: int, default: Sequence[str]) -> list[str]:
+def layer_types(options: Config, layers: int, default: Sequence[str]) -> tuple[str, ...]:
     """FULL or SLIDING for each layer; the default where the config does not say."""
     kinds = options.get("layer_types", list, list(default))
     if len(kinds) != layers or not all(isinstance(kind, str) and kind in (FULL, SLIDING) for kind in kinds):
         raise options.wrong("layer_types", f"supported: {layers} of {FULL} or {SLIDING}")
-    return kinds
+    return tuple(kinds)
 
 
-def rope(options: Config, theta: float = 10000.0) -> tuple[float, scalings.RopeScaling | None]:
-    """Base and scaling of the rotary positions, as transformers 5 or earlier versions spell them.
+def rope(options: Config, theta: float = 10000.0) -> Rope:
+    """The rotary positions of a model, as transformers 5 or earlier versions spell them.
 
     `theta` is the base where the config has none.
     """
     section = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
     theta = section.real("rope_theta", options.real("rope_theta", theta, low=1.001), low=1.001)
     return theta, rope_scaling(section, options.whole("max_position_embeddings"))
+
+
+def ropes(options: Config, older: Mapping[str, tuple[str, float]]) -> dict[str, Rope]:
+    """The rotary positions of each type of layer.
+
+    `older` gives by type what earlier versions of transformers call the base, and the base where the config has none.
+    Their rope_scaling is that of FULL.
+    """
+    longest, sections = options.whole("max_position_embeddings"), options.section("rope_parameters")
+    found = {}
+    for kind, (name, theta) in older.items():
+        section = options if kind == FULL and options.has("rope_scaling") else sections
+        section = section.section("rope_scaling" if section is options else kind)
+        theta = section.real("rope_theta", options.real(name, theta, low=1.001), low=1.001)
+        found[kind] = theta, rope_scaling(section, longest)
+    return found
 
 
 def rope_scaling(rope: Config, longest: int) -> scalings.RopeScaling | None:

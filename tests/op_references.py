@@ -180,6 +180,7 @@ def attention(
                 score += 0.0 if given.dtype == bool else float(given)
             visible &= not a["is_causal"] or j <= i + past
             visible &= a["window"] is None or j > i + past - a["window"]
+            visible &= a.get("window_after") is None or j <= i + past + a["window_after"]
             if visible:
                 scores[j] = score
         total = sum(math.exp(score) for score in scores.values())

@@ -24,6 +24,7 @@ def attention(
     scale: float | None = None,
     is_causal: bool = False,
     window: int | None = None,
+    window_after: int | None = None,
     softcap: float = 0.0,
 ) -> tuple[Array, Array]:
     """Output and weights of (N, H, L, d) queries; a mask is true, or 0, where a key is visible."""
@@ -46,6 +47,8 @@ def attention(
         scores = scores + added[b, h, i]
         if is_causal:
             scores[i + past + 1 :] = -np.inf
+        if window_after is not None:
+            scores[i + past + window_after + 1 :] = -np.inf
         if window is not None:
             scores[: max(i + past - window + 1, 0)] = -np.inf
         if scores.max(initial=-np.inf) == -np.inf:

@@ -98,6 +98,10 @@ CASES = [
     Case("window", {"window": 3, "is_causal": True}),
     Case("window of one", {"window": 1, "is_causal": True}),
     Case("window to the past only", {"window": 2}),
+    Case("window to the future only", {"window_after": 1}),
+    Case("window on both sides", {"window": 2, "window_after": 1}),
+    Case("window on both sides, key mask", {"window": 2, "window_after": 3}, {"key_mask": bool_input("N", "S")}),
+    Case("window on both sides, causal", {"window": 2, "window_after": 3, "is_causal": True}),
     Case("window and key mask", {"window": 3, "is_causal": True}, {"key_mask": bool_input("N", "S")}),
     Case("grouped heads", kv_heads=2),
     Case("one key head", {"is_causal": True}, kv_heads=1),
@@ -422,6 +426,7 @@ def test_dropout_drops_weights_and_keeps_their_mean() -> None:
         (TypeError, "expected booleans or floats", lambda q: ops.attention(q, q, q, lucid.ones(3, 3, dtype=int))),
         (TypeError, "one floating-point type", lambda q: ops.attention(q, q.astype("float64"), q)),
         (ValueError, "window is 0", lambda q: ops.attention(q, q, q, window=0)),
+        (ValueError, "window_after is -1, expected a whole", lambda q: ops.attention(q, q, q, window_after=-1)),
         (ValueError, "got only one of past_key", lambda q: ops.attention(q, q, q, None, None, q)),
         (
             ValueError,

@@ -17,7 +17,14 @@ from lucid.ops import attention_kernel, attention_tiles
 from lucid.ops.attention_call import AttentionOptions
 from lucid.ops.attention_tiles import worthwhile
 
-PLAIN: dict[str, Any] = {"scale": 0.125, "is_causal": False, "offset": 0, "window": None, "softcap": 0.0}
+PLAIN: dict[str, Any] = {
+    "scale": 0.125,
+    "is_causal": False,
+    "offset": 0,
+    "window": None,
+    "window_after": None,
+    "softcap": 0.0,
+}
 
 
 def attention(query: Any, key: Any, value: Any, mask: Any, *, offset: int, **options: Any) -> Any:
@@ -35,6 +42,7 @@ def reference(
     is_causal: bool,
     offset: int,
     window: Any,
+    window_after: Any,
     softcap: float,
 ) -> Any:
     """The contract in float64, one line per rule."""
@@ -49,6 +57,8 @@ def reference(
         seen &= keys <= position
     if window is not None:
         seen &= keys > position - window
+    if window_after is not None:
+        seen &= keys <= position + window_after
     if mask is not None and mask.dtype == bool:
         seen &= mask
     elif mask is not None:
@@ -101,6 +111,7 @@ def calls(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
         "is_causal": draw(st.booleans()),
         "offset": draw(st.integers(0, 9)),
         "window": draw(st.none() | st.integers(1, 12)),
+        "window_after": draw(st.none() | st.integers(0, 12)),
         "softcap": draw(st.sampled_from([0.0, 0.0, 2.0, 30.0])),
     }
     return [query, key, value, mask], options
@@ -219,11 +230,13 @@ def test_infinite_scores_give_nan_to_their_query_alone(score: float) -> None:
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("window", [None, 150])
+@pytest.mark.parametrize(("window", "after"), [(None, None), (150, None), (150, 130)])
 @pytest.mark.parametrize(("queries", "keys"), [(700, 700), (1100, 1100), (3, 1200), (600, 1300)])
-def test_real_tiles_are_within_two_millionths(queries: int, keys: int, is_causal: bool, window: int | None) -> None:
+def test_real_tiles_are_within_two_millionths(
+    queries: int, keys: int, is_causal: bool, window: int | None, after: int | None
+) -> None:
     arrays = (*inputs(1, 4, 2, queries, keys, 64, 64), None)
-    options = PLAIN | {"is_causal": is_causal, "window": window, "offset": keys - queries}
+    options = PLAIN | {"is_causal": is_causal, "window": window, "window_after": after, "offset": keys - queries}
     np.testing.assert_allclose(attention(*arrays, **options), reference(*arrays, **options), rtol=0, atol=2e-6)
 
 

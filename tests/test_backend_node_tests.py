@@ -39,7 +39,7 @@ Call = Callable[[list[Any], Mapping[str, Any], onnx.NodeProto], list[Tensor | No
 
 def attention(inputs: list[Any], a: Mapping[str, Any], node: onnx.NodeProto) -> list[Tensor | None]:
     query, key, value, mask, past_key, past_value = (inputs + [None] * 6)[:6]
-    left = a.get("left_window_size", -1)
+    left, right = a.get("left_window_size", -1), a.get("right_window_size", -1)
     result = ops.attention(
         query,
         key,
@@ -53,6 +53,7 @@ def attention(inputs: list[Any], a: Mapping[str, Any], node: onnx.NodeProto) -> 
         scale=a.get("scale"),
         is_causal=bool(a.get("is_causal", 0)),
         window=left + 1 if left >= 0 else None,
+        window_after=right if right >= 0 else None,
         softcap=a.get("softcap", 0.0),
         need_weights=len(node.output) > 3,
     )
@@ -104,8 +105,6 @@ def inapplicable(case: Any) -> str:
         return "nonpad_kv_seqlen: Lucid's cache holds no padding; key_mask says which keys count"
     if len(node.output) > 3 and a.get("qk_matmul_output_mode", 0) != 3:
         return "Lucid returns the weights after the softmax, not the scores on the way"
-    if a.get("right_window_size", -1) >= 0 or (a.get("left_window_size", -1) >= 0 and not a.get("is_causal", 0)):
-        return "a window that also ends ahead: Lucid's window says how far back a query sees"
     mask = dict(zip(node.input, arrays, strict=False)).get(node.input[3] if len(node.input) > 3 else "")
     past = arrays[4].shape[2] if len(node.input) > 4 and node.input[4] else 0
     if mask is not None and mask.shape[-1] not in (1, past + arrays[1].shape[-2]):

@@ -38,6 +38,7 @@ FAMILIES = {
     "camembert": encoders.camembert,
     "electra": encoders.electra,
     "ernie": encoders.ernie,
+    "modernbert": encoders.modernbert,
     "gpt2": decoders.gpt2,
     "llama": decoders.llama,
     "mistral": decoders.mistral,

@@ -70,6 +70,7 @@ def attention(
     scale: float | None = None,
     is_causal: bool = False,
     window: int | None = None,
+    window_after: int | None = None,
     softcap: float = 0.0,
     dropout_p: float = 0.0,
     need_weights: bool = False,
@@ -89,6 +90,7 @@ def attention(
         scale: multiplies the scores; 1 / sqrt(d) by default.
         is_causal: query i sees the keys up to i + P.
         window: query i sees no key before i + P - window + 1: itself and the window - 1 keys before it.
+        window_after: query i sees no key after i + P + window_after. With `window`, that is a window on both sides.
         softcap: where positive, scores become softcap * tanh(scores / softcap), before any mask.
         dropout_p: probability of dropping a weight; for training only.
         need_weights: also return the weights.
@@ -107,6 +109,7 @@ def attention(
         scale=scale,
         is_causal=is_causal,
         window=window,
+        window_after=window_after,
         softcap=softcap,
         dropout_p=dropout_p,
         need_weights=need_weights,

@@ -30,6 +30,7 @@ class AttentionOptions:
     scale: float | None = None
     is_causal: bool = False
     window: int | None = None
+    window_after: int | None = None
     softcap: float = 0.0
     dropout_p: float = 0.0
     need_weights: bool = False
@@ -39,6 +40,9 @@ class AttentionOptions:
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
                 why = ": a query sees at least itself" if name == "window" else ""
                 raise ValueError(f"attention: {name} is {number!r}, expected a whole number of 1 or more{why}")
+        after = self.window_after
+        if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
+            raise ValueError(f"attention: window_after is {after!r}, expected a whole number of 0 or more")
         if self.scale is not None and not math.isfinite(self.scale):
             raise ValueError(f"attention: scale is {self.scale}, expected a finite number")
         if not 0 <= self.softcap < math.inf:
@@ -58,6 +62,11 @@ class AttentionOptions:
     def head_counts(self) -> tuple[int, int, int] | None:
         """The numbers of heads in packed queries, keys and values; None where nothing is packed."""
         return None if self.heads is None or self.key_heads is None else (self.heads, self.key_heads, self.key_heads)
+
+    @property
+    def ahead(self) -> int | None:
+        """How many keys after its own position a query sees; None for all."""
+        return 0 if self.is_causal else self.window_after
 
     @property
     def holds_weights(self) -> bool:

@@ -45,8 +45,8 @@ def attention(
     Arrays are float32 or float64, of one dtype, in any memory layout; in the result the heads of a position are
     contiguous, so that `.transpose(0, 2, 1, 3).reshape(N, L, -1)` is a view. The keys include those of the `past`, so
     query i is at position i + past. `mask` broadcasts to (N, H, L, S): boolean (True = attend) or floating, added
-    (an entry not above its dtype's lowest number excludes its key). Of the options, it uses scale, is_causal, window
-    and softcap. A query that sees no key gives 0.
+    (an entry not above its dtype's lowest number excludes its key). Of the options, it uses scale, is_causal, the
+    windows and softcap. A query that sees no key gives 0.
     """
     n, heads, length, width = query.shape
     kv_heads, keys = key.shape[1:3]
@@ -66,7 +66,7 @@ def attention(
         result.reshape(n, length, kv_heads, group, value.shape[-1]).transpose(0, 2, 3, 1, 4),
         options.scale_of(width),
         options.softcap,
-        Visibility(keys, past, options.is_causal, options.window),
+        Visibility(keys, past, options.ahead, options.window),
     )
     if attention_tiles.is_small((n, kv_heads, group), length, keys):
         tiled.work([Job((slice(None),) * 3, 0, length)])

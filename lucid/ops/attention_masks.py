@@ -25,25 +25,28 @@ def excluded(mask: Tensor) -> Tensor:
 
 
 def causal_mask(
-    queries: Size, keys: Size, past: Size = 0, *, is_causal: bool = True, window: int | None = None
+    queries: Size, keys: Size, past: Size = 0, *, ahead: int | None = 0, window: int | None = None
 ) -> Tensor:
-    """(L, S) booleans: which keys a query sees by position alone; the first query is at position `past`."""
+    """(L, S) booleans: which keys a query sees by position alone; the first query is at position `past`.
+
+    It sees `ahead` keys after its own position, or all if that is None, and `window` keys up to it, or all.
+    """
     row = unsqueeze(arange_op(start=past, stop=past + queries), 1)
     column = arange_op(start=0, stop=keys)
     seen = []
-    if is_causal:
-        seen.append(column <= row)
+    if ahead is not None:
+        seen.append(column <= (row + ahead if ahead else row))
     if window is not None:
         seen.append(column > row - window)
     return reduce(logical_and, seen)
 
 
 def position_mask(call: AttentionCall, *, is_causal: bool) -> Tensor | None:
-    """The mask of a call's window and, if `is_causal`, of causality: (L, P + S) booleans, or None without either."""
-    window = call.options.window
-    if not is_causal and window is None:
+    """The mask of a call's windows and, if `is_causal`, of causality: (L, P + S) booleans, or None without any."""
+    window, ahead = call.options.window, 0 if is_causal else call.options.window_after
+    if ahead is None and window is None:
         return None
-    return causal_mask(call.queries, call.keys, call.past, is_causal=is_causal, window=window)
+    return causal_mask(call.queries, call.keys, call.past, ahead=ahead, window=window)
 
 
 def combined_mask(call: AttentionCall, position: Tensor | None) -> Tensor | None:

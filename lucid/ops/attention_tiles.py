@@ -64,7 +64,7 @@ class Visibility:
 
     keys: int
     past: int
-    is_causal: bool
+    ahead: int | None  # how many keys after its own position a query sees; None for all
     window: int | None
 
     def blocks(self, job: Job, heads: int) -> Iterator[tuple[int, int, int, int]]:
@@ -75,8 +75,8 @@ class Visibility:
         first, last = job.start + self.past, job.stop - 1 + self.past
         start, stop = 0, self.keys
         inner_start, inner_stop = start, stop
-        if self.is_causal:
-            inner_stop, stop = min(stop, first), min(stop, last + 1)
+        if self.ahead is not None:
+            inner_stop, stop = min(stop, first + self.ahead), min(stop, last + 1 + self.ahead)
         if self.window is not None:
             start, inner_start = max(0, first - self.window + 1), max(0, last - self.window + 1)
         if inner_stop - inner_start < EDGE:
@@ -84,7 +84,7 @@ class Visibility:
         keys = max(KEYS, TILE // (heads * (job.stop - job.start)))
         for begin, end, size in ((start, inner_start, EDGE), (inner_start, inner_stop, keys), (inner_stop, stop, EDGE)):
             for a, b in _split(begin, end, size):
-                top = max(0, a - first) if self.is_causal else 0
+                top = 0 if self.ahead is None else max(0, a - first - self.ahead)
                 bottom = job.stop - job.start
                 if self.window is not None:
                     bottom = min(bottom, b - 1 + self.window - first)
@@ -98,9 +98,11 @@ class Visibility:
         """
         position = row + self.past
         end = position + scores.shape[-2]
-        if self.is_causal and position < stop - 1:
-            part = scores[..., : stop - 1 - position, :]
-            yield part, _triangle(*part.shape[-2:], position - start, scores.dtype)
+        if (
+            self.ahead is not None and (last := position + self.ahead) < stop - 1
+        ):  # the key that the first row sees last
+            part = scores[..., : stop - 1 - last, :]
+            yield part, _triangle(*part.shape[-2:], last - start, scores.dtype)
         if self.window is not None and end - self.window > start:  # the same triangle, rotated by 180 degrees
             part = scores[..., max(0, start + self.window - position) :, :][..., ::-1, ::-1]
             yield part, _triangle(*part.shape[-2:], stop - 1 - (end - self.window), scores.dtype)

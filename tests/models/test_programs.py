@@ -57,4 +57,15 @@ def test_writing_goes_on_with_the_likeliest_token_until_the_end() -> None:
 
 
 def test_every_model_is_there() -> None:
-    assert PROGRAMS == ["bert", "clip", "delightful_tts", "gpt2", "llama", "t5", "transformer", "vit", "whisper"]
+    assert PROGRAMS == [
+        "bert",
+        "clip",
+        "delightful_tts",
+        "gpt2",
+        "llama",
+        "modernbert",
+        "t5",
+        "transformer",
+        "vit",
+        "whisper",
+    ]

@@ -13,6 +13,7 @@ from lucid.models.bert import Bert
 from lucid.models.clip import CLIP
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
+from lucid.models.modernbert import ModernBert
 from lucid.models.t5 import T5
 from lucid.models.vit import ViT, ViTForImageClassification
 from lucid.models.whisper import Whisper
@@ -76,6 +77,7 @@ ZOO = [
     Entry("CamemBERT", Bert, "camembert/masked_lm", _HIDDEN),
     *(Entry("ELECTRA", Bert, f"electra/{v}", _HIDDEN) for v in ("base", "discriminator")),
     Entry("ERNIE", Bert, "ernie/base", _HIDDEN),
+    *(Entry("ModernBERT", ModernBert, f"modernbert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
     *(Entry("GPT-2", GPT2, f"gpt2/{v}", _LOGITS) for v in ("base", "hub_layout", "scaled")),
     *(Entry("Llama 2, 3", Llama, f"llama/{v}", _LOGITS) for v in ("llama2", "llama3", "linear", "dynamic", "yarn")),
     Entry("Llama 2, 3", Llama, "llama/bfloat16_sharded", _LOGITS),

@@ -29,6 +29,9 @@ from transformers import (
     ElectraModel,
     ErnieConfig,
     ErnieModel,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    ModernBertModel,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaModel,
@@ -252,4 +255,44 @@ def ernie() -> list[Golden]:
             layers=encoder_layers,
             positions=lambda model: model.embeddings.position_embeddings,
         )
+    ]
+
+
+def modernbert() -> list[Golden]:
+    sizes = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 20, "vocab_size": VOCABULARY}
+    special = dict.fromkeys(("pad_token_id", "bos_token_id", "cls_token_id"), 0)
+    special |= dict.fromkeys(("eos_token_id", "sep_token_id"), 1)
+    biased = {f"{part}_bias": True for part in ("norm", "attention", "mlp")}
+    common = {
+        "cases": text_cases(VOCABULARY, 0, compare="kept", seed=130),
+        "outputs": ["last_hidden_state"],
+        "layers": lambda model: {"": model.layers},
+        "positions": lambda model: model.rotary_emb,
+    }
+    return [
+        Golden(
+            "modernbert/base",
+            ModernBertModel(ModernBertConfig(**sizes, **special, num_hidden_layers=4, local_attention=4)),
+            note="layers 0 and 3 full, 1 and 2 with 2 tokens on either side; no biases",
+            **common,
+        ),
+        Golden(
+            "modernbert/masked_lm",
+            ModernBertForMaskedLM(
+                ModernBertConfig(
+                    **sizes,
+                    **special,
+                    **biased,
+                    num_hidden_layers=2,
+                    local_attention=7,
+                    layer_types=["sliding_attention", "full_attention"],
+                    hidden_activation="gelu_pytorch_tanh",
+                )
+            ),
+            note="saved from ModernBertForMaskedLM: prefix `model.`, heads `head.*` and `decoder.*`; all biases; an odd "
+            "local_attention, 3 on either side",
+            reader=ModernBertModel.from_pretrained,
+            spare=("head.", "decoder."),
+            **common,
+        ),
     ]

@@ -25,7 +25,7 @@ from lucid.values import Node
 
 @form(
     attention,
-    takes="mask key_mask past_key past_value heads kv_heads scale is_causal window softcap need_weights",
+    takes="mask key_mask past_key past_value heads kv_heads scale is_causal window window_after softcap need_weights",
     name="ai.onnx Attention",
     opset=23,
     kernel="Attention",

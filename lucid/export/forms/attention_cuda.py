@@ -22,7 +22,7 @@ HALF = (float16, bfloat16)
 
 @form(
     attention,
-    takes="mask key_mask past_key past_value heads kv_heads scale is_causal window softcap need_weights",
+    takes="mask key_mask past_key past_value heads kv_heads scale is_causal window window_after softcap need_weights",
     name="ai.onnx Attention",
     opset=23,
     kernel="Attention",
@@ -74,7 +74,8 @@ def group_query(build: Builder, node: Node) -> Taken:
 
 def _kernel(call: Call) -> str:
     """The kernel that onnxruntime will choose for the node, as far as sizes are known."""
-    unmasked = call.mask is None and call.key_mask is None and call.options.window is None
+    windows = call.options.window, call.options.window_after
+    unmasked = call.mask is None and call.key_mask is None and windows == (None, None)
     keys = call.keys
     if call.options.softcap:
         return "one node; softcap leaves the choice of kernel to the release"
