@@ -11,12 +11,14 @@ from importlib.util import module_from_spec, spec_from_file_location
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import lucid
 from lucid import models, nn, random
+from lucid.cli import show
 from lucid.cli.errors import short, usage
 from lucid.nn.module import Module
+from lucid.nn.stored import StoredWeight
 from lucid.tracing import Model
 from lucid.weights import load
 
@@ -55,9 +57,15 @@ def load_model(
         _no_arguments(source, arguments)
         if weights is not None:
             raise usage(f"--weights: SOURCE {source!r} is a checkpoint, which has weights; leave out --weights")
-        return models.load(
-            path, "auto" if mapped else None, dequantize=dequantize
-        )  # reports itself what is wrong with a checkpoint
+        dtype: Literal["auto"] | None = "auto" if mapped else None
+        read = models.load(path, dtype)  # reports itself what is wrong with a checkpoint
+        held = sum(isinstance(module, StoredWeight) for module in read.modules()) if dequantize else 0
+        if not held:
+            return read
+        show.Output(error=True).line(
+            f"note  {path}: {held} weights are in few bits already; they become float32 first, and lose a second time"
+        )
+        return models.load(path, dtype, dequantize=True)
     found = _find(source)
     random.manual_seed(seed)
     if isinstance(found, type) and issubclass(found, Module):
