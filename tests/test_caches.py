@@ -11,7 +11,7 @@ import lucid
 from lucid import Tensor, nn, ops
 from lucid.export import explain, to_onnx
 from lucid.models.gpt2 import GPT2
-from lucid.models.llama import Llama
+from lucid.models.llama import Llama, LlamaConfig
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.testing import assert_parity
@@ -141,6 +141,34 @@ def test_exported_steps_over_buffers(entry: Any, capacity: int | None, target: s
             continue
         np.testing.assert_allclose(logits[0], want[0, filled[0] : filled[0] + count], rtol=2e-5, atol=5e-6)
         filled = filled + count
+
+
+@pytest.mark.parametrize("capacity", [None, TEXT + 2], ids=["growing", "fixed"])
+def test_steps_with_activations_in_8_bits(capacity: int | None) -> None:
+    """Each row is rounded by itself, so a step has the codes of one shot. Where a number that differs in its last digit
+    lies between two codes, it gets the next one: a few numbers differ, by less than rounding has cost."""
+    lucid.manual_seed(0)
+    decoder = Llama(LlamaConfig(50, 48, 96, num_heads=4, num_kv_heads=2, head_dim=12, windows=(None, None)))
+    small = lucid.quantize(decoder, 8, activations="dynamic_rows")
+    ids = tokens(decoder)
+    want, cuts = small(ids).numpy(), (4, 1, 1, 3)
+    cost = np.abs(want - decoder(ids).numpy()).max()
+    session = Session(to_onnx(small, cache="growing" if capacity is None else "fixed", capacity=capacity), threads=1)
+    cache = small.empty_cache(2, capacity)
+    feeds = buffers_of(cache) if capacity else {k: v.numpy() for k, v in flat(cache, "past_key_values").items()}
+    start, logits = 0, []
+    for count in cuts:
+        stop = start + count
+        step = {"input_ids": ids.numpy()[:, start:stop], "position_ids": np.arange(start, stop)[None].repeat(2, 0)}
+        step["attention_mask"] = np.ones((2, 1 if capacity else stop), np.int64)
+        found = session.run({**step, **feeds})
+        logits.append(found.pop("logits"))
+        feeds = {name.replace("present", "past_key_values"): array for name, array in found.items()}
+        start = stop
+    for got in (stepped(small, ids, cuts, capacity=capacity).numpy(), np.concatenate(logits, 1)):
+        apart = np.abs(got - want)
+        assert apart.max() < cost
+        assert np.median(apart) < 1e-6 * np.abs(want).max()
 
 
 def buffers_of(cache: list[nn.Cache]) -> dict[str, np.ndarray]:
