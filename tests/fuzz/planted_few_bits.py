@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from lucid import Tensor
 from lucid.export.builder import Builder
 from lucid.export.forms import quantized as forms
 from lucid.nn.stored import StoredWeight
 from lucid.ops import quantized
 from lucid.quantization import blocks
 from lucid.types import Array
-from tests.fuzz.planting import Faults, Patch, before
+from tests.fuzz.planting import Faults, Patch, before, changed
 
 FEW_BITS = Faults()
 
@@ -50,26 +49,16 @@ def _(patch: Patch) -> None:
     patch.setattr(forms, "_stored", before(forms._stored, wrong))
 
 
-def _changed(index: int, change: Any) -> Any:
-    """A change of one operand, if it is there."""
-
-    def apply(tensors: list[Tensor | None], _: dict[str, Any]) -> list[Tensor | None]:
-        found = tensors[index]
-        return [*tensors[:index], None if found is None else Tensor(change(found.numpy())), *tensors[index + 1 :]]
-
-    return apply
-
-
 FEW_BITS.exported(
-    "a zero point is one too large", quantized.quantized_linear, _changed(3, lambda zeros: zeros + np.uint8(1))
+    "a zero point is one too large", quantized.quantized_linear, changed(3, lambda zeros: zeros + np.uint8(1))
 )
 FEW_BITS.exported(
-    "a block has the scale of the one before", quantized.quantized_linear, _changed(2, lambda s: np.roll(s, 1, 1))
+    "a block has the scale of the one before", quantized.quantized_linear, changed(2, lambda s: np.roll(s, 1, 1))
 )
 FEW_BITS.exported(
     "all rows of a table have the zero points of the first",
     quantized.quantized_embedding,
-    _changed(3, lambda zeros: np.repeat(zeros[:1], len(zeros), 0)),
+    changed(3, lambda zeros: np.repeat(zeros[:1], len(zeros), 0)),
 )
 
 

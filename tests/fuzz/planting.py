@@ -102,6 +102,16 @@ def _written_otherwise(patch: Patch, op_type: str, wrong: Callable[..., None]) -
     patch.setattr(Builder, "ops", ops)
 
 
+def changed(index: int, change: Any) -> Any:
+    """A change of one operand, if it is there."""
+
+    def apply(tensors: list[Tensor | None], _: dict[str, Any]) -> list[Tensor | None]:
+        found = tensors[index]
+        return [*tensors[:index], None if found is None else Tensor(change(found.numpy())), *tensors[index + 1 :]]
+
+    return apply
+
+
 # The search --------------------------------------------------------------------------------------------------------
 
 

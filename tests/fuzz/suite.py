@@ -14,6 +14,7 @@ from tests.fuzz.caches import CACHES
 from tests.fuzz.checks import Coverage, Run, exported, runs_of_program, runs_of_sample, verify
 from tests.fuzz.choices import Choices
 from tests.fuzz.few_bits import FEW_BITS, ROUNDED
+from tests.fuzz.in_bytes import IN_BYTES
 from tests.fuzz.layers import ATTENTION, LAYERS, masked_attention
 from tests.fuzz.programs import Program, program
 from tests.fuzz.shapes import SHAPES
@@ -26,6 +27,7 @@ MODELS = 2600
 EVERY = 25  # the first of so many models is of a rare form: blocks of queries, whose masks hide whole rows
 CACHED = (5, 12, 19)  # and these of them are steps through caches
 QUANTIZED = (2, 9, 18)  # these have weights in few bits
+BYTES = (1, 6)  # and these products of bytes
 SAMPLES_EVERY = 6  # one in so many of the others is the sample of an op
 # The main use of Lucid is drawn most often: about every fourth step is attention, every fourth another layer.
 STEPS = ELEMENTWISE + SHAPES + SUMS + 9 * AFRESH + 2 * [added_in_half] + 3 * LAYERS + 15 * ATTENTION + CACHES
@@ -78,6 +80,9 @@ def model(choices: Choices, number: int) -> Model:
         level = choices.choose([0, 0, 4])
         steps = 3 * FEW_BITS + ELEMENTWISE + LAYERS if level == 0 else ROUNDED
         return Model(program(choices, steps, steps=3), replace(target, accuracy_level=level), runs, seed, small)
+    if place in BYTES:
+        steps = 2 * IN_BYTES + ELEMENTWISE
+        return Model(program(choices, steps, steps=3), target, runs, seed, small)
     if place == 0:
         return Model(program(choices, [masked_attention], steps=2), target, runs, seed, small)
     if place in CACHED:

@@ -15,7 +15,7 @@ from tests.fuzz.checks import Coverage, exported
 from tests.fuzz.choices import Choices, smallest
 from tests.fuzz.judge import Judge, Verdict
 from tests.fuzz.programs import Program
-from tests.fuzz.suite import CACHED, EVERY, MODELS, QUANTIZED, model
+from tests.fuzz.suite import BYTES, CACHED, EVERY, MODELS, QUANTIZED, model
 from tests.fuzz.values import LOWEST, Recipe, array_of
 
 BATCH = 100
@@ -202,6 +202,18 @@ def test_weights_in_few_bits_are_read_in_every_form_and_at_both_levels() -> None
         forms |= {(d.taken, target.accuracy_level) for d in decisions if d.op == "quantized_linear"}
     level_0 = {"com.microsoft MatMulNBits", "ai.onnx DequantizeLinear, MatMul", "float32 between casts", "expanded"}
     assert {(form, level) for form in level_0 for level in (0, 4)} <= forms
+
+
+def test_products_of_bytes_are_read_in_every_form() -> None:
+    forms: set[tuple[str, str]] = set()
+    for number in (n for n in range(16 * EVERY) if n % EVERY in BYTES):
+        drawn = model(Choices(number), number)
+        assert isinstance(drawn.what, Program)
+        _, decisions, _ = exported(lucid.trace(drawn.what, *drawn.what.kinds), drawn.target)
+        forms |= {(d.op, d.taken) for d in decisions if d.op.startswith("int8")}
+    assert {(op, taken == "expanded") for op, taken in forms} == {
+        (f"int8_linear_{way}", expanded) for way in ("dynamic", "rows", "static") for expanded in (True, False)
+    }
 
 
 def test_at_level_4_the_judge_allows_what_rounding_inputs_to_8_bits_can_do() -> None:
