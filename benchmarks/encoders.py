@@ -20,8 +20,9 @@ from lucid.export import to_onnx
 from lucid.models.bert import SentenceEncoder
 from lucid.runtime import Session
 
-FLOAT32, EIGHT, FOUR = "float32", "8 bits, 64", "4 bits, 32"
-DYNAMIC, ROWS, STATIC, GPTQ = "dynamic", "dynamic_rows", "static", "4 bits, 32, GPTQ"
+FLOAT32, EIGHT, FOUR = "float32", "8 bits, 32", "4 bits, 32"
+DYNAMIC, ROWS, STATIC, GPTQ = "dynamic", "dynamic_rows", "static", "4 and 8 bits, GPTQ"
+FEW = {"*position*": 8, "*layer.[01].*": 8, "*.value": 8, "*": 4}  # docs/howto/smaller.md
 SIZES = [(1, 16), (8, 64), (32, 128)]
 LEARNT, HELD = 160, 160  # sentences to learn from, and others to compare
 DOCS = Path(__file__).parents[1] / "docs"
@@ -56,12 +57,12 @@ def models(encoder: SentenceEncoder, learnt: Sequence[dict[str, Array]]) -> dict
     """Ways to store and compute it."""
     return {
         FLOAT32: encoder,
-        EIGHT: lucid.quantize(encoder, bits=8, block=64),
+        EIGHT: lucid.quantize(encoder, bits=8, block=32, symmetric=True),
         DYNAMIC: lucid.quantize(encoder, bits=8, activations="dynamic"),
         ROWS: lucid.quantize(encoder, bits=8, activations="dynamic_rows"),
         STATIC: lucid.quantize(encoder, bits=8, activations="static", calibration=learnt),
         FOUR: lucid.quantize(encoder, bits=4, search=True),
-        GPTQ: lucid.quantize(encoder, bits=4, method="gptq", calibration=learnt),
+        GPTQ: lucid.quantize(encoder, bits=FEW, block=64, method="gptq", smallest_table=512, calibration=learnt),
     }
 
 
