@@ -13,6 +13,7 @@ from lucid.models._stored_weights import write_checkpoint
 READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
     "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie"),
     "clip.CLIP": ("clip",),
+    "gemma.Gemma": ("gemma2", "gemma3_text"),
     "gpt2.GPT2": ("gpt2",),
     "llama.Llama": ("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "helium", "olmo2"),
     "modernbert.ModernBert": ("modernbert",),

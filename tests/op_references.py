@@ -36,8 +36,8 @@ def layer_norm(v: Array, weight: Array | None = None, bias: Array | None = None,
     return y * (1 if weight is None else weight) + (0 if bias is None else bias)
 
 
-def rms_norm(v: Array, weight: Array | None = None, *, eps: float) -> Array:
-    return v / np.sqrt((v**2).mean(-1, keepdims=True) + eps) * (1 if weight is None else weight)
+def rms_norm(v: Array, weight: Array | None = None, *, eps: float, offset: float) -> Array:
+    return v / np.sqrt((v**2).mean(-1, keepdims=True) + eps) * (1 if weight is None else weight + offset)
 
 
 def per_channel(v: Array, vector: Array | None, default: float) -> Any:

@@ -105,8 +105,8 @@ def test_a_symbolic_size_is_never_the_default_of_an_attribute() -> None:
 
 
 def test_a_form_says_what_its_op_has() -> None:
-    with pytest.raises(ValueError, match="a form of rms_norm takes offset, which the op does not have"):
-        form(ops.rms_norm, takes="eps offset")
+    with pytest.raises(ValueError, match="a form of rms_norm takes shift, which the op does not have"):
+        form(ops.rms_norm, takes="eps shift")
 
 
 def test_the_forms_of_an_op_stand_in_one_place_best_first() -> None:

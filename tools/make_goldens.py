@@ -48,6 +48,8 @@ FAMILIES = {
     "granite": decoders.granite,
     "helium": decoders.helium,
     "olmo2": decoders.olmo2,
+    "gemma2": decoders.gemma2,
+    "gemma3": decoders.gemma3,
     "t5": seq2seq.t5,
     "mt5": seq2seq.mt5,
     "whisper": seq2seq.whisper,

@@ -136,15 +136,18 @@ def layer_norm(
 
 
 @composite
-def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6, offset: float = 0.0) -> Tensor:
     """Root-mean-square normalisation over the last axis (Zhang & Sennrich 2019; ONNX RMSNormalization).
 
-    ``x / sqrt(mean(x^2) + eps) * weight``. Half precision is computed in float32.
+    ``x / sqrt(mean(x^2) + eps) * (weight + offset)``. Half precision is computed in float32. Gemma's weights have an
+    offset of 1; as it is added when a model is loaded, the weight is stored as it is.
     """
     check_eps("rms_norm", eps)
     _check_norm("rms_norm", x, weight, 1)
     wide = _wide(x)
     y = wide * reciprocal(sqrt(mean(wide * wide, axis=(-1,), keepdims=True) + eps))
+    if weight is not None and offset:
+        return (y * (weight.astype(wide.dtype) + offset)).astype(x.dtype)
     y = y.astype(x.dtype) if wide is not x else y
     return y if weight is None else y * weight
 

@@ -14,7 +14,6 @@ from lucid.export import Target, to_onnx
 from lucid.generation import Generator, fixed, pad_left
 from lucid.generation.models import stepper
 from lucid.generation.prompts import Prompt
-from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session
@@ -26,7 +25,9 @@ MODELS = sorted({case["model"] for case in CASES})
 
 @cache
 def decoder(variant: str) -> CausalDecoder:
-    return (GPT2 if variant.startswith("gpt2") else Llama).from_pretrained(goldens.folder(variant))
+    model = lucid.models.load(goldens.folder(variant))
+    assert isinstance(model, CausalDecoder)
+    return model
 
 
 KINDS = ["eager", "growing", "fixed", "fixed in place"]

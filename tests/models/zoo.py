@@ -11,6 +11,7 @@ import lucid
 from lucid import Tensor, nn
 from lucid.models.bert import Bert
 from lucid.models.clip import CLIP
+from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.models.modernbert import ModernBert
@@ -88,6 +89,8 @@ ZOO = [
     Entry("Granite", Llama, "granite/base", _LOGITS),
     Entry("Helium", Llama, "helium/base", _LOGITS),
     Entry("OLMo 2", Llama, "olmo2/base", _LOGITS),
+    *(Entry("Gemma 2", Gemma, f"gemma2/{v}", _LOGITS) for v in ("base", "capped")),
+    Entry("Gemma 3", Gemma, "gemma3/base", _LOGITS),
     *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),
     Entry("mT5", T5, "mt5/base", _LOGITS),
     Entry("ViT", ViT, "vit/base", _HIDDEN),

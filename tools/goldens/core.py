@@ -79,7 +79,7 @@ def randomise(model: nn.Module, seed: int) -> None:
             done.add(id(parameter))
             noise = torch.randn(parameter.shape)
             if "Norm" in type(module).__name__:
-                value = noise * 0.2 + (1.0 if name == "weight" else 0.0)
+                value = noise * 0.2 + parameter.data  # which is 1 for a weight, 0 for a bias, and for Gemma's weights
             elif name.endswith("bias"):
                 value = noise * 0.2
             elif isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.MultiheadAttention) and name not in ROWS:

@@ -10,12 +10,17 @@ transformers then returns an average over all keys, so only positions with atten
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
     GraniteConfig,
@@ -280,3 +285,52 @@ def olmo2() -> list[Golden]:
     config = Olmo2Config(**GROUPED, pad_token_id=0)
     note = "norms after attention and mlp, none before; norms over all queries and all keys"
     return [causal("olmo2/base", Olmo2ForCausalLM(config), note)]
+
+
+def gemma2() -> list[Golden]:
+    config = Gemma2Config(**GROUPED, head_dim=8, query_pre_attn_scalar=10, sliding_window=4)
+    capped = Gemma2Config(
+        **GROUPED | {"hidden_size": 16, "num_hidden_layers": 1},
+        head_dim=6,
+        attention_bias=True,
+        attn_logit_softcapping=2.0,
+        final_logit_softcapping=None,
+        layer_types=["full_attention"],
+        tie_word_embeddings=False,
+    )
+    return [
+        causal("gemma2/base", Gemma2ForCausalLM(config), "layer 0 with window 4, layer 1 full; both soft caps; tied"),
+        replace(
+            causal(
+                "gemma2/capped", Gemma2ForCausalLM(capped), "scores in a tight soft cap, logits in none; biases; untied"
+            ),
+            legacy=None,
+        ),
+    ]
+
+
+def gemma3() -> list[Golden]:
+    rope = {
+        "full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+    }
+    config = Gemma3TextConfig(
+        **GROUPED | {"num_hidden_layers": 3, "num_key_value_heads": 1},
+        head_dim=8,
+        query_pre_attn_scalar=8,
+        sliding_window=4,
+        rope_parameters=rope,
+        sliding_window_pattern=2,
+        final_logit_softcapping=5.0,
+    )
+    note = "layers 0 and 2 with window 4 and theta 1e4, layer 1 full with 1e6, linear scaling; norms on heads; tied"
+    golden = causal("gemma3/base", Gemma3ForCausalLM(config), note)
+    return [replace(golden, taps=lambda model: {"last_hidden_state": model.model.norm}, legacy=gemma3_legacy)]
+
+
+def gemma3_legacy(config: dict[str, object]) -> dict[str, object]:
+    """As before transformers 5: two bases, one scaling, and a pattern instead of layer_types."""
+    older = {key: value for key, value in config.items() if key not in ("rope_parameters", "dtype", "layer_types")}
+    full, sliding = (dict(config["rope_parameters"][f"{kind}_attention"]) for kind in ("full", "sliding"))  # type: ignore[index]
+    older |= {"rope_theta": full.pop("rope_theta"), "rope_local_base_freq": sliding["rope_theta"]}
+    return older | {"rope_scaling": full, "sliding_window_pattern": 2, "cache_implementation": "hybrid"}

@@ -73,14 +73,19 @@ def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operan
     return build.op("LayerNormalization", source(), scale, bias, axis=-axes, epsilon=float(node.attributes["eps"]))
 
 
-@form(neural.rms_norm, takes="weight eps", name="ai.onnx RMSNormalization", opset=23, kernel="RMSNormalization")
+@form(neural.rms_norm, takes="weight eps offset", name="ai.onnx RMSNormalization", opset=23, kernel="RMSNormalization")
 def rms_normalization(build: Builder, node: Node) -> str:
     x, weight = node.inputs
     assert x is not None
     refuse_float64(node)
     if weight is not None and weight.type.dtype != x.type.dtype:
         refuse("the weight has another element type than the input")
-    scale = weight if weight is not None else _ones(x.type.shape[-1:], x.type.dtype)
+    offset = node.attributes["offset"]
+    if offset and x.type.dtype.itemsize == 2:
+        refuse("half precision would round the sum of weight and offset")
+    scale: Operand = weight if weight is not None else _ones(x.type.shape[-1:], x.type.dtype)
+    if weight is not None and offset:  # onnxruntime adds them when it loads the model
+        scale = build.op("Add", weight, np.asarray(offset, x.type.dtype.numpy))
     return build.op("RMSNormalization", x, scale, axis=-1, epsilon=float(node.attributes["eps"]))
 
 

@@ -1,0 +1,117 @@
+"""models/gemma.py against transformers: Gemma 2 and 3."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import numpy_helper
+
+import lucid
+from lucid import Tensor
+from lucid.export import to_onnx
+from lucid.models._pretrained import ConfigError
+from lucid.models.gemma import Gemma, Norm
+from lucid.testing import assert_parity
+from tests.models import goldens
+
+VARIANTS = ["gemma2/base", "gemma2/capped", "gemma3/base"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_hidden_states_are_those_of_transformers(variant: str) -> None:
+    model = Gemma.from_pretrained(goldens.folder(variant))
+    for case in goldens.cases(variant):
+        states = model.hidden_states(**{name: Tensor(array) for name, array in case.inputs.items()})
+        for index, state in enumerate(states):
+            case.close(f"hidden_states.{index}", state, rtol=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["gemma2/base", "gemma3/base"])
+def test_both_spellings_of_a_config_mean_the_same(variant: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(goldens.folder(variant), tmp_path / "model")
+    (folder / "legacy_config.json").replace(folder / "config.json")
+    assert Gemma.from_pretrained(folder).config == Gemma.from_pretrained(goldens.folder(variant)).config
+
+
+def test_a_layer_is_lean() -> None:
+    """Seven products, two rotations, attention, GELU and the gate, two sums; six norms, each with the addition of 1 to
+    its weight, which is done when the model is loaded; and two reshapes around each norm of heads.
+    """
+    nodes = to_onnx(Gemma.from_pretrained(goldens.folder("gemma3/base"))).graph.node
+    assert sum(node.name.startswith(("model.layers.1.", "model.layers.1/")) for node in nodes) <= 31
+
+
+def test_weights_of_norms_are_stored_as_they_are() -> None:
+    exported = to_onnx(Gemma.from_pretrained(goldens.folder("gemma3/base")))
+    initializers = {tensor.name: numpy_helper.to_array(tensor) for tensor in exported.graph.initializer}
+    for name, array in lucid.load(goldens.folder("gemma3/base")).items():
+        if "norm" in name:
+            np.testing.assert_array_equal(initializers[name], array)
+
+
+def test_norms_add_one_to_their_weights_in_float32() -> None:
+    """In bfloat16 1 + 1/512 is 1: the small weight would be lost."""
+    norm, x = Norm(2, 0.0), lucid.tensor([[3.0, -3.0]])
+    norm.weight.numpy()[:] = 1 / 512
+    norm.to(lucid.bfloat16)
+    wide = norm(x.astype(lucid.bfloat16) * 200)
+    assert wide.dtype == lucid.bfloat16
+    largest = lucid.tensor([[1.0 + 1 / 512]]).astype(lucid.bfloat16).item()
+    np.testing.assert_allclose(np.abs(wide.astype(lucid.float32)), largest)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("target", goldens.TARGETS)
+def test_every_form_of_a_norm_adds_one(target: str, dtype: str) -> None:
+    lucid.manual_seed(0)
+    norm = Norm(8, 1e-6)
+    norm.weight.numpy()[:] = lucid.randn(8).numpy()
+    x = lucid.randn(3, 8)
+    expected = x.numpy() / np.sqrt((x.numpy() ** 2).mean(-1, keepdims=True) + 1e-6) * (1 + norm.weight.numpy())
+    np.testing.assert_allclose(norm(x), expected, rtol=1e-5)
+    assert_parity(norm.to(dtype), lucid.spec("N", 8, dtype=dtype), target=target)
+
+
+def edited(folder: Path, variant: str, changes: dict[str, object]) -> Path:
+    """A copy of a checkpoint with some options changed."""
+    shutil.copytree(goldens.folder(variant), folder / "model")
+    config = folder / "model" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    return folder / "model"
+
+
+@pytest.mark.parametrize(
+    ("variant", "changes", "message"),
+    [
+        ("gemma2/base", {"model_type": "gemma"}, "model_type is 'gemma', supported: gemma2, gemma3_text"),
+        ("gemma2/base", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True, supported: False"),
+        ("gemma2/base", {"hidden_act": "silu"}, "hidden_act is 'silu', supported: 'gelu_pytorch_tanh'"),
+        ("gemma2/base", {"final_logit_softcapping": -1.0}, "final_logit_softcapping is -1.0, expected a number from"),
+        ("gemma2/base", {"sliding_window": None}, "sliding_window is missing"),
+        ("gemma2/base", {"head_dim": 7}, "heads are 7 wide, expected an even number"),
+        ("gemma2/base", {"num_key_value_heads": 3}, "num_key_value_heads is 3, expected a divisor"),
+        ("gemma2/base", {"sliding_window_pattern": 3}, "not supported here.*sliding_window_pattern = 3"),
+        ("gemma3/base", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, supported: None"),
+        ("gemma3/base", {"layer_types": ["full_attention"]}, "layer_types is .*, supported: 3 of full_attention or"),
+        ("gemma3/base", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0, expected a number"),
+    ],
+    ids=str,
+)
+def test_an_option_that_is_not_supported_is_named(
+    tmp_path: Path, variant: str, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Gemma.from_pretrained(edited(tmp_path, variant, changes))
+
+
+def test_a_soft_cap_that_is_null_is_none_and_one_that_is_absent_is_that_of_gemma_2(tmp_path: Path) -> None:
+    folder = edited(tmp_path, "gemma2/base", {"attn_logit_softcapping": None})
+    config = json.loads((folder / "config.json").read_text())
+    del config["final_logit_softcapping"]
+    (folder / "config.json").write_text(json.dumps(config))
+    read = Gemma.from_pretrained(folder).config
+    assert (read.attention_softcap, read.logits_softcap) == (0.0, 30.0)
