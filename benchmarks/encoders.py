@@ -97,7 +97,7 @@ def _apart(files: Mapping[str, Path], held: Sequence[dict[str, Array]]) -> dict[
     vectors = {}
     for way, file in files.items():
         session = Session(file)
-        vectors[way] = np.concatenate([session.run(texts)["output"] for texts in held]).astype(np.float64)
+        vectors[way] = np.concatenate([session.run(texts)["sentence_embedding"] for texts in held]).astype(np.float64)
     return {way: 1 - (found * vectors[FLOAT32]).sum(axis=-1) for way, found in vectors.items()}
 
 

@@ -79,7 +79,7 @@ def main() -> None:
         took = time.perf_counter() - start
         size = path.stat().st_size
         session = lucid.runtime.Session(path)
-        result = session.run(inputs)["output"]
+        result = session.run(inputs)["sentence_embedding"]
     print(
         f"exported {len(exported.graph.node)} nodes, {size / 1e6:.1f} MB, in {1000 * took:.0f} ms; "
         "batch and length stay dynamic"

@@ -59,7 +59,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     # One BLAS thread: the rounding of a product of constants depends on the number of threads.
     with evaluating(), entered(Scope("", paths, names)), single_threaded_blas():
         result = model(*call, **named)
-    outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result).items()}
+    outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
     graph = Graph(graph_inputs, outputs, names, _structure(result, count()))
     _check_origin(graph)
     return graph
@@ -175,11 +175,14 @@ def _check_origin(graph: Graph) -> None:
             )
 
 
-def outputs_of(result: Any) -> dict[str, Tensor]:
+def outputs_of(result: Any, model: Model | None = None) -> dict[str, Tensor]:
     """The tensors that a model returned by name: ``output``, ``output_0`` in a list or tuple, the key in a dict.
+
+    A module that has `output_names` gives them these.
 
     Raises:
         TypeError: for anything else in it, and if there are none.
+        ValueError: for another number of outputs than the module has names.
     """
     outputs: dict[str, Tensor] = {}
     _collect(result, outputs, "output")
@@ -187,7 +190,15 @@ def outputs_of(result: Any) -> dict[str, Tensor]:
         raise TypeError(
             f"trace: the model returned {type(result).__name__}, expected a tensor or a structure of tensors"
         )
-    return outputs
+    names = model.output_names if isinstance(model, Module) else ()
+    if not names:
+        return outputs
+    if len(names) != len(outputs):
+        raise ValueError(
+            f"trace: {type(model).__name__} returned {len(outputs)} outputs, but its output_names are "
+            f"{', '.join(names)}: expected a name for each"
+        )
+    return dict(zip(names, outputs.values(), strict=True))
 
 
 def _collect(value: Any, outputs: dict[str, Tensor], path: str) -> None:

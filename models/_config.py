@@ -81,12 +81,25 @@ def read_json(path: Path) -> dict[str, Any]:
         ConfigError: for a file that is not a JSON object.
         OSError: if there is no such file.
     """
+    options = parse_json(path)
+    if not isinstance(options, dict):
+        raise ConfigError(f"{path}: holds a JSON {type(options).__name__}, expected an object of options")
+    return options
+
+
+def parse_json(path: Path) -> Any:
+    """What an untrusted JSON file holds.
+
+    Raises:
+        ConfigError: for a file that is not valid JSON, or too large for a config.
+        OSError: if there is no such file.
+    """
     try:
         with open_regular(path) as file:
             text = file.read(MAX_CONFIG + 1)
         if len(text) > MAX_CONFIG:
             raise ConfigError(f"{path}: more than {MAX_CONFIG} bytes, expected a config of a few kilobytes")
-        options = json.loads(text.decode("utf-8"))
+        return json.loads(text.decode("utf-8"))
     except NotAFileError as error:
         raise ConfigError(str(error)) from None
     except RecursionError:
@@ -97,9 +110,6 @@ def read_json(path: Path) -> dict[str, Any]:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{path}: holds a number of thousands of digits; download it again") from None
-    if not isinstance(options, dict):
-        raise ConfigError(f"{path}: holds a JSON {type(options).__name__}, expected an object of options")
-    return options
 
 
 class Config:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from lucid import DType, float32
-from lucid.models._pretrained import Auto, Pretrained, read_model_type, read_options
+from lucid.models._pretrained import Auto, Pretrained, read_options
+from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models._sentence_files import read_modules
 from lucid.models._stored_weights import write_checkpoint
+from lucid.models._tasks import SENTENCES, class_of, reader_for
 
 READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
     "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie"),
@@ -25,26 +28,35 @@ _CLASSES = {kind: name for name, kinds in READERS.items() for kind in kinds}
 
 
 def load(
-    source: str | os.PathLike[str], dtype: DType | Auto | None = None, *, dequantize: bool = False
+    source: str | os.PathLike[str],
+    task: str | None = None,
+    dtype: DType | Auto | None = None,
+    *,
+    dequantize: bool = False,
 ) -> Pretrained[object]:
     """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and its kin read one type.
 
     Args:
         source: a folder with config.json and safetensors, a GGUF file, or a folder with one.
+        task: what the model is for, as Hugging Face's hub calls it: feature-extraction, text-classification, fill-mask,
+            ... By default sentence-similarity if the folder has a modules.json of sentence-transformers, and else what
+            `architectures` of config.json says.
         dtype: the element type of the parameters; float32 by default, whatever the checkpoint stores. "auto": as it
             stores each, without a copy.
         dequantize: whether weights that the checkpoint has in few bits become parameters too. By default each is an
             `nn.QuantizedWeight` or `nn.Int8Weight`, exactly as stored, where its type is one that Lucid has.
 
     Raises:
-        ConfigError: for an unknown type, listing those that are known, or an option that is not supported.
+        ConfigError: for an unknown type, listing those that are known; an option that is not supported; a task that is
+            unknown or that the weights do not hold, listing those that there are.
         ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
         KeyError: listing all weights that are missing, unexpected or of another shape.
         WeightsError: for an invalid weights file.
         OSError: if a file is missing.
     """
-    file, _, name = _CLASSES[read_model_type(source, *_CLASSES)].partition(".")
-    reader: type[Pretrained[object]] = vars(import_module(f"lucid.models.{file}"))[name]
+    modules = read_modules(source) if task in (None, SENTENCES) else None
+    options = read_options(source if modules is None else modules.encoder, *_CLASSES)
+    reader = reader_for(class_of(_CLASSES[options.model_type]), task, options, pooled=modules is not None)
     return reader.from_pretrained(source, dtype or float32, dequantize=dequantize)
 
 
@@ -61,4 +73,7 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
         ConfigError, ModuleNotFoundError, WeightsError: as `load`.
         OSError: if a file is missing or cannot be written.
     """
-    write_checkpoint(model, read_options(source, *_CLASSES).options, folder)
+    modules = read_modules(source) if isinstance(model, PooledEncoder) else None
+    write_checkpoint(model, read_options(source if modules is None else modules.encoder, *_CLASSES).options, folder)
+    if modules is not None:
+        modules.write(Path(folder))

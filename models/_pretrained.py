@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,7 +61,11 @@ class Checkpoint(Generic[C]):
         read: makes the model's config from the options of config.json.
         ignored_options: regular expressions for the whole names of options that change nothing.
         renames: pairs (regular expression, replacement), applied in order to each key.
-        ignored_keys: regular expressions found in keys (as renamed) of arrays that the model does not use.
+        ignored_keys: regular expressions found in keys (as renamed) of arrays that the model does not use; one that is
+            the name of a parameter is used all the same.
+        task: what the model is for, by the name that Hugging Face's hub has for it.
+        heads: by task the class, as its file and name, that reads the same checkpoints for it.
+        head_keys: regular expressions, each of which is found in a key (as renamed) of a checkpoint that has the head.
         tied_keys: key -> key of the same weight. A stored copy under the first must equal the second, and is dropped;
             if the model has a weight of that name, it is loaded as a separate weight.
     """
@@ -71,6 +76,15 @@ class Checkpoint(Generic[C]):
     renames: Sequence[tuple[str, str]] = ()
     ignored_keys: Sequence[str] = ()
     tied_keys: Mapping[str, str] = field(default_factory=dict)
+    task: str = "feature-extraction"
+    heads: Mapping[str, str] = field(default_factory=dict)
+    head_keys: Sequence[str] = ()
+
+    def renamed(self, key: str) -> str:
+        """A key of the checkpoint as the model's name."""
+        for pattern, replacement in self.renames:
+            key = re.sub(pattern, replacement, key)
+        return key
 
 
 class Pretrained(nn.Module, Generic[C]):
@@ -108,17 +122,24 @@ class Pretrained(nn.Module, Generic[C]):
 
     @classmethod
     def _from_checkpoint(
-        cls, folder: str | os.PathLike[str], read: Callable[[Config], C], dequantize: bool, dtype: DType | Auto
+        cls,
+        folder: str | os.PathLike[str],
+        read: Callable[[Config], C],
+        dequantize: bool,
+        dtype: DType | Auto,
+        more: Mapping[str, Held] | None = None,
     ) -> Self:
+        """The model; `more` are weights from other files, by their names in it."""
         known = cls.checkpoint
         options = _read_options(Path(folder), known.model_types)
         config = read(options)
         options.done(known.ignored_options)
-        with building(options.where, options.weights):
+        weights = ChainMap(dict(more), options.weights) if more else options.weights  # type: ignore[arg-type]
+        with building(options.where, weights):
             model = cls(config)
         own = model.state_dict()
         tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
-        load_into(model, options.weights, known.renames, known.ignored_keys, tied, dequantize, dtype == "auto")
+        load_into(model, weights, known.renames, known.ignored_keys, tied, dequantize, dtype == "auto")
         return model
 
 
@@ -205,7 +226,7 @@ def load_into(
 
     Args:
         renames: pairs (regular expression, replacement), applied in order to each of the checkpoint's keys.
-        ignore: regular expressions found in keys (as renamed) of arrays that the model does not use.
+        ignore: regular expressions found in keys (as renamed) of arrays that are not used unless the model has them.
         tied: key -> key of the same weight. A stored copy under the first must equal the second, and is then dropped.
         dequantize: whether all of these are dequantised.
         assign: whether parameters take the element types of the arrays.
@@ -221,7 +242,7 @@ def load_into(
         name = key
         for pattern, replacement in renames:
             name = re.sub(pattern, replacement, name)
-        if any(re.search(pattern, name) for pattern in ignore):
+        if name not in own and name not in (tied or {}) and any(re.search(pattern, name) for pattern in ignore):
             continue
         if name not in own and isinstance(weights, PackedWeights) and weights.is_zero_bias(key):
             continue

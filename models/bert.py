@@ -10,16 +10,18 @@ all-MiniLM-L6-v2 if that is installed, or a tiny model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models._sentence_layers import USUAL_LAYERS, SentenceLayer
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,9 @@ class BertConfig:
     pad_token_id: int | None = None  # if given, positions count only the ids that are not padding (RoBERTa)
     embedding_size: int | None = None  # of embeddings that a layer brings to hidden_size (ELECTRA)
     task_type_vocab_size: int = 0  # 0: no such embedding; else each token has that of task 0 (ERNIE)
+    family: str = "bert"  # or roberta, distilbert, electra: whose heads it has
+    num_labels: int = 0  # of a head
+    sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a SentenceEncoder
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -64,6 +69,7 @@ class BertConfig:
             pad_token_id=options.whole("pad_token_id", 1, low=0, high=positions) if roberta else None,
             embedding_size=embedding if embedding != width else None,
             task_type_vocab_size=options.size("task_type_vocab_size", 3) if tasks else 0,
+            family=_FAMILIES.get(options.model_type, options.model_type),
         )
 
     @classmethod
@@ -79,10 +85,13 @@ class BertConfig:
             max_positions=options.size("max_position_embeddings"),
             type_vocab_size=0,
             activation=options.activation("activation", "gelu"),
+            family="distilbert",
         )
 
 
 Options = BertConfig  # former name
+
+_FAMILIES = {"xlm-roberta": "roberta", "camembert": "roberta", "ernie": "bert"}  # whose heads these have
 
 RENAMES = [
     (r"^(bert|roberta|distilbert|electra|ernie)\.", ""),
@@ -120,11 +129,20 @@ class Bert(Pretrained[BertConfig]):
         renames=RENAMES,
         # Heads for other tasks, and position numbers that some checkpoints store.
         ignored_keys=[
-            r"^(cls|pooler|lm_head|classifier|qa_outputs|(discriminator|generator)_(predictions|lm_head))\.",
+            r"^(cls|pooler|lm_head|classifier|pre_classifier|qa_outputs|sentence_layers|(discriminator|generator)_(predictions|lm_head))\.",
             r"^vocab_",
             r"embeddings\.position_ids$",
         ],
+        heads={
+            "sentence-similarity": "bert.SentenceEncoder",
+            "text-classification": "bert_tasks.BertForSequenceClassification",
+            "reranking": "bert_tasks.BertForReranking",
+            "token-classification": "bert_tasks.BertForTokenClassification",
+            "question-answering": "bert_tasks.BertForQuestionAnswering",
+            "fill-mask": "bert_tasks.BertForMaskedLM",
+        },
     )
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -148,19 +166,18 @@ class Bert(Pretrained[BertConfig]):
         return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
 
 
-class SentenceEncoder(Bert):
-    """Bert with a sentence embedding on top: the mean of the kept tokens' states, scaled to length 1 (N, E)."""
+class SentenceEncoder(PooledEncoder[BertConfig], Bert):
+    """Bert with the pooling and the layers on top that modules.json lists: one vector for each text, (N, E).
+
+    Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
+    """
+
+    checkpoint = replace(Bert.checkpoint, task="sentence-similarity")
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Tensor:
-        states = super().forward(input_ids, attention_mask, token_type_ids)
-        if attention_mask is None:
-            mean = states.mean(1)
-        else:
-            kept = attention_mask.astype(states.dtype).unsqueeze(-1)
-            mean = (states * kept).sum(1) / ops.maximum(kept.sum(1), 1e-9)
-        return mean / ops.maximum((mean * mean).sum(-1, keepdims=True).sqrt(), 1e-12)
+        return self.sentence_embedding(super().forward(input_ids, attention_mask, token_type_ids), attention_mask)
 
 
 class Embeddings(nn.Module):

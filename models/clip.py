@@ -128,7 +128,9 @@ class CLIP(Pretrained[CLIPConfig]):
         # A tower's projection_dim is for models with one tower only; the others have no effect on towers.
         ignored_options=["projection_dim", "logit_scale_init_value", "tie_.*", "is_.*", "add_cross_attention"],
         ignored_keys=[r"\.position_ids$"],  # 0, 1, 2, ...
+        task="zero-shot-image-classification",
     )
+    output_names = ("text_embeds", "image_embeds")
 
     def __init__(self, config: CLIPConfig | None = None) -> None:
         super().__init__(config := config or CLIPConfig())

@@ -101,6 +101,7 @@ class Gemma(Pretrained[GemmaConfig], nn.CausalDecoder):
     takes_logits_to_keep = True
     checkpoint = Checkpoint(
         model_types=("gemma2", "gemma3_text"),
+        task="text-generation",
         read=GemmaConfig.read,
         ignored_options=["cache_implementation"],
         renames=[(r"^(?!model\.|lm_head\.)", "model.")],  # checkpoints of the decoder only

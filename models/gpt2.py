@@ -68,6 +68,7 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
     takes_logits_to_keep = True
     checkpoint = Checkpoint(
         model_types=("gpt2",),
+        task="text-generation",
         read=GPT2Config.read,
         # Upcasting is about half precision, n_ctx repeats n_positions, the summary options are for another head.
         ignored_options=["reorder_and_upcast_attn", "n_ctx", "summary_.*"],

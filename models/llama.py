@@ -116,6 +116,7 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
     takes_logits_to_keep = True
     checkpoint = Checkpoint(
         model_types=("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "helium", "olmo2"),
+        task="text-generation",
         read=LlamaConfig.read,
         ignored_options=["pretraining_tp", "is_llama_config"],  # the first: how products are split
         renames=[(r"^(?!model\.|lm_head\.)", "model.")],  # checkpoints of the decoder only

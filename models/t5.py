@@ -84,6 +84,7 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
 
     checkpoint = Checkpoint(
         model_types=("t5", "mt5"),
+        task="text2text-generation",
         read=T5Config.read,
         ignored_options=["n_positions"],  # there is no limit: positions are relative
         ignored_keys=[r"EncDecAttention\.relative_attention_bias"],  # in the first files, unused

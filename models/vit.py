@@ -12,9 +12,9 @@ distillation token). Modules have the names of the published checkpoints, and so
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
@@ -95,7 +95,10 @@ class ViT(Pretrained[ViTConfig]):
         ],
         renames=[(r"^(vit|deit|dinov2)\.", "")],
         ignored_keys=[r"^(cls_|distillation_)?classifier\.", r"^pooler\.", r"embeddings\.mask_token$"],
+        task="image-feature-extraction",
+        heads={"image-classification": "vit.ViTForImageClassification"},
     )
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
     def __init__(self, config: ViTConfig | None = None) -> None:
         super().__init__(config := config or ViTConfig())
@@ -130,7 +133,10 @@ class ViTForImageClassification(Pretrained[ViTConfig]):
         read=ViTConfig.read_classifier,
         renames=[(r"^(deit|dinov2)\.", "vit.")],
         ignored_keys=[r"embeddings\.mask_token$"],
+        task="image-classification",
+        head_keys=[r"^(cls_)?classifier\.weight$"],
     )
+    output_names = ("logits",)
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__(config)

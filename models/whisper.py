@@ -100,6 +100,7 @@ class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
 
     checkpoint = Checkpoint(
         model_types=("whisper",),
+        task="automatic-speech-recognition",
         read=WhisperConfig.read,
         ignored_options=[
             "scale_embedding",  # unused by every version of the model

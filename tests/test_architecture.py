@@ -186,7 +186,7 @@ LOADERS = {
     "lucid.cli.doctor",
     "lucid.cli.source",
     "lucid.models._aliases",
-    "lucid.models._loading",
+    "lucid.models._tasks",
     "lucid.models._pretrained",
     "lucid.ops.op",
 }

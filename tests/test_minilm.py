@@ -58,13 +58,17 @@ def test_eager(model: SentenceEncoder) -> None:
 
 
 def test_exported(session: Session) -> None:
-    check(session.run(INPUTS)["output"])
+    check(session.run(INPUTS)["sentence_embedding"])
 
 
 def test_one_sentence_at_a_time(session: Session) -> None:
     rows = []
     for ids, mask, length in zip(*INPUTS.values(), REFERENCE["lengths"], strict=True):
-        rows.append(session.run({"input_ids": ids[None, :length], "attention_mask": mask[None, :length]})["output"][0])
+        rows.append(
+            session.run({"input_ids": ids[None, :length], "attention_mask": mask[None, :length]})["sentence_embedding"][
+                0
+            ]
+        )
     check(np.stack(rows))
 
 

@@ -22,6 +22,7 @@ from tests.models.zoo import ZOO
 
 Row = list[str]
 BLOCK = 16  # of the models, which are small
+_TEXT = ("attention_mask", "token_type_ids")  # what models of texts may take beside the ids
 
 # Forms ----------------------------------------------------------------------------------------------------------------
 
@@ -85,7 +86,7 @@ def models() -> Iterator[tuple[str, str, list[float]]]:
         yield (
             entry.name,
             entry.file,
-            _errors(entry.load(), goldens.with_mask(inputs) if "input_ids" in inputs else inputs),
+            _errors(entry.load(), goldens.as_exported(inputs, _TEXT if "input_ids" in inputs else ())),
         )
     lucid.manual_seed(0)
     numbers = np.random.default_rng(0)

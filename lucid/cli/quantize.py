@@ -31,9 +31,11 @@ _MODEL = ".onnx"
 _COMPANIONS = (
     "added_tokens.json",
     "chat_template.jinja",
+    "config_sentence_transformers.json",
     "generation_config.json",
     "merges.txt",
     "preprocessor_config.json",
+    "sentence_bert_config.json",
     "special_tokens_map.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -143,5 +145,5 @@ def _print(out: show.Output, data: Mapping[str, Any], output: Path) -> None:
         out.line(f"error       {data['error']:.3g} of the outputs")
         bits = ", ".join(f"{json_module.dumps(name)}: {width}" for name, width in data["bits"].items())
         out.line(f"bits={{{bits}}}")
-    for file in sorted(output.iterdir()) if output.is_dir() else [output]:
+    for file in sorted(path for path in output.rglob("*") if path.is_file()) if output.is_dir() else [output]:
         out.line(f"written     {show.file_and_size(file)}")

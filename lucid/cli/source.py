@@ -39,6 +39,7 @@ def load_model(
     seed: int = 0,
     dequantize: bool = False,
     mapped: bool = False,
+    task: str | None = None,
 ) -> Model:
     """The model that a SOURCE names, made with the arguments of `--set` and the weights of a checkpoint.
 
@@ -58,14 +59,14 @@ def load_model(
         if weights is not None:
             raise usage(f"--weights: SOURCE {source!r} is a checkpoint, which has weights; leave out --weights")
         dtype: Literal["auto"] | None = "auto" if mapped else None
-        read = models.load(path, dtype)  # reports itself what is wrong with a checkpoint
+        read = models.load(path, task, dtype)  # reports itself what is wrong with a checkpoint
         held = sum(isinstance(module, StoredWeight) for module in read.modules()) if dequantize else 0
         if not held:
             return read
         show.Output(error=True).line(
             f"note  {path}: {held} weights are in few bits already; they become float32 first, and lose a second time"
         )
-        return models.load(path, dtype, dequantize=True)
+        return models.load(path, task, dtype, dequantize=True)
     found = _find(source)
     random.manual_seed(seed)
     if isinstance(found, type) and issubclass(found, Module):

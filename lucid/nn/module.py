@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
@@ -81,6 +81,10 @@ class Module:
     """The parameters (rows, columns) that this class reads in one way only, so that `lucid.quantize` may put weights in
     few bits in their places: "linear", by `F.linear`, and perhaps as a table too; "transposed", by
     `F.linear(..., transposed=True)`; "table", by `F.embedding` or as `weight[start:stop]`."""
+
+    output_names: ClassVar[Sequence[str]] = ()
+    """What the outputs of `forward` are called when the module is traced or exported, in their order; without any,
+    `output`, `output_0`, ..., or the keys of a dict."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the outputs; subclasses define this."""

@@ -69,7 +69,7 @@ def precision_report(
 def outputs_for(model: Module, call: BoundCall) -> dict[str, Array]:
     """The outputs of a call that have floating-point numbers, by name."""
     with evaluating():
-        found = outputs_of(model(*call.args, **call.kwargs))
+        found = outputs_of(model(*call.args, **call.kwargs), model)
     return {name: tensor.numpy() for name, tensor in found.items() if tensor.dtype.kind == "float"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,3 +58,9 @@ def cases(variant: str) -> list[Case]:
 def with_mask(inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The inputs of an exported model, which always takes a mask: one that keeps everything if a case has none."""
     return {"attention_mask": np.ones_like(inputs["input_ids"]), **inputs}
+
+
+def as_exported(inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:
+    """The inputs of an exported model that takes these, those without which a case ran as they are by default."""
+    given = with_mask(inputs) if "attention_mask" in names else dict(inputs)
+    return {"token_type_ids": np.zeros_like(inputs["input_ids"]), **given} if "token_type_ids" in names else given

@@ -95,13 +95,15 @@ def test_every_hidden_state(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_exported(case: Case) -> None:
     results = exported(case.folder, tuple(case.inputs)).run(case.inputs)
-    case.close(results["output"])
+    case.close(results["last_hidden_state"])
 
 
 @pytest.mark.parametrize("opset", [17, 18])
 def test_exported_for_older_runtimes(opset: int) -> None:
     case = next(case for case in CASES if case.name == "right_padding")
-    case.close(Session(to_onnx(model(case.folder), *specs(case.inputs), opset=opset)).run(case.inputs)["output"])
+    case.close(
+        Session(to_onnx(model(case.folder), *specs(case.inputs), opset=opset)).run(case.inputs)["last_hidden_state"]
+    )
 
 
 def test_the_exported_model_has_the_checkpoints_names() -> None:

@@ -60,7 +60,7 @@ def test_arrays_of_the_files_are_used_without_a_copy(entry: Entry, monkeypatch: 
 def test_a_checkpoint_in_half_precision_becomes_float32_and_stays_half_where_asked(
     entry: Entry, half: lucid.DType, tmp_path: Path
 ) -> None:
-    shutil.copy(goldens.folder(entry.variant) / "config.json", tmp_path)
+    shutil.copytree(goldens.folder(entry.variant), tmp_path, dirs_exist_ok=True)
     lucid.save(tmp_path / "model.safetensors", {key: a.astype(half.numpy) for key, a in stored(entry).items()})
     model, exact = read(entry, tmp_path), entry.load()
     for key, parameter in model.named_parameters():
@@ -88,7 +88,7 @@ def test_a_model_in_half_precision_is_exported_with_half_the_bytes(entry: Entry)
     assert kinds == {10}  # TensorProto.FLOAT16
     (case, *_) = goldens.cases(entry.variant)
     session = Session(exported)
-    given = goldens.with_mask(case.inputs) if "attention_mask" in session.inputs else case.inputs
+    given = goldens.as_exported(case.inputs, session.inputs)
     feeds = {n: a.astype(np.float16) if a.dtype == np.float32 else a for n, a in given.items() if n in session.inputs}
     (got,) = session.run(feeds).values()
     expected = case.outputs[entry.outputs[0]]

@@ -96,13 +96,15 @@ def test_a_gguf_file_has_the_options_of_a_folder(tmp_path: Path) -> None:
 def test_half_precision_is_rounded_as_it_is_in_the_file_with_scales_in_float32(tmp_path: Path) -> None:
     """ "auto" leaves the parameters in the mapped file; the codes are those of the widened weights."""
     folder = goldens.folder("llama/bfloat16_sharded")
-    mapped: Any = lucid.models.load(folder, "auto")
+    mapped: Any = lucid.models.load(folder, dtype="auto")
     assert {parameter.dtype for parameter in mapped.parameters()} == {lucid.bfloat16}
     assert not mapped.model.layers[0].mlp.up_proj.weight.numpy().flags.owndata
     small = lucid.quantize(mapped, block=16, dtype="float32")
     wide = lucid.quantize(lucid.models.load(folder), block=16)
     assert_same(small.to("float32"), wide)
-    lucid.models.save(lucid.quantize(lucid.models.load(folder, "auto"), block=16, dtype="float32"), folder, tmp_path)
+    lucid.models.save(
+        lucid.quantize(lucid.models.load(folder, dtype="auto"), block=16, dtype="float32"), folder, tmp_path
+    )
     assert_same(lucid.models.load(tmp_path), wide)
 
 

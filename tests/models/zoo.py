@@ -9,7 +9,14 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn
-from lucid.models.bert import Bert
+from lucid.models.bert import Bert, SentenceEncoder
+from lucid.models.bert_tasks import (
+    BertForMaskedLM,
+    BertForQuestionAnswering,
+    BertForReranking,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 from lucid.models.clip import CLIP
 from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
@@ -53,7 +60,7 @@ class Entry(NamedTuple):
         session = lucid.runtime.Session(exported, providers, spinning=False)
         errors = []
         for case in goldens.cases(self.variant):
-            given = goldens.with_mask(case.inputs) if "attention_mask" in session.inputs else case.inputs
+            given = goldens.as_exported(case.inputs, session.inputs)
             if given.keys() == session.inputs.keys():
                 errors.append(self._error(case, tuple(session.run(given).values())))
         return max(errors)
@@ -69,6 +76,14 @@ class Entry(NamedTuple):
 
 
 _HIDDEN, _LOGITS = ("last_hidden_state",), ("logits",)
+_FAMILIES = ("bert", "roberta", "distilbert")
+_HEADS: dict[str, tuple[Callable[..., nn.Module], tuple[str, ...]]] = {
+    "text_classification": (BertForSequenceClassification, _LOGITS),
+    "reranking": (BertForReranking, _LOGITS),
+    "token_classification": (BertForTokenClassification, _LOGITS),
+    "question_answering": (BertForQuestionAnswering, ("start_logits", "end_logits")),
+    "fill_mask": (BertForMaskedLM, _LOGITS),
+}
 
 ZOO = [
     *(Entry("BERT", Bert, f"bert/{v}", _HIDDEN) for v in ("base", "hub_layout", "masked_lm")),
@@ -79,6 +94,16 @@ ZOO = [
     *(Entry("ELECTRA", Bert, f"electra/{v}", _HIDDEN) for v in ("base", "discriminator")),
     Entry("ERNIE", Bert, "ernie/base", _HIDDEN),
     *(Entry("ModernBERT", ModernBert, f"modernbert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
+    *(
+        Entry(f"BERT, RoBERTa, DistilBERT: {head.replace('_', ' ')}", reader, f"tasks/{family}_{head}", outputs)
+        for head, (reader, outputs) in _HEADS.items()
+        for family in _FAMILIES
+    ),
+    Entry("ELECTRA: text classification", BertForSequenceClassification, "tasks/electra_text_classification", _LOGITS),
+    *(
+        Entry("Sentence encoders", SentenceEncoder, f"sentences/{v}", ("sentence_embedding",))
+        for v in ("cls", "dense", "joined", "last_then_max")
+    ),
     *(Entry("GPT-2", GPT2, f"gpt2/{v}", _LOGITS) for v in ("base", "hub_layout", "scaled")),
     *(Entry("Llama 2, 3", Llama, f"llama/{v}", _LOGITS) for v in ("llama2", "llama3", "linear", "dynamic", "yarn")),
     Entry("Llama 2, 3", Llama, "llama/bfloat16_sharded", _LOGITS),

@@ -1,0 +1,205 @@
+"""The task of a checkpoint: what its files say, what is asked for, and what it does not hold."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.export import to_onnx
+from lucid.models import _loading
+from lucid.models._pretrained import ConfigError
+from lucid.models._tasks import class_of
+from tests.models import goldens
+
+TASKS = ["text_classification", "reranking", "token_classification", "question_answering", "fill_mask"]
+FAMILIES = ["bert", "roberta", "distilbert"]
+
+
+def copy_of(variant: str, folder: Path, **options: object) -> Path:
+    """A golden checkpoint with other options."""
+    shutil.copytree(goldens.folder(variant), folder, dirs_exist_ok=True)
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
+    return folder
+
+
+def name_of(source: Path, task: str | None = None) -> str:
+    return type(lucid.models.load(source, task)).__name__
+
+
+@pytest.mark.parametrize(
+    ("variant", "expected"),
+    [
+        ("bert/base", "Bert"),
+        ("bert/masked_lm", "BertForMaskedLM"),
+        ("tasks/bert_text_classification", "BertForSequenceClassification"),
+        ("tasks/roberta_token_classification", "BertForTokenClassification"),
+        ("tasks/distilbert_question_answering", "BertForQuestionAnswering"),
+        ("sentences/cls", "SentenceEncoder"),
+        ("sentences/dense", "SentenceEncoder"),
+        ("vit/base", "ViT"),
+        ("vit/classifier", "ViTForImageClassification"),
+        ("deit/with_teacher", "ViTForImageClassification"),
+        ("clip/gelu", "CLIP"),
+        ("gpt2/base", "GPT2"),
+    ],
+)
+def test_the_files_say_what_a_checkpoint_is_for(variant: str, expected: str) -> None:
+    assert name_of(goldens.folder(variant)) == expected
+
+
+@pytest.mark.parametrize(
+    ("variant", "task", "expected"),
+    [
+        ("bert/masked_lm", "feature-extraction", "Bert"),
+        ("bert/base", "sentence-similarity", "SentenceEncoder"),
+        ("sentences/cls", "feature-extraction", "Bert"),
+        ("tasks/bert_reranking", "reranking", "BertForReranking"),
+        ("tasks/distilbert_fill_mask", "feature-extraction", "Bert"),
+        ("vit/classifier", "image-feature-extraction", "ViT"),
+        ("gpt2/base", "text-generation", "GPT2"),
+    ],
+)
+def test_another_task_of_the_same_weights_may_be_asked_for(variant: str, task: str, expected: str) -> None:
+    assert name_of(goldens.folder(variant), task) == expected
+
+
+@pytest.mark.parametrize("name", _loading.READERS)
+def test_the_classes_of_all_tasks_exist_and_read_the_same_checkpoints(name: str) -> None:
+    base = class_of(name).checkpoint
+    for task, place in base.heads.items():
+        assert (class_of(place).checkpoint.task, class_of(place).checkpoint.model_types) == (task, base.model_types)
+
+
+ALWAYS = "feature-extraction, sentence-similarity"
+
+
+@pytest.mark.parametrize(
+    ("variant", "task", "message"),
+    [
+        ("bert/base", "question-answering", f"has no weights for task 'question-answering'; .*: {ALWAYS}$"),
+        ("bert/masked_lm", "text-classification", f"task 'text-classification'; .*: {ALWAYS}, fill-mask$"),
+        # The last layers of both have one name and shape.
+        ("tasks/bert_text_classification", "token-classification", f": {ALWAYS}, text-classification, reranking$"),
+        ("tasks/distilbert_token_classification", "text-classification", f": {ALWAYS}, token-classification$"),
+        (
+            "tasks/bert_fill_mask",
+            "fill-masks",
+            f"task 'fill-masks' is not known for model_type bert; .*: {ALWAYS}, fill-m",
+        ),
+        ("gpt2/base", "fill-mask", "task 'fill-mask' is not known for model_type gpt2; .*: text-generation$"),
+        (
+            "vit/base",
+            "image-classification",
+            "no weights for task 'image-classification'; .*: image-feature-extraction$",
+        ),
+        ("tasks/bert_text_classification", "reranking", "has 3 labels, expected 1"),
+    ],
+)
+def test_a_task_that_the_weights_do_not_hold_is_an_error_that_lists_those_that_there_are(
+    variant: str, task: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        lucid.models.load(goldens.folder(variant), task)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ["BertForMaskedLM", "BertModel"],
+            "architectures are 'BertForMaskedLM', 'BertModel', expected one; give a task",
+        ),
+        (
+            ["BertForMultipleChoice"],
+            "architectures has 'BertForMultipleChoice', whose head is not known here; give a t",
+        ),
+        ("BertModel", "option architectures is 'BertModel', expected a list of names"),
+        ([3], "expected a list of names"),
+        (["BertForQuestionAnswering"], "has no weights for task 'question-answering'"),
+    ],
+    ids=str,
+)
+def test_architectures_that_tell_no_task_or_several_are_an_error(tmp_path: Path, names: object, message: str) -> None:
+    source = copy_of("bert/masked_lm", tmp_path, architectures=names)
+    with pytest.raises(ConfigError, match=message):
+        lucid.models.load(source)
+
+
+def test_two_names_of_one_task_and_none_at_all_are_fine(tmp_path: Path) -> None:
+    names = ["BertForMaskedLM", "RobertaForMaskedLM"]
+    assert name_of(copy_of("bert/masked_lm", tmp_path, architectures=names)) == "BertForMaskedLM"
+    assert name_of(copy_of("bert/masked_lm", tmp_path, architectures=None)) == "Bert"
+    asked = copy_of("bert/masked_lm", tmp_path, architectures=["BertForMaskedLM", "BertForMultipleChoice"])
+    assert name_of(asked, "fill-mask") == "BertForMaskedLM"
+
+
+def test_a_pooler_that_a_classifier_of_tokens_was_saved_with_changes_nothing(tmp_path: Path) -> None:
+    source = copy_of("tasks/bert_token_classification", tmp_path)
+    stored = dict(lucid.load(source))
+    stored["bert.pooler.dense.weight"] = np.zeros((16, 16), np.float32)
+    lucid.save(source / "model.safetensors", stored)
+    assert name_of(source) == "BertForTokenClassification"
+    with pytest.raises(ConfigError, match="no weights for task 'text-classification'"):
+        lucid.models.load(source, "text-classification")
+
+
+def test_a_head_without_its_weights_says_which_are_missing() -> None:
+    classifier = class_of("bert_tasks.BertForSequenceClassification")
+    with pytest.raises(KeyError, match=r"the checkpoint has no classifier\..*use Bert, an encoder without a head"):
+        classifier.from_pretrained(goldens.folder("bert/base"))
+
+
+def test_an_output_layer_that_is_not_the_embedding_is_an_error(tmp_path: Path) -> None:
+    source = copy_of("tasks/distilbert_fill_mask", tmp_path)
+    stored = dict(lucid.load(source))
+    stored["vocab_projector.weight"] = np.ones((40, 16), np.float32)
+    lucid.save(source / "model.safetensors", stored)
+    with pytest.raises(ValueError, match=r"vocab_projector\.weight differs from .*, expected one weight"):
+        lucid.models.load(source)
+
+
+@pytest.mark.parametrize("option", ["sentence_transformers", "sbert_ce_default_activation_function"])
+def test_what_a_cross_encoder_does_with_its_logits_changes_nothing_here(tmp_path: Path, option: str) -> None:
+    assert name_of(copy_of("tasks/bert_reranking", tmp_path, **{option: "Sigmoid"}), "reranking") == "BertForReranking"
+
+
+@pytest.mark.parametrize(
+    ("variant", "inputs", "outputs"),
+    [
+        ("bert/base", ["input_ids", "attention_mask"], ["last_hidden_state"]),
+        ("sentences/cls", ["input_ids", "attention_mask"], ["sentence_embedding"]),
+        ("tasks/bert_reranking", ["input_ids", "attention_mask", "token_type_ids"], ["logits"]),
+        ("tasks/roberta_fill_mask", ["input_ids", "attention_mask"], ["logits"]),
+        ("tasks/distilbert_token_classification", ["input_ids", "attention_mask"], ["logits"]),
+        (
+            "tasks/bert_question_answering",
+            ["input_ids", "attention_mask", "token_type_ids"],
+            ["start_logits", "end_logits"],
+        ),
+        ("vit/classifier", ["pixel_values"], ["logits"]),
+        ("clip/gelu", ["input_ids", "pixel_values", "attention_mask"], ["text_embeds", "image_embeds"]),
+    ],
+)
+def test_inputs_and_outputs_have_the_names_of_transformers(variant: str, inputs: list[str], outputs: list[str]) -> None:
+    graph = to_onnx(lucid.models.load(goldens.folder(variant))).graph
+    assert [value.name for value in graph.input] == inputs
+    assert [value.name for value in graph.output] == outputs
+
+
+@pytest.mark.parametrize("variant", ["tasks/bert_text_classification", "tasks/roberta_fill_mask"])
+def test_a_head_in_few_bits_is_saved_and_read_again(tmp_path: Path, variant: str) -> None:
+    source = goldens.folder(variant)
+    model: Any = lucid.quantize(lucid.models.load(source), 8, block=16)
+    lucid.models.save(model, source, tmp_path)
+    again: Any = lucid.models.load(tmp_path)
+    inputs: Mapping[str, Any] = {k: lucid.tensor(v) for k, v in goldens.cases(variant)[0].inputs.items()}
+    assert type(again) is type(model)
+    np.testing.assert_array_equal(again(**inputs).numpy(), model(**inputs).numpy())
