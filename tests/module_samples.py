@@ -96,6 +96,10 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
         Rotated(nn.RotaryEmbedding(8, scaling=rope_scaling.DynamicNTKScaling(2.0, 4))),
         (("N", "L", 16),),
     ),
+    "LongRopeScaling": (
+        Rotated(nn.RotaryEmbedding(4, scaling=rope_scaling.LongRopeScaling(4.0, (1.0, 1.5), (2.0, 4.0), 4))),
+        (("N", "L", 8),),
+    ),
     "YarnScaling": (Rotated(nn.RotaryEmbedding(8, scaling=rope_scaling.YarnScaling(2.0, 4))), (("N", "L", 16),)),
     "Llama3Scaling": (
         Rotated(nn.RotaryEmbedding(8, scaling=rope_scaling.Llama3Scaling(8.0, 1.0, 4.0, 16))),

@@ -53,6 +53,7 @@ FAMILIES = {
     "olmo2": decoders.olmo2,
     "gemma2": decoders.gemma2,
     "gemma3": decoders.gemma3,
+    "phi3": decoders.phi3,
     "t5": seq2seq.t5,
     "mt5": seq2seq.mt5,
     "whisper": seq2seq.whisper,

@@ -52,6 +52,7 @@ from lucid.nn.quantized import QuantizedWeight as QuantizedWeight
 from lucid.nn.rope_scaling import DynamicNTKScaling as DynamicNTKScaling
 from lucid.nn.rope_scaling import LinearScaling as LinearScaling
 from lucid.nn.rope_scaling import Llama3Scaling as Llama3Scaling
+from lucid.nn.rope_scaling import LongRopeScaling as LongRopeScaling
 from lucid.nn.rope_scaling import NTKScaling as NTKScaling
 from lucid.nn.rope_scaling import RopeScaling as RopeScaling
 from lucid.nn.rope_scaling import YarnScaling as YarnScaling

@@ -22,9 +22,13 @@ def inverse_frequencies(rotary_dim: int, base: float) -> Array:
     Each step is rounded to float32, as in the training of the published models: at large positions, the last bit of a
     frequency changes the angle.
     """
+    return np.asarray(np.float32(1.0) / _wavelengths(rotary_dim, base))
+
+
+def _wavelengths(rotary_dim: int, base: float) -> Array:
+    """base^(2i / rotary_dim) as float32: the wavelengths, divided by 2 pi."""
     exponents = np.arange(0, rotary_dim, 2, dtype=np.float32) / np.float32(rotary_dim)
-    wavelengths = (np.float64(base) ** exponents.astype(np.float64)).astype(np.float32)
-    return np.asarray(np.float32(1.0) / wavelengths)
+    return (np.float64(base) ** exponents.astype(np.float64)).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -150,3 +154,36 @@ class YarnScaling(RopeScaling):
         """The feature index whose frequency makes this number of rotations within the trained length."""
         wavelength = self.original_max_position_embeddings / (turns * 2 * math.pi)
         return dim * math.log(wavelength) / (2 * math.log(base))
+
+
+@dataclass(frozen=True)
+class LongRopeScaling(RopeScaling):
+    """LongRoPE (Ding et al. 2024): each frequency is divided by a factor of its own.
+
+    These are `short_factor` in texts of up to `original_max_position_embeddings` tokens, `long_factor` in longer ones.
+
+    Cosines and sines are multiplied by `attention_factor`, by default sqrt(1 + ln(factor) / ln(original)).
+    """
+
+    short_factor: tuple[float, ...] = ()
+    long_factor: tuple[float, ...] = ()
+    original_max_position_embeddings: int = 4096
+    attention_factor: float | None = None
+
+    @property
+    def magnitude(self) -> float:
+        if self.attention_factor is not None:
+            return self.attention_factor
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_max_position_embeddings))
+
+    def scale(self, frequencies: Array, base: float) -> Array:
+        return self._divided(self.short_factor, len(frequencies), base)
+
+    def at_length(self, frequencies: Tensor, base: float, positions: Tensor) -> Tensor:
+        long = self._divided(self.long_factor, int(frequencies.shape[0]), base)
+        return ops.where(positions.max() >= self.original_max_position_embeddings, long, frequencies)
+
+    def _divided(self, factors: tuple[float, ...], count: int, base: float) -> Array:
+        if len(factors) != count:
+            raise ValueError(f"LongRopeScaling: got {len(factors)} factors for {count} frequencies")
+        return np.asarray(np.float32(1.0) / (np.asarray(factors, np.float32) * _wavelengths(2 * count, base)))

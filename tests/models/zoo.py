@@ -22,6 +22,7 @@ from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.models.modernbert import ModernBert
+from lucid.models.phi3 import Phi3
 from lucid.models.t5 import T5
 from lucid.models.vit import ViT, ViTForImageClassification
 from lucid.models.whisper import Whisper
@@ -116,6 +117,7 @@ ZOO = [
     Entry("OLMo 2", Llama, "olmo2/base", _LOGITS),
     *(Entry("Gemma 2", Gemma, f"gemma2/{v}", _LOGITS) for v in ("base", "capped")),
     Entry("Gemma 3", Gemma, "gemma3/base", _LOGITS),
+    *(Entry("Phi-3", Phi3, f"phi3/{v}", _LOGITS) for v in ("base", "long")),
     *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),
     Entry("mT5", T5, "mt5/base", _LOGITS),
     Entry("ViT", ViT, "vit/base", _HIDDEN),

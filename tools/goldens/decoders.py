@@ -33,6 +33,8 @@ from transformers import (
     MistralForCausalLM,
     Olmo2Config,
     Olmo2ForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
@@ -334,3 +336,48 @@ def gemma3_legacy(config: dict[str, object]) -> dict[str, object]:
     full, sliding = (dict(config["rope_parameters"][f"{kind}_attention"]) for kind in ("full", "sliding"))  # type: ignore[index]
     older |= {"rope_theta": full.pop("rope_theta"), "rope_local_base_freq": sliding["rope_theta"]}
     return older | {"rope_scaling": full, "sliding_window_pattern": 2, "cache_implementation": "hybrid"}
+
+
+def phi3() -> list[Golden]:
+    special = {"pad_token_id": 0, "eos_token_id": 2}
+    long = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0, 1.2],
+        "long_factor": [1.5, 6.0],
+        "original_max_position_embeddings": 10,
+        "partial_rotary_factor": 0.75,
+    }
+    return [
+        causal(
+            "phi3/base",
+            Phi3ForCausalLM(Phi3Config(**GROUPED, **special, sliding_window=4)),
+            "joined qkv_proj and gate_up_proj; window 4",
+        ),
+        replace(
+            causal(
+                "phi3/long",
+                Phi3ForCausalLM(
+                    Phi3Config(
+                        **GROUPED,
+                        **special,
+                        rope_parameters=long,
+                        original_max_position_embeddings=10,
+                        tie_word_embeddings=True,
+                    )
+                ),
+                "longrope, long from 11 tokens on (case `longer`); 4 of 6 features of a head rotated; tied lm_head",
+            ),
+            legacy=phi3_legacy,
+        ),
+    ]
+
+
+def phi3_legacy(config: dict[str, object]) -> dict[str, object]:
+    """As before transformers 5: the part that is rotated and the trained length outside of rope_scaling."""
+    older = {key: value for key, value in config.items() if key not in ("rope_parameters", "dtype")}
+    rope = dict(config["rope_parameters"])  # type: ignore[call-overload]
+    for name in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings"):
+        older[name] = rope.pop(name)
+    rope.pop("rope_type")
+    return older | {"rope_scaling": {"type": "longrope", **rope}}
