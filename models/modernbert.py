@@ -11,14 +11,16 @@ Modules have the names of the published checkpoints, and so do the weights of an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models._sentence_layers import USUAL_LAYERS, SentenceLayer
 from lucid.models._text_options import FULL, SLIDING, Rope, layer_types, ropes
 
 
@@ -38,6 +40,7 @@ class ModernBertConfig:
     norm_bias: bool = False
     attention_bias: bool = False
     mlp_bias: bool = False
+    sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a ModernBertSentenceEncoder
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -76,7 +79,9 @@ class ModernBert(Pretrained[ModernBertConfig]):
         ],
         renames=[(r"^model\.", "")],
         ignored_keys=[r"^(head|decoder|classifier)\."],
+        heads={"sentence-similarity": "modernbert.ModernBertSentenceEncoder"},
     )
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
     def __init__(self, config: ModernBertConfig) -> None:
         super().__init__(config)
@@ -105,6 +110,18 @@ class ModernBert(Pretrained[ModernBertConfig]):
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
+
+
+class ModernBertSentenceEncoder(PooledEncoder[ModernBertConfig], ModernBert):
+    """ModernBert with the pooling and the layers on top that modules.json lists: one vector for each text, (N, E).
+
+    Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
+    """
+
+    checkpoint = replace(ModernBert.checkpoint, task="sentence-similarity")
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.sentence_embedding(super().forward(input_ids, attention_mask), attention_mask)
 
 
 class Embeddings(nn.Module):

@@ -13,7 +13,7 @@ import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
 from lucid.models._pretrained import ConfigError
-from lucid.models.modernbert import ModernBert
+from lucid.models.modernbert import ModernBert, ModernBertSentenceEncoder
 from tests.models import goldens
 
 VARIANTS = ["modernbert/base", "modernbert/masked_lm"]
@@ -44,6 +44,24 @@ def test_a_layer_is_lean() -> None:
     """Four products, one split each of queries and gate, two rotations, attention, and what is around them."""
     nodes = to_onnx(ModernBert.from_pretrained(goldens.folder("modernbert/base"))).graph.node
     assert sum(node.name.startswith(("layers.2.", "layers.2/")) for node in nodes) <= 15
+
+
+def test_sentence_embeddings_are_those_of_the_layers_that_modules_json_lists(tmp_path: Path) -> None:
+    folder = shutil.copytree(goldens.folder("modernbert/base"), tmp_path / "model")
+    kinds = ("models.Transformer", ""), ("models.Pooling", "1_Pooling"), ("models.Normalize", "2_Normalize")
+    modules = [
+        {"idx": i, "path": path, "type": f"sentence_transformers.{kind}"} for i, (kind, path) in enumerate(kinds)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 16, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    encoder = lucid.models.load(folder)
+    assert isinstance(encoder, ModernBertSentenceEncoder)
+    ids, mask = lucid.tensor([[5, 6, 7, 0, 0]]), lucid.tensor([[1, 1, 1, 0, 0]])
+    first = ModernBert.forward(encoder, ids, mask).numpy()[0, 0]
+    np.testing.assert_allclose(encoder(ids, mask).numpy()[0], first / np.linalg.norm(first), rtol=1e-5, atol=1e-6)
+    assert [output.name for output in to_onnx(encoder).graph.output] == ["sentence_embedding"]
 
 
 def edited(folder: Path, changes: dict[str, object]) -> Path:
