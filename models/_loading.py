@@ -11,7 +11,7 @@ from lucid.models._pretrained import Auto, Pretrained, read_options
 from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models._sentence_files import read_modules
 from lucid.models._stored_weights import write_checkpoint
-from lucid.models._tasks import SENTENCES, class_of, reader_for
+from lucid.models._tasks import SENTENCES, class_of, reader_for, without_heads
 
 READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
     "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie"),
@@ -75,6 +75,8 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
         OSError: if a file is missing or cannot be written.
     """
     modules = read_modules(source) if isinstance(model, PooledEncoder) else None
-    write_checkpoint(model, read_options(source if modules is None else modules.encoder, *_CLASSES).options, folder)
+    options = read_options(source if modules is None else modules.encoder, *_CLASSES)
+    base = class_of(_CLASSES[options.model_type])
+    write_checkpoint(model, without_heads(base, options) if type(model) is base else options.options, folder)
     if modules is not None:
         modules.write(Path(folder))

@@ -166,6 +166,10 @@ def _read_options(path: Path, model_types: Sequence[str]) -> Config:
     files = [path]
     if path.is_dir():
         files = [] if (path / "config.json").exists() else sorted(path.glob("*.gguf"))
+        if not files and not (path / "config.json").exists():
+            raise FileNotFoundError(
+                f"{path}: has no config.json; give the folder of a checkpoint, as it was downloaded, or a GGUF file"
+            )
     elif path.suffix.lower() != ".gguf" and not path.is_file():
         files = []
     if not files:

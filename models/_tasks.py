@@ -55,6 +55,14 @@ def reader_for(base: Reader, task: str | None, options: Config, pooled: bool) ->
     return reader
 
 
+def without_heads(base: Reader, options: Config) -> dict[str, Any]:
+    """The options for a checkpoint that is saved without its head: `architectures` no longer names one."""
+    told = _told(base, options) if base.checkpoint.heads else {}
+    if all(task == base.checkpoint.task for task in told.values()):
+        return options.options
+    return {**options.options, "architectures": []}
+
+
 def _only_task(base: Reader, options: Config) -> str:
     """The task that `architectures` tells; that of the class if there is no other class, or nothing is told."""
     told = _told(base, options)

@@ -79,7 +79,7 @@ def model(external: str = "") -> onnx.ModelProto:
 WRONG_COMMAND_LINES = {
     "no command of this name": (["exprot"], "No such command 'exprot'"),
     "no such option": (["export", *LINEAR, "--colour", "-o", "a.onnx"], "No such option"),
-    "output missing": (["export", *LINEAR], "Missing option '--output'"),
+    "output missing": (["export", *LINEAR], "SOURCE 'nn.Linear' is no checkpoint to name the file after; give it"),
     "no such file": (["export", "none.py:Net", "-o", "a.onnx"], "no file 'none.py'"),
     "a folder": (["export", "sub.py:Net", "-o", "a.onnx"], "'sub.py' is not a file"),
     "no name in the file": (["export", "net.py", "-o", "a.onnx"], "as net.py:Name; the file has Net, make"),

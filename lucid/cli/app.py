@@ -133,6 +133,7 @@ def report(
         Path, typer.Option("--output", "-o", metavar="PAGE.HTML", help="The page to write.", show_default=False)
     ],
     weights: o.Weights = None,
+    task: o.Task = None,
     arguments: o.Set = None,
     inputs: o.Inputs = None,
     call: o.Call = None,
@@ -174,6 +175,7 @@ def report(
         source=source,
         output=output,
         weights=weights,
+        task=task,
         arguments=arguments or [],
         inputs=inputs or [],
         call=call or [],

@@ -15,6 +15,7 @@ from lucid.cli.errors import FAILED, OK
 from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
 from lucid.cli.progress import writing
+from lucid.cli.source import beside
 from lucid.cli.values import settings
 from lucid.export import explain, to_onnx
 from lucid.export.explain import Explanation, title
@@ -29,8 +30,9 @@ from lucid.tracing import Model
 def run(
     *,
     source: str,
-    output: Path,
+    output: Path | None,
     weights: Path | None,
+    task: str | None,
     arguments: list[str],
     inputs: list[str],
     call: list[str],
@@ -51,8 +53,9 @@ def run(
     few_bits: FewBits,
 ) -> int:
     """Export, check, show; returns the exit code."""
+    output = output or beside(source, ".onnx")
     show.check_apart(output, json)
-    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits)
+    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
     traced = trace_part(chosen)

@@ -12,7 +12,7 @@ from lucid.cli.export import weight_bytes
 from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
 from lucid.cli.progress import writing
-from lucid.cli.source import checkpoint_of
+from lucid.cli.source import beside, checkpoint_of
 from lucid.cli.values import settings
 from lucid.layouts import LAYOUTS, write_folder
 from lucid.nn.module import Module
@@ -21,8 +21,9 @@ from lucid.nn.module import Module
 def run(
     *,
     source: str,
-    output: Path,
+    output: Path | None,
     weights: Path | None,
+    task: str | None,
     arguments: list[str],
     seed: int,
     layout: str,
@@ -45,7 +46,8 @@ def run(
             f"--for {layout}: SOURCE {source!r} has no tokenizer; give a checkpoint (a folder or a GGUF file) as "
             "SOURCE or --weights"
         )
-    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits)
+    output = output or beside(source, f"-{layout}")
+    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     if not isinstance(model, Module):
         raise usage(f"--for {layout}: SOURCE {source!r} is a function, expected a decoder")
     with writing(output, weight_bytes(model)):

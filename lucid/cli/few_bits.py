@@ -19,7 +19,7 @@ _KEPT = "float"
 
 
 def load_in_few_bits(
-    source: str, arguments: Mapping[str, Any], weights: Path | None, seed: int, given: FewBits
+    source: str, arguments: Mapping[str, Any], weights: Path | None, seed: int, given: FewBits, task: str | None
 ) -> Model:
     """The model that SOURCE names (`load_model`), quantised if there is --bits.
 
@@ -30,7 +30,7 @@ def load_in_few_bits(
     """
     checkpoint, rounded = checkpoint_of(source), given.bits is not None
     mapped = checkpoint is not None and rounded and given.only_rounds
-    model = load_model(source, arguments, weights, seed, dequantize=rounded, mapped=mapped)
+    model = load_model(source, arguments, weights, seed, dequantize=rounded, mapped=mapped, task=task)
     small = in_few_bits(model, given, weights or checkpoint, "float32" if mapped else None)
     return small.to("float32") if mapped and isinstance(small, Module) else small
 

@@ -17,12 +17,17 @@ _ANY, _AUTO = o.TargetName("any"), o.AttentionName.auto
 def export(
     source: o.Source,
     output: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            "--output", "-o", metavar="MODEL.ONNX", help="The file to write; with --for the folder.", show_default=False
+            "--output",
+            "-o",
+            metavar="MODEL.ONNX",
+            help="The file to write; with --for the folder. By default one beside a checkpoint, named after it.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     weights: o.Weights = None,
+    task: o.Task = None,
     arguments: o.Set = None,
     inputs: o.Inputs = None,
     call: o.Call = None,
@@ -61,7 +66,8 @@ def export(
 
     \b
       lucid export nn.MultiHeadAttention --set embed_dim=512 --set num_heads=8 -o mha.onnx
-      lucid export lucid.models.bert:Bert --weights all-MiniLM-L6-v2 -o minilm.onnx
+      lucid export all-MiniLM-L6-v2
+      lucid export all-MiniLM-L6-v2 --task feature-extraction -o states.onnx
       lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
       lucid export SmolLM2-135M-Instruct --for genai --bits 4 -o smollm2-genai
     """
@@ -69,6 +75,7 @@ def export(
         "source": source,
         "output": output,
         "weights": weights,
+        "task": task,
         "arguments": arguments or [],
         "seed": seed,
         "check": check,
@@ -107,6 +114,7 @@ def verify(
     source: o.Source,
     model: o.ModelFile,
     weights: o.Weights = None,
+    task: o.Task = None,
     arguments: o.Set = None,
     inputs: o.Inputs = None,
     call: o.Call = None,
@@ -158,6 +166,7 @@ def verify(
         source=source,
         model=model,
         weights=weights,
+        task=task,
         arguments=arguments or [],
         inputs=inputs or [],
         call=call or [],
@@ -187,6 +196,7 @@ def quantize(
         ),
     ],
     weights: o.Weights = None,
+    task: o.Task = None,
     arguments: o.Set = None,
     seed: o.Seed = 0,
     bits: b.Bits = None,
@@ -225,6 +235,7 @@ def quantize(
         source=source,
         output=output,
         weights=weights,
+        task=task,
         arguments=arguments or [],
         seed=seed,
         few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),

@@ -105,6 +105,16 @@ Inputs = Annotated[
         help="An input, such as [bold]query:float32:N,L,512[/]; for models without known inputs. Repeatable.",
     ),
 ]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        metavar="NAME",
+        rich_help_panel=_MODEL,
+        help="What a checkpoint is read for, such as feature-extraction or text-classification; by default what its "
+        "files say.",
+    ),
+]
 Call = Annotated[
     list[str] | None,
     typer.Option(

@@ -49,6 +49,7 @@ def run(
     source: str,
     output: Path,
     weights: Path | None,
+    task: str | None,
     arguments: list[str],
     seed: int,
     few_bits: FewBits,
@@ -64,7 +65,7 @@ def run(
         raise usage(f"--output {output}: a folder needs a checkpoint as SOURCE; write an ONNX file, as -o model.onnx")
     # What is only rounded is read from the mapped file, layer by layer; other models run, in float32.
     mapped = target_error is None and few_bits.only_rounds
-    model = load_model(source, settings("--set", arguments), weights, seed, dequantize=True, mapped=mapped)
+    model = load_model(source, settings("--set", arguments), weights, seed, dequantize=True, mapped=mapped, task=task)
     if not isinstance(model, Module):
         raise usage(f"SOURCE {source!r} is a function, expected a Module, whose weights can be in few bits")
     before = weight_bytes(model)

@@ -25,6 +25,7 @@ def run(
     source: str,
     output: Path,
     weights: Path | None,
+    task: str | None,
     arguments: list[str],
     inputs: list[str],
     call: list[str],
@@ -46,7 +47,9 @@ def run(
         raise usage("got both --size and --data, expected one: the data determine the sizes")
     labels = _labels(tokens) if tokens is not None else []
     arrays = read_arrays(data) if data is not None else None
-    model = load_model(source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None)
+    model = load_model(
+        source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None, task=task
+    )
     small = in_few_bits(model, few_bits, weights or checkpoint_of(source))
     kwargs = calls.arguments(small, inputs, call)
     graph = trace(small, kwargs=kwargs)

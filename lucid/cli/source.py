@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -46,7 +47,8 @@ def load_model(
     A checkpoint makes the model that its config names. A class is called with the arguments, or its `from_pretrained`
     if there are weights. A function is called, too, unless it needs arguments that are not given: then it is itself the
     model. With `dequantize` the weights that a checkpoint has in few bits become parameters; `mapped` leaves those of a
-    checkpoint in its element types, so that they stay in the file until they are read.
+    checkpoint in its element types, so that they stay in the file until they are read. `task` is what a checkpoint is
+    read for.
 
     Raises:
         CommandError: if SOURCE does not name a model; the message lists what it could name.
@@ -58,6 +60,7 @@ def load_model(
         _no_arguments(source, arguments)
         if weights is not None:
             raise usage(f"--weights: SOURCE {source!r} is a checkpoint, which has weights; leave out --weights")
+        _say_what_is_read(path)
         dtype: Literal["auto"] | None = "auto" if mapped else None
         read = models.load(path, task, dtype)  # reports itself what is wrong with a checkpoint
         held = sum(isinstance(module, StoredWeight) for module in read.modules()) if dequantize else 0
@@ -67,6 +70,8 @@ def load_model(
             f"note  {path}: {held} weights are in few bits already; they become float32 first, and lose a second time"
         )
         return models.load(path, task, dtype, dequantize=True)
+    if task is not None:
+        raise usage(f"--task {task}: SOURCE {source!r} is no checkpoint; name the class for the task as SOURCE")
     found = _find(source)
     random.manual_seed(seed)
     if isinstance(found, type) and issubclass(found, Module):
@@ -91,6 +96,29 @@ def checkpoint_of(source: str) -> Path | None:
     """The path of a checkpoint: a folder, or a GGUF file; None if a SOURCE is something else."""
     path = Path(source)
     return path if path.is_dir() or (path.is_file() and path.suffix.lower() == ".gguf") else None
+
+
+def beside(source: str, ending: str) -> Path:
+    """Where a command without -o writes: beside a checkpoint, named after it.
+
+    Raises:
+        CommandError: if SOURCE is no checkpoint, or there is something already.
+    """
+    found = checkpoint_of(source)
+    if found is None:
+        raise usage(f"SOURCE {source!r} is no checkpoint to name the file after; give it, as -o model.onnx")
+    path = found if found.name not in ("", "..") else Path(os.path.abspath(found))
+    output = path.with_name((path.name if path.is_dir() else path.stem) + ending)
+    if os.path.lexists(output):
+        raise usage(f"{output} exists; give -o to write it again, or elsewhere")
+    return output
+
+
+def _say_what_is_read(path: Path) -> None:
+    """Tell which weights of a folder are read, where it has pickles too."""
+    pickled = sorted(file.name for file in path.glob("pytorch_model*.bin"))
+    if pickled and any(path.glob("*.safetensors")):
+        show.Output(error=True).line(f"note  {path}: the safetensors files are read, not {pickled[0]}")
 
 
 def _find(source: str) -> Any:

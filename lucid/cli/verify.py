@@ -25,6 +25,7 @@ def run(
     source: str,
     model: Path,
     weights: Path | None,
+    task: str | None,
     arguments: list[str],
     inputs: list[str],
     call: list[str],
@@ -46,7 +47,7 @@ def run(
     """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
     check_model_file(model)
-    eager = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits)
+    eager = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     compared = calls.compared_part(eager, inputs, call, part, cache, capacity)
     if runs:
         known = trace(compared.function, kwargs=compared.inputs).sizes()

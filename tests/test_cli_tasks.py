@@ -1,0 +1,146 @@
+"""Commands over checkpoint folders: `--task`, files named after the folder, and folders that are not whole."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import lucid
+from tests.console import in_process
+from tests.models import goldens
+
+
+@pytest.fixture
+def call(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
+    """A command in this process, in the temporary folder: its exit code, what it prints, and what it says on stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = in_process(arguments, monkeypatch, tmp_path)
+        out, err = capsys.readouterr()
+        return code, out, " ".join(err.split())
+
+    return run
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A checkpoint for fill-mask."""
+    return shutil.copytree(goldens.folder("bert/masked_lm"), tmp_path / "filler")
+
+
+def outputs(path: Path) -> list[str]:
+    return [value.name for value in onnx.load(path).graph.output]
+
+
+def test_export_of_a_folder_writes_a_file_beside_it_named_after_it(call: Any, source: Path, tmp_path: Path) -> None:
+    code, out, err = call("export", "filler")
+    assert (code, err) == (0, "") and "filler.onnx" in out
+    assert outputs(tmp_path / "filler.onnx") == ["logits"]
+    code, _, err = call("export", source)
+    assert code == 2 and "filler.onnx exists; give -o to write it again, or elsewhere" in err
+
+
+def test_a_link_to_a_folder_gets_the_file_beside_the_link(call: Any, source: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "short").symlink_to(source)
+    assert call("export", tmp_path / "links" / "short", "--no-check")[0] == 0
+    assert (tmp_path / "links" / "short.onnx").is_file() and not (tmp_path / "filler.onnx").exists()
+
+
+def test_the_commands_take_the_task(call: Any, source: Path, tmp_path: Path) -> None:
+    asked = ["--task", "feature-extraction"]
+    assert call("export", source, *asked, "-o", "states.onnx")[0] == 0
+    assert outputs(tmp_path / "states.onnx") == ["last_hidden_state"]
+    assert call("verify", source, "states.onnx", *asked, "--size", "N=1,L=3")[0] == 0
+    assert call("verify", source, "states.onnx", "--size", "N=1,L=3")[0] != 0  # the logits are not in it
+    assert call("quantize", source, *asked, "--bits", "8", "--block", "16", "-o", "small")[0] == 0
+    assert type(lucid.models.load(tmp_path / "small")).__name__ == "Bert"
+    report = ["report", source, *asked, "-o", "page.html", "--size", "L=3", "--seconds", "0.01", "--target", "any"]
+    assert call(*report)[0] == 0
+    assert "last_hidden_state" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_quantised_sentence_encoder_keeps_its_layers(call: Any, tmp_path: Path) -> None:
+    folder = goldens.folder("sentences/cls")
+    code, out, _ = call("quantize", folder, "--bits", "8", "--block", "16", "-o", "small")
+    assert code == 0 and "1_Pooling/config.json" in out
+    again: Any = lucid.models.load(tmp_path / "small")
+    assert again.sentence_layers["1_Pooling"].modes == ("cls",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--task", "question-answering"], 1, "no weights for task 'question-answering'; give a task that it has: fe"),
+        (
+            ["--task", "poetry"],
+            1,
+            "task 'poetry' is not known for model_type bert; give a task that it has: feature-ex",
+        ),
+    ],
+)
+def test_a_task_that_is_not_there_is_an_error(
+    call: Any, source: Path, arguments: list[str], code: int, message: str
+) -> None:
+    found, _, err = call("export", source, *arguments)
+    assert found == code and message in err
+    assert not source.with_suffix(".onnx").exists()
+
+
+def test_a_task_of_a_class_is_an_error(call: Any) -> None:
+    code, _, err = call("export", "lucid.models.bert:Bert", "--task", "fill-mask", "-o", "a.onnx")
+    assert code == 2 and "--task fill-mask: SOURCE 'lucid.models.bert:Bert' is no checkpoint" in err
+
+
+# Folders that are not whole -------------------------------------------------------------------------------------------
+
+
+def test_a_folder_without_a_config_is_an_error(call: Any, source: Path) -> None:
+    (source / "config.json").unlink()
+    code, _, err = call("export", source)
+    assert code == 1 and "filler: has no config.json; give the folder of a checkpoint, as it was downloaded" in err
+
+
+def test_a_folder_without_weights_is_an_error(call: Any, source: Path) -> None:
+    (source / "model.safetensors").unlink()
+    code, _, err = call("export", source)
+    assert code == 1 and "expected a folder with model.safetensors or model.safetensors.index.json" in err
+
+
+def test_beside_pickles_the_safetensors_are_read_and_this_is_said(call: Any, source: Path) -> None:
+    (source / "pytorch_model.bin").write_bytes(b"not read")
+    code, _, err = call("export", source, "--no-check")
+    assert code == 0 and "filler: the safetensors files are read, not pytorch_model.bin" in err
+    (source / "model.safetensors").unlink()
+    code, _, err = call("export", source, "-o", "again.onnx")
+    assert code == 1 and "holds only pickled weights" in err
+
+
+def test_a_shard_that_is_missing_or_cut_is_an_error_that_names_it(call: Any, source: Path) -> None:
+    arrays = dict(lucid.load(source))
+    (source / "model.safetensors").unlink()
+    shard = "model-00001-of-00001.safetensors"
+    index = {"metadata": {}, "weight_map": dict.fromkeys(arrays, shard)}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    code, _, err = call("export", source)
+    assert code == 1 and f"shard '{shard}': No such file or directory; download it again" in err
+    lucid.save(source / shard, arrays)
+    (source / shard).write_bytes((source / shard).read_bytes()[:-100])
+    code, _, err = call("export", source)
+    assert code == 1 and shard in err and not source.with_suffix(".onnx").exists()
+
+
+def test_two_architectures_are_an_error_that_asks_for_a_task(call: Any, source: Path) -> None:
+    options = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**options, "architectures": ["BertForMaskedLM", "BertModel"]}))
+    code, _, err = call("export", source)
+    assert code == 1 and "'BertForMaskedLM', 'BertModel', expected one; give a task that it has: feature-extra" in err
+    assert call("export", source, "--task", "fill-mask", "--no-check")[0] == 0
