@@ -1,7 +1,8 @@
 """BERT (Devlin et al. 2018), RoBERTa (Liu et al. 2019), DistilBERT (Sanh et al. 2019): one encoder, and its variations.
 
 XLM-RoBERTa (Conneau et al. 2019) and CamemBERT (Martin et al. 2019) are RoBERTa; ELECTRA (Clark et al. 2020) may have
-narrower embeddings; ERNIE (Sun et al. 2019) adds an embedding of the task.
+narrower embeddings; ERNIE (Sun et al. 2019) adds an embedding of the task; MPNet (Song et al. 2020) a bias for each
+distance between tokens.
 
 Modules have the names of Hugging Face's checkpoints, and so do the weights of an exported model. ``python -m
 lucid.models.bert FOLDER`` embeds two texts with a checkpoint, eagerly and exported; without a folder it uses
@@ -40,6 +41,7 @@ class BertConfig:
     pad_token_id: int | None = None  # if given, positions count only the ids that are not padding (RoBERTa)
     embedding_size: int | None = None  # of embeddings that a layer brings to hidden_size (ELECTRA)
     task_type_vocab_size: int = 0  # 0: no such embedding; else each token has that of task 0 (ERNIE)
+    num_buckets: int = 0  # of distances that have a bias, the same in all layers; 0: none (MPNet)
     family: str = "bert"  # or roberta, distilbert, electra: whose heads it has
     num_labels: int = 0  # of a head
     sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a SentenceEncoder
@@ -49,6 +51,9 @@ class BertConfig:
         """From config.json."""
         if options.model_type == "distilbert":
             return cls._read_distilbert(options)
+        mpnet = options.model_type == "mpnet"
+        if mpnet:
+            options.only("relative_attention_num_buckets", 32)
         options.only("position_embedding_type", "absolute")
         options.only("is_decoder", False)
         options.only("add_cross_attention", False)
@@ -63,12 +68,13 @@ class BertConfig:
             num_heads=options.heads("num_attention_heads", width),
             intermediate_size=options.size("intermediate_size"),
             max_positions=positions,
-            type_vocab_size=options.size("type_vocab_size", 2, low=0),
+            type_vocab_size=0 if mpnet else options.size("type_vocab_size", 2, low=0),
             activation=options.activation("hidden_act", "gelu"),
             eps=options.real("layer_norm_eps", 1e-12),
-            pad_token_id=options.whole("pad_token_id", 1, low=0, high=positions) if roberta else None,
+            pad_token_id=options.whole("pad_token_id", 1, low=0, high=positions) if roberta else 1 if mpnet else None,
             embedding_size=embedding if embedding != width else None,
             task_type_vocab_size=options.size("task_type_vocab_size", 3) if tasks else 0,
+            num_buckets=32 if mpnet else 0,
             family=_FAMILIES.get(options.model_type, options.model_type),
         )
 
@@ -91,10 +97,15 @@ class BertConfig:
 
 Options = BertConfig  # former name
 
-_FAMILIES = {"xlm-roberta": "roberta", "camembert": "roberta", "ernie": "bert"}  # whose heads these have
+_FAMILIES = {
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+    "ernie": "bert",
+    "mpnet": "roberta",
+}  # whose heads these have
 
 RENAMES = [
-    (r"^(bert|roberta|distilbert|electra|ernie)\.", ""),
+    (r"^(bert|roberta|distilbert|electra|ernie|mpnet)\.", ""),
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),  # names of the first published checkpoints
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
     # DistilBERT's names
@@ -107,6 +118,12 @@ RENAMES = [
     (r"\.ffn\.lin1\.", ".intermediate.dense."),
     (r"\.ffn\.lin2\.", ".output.dense."),
     (r"\.output_layer_norm\.", ".output.LayerNorm."),
+    # MPNet's names
+    (r"\.attention\.attn\.q\.", ".attention.self.query."),
+    (r"\.attention\.attn\.k\.", ".attention.self.key."),
+    (r"\.attention\.attn\.v\.", ".attention.self.value."),
+    (r"\.attention\.attn\.o\.", ".attention.output.dense."),
+    (r"\.attention\.LayerNorm\.", ".attention.output.LayerNorm."),
 ]
 
 
@@ -117,7 +134,7 @@ class Bert(Pretrained[BertConfig]):
     """
 
     checkpoint = Checkpoint(
-        model_types=("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie"),
+        model_types=("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie", "mpnet"),
         read=BertConfig.read,
         ignored_options=[
             "classifier_dropout",
@@ -224,11 +241,19 @@ class Encoder(nn.Module):
 
     def __init__(self, c: BertConfig) -> None:
         self.layer = [Layer(c) for _ in range(c.num_layers)]
+        if c.num_buckets:
+            self.relative_attention_bias = nn.RelativePositionBias(c.num_heads, c.num_buckets)
+        self.config = c
 
     def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
+        bias = self.bias(x)
         for layer in self.layer:
-            x = layer(x, key_mask)
+            x = layer(x, key_mask, bias)
         return x
+
+    def bias(self, x: Tensor) -> Tensor | None:
+        """What is added to the scores of all layers, (1, H, L, L)."""
+        return self.relative_attention_bias(x.shape[1], x.shape[1]) if self.config.num_buckets else None
 
 
 class Layer(nn.Module):
@@ -239,8 +264,8 @@ class Layer(nn.Module):
         self.intermediate = Intermediate(c)
         self.output = Output(c, c.intermediate_size)
 
-    def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
-        x = self.attention(x, key_mask)
+    def forward(self, x: Tensor, key_mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
+        x = self.attention(x, key_mask, bias)
         return self.output(self.intermediate(x), x)
 
 
@@ -251,8 +276,8 @@ class Attention(nn.Module):
         self.self = SelfAttention(c)
         self.output = Output(c, c.hidden_size)
 
-    def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
-        return self.output(self.self(x, key_mask), x)
+    def forward(self, x: Tensor, key_mask: Tensor | None, bias: Tensor | None) -> Tensor:
+        return self.output(self.self(x, key_mask, bias), x)
 
 
 class SelfAttention(nn.Module):
@@ -262,9 +287,9 @@ class SelfAttention(nn.Module):
         self.query, self.key, self.value = (nn.Linear(c.hidden_size, c.hidden_size) for _ in range(3))
         self.num_heads = c.num_heads
 
-    def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, key_mask: Tensor | None, bias: Tensor | None) -> Tensor:
         q, k, v = self.query(x), self.key(x), self.value(x)
-        y: Tensor = ops.attention(q, k, v, None, key_mask, heads=self.num_heads)
+        y: Tensor = ops.attention(q, k, v, bias, key_mask, heads=self.num_heads)
         return y
 
 

@@ -40,6 +40,7 @@ FAMILIES = {
     "camembert": encoders.camembert,
     "electra": encoders.electra,
     "ernie": encoders.ernie,
+    "mpnet": encoders.mpnet,
     "modernbert": encoders.modernbert,
     "tasks": heads.with_heads,
     "gpt2": decoders.gpt2,

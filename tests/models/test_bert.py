@@ -20,7 +20,7 @@ from lucid.runtime import Session
 
 Array = np.ndarray[Any, Any]
 GOLDENS = Path(__file__).parents[1] / "goldens"
-FAMILIES = ("bert", "roberta", "distilbert", "xlm_roberta", "camembert", "electra", "ernie")
+FAMILIES = ("bert", "roberta", "distilbert", "xlm_roberta", "camembert", "electra", "ernie", "mpnet")
 FOLDERS = [folder for family in FAMILIES for folder in sorted((GOLDENS / family).iterdir())]
 
 
@@ -88,7 +88,7 @@ def test_every_hidden_state(case: Case) -> None:
     assert len(states) == len(bert.encoder.layer) + 1
     case.close(x.numpy(), "hidden_states.0")
     for index, layer in enumerate(bert.encoder.layer, 1):
-        x = layer(x, None if mask is None else mask != 0)
+        x = layer(x, None if mask is None else mask != 0, bert.encoder.bias(x))
         case.close(x.numpy(), f"hidden_states.{index}")
 
 
@@ -153,6 +153,12 @@ def test_a_checkpoint_that_asks_for_something_else_is_an_error(
 ) -> None:
     folder = copy_of(GOLDENS / "bert" / "base", tmp_path, **options)
     with pytest.raises(error, match=message):
+        Bert.from_pretrained(folder)
+
+
+def test_mpnet_has_as_many_buckets_as_its_published_code_uses(tmp_path: Path) -> None:
+    folder = copy_of(GOLDENS / "mpnet" / "base", tmp_path, relative_attention_num_buckets=16)
+    with pytest.raises(ConfigError, match="relative_attention_num_buckets is 16, supported: 32"):
         Bert.from_pretrained(folder)
 
 

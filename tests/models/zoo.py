@@ -94,6 +94,7 @@ ZOO = [
     Entry("CamemBERT", Bert, "camembert/masked_lm", _HIDDEN),
     *(Entry("ELECTRA", Bert, f"electra/{v}", _HIDDEN) for v in ("base", "discriminator")),
     Entry("ERNIE", Bert, "ernie/base", _HIDDEN),
+    Entry("MPNet", Bert, "mpnet/base", _HIDDEN),
     *(Entry("ModernBERT", ModernBert, f"modernbert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
     *(
         Entry(f"BERT, RoBERTa, DistilBERT: {head.replace('_', ' ')}", reader, f"tasks/{family}_{head}", outputs)

@@ -32,6 +32,8 @@ from transformers import (
     ModernBertConfig,
     ModernBertForMaskedLM,
     ModernBertModel,
+    MPNetConfig,
+    MPNetModel,
     RobertaConfig,
     RobertaForMaskedLM,
     RobertaModel,
@@ -296,3 +298,10 @@ def modernbert() -> list[Golden]:
             **common,
         ),
     ]
+
+
+def mpnet() -> list[Golden]:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    config = MPNetConfig(**sizes, vocab_size=VOCABULARY, max_position_embeddings=26, layer_norm_eps=1e-5)
+    note = "MPNetModel: a bias for each bucket of distances, shared by the layers; positions as RoBERTa's"
+    return [Golden("mpnet/base", MPNetModel(config), note=note, **roberta_common())]
