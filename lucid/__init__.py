@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from lucid.absent import why_absent
 from lucid.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ else:
             return import_module(f"lucid.{name}")
         _load()
         if name not in globals():
-            raise AttributeError(f"module 'lucid' has no attribute {name!r}")
+            raise AttributeError(f"module 'lucid' has no attribute {name!r}{why_absent('lucid', name)}")
         return globals()[name]
 
     def __dir__() -> list[str]:

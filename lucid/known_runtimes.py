@@ -67,6 +67,7 @@ COARSE_SINE = Fault("sine and cosine")
 _NOT_IN_ONNX = (
     Missing("MatMul Pow", "int8 uint8"),
     Missing("Neg", "uint8"),
+    Missing("TopK", "bfloat16"),
     Missing("ArgMax", "bool"),
     Missing("RotaryEmbedding DequantizeLinear", "float64"),
 )
@@ -105,6 +106,7 @@ _CPU_LACKS = (
     # It casts these to float32 by itself; they are listed so that the guards against NaN are computed in float32, too.
     Missing("ArgMax MaxPool ReduceMax ReduceMin Sign", "float16"),
     Missing("AveragePool Conv Erf", "float64"),
+    Missing("ConvTranspose", "float16 float64"),
     Missing("CumSum", "float32", "adds up in float32, but eager code in float64"),
     Missing("LogSoftmax", "float64", "ignores NaN"),
     Missing("Gelu FusedMatMul", "float16 float64"),

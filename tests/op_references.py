@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -327,3 +327,59 @@ def int8_linear_static(x: Array, weight: Array, scales: Array, scale: Array, zer
 
 def int8_embedding(indices: Array, weight: Array, scales: Array) -> Array:
     return np.asarray((weight * scales[:, None])[indices.astype(np.int64)])
+
+
+def scattered(x: Array, indices: Array, values: Array, axis: int, reduction: str) -> Array:
+    """Element by element."""
+    result = x.copy()
+    for place in np.ndindex(*indices.shape):
+        target = (*place[:axis], indices[place], *place[axis + 1 :])
+        result[target] = values[place] if reduction == "none" else result[target] + values[place]
+    return result
+
+
+def top(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
+    """By Python's stable sort of each row."""
+    rows = np.moveaxis(np.where(np.isnan(x), np.inf, x), axis, -1)
+    picks = np.zeros((*rows.shape[:-1], k), np.int64)
+    for place in np.ndindex(*rows.shape[:-1]):
+        row = rows[place]
+        picks[place] = sorted(range(len(row)), key=lambda i: (-row[i] if largest else row[i], i))[:k]
+    picks = np.moveaxis(picks, -1, axis)
+    return np.take_along_axis(x, picks, axis), picks
+
+
+def conv_transpose(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    *,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    output_padding: Sequence[int],
+    dilations: Sequence[int],
+    group: int,
+) -> Array:
+    """Every element of the input adds a window to the output, one by one."""
+    (n, channels), axes, out = x.shape[:2], x.ndim - 2, weight.shape[1]
+    kernel, spatial = weight.shape[2:], x.shape[2:]
+    sizes = [
+        (spatial[i] - 1) * strides[i]
+        + dilations[i] * (kernel[i] - 1)
+        + 1
+        - pads[i]
+        - pads[axes + i]
+        + output_padding[i]
+        for i in range(axes)
+    ]
+    result = np.zeros((n, group * out, *sizes))
+    for place in np.ndindex(*spatial):
+        for offset in np.ndindex(*kernel):
+            at = [place[i] * strides[i] + offset[i] * dilations[i] - pads[i] for i in range(axes)]
+            if not all(0 <= a < size for a, size in zip(at, sizes, strict=True)):
+                continue
+            for channel in range(channels):
+                g = channel // (channels // group)
+                values = x[(slice(None), channel, *place)][:, None] * weight[(channel, slice(None), *offset)]
+                result[(slice(None), slice(g * out, (g + 1) * out), *at)] += values
+    return result if bias is None else result + bias.reshape(-1, *[1] * axes)

@@ -15,7 +15,7 @@ import numpy as np
 
 from lucid import ops
 from lucid.dims import Dim, Shape, dim, evaluate
-from lucid.ops import creation, elementwise, indexing, shaping
+from lucid.ops import creation, elementwise, indexing, scattering, shaping, sorting
 from lucid.ops.indexing import Cut
 from lucid.ops.op import Op
 from lucid.types import (
@@ -39,6 +39,7 @@ from tests.op_references import (
     batch_norm,
     buffered_attention,
     conv,
+    conv_transpose,
     cut,
     erf,
     first_maximum,
@@ -55,11 +56,13 @@ from tests.op_references import (
     reduced,
     rms_norm,
     rotary,
+    scattered,
     sigmoid,
     softmax,
     split_at,
     take_along,
     to_type,
+    top,
     unpacked,
     write_at,
 )
@@ -149,6 +152,11 @@ def scale(*shape: Any) -> Argument:
 
 def index(limit: int, *shape: Any, dtype: DType = int64, low: int = 0) -> Argument:
     return Argument(shape, dtype, lambda g, s: g.integers(low, limit, s))
+
+
+def distinct(limit: int, *shape: Any) -> Argument:
+    """Indices that differ along the first axis."""
+    return Argument(shape, int64, lambda g, s: np.argsort(g.random((limit, *s[1:])), axis=0)[: s[0]])
 
 
 def mask_of(*shape: Any) -> Argument:
@@ -373,6 +381,23 @@ SAMPLES: list[Sample] = [
     ),
     sample(indexing.take_along_op, x(N, 5), index(5, N, S), ref=take_along, dtypes=ALL, axis=1),
     sample(ops.gather_nd, x(3, 4, L), index(3, N, 2), ref=lambda v, i: v[i[..., 0], i[..., 1]], dtypes=ALL),
+    sample(scattering.scatter_op, x(5, 3), distinct(5, 2, 3), x(2, 3), ref=scattered, dtypes=ALL, axis=0),
+    *[
+        sample(
+            scattering.scatter_op,
+            x(N, 5),
+            index(5, N, S),
+            x(N, S),
+            ref=scattered,
+            dtypes=dtypes,
+            axis=1,
+            reduction="add",
+            label=label,
+        )
+        for label, dtypes in (("added", FLOATS), ("added integers", (int32, int64)))
+    ],
+    sample(sorting.topk_op, x(N, 5), ref=top, dtypes=NUMBERS, k=3, axis=1, largest=True),
+    sample(sorting.topk_op, x(N, S, L), ref=top, dtypes=NUMBERS, k=S, axis=1, largest=False, label="all, least first"),
     sample(
         ops.pad,
         x(N, L),
@@ -452,6 +477,30 @@ SAMPLES: list[Sample] = [
         pads=(0, 0),
         dilations=(1,),
         label="one axis",
+    ),
+    sample(
+        ops.conv_transpose,
+        x(N, 4, 3, 5),
+        x(4, 3, 3, 2),
+        x(6),
+        ref=conv_transpose,
+        strides=(2, 1),
+        pads=(1, 0, 0, 1),
+        output_padding=(1, 0),
+        dilations=(1, 2),
+        group=2,
+    ),
+    sample(
+        ops.conv_transpose,
+        x(N, 2, L),
+        x(2, 3, 4),
+        ref=conv_transpose,
+        strides=(3,),
+        pads=(1, 1),
+        output_padding=(0,),
+        dilations=(1,),
+        label="one axis",
+        empty=False,
     ),
     sample(
         ops.max_pool,
@@ -626,5 +675,8 @@ SAMPLES: list[Sample] = [
 # (lucid/export/widening.py handles all other missing kernels.)
 NO_KERNEL = frozenset(
     f"{name}-float64"
-    for name in ("erf", "gelu", "conv", "conv-one axis", "average_pool", "average_pool-without padding")
+    for name in (
+        *("erf", "gelu", "conv", "conv-one axis", "conv_transpose", "conv_transpose-one axis"),
+        *("average_pool", "average_pool-without padding"),
+    )
 )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import lucid
 from lucid import Tensor, nn
 from lucid.nn import functional
+from lucid.spelling import OURS
 
 
 class Parameter(NamedTuple):
@@ -23,28 +24,16 @@ class Parameter(NamedTuple):
     default: str | None
 
 
-# torch's name of a parameter, and Lucid's.
-RENAMED = {
-    "input": ("x", "indices"),
-    "dim": ("axis",),
-    "dim0": ("axis0",),
-    "dim1": ("axis1",),
-    "start_dim": ("start",),
-    "end_dim": ("end",),
-    "keepdim": ("keepdims",),
-    "tensors": ("parts",),
-    "size": ("shape",),
-    "fill_value": ("value",),
-    "end": ("stop",),
-    "n": ("rows",),
-    "m": ("columns",),
-    "y": ("other",),
-    "split_size": ("sizes",),
-    "int": ("n",),
-    "args": ("modules",),
-    "dims": ("axes",),
-    "other": ("y",),
-    "index": ("indices",),
+# How torch's documentation calls further parameters that are meant by position.
+BY_PLACE = {
+    **OURS,
+    "args": ("modules", "equation", "target"),
+    "tensor": ("x", "source", "other"),
+    "value": ("other",),
+    "dims": ("axes", "axis", "repeats"),
+    "dimension": ("axis",),
+    "exponent": ("y",),
+    **dict.fromkeys(("batch2", "tensor2", "mat2", "vec2"), ("other",)),
 }
 
 CLASSES = {"MultiHeadAttention": "MultiheadAttention"}  # of another name in torch
@@ -67,13 +56,21 @@ DELIBERATE: dict[str, dict[str, str]] = {
         "need_weights=False for True": "weights cost time, and take the fast forms away",
     },
     "nn.Embedding": {"dtype for padding_idx": "padding_idx is for training; a number there is refused"},
-    "nn.BatchNorm1d": {"dtype for track_running_stats": "they always are; a flag there is refused"},
-    "nn.Conv1d": {"dtype for padding_mode": "zeros are the only padding; a name there is refused"},
-    "nn.Conv2d": {"dtype for padding_mode": "zeros are the only padding; a name there is refused"},
+    **{
+        f"nn.BatchNorm{axes}d": {"dtype for track_running_stats": "they always are; a flag there is refused"}
+        for axes in (1, 2)
+    },
+    **{
+        f"nn.Conv{axes}d": {"dtype for padding_mode": "zeros are the only padding; a name there is refused"}
+        for axes in (1, 2, 3)
+    },
     "nn.Softmax": {"axis=-1 for None": _AXIS},
     "functional.softmax": {"axis=-1 for None": _AXIS},
     "functional.log_softmax": {"axis=-1 for None": _AXIS},
     "Tensor.argmax": {"axis=-1 for None": "the last axis, where torch numbers all elements"},
+    "Tensor.argmin": {"axis=-1 for None": "the last axis, where torch numbers all elements"},
+    "Tensor.topk": {"axis=-1 for None": "the same: the last"},
+    "lucid.meshgrid": {"indexing=ij for None": "the same, without torch's warning"},
     "functional.rms_norm": {
         "weight for normalized_shape": "the last axis is meant; a shape there is refused",
         "eps for weight": "a tensor there is refused",
@@ -101,9 +98,12 @@ def namesakes() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name in dir(Tensor):
         if callable(getattr(Tensor, name)) and not name.startswith("_"):
             yield f"Tensor.{name}", getattr(Tensor, name)
+    methods = [getattr(Tensor, name) for name in dir(Tensor)]
     for name in dir(lucid):
-        if callable(getattr(lucid, name)) and not name.startswith("_") and not inspect.isclass(getattr(lucid, name)):
-            yield f"lucid.{name}", getattr(lucid, name)
+        thing = getattr(lucid, name)
+        known = name.startswith("_") or inspect.isclass(thing) or any(thing is method for method in methods)
+        if callable(thing) and not known:
+            yield f"lucid.{name}", thing
 
 
 def signature(thing: Callable[..., Any]) -> list[Parameter]:
@@ -119,10 +119,10 @@ def signature(thing: Callable[..., Any]) -> list[Parameter]:
 def differences(ours: list[Parameter], theirs: list[Parameter]) -> list[str]:
     """The differences that would make a port silently wrong."""
     found = []
-    known = {name: p for p in theirs for name in (p.name, *RENAMED.get(p.name, ()))}
+    known = {name: p for p in theirs for name in (p.name, *BY_PLACE.get(p.name, ()))}
     places = [p for p in theirs if p.positional]
     for mine, other in zip([p for p in ours if p.positional], places, strict=False):
-        if mine.name not in (other.name, *RENAMED.get(other.name, ())):
+        if mine.name not in (other.name, *BY_PLACE.get(other.name, ())):
             found.append(f"{mine.name} for {other.name}")
     for mine in ours:
         other_default = known[mine.name].default if mine.name in known else None

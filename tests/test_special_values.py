@@ -34,6 +34,10 @@ REDUCING: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]]
     "mean": (lambda x: x.mean(-1), lambda v: v.mean(-1)),
     "prod": (lambda x: ops.prod(x, axis=(-1,)), lambda v: v.prod(-1)),
     "cumsum": (lambda x: ops.cumsum(x, axis=-1), lambda v: v.cumsum(-1)),
+    "topk": (lambda x: ops.topk(x, 5).values, lambda v: _largest(v, 5)),
+    "argmin": (lambda x: x.argmin(-1), lambda v: v.argmin(-1)),
+    "std": (lambda x: x.std(-1), lambda v: v.std(-1, ddof=1)),
+    "norm": (lambda x: x.norm(dim=-1), lambda v: np.linalg.norm(v, axis=-1)),
     "max_pool": (
         lambda x: ops.max_pool(x.reshape(-1, 1, 12), **WINDOW),
         lambda v: np.stack([v[:, max(0, i - 1) : i + 2].max(-1) for i in range(0, 12, 2)], -1)[:, None],
@@ -56,6 +60,10 @@ ELEMENTWISE: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array
     "tanh": (lambda x: ops.tanh(x), np.tanh),
     "sigmoid": (lambda x: ops.sigmoid(x), lambda v: 1 / (1 + np.exp(-v))),
     "softplus": (lambda x: ops.softplus(x), lambda v: np.logaddexp(v, 0)),
+    "clamp": (lambda x: x.clamp(min=-1.0), lambda v: np.maximum(v, -1)),
+    "rsqrt": (lambda x: x.rsqrt(), lambda v: 1 / np.sqrt(v)),
+    "isfinite": (lambda x: x.isfinite(), np.isfinite),
+    "isinf": (lambda x: x.isinf(), np.isinf),
     "isnan": (lambda x: ops.isnan(x), np.isnan),
 }
 ALL = REDUCING | ELEMENTWISE
@@ -64,6 +72,12 @@ ALL = REDUCING | ELEMENTWISE
 def _softmax(v: Array) -> Array:
     e = np.exp(v - v.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
+
+
+def _largest(v: Array, k: int) -> Array:
+    """In order; NaN counts as infinity."""
+    order = np.argsort(np.where(np.isnan(v), -np.inf, -v), axis=-1, kind="stable")
+    return np.take_along_axis(v, order, -1)[:, :k]
 
 
 def _numbers() -> Array:

@@ -1,5 +1,8 @@
 """Neural-network modules."""
 
+from typing import NoReturn
+
+from lucid.absent import why_absent
 from lucid.nn import functional as functional
 from lucid.nn import init as init
 from lucid.nn.attention import MultiHeadAttention as MultiHeadAttention
@@ -9,12 +12,16 @@ from lucid.nn.cache import CacheShape as CacheShape
 from lucid.nn.cache import KeyValueBuffer as KeyValueBuffer
 from lucid.nn.cache import KeyValueCache as KeyValueCache
 from lucid.nn.channel_norms import BatchNorm1d as BatchNorm1d
+from lucid.nn.channel_norms import BatchNorm2d as BatchNorm2d
 from lucid.nn.channel_norms import GroupNorm as GroupNorm
 from lucid.nn.containers import ModuleDict as ModuleDict
 from lucid.nn.containers import ModuleList as ModuleList
 from lucid.nn.containers import Sequential as Sequential
 from lucid.nn.convolution import Conv1d as Conv1d
 from lucid.nn.convolution import Conv2d as Conv2d
+from lucid.nn.convolution import Conv3d as Conv3d
+from lucid.nn.convolution import ConvTranspose1d as ConvTranspose1d
+from lucid.nn.convolution import ConvTranspose2d as ConvTranspose2d
 from lucid.nn.decoding import CausalDecoder as CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder as EncoderDecoder
 from lucid.nn.encoder_decoder import EncoderDecoderCache as EncoderDecoderCache
@@ -25,15 +32,19 @@ from lucid.nn.int8 import Int8Weight as Int8Weight
 from lucid.nn.layers import GELU as GELU
 from lucid.nn.layers import Dropout as Dropout
 from lucid.nn.layers import Embedding as Embedding
+from lucid.nn.layers import Flatten as Flatten
 from lucid.nn.layers import Identity as Identity
 from lucid.nn.layers import LayerNorm as LayerNorm
+from lucid.nn.layers import LeakyReLU as LeakyReLU
 from lucid.nn.layers import Linear as Linear
 from lucid.nn.layers import ReLU as ReLU
 from lucid.nn.layers import RMSNorm as RMSNorm
+from lucid.nn.layers import Sigmoid as Sigmoid
 from lucid.nn.layers import SiLU as SiLU
 from lucid.nn.layers import Softmax as Softmax
 from lucid.nn.layers import Tanh as Tanh
 from lucid.nn.layers import TiedEmbedding as TiedEmbedding
+from lucid.nn.layers import Upsample as Upsample
 from lucid.nn.module import Module as Module
 from lucid.nn.module import Parameter as Parameter
 from lucid.nn.module import scoped as scoped
@@ -56,8 +67,13 @@ from lucid.nn.rope_scaling import LongRopeScaling as LongRopeScaling
 from lucid.nn.rope_scaling import NTKScaling as NTKScaling
 from lucid.nn.rope_scaling import RopeScaling as RopeScaling
 from lucid.nn.rope_scaling import YarnScaling as YarnScaling
+from lucid.nn.torch_attention import MultiheadAttention as MultiheadAttention
 from lucid.nn.transformer import Transformer as Transformer
 from lucid.nn.transformer import TransformerDecoder as TransformerDecoder
 from lucid.nn.transformer import TransformerDecoderLayer as TransformerDecoderLayer
 from lucid.nn.transformer import TransformerEncoder as TransformerEncoder
 from lucid.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise AttributeError(f"module 'lucid.nn' has no attribute {name!r}{why_absent('nn', name)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,18 +12,14 @@ from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
+from lucid.spelling import torch_names_and
 from lucid.types import DTypeLike, TensorType, as_dtype, float32, show_shape, spec
 
 
-class BatchNorm1d(Module):
-    """Batch normalisation (Ioffe & Szegedy 2015) of (N, C) or (N, C, L).
+class _BatchNorm(Module):
+    shapes: ClassVar[Mapping[int, str]]  # of inputs, by their number of axes; the last one is what specs have
 
-    In evaluation mode, and whenever it is traced, it uses the running statistics; in training mode those of the batch,
-    and then it updates the running ones with `momentum`.
-
-    State: ``weight``, ``bias``, ``running_mean``, ``running_var`` (C) and ``num_batches_tracked``.
-    """
-
+    @torch_names_and("device", "track_running_stats")
     def __init__(
         self,
         num_features: int,
@@ -31,8 +28,9 @@ class BatchNorm1d(Module):
         affine: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
-        check_positive("BatchNorm1d", num_features=num_features)
-        check_probability("BatchNorm1d", "momentum", momentum)
+        name = type(self).__name__
+        check_positive(name, num_features=num_features)
+        check_probability(name, "momentum", momentum)
         self.eps, self.momentum = eps, momentum
         self.weight = new_parameter(num_features, dtype=dtype, value=1.0) if affine else None
         self.bias = new_parameter(num_features, dtype=dtype) if affine else None
@@ -43,8 +41,9 @@ class BatchNorm1d(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         channels = self.running_mean.numpy().shape[0]
-        if x.ndim not in (2, 3) or x.shape[1] != channels:
-            raise ValueError(f"BatchNorm1d: got shape {show_shape(x.shape)}, expected (N, {channels}[, L])")
+        if x.ndim not in self.shapes or x.shape[1] != channels:
+            wanted = " or ".join(f"(N, {channels}{rest})" for rest in self.shapes.values())
+            raise ValueError(f"{type(self).__name__}: got shape {show_shape(x.shape)}, expected {wanted}")
         mean, variance = self._batch_statistics(x) if self.training else (self.running_mean, self.running_var)
         return ops.batch_norm(x, mean, variance, self.weight, self.bias, eps=self.eps)
 
@@ -53,7 +52,7 @@ class BatchNorm1d(Module):
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
         mean, variance, count = values.mean(axes), values.var(axes), values.size // values.shape[1]
         if count < 2:
-            raise ValueError(f"BatchNorm1d: got {count} value(s) per channel in training, expected 2 or more")
+            raise ValueError(f"{type(self).__name__}: got {count} value(s) per channel in training, expected 2 or more")
         m = self.momentum
         old_mean, old_variance = self.running_mean.numpy(), self.running_var.numpy()
         self.running_mean = Tensor(((1 - m) * old_mean + m * mean).astype(old_mean.dtype))
@@ -63,15 +62,35 @@ class BatchNorm1d(Module):
         return Tensor(mean), Tensor(variance)
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        return {"x": spec("N", *self.running_mean.shape, "L", dtype=self.running_mean.dtype)}
+        sizes = [*self.shapes.values()][-1].split(", ")[1:]
+        return {"x": spec("N", *self.running_mean.shape, *sizes, dtype=self.running_mean.dtype)}
 
     def extra_repr(self) -> str:
         return f"{self.running_mean.shape[0]}, eps={self.eps}, momentum={self.momentum}"
 
 
+class BatchNorm1d(_BatchNorm):
+    """Batch normalisation (Ioffe & Szegedy 2015) of (N, C) or (N, C, L).
+
+    In evaluation mode, and whenever it is traced, it uses the running statistics; in training mode those of the batch,
+    and then it updates the running ones with `momentum`.
+
+    State: ``weight``, ``bias``, ``running_mean``, ``running_var`` (C) and ``num_batches_tracked``.
+    """
+
+    shapes: ClassVar[Mapping[int, str]] = {2: "", 3: ", L"}
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of images (N, C, H, W); all else is as for `BatchNorm1d`."""
+
+    shapes: ClassVar[Mapping[int, str]] = {4: ", H, W"}
+
+
 class GroupNorm(Module):
     """Group normalisation (Wu & He 2018) of (N, C, *spatial), over each of `num_groups` groups of channels."""
 
+    @torch_names_and("device")
     def __init__(
         self,
         num_groups: int,

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 
 from lucid import ops
+from lucid.absent import why_absent
 from lucid.dims import Size
+from lucid.nn._activations import elu as elu
+from lucid.nn._activations import gelu as gelu
+from lucid.nn._activations import glu as glu
+from lucid.nn._activations import hardsigmoid as hardsigmoid
+from lucid.nn._activations import hardswish as hardswish
+from lucid.nn._activations import leaky_relu as leaky_relu
+from lucid.nn._activations import log_softmax as log_softmax
+from lucid.nn._activations import logsigmoid as logsigmoid
+from lucid.nn._activations import relu as relu
+from lucid.nn._activations import relu6 as relu6
+from lucid.nn._activations import sigmoid as sigmoid
+from lucid.nn._activations import silu as silu
+from lucid.nn._activations import softmax as softmax
+from lucid.nn._activations import softplus as softplus
+from lucid.nn._activations import tanh as tanh
 from lucid.nn._checks import check_causal, check_probability
+from lucid.nn._convolutions import conv1d as conv1d
+from lucid.nn._convolutions import conv2d as conv2d
+from lucid.nn._convolutions import conv3d as conv3d
+from lucid.nn._convolutions import conv_transpose1d as conv_transpose1d
+from lucid.nn._convolutions import conv_transpose2d as conv_transpose2d
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
 from lucid.nn.cache import cache_key_mask as cache_key_mask
 from lucid.nn.cache import cache_positions as cache_positions
@@ -21,36 +43,37 @@ from lucid.nn.cache import present_caches as present_caches
 from lucid.nn.decoding import kept_positions as kept_positions
 from lucid.nn.stored import embedding as embedding
 from lucid.nn.stored import linear as linear
+from lucid.ops.interpolation import interpolate as interpolate
 from lucid.ops.op import check_tensors
-from lucid.ops.tensor import Tensor
-from lucid.types import float64, same_shape, show_shape
+from lucid.ops.padding import pad as pad
+from lucid.ops.statistics import normalize as normalize
+from lucid.ops.tensor import Tensor, TracedValueError
+from lucid.spelling import torch_names, torch_names_and
+from lucid.types import float64, int64, same_shape, show_shape
 
 
-def relu(x: Tensor) -> Tensor:
-    """max(x, 0)."""
-    return ops.relu(x)
+def __getattr__(name: str) -> NoReturn:
+    raise AttributeError(f"module 'lucid.nn.functional' has no attribute {name!r}{why_absent('functional', name)}")
 
 
-def silu(x: Tensor) -> Tensor:
-    """x * sigmoid(x)."""
-    return ops.silu(x)
+@torch_names
+def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+    """int64: 1 at the index that x holds along a new last axis, 0 elsewhere; by default as many classes as x needs.
+
+    Raises:
+        TracedValueError: without `num_classes` while x is traced.
+        TypeError: for indices that are not integers.
+    """
+    if x.dtype.kind != "int":
+        raise TypeError(f"one_hot: got {x.type}, expected integers; use .long()")
+    if num_classes == -1:
+        if x.is_traced:
+            raise TracedValueError(f"one_hot of a traced {x.type}: give num_classes, which is known only at run time")
+        num_classes = int(x.numpy().max()) + 1
+    return ops.one_hot(x, num_classes, int64)
 
 
-def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x times the standard normal distribution function; "tanh" is the approximation that GPT-2 uses."""
-    return ops.gelu(x, approximate=approximate)
-
-
-def softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """exp(x) normalised to sum 1 along an axis."""
-    return ops.softmax(x, axis=axis)
-
-
-def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """The logarithm of softmax."""
-    return ops.log_softmax(x, axis=axis)
-
-
+@torch_names_and("inplace")
 def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Zero each element with probability p and divide the others by 1 - p; returns x when not training."""
     check_probability("dropout", "p", p)

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lucid.dims import same
 from lucid.nn import functional as F
 from lucid.nn.layers import Linear
 from lucid.nn.module import Module
-from lucid.ops.shaping import normalize_axis
 from lucid.ops.tensor import Tensor
-from lucid.types import DTypeLike, TensorType, show_shape, spec
+from lucid.spelling import torch_names
+from lucid.types import DTypeLike, TensorType, spec
 
 
 class GLU(Module):
     """The first half of an axis times the sigmoid of the second (Dauphin et al. 2017)."""
 
+    @torch_names
     def __init__(self, axis: int = -1) -> None:
         self.axis = axis
 
     def forward(self, x: Tensor) -> Tensor:
-        if not same(x.shape[normalize_axis("GLU", self.axis, x.ndim)] % 2, 0):
-            raise ValueError(f"GLU: axis {self.axis} of {show_shape(x.shape)} has an odd size, expected an even one")
-        value, gate = x.chunk(2, self.axis)
-        return value * gate.sigmoid()
+        return F.glu(x, self.axis)
 
     def extra_repr(self) -> str:
         return f"axis={self.axis}"

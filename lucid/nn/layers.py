@@ -6,12 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from lucid.dims import Size
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.init import new_parameter as new_parameter
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
+from lucid.spelling import torch_names, torch_names_and
 from lucid.types import DTypeLike, TensorType, int64, spec
 
 
@@ -20,6 +22,7 @@ class Linear(Module):
 
     quantizable: ClassVar = {"weight": "linear"}
 
+    @torch_names_and("device")
     def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: DTypeLike | None = None) -> None:
         check_positive("Linear", in_features=in_features, out_features=out_features)
         self.in_features, self.out_features = in_features, out_features
@@ -42,6 +45,7 @@ class Embedding(Module):
 
     quantizable: ClassVar = {"weight": "table"}
 
+    @torch_names_and("device", "padding_idx")
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: DTypeLike | None = None) -> None:
         check_positive("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.weight = init.normal_(new_parameter(num_embeddings, embedding_dim, dtype=dtype))
@@ -68,6 +72,7 @@ class TiedEmbedding(Embedding):
 class LayerNorm(Module):
     """Layer normalisation over the last axes, which have the sizes `normalized_shape` (Ba et al. 2016)."""
 
+    @torch_names_and("device")
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -96,6 +101,7 @@ class RMSNorm(Module):
     The default `eps` is the machine epsilon of the type it is computed in, as in torch: 1.2e-7, for float64 2.2e-16.
     """
 
+    @torch_names_and("device")
     def __init__(
         self,
         normalized_shape: int,
@@ -117,6 +123,7 @@ class RMSNorm(Module):
 class Dropout(Module):
     """Zero elements with probability p while training; the identity in evaluation and in exported models."""
 
+    @torch_names_and("inplace")
     def __init__(self, p: float = 0.5) -> None:
         check_probability("Dropout", "p", p)
         self.p = p
@@ -146,12 +153,18 @@ class GELU(Module):
 class ReLU(Module):
     """max(x, 0)."""
 
+    def __init__(self, inplace: bool = False) -> None:
+        """`inplace` changes nothing: the result is always a new tensor."""
+
     def forward(self, x: Tensor) -> Tensor:
         return F.relu(x)
 
 
 class SiLU(Module):
     """x * sigmoid(x)."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        """`inplace` changes nothing: the result is always a new tensor."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.silu(x)
@@ -167,6 +180,7 @@ class Tanh(Module):
 class Softmax(Module):
     """exp(x) normalised to sum 1 along an axis."""
 
+    @torch_names
     def __init__(self, axis: int = -1) -> None:
         self.axis = axis
 
@@ -182,3 +196,61 @@ class Identity(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return x
+
+
+class Sigmoid(Module):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.sigmoid(x)
+
+
+class LeakyReLU(Module):
+    """x where it is positive, else `negative_slope` times x (Maas et al. 2013)."""
+
+    @torch_names_and("inplace")
+    def __init__(self, negative_slope: float = 1e-2) -> None:
+        self.negative_slope = negative_slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.leaky_relu(x, self.negative_slope)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}"
+
+
+class Flatten(Module):
+    """Joins the axes from `start` to `end` into one; by default all but the first."""
+
+    @torch_names
+    def __init__(self, start: int = 1, end: int = -1) -> None:
+        self.start, self.end = start, end
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(self.start, self.end)
+
+    def extra_repr(self) -> str:
+        return f"start={self.start}, end={self.end}"
+
+
+class Upsample(Module):
+    """Brings the spatial axes of (N, C, *spatial) to another size; the arguments are those of `F.interpolate`."""
+
+    def __init__(
+        self,
+        size: Size | Sequence[Size] | None = None,
+        scale_factor: float | Sequence[float] | None = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+    ) -> None:
+        self.size, self.scale_factor, self.mode = size, scale_factor, mode
+        self.align_corners, self.recompute_scale_factor = align_corners, recompute_scale_factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        options = (self.size, self.scale_factor, self.mode, self.align_corners, self.recompute_scale_factor)
+        return F.interpolate(x, *options)
+
+    def extra_repr(self) -> str:
+        target = f"scale_factor={self.scale_factor}" if self.size is None else f"size={self.size}"
+        return f"{target}, mode={self.mode!r}"

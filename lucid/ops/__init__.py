@@ -8,6 +8,9 @@ from lucid.ops.buffers import buffered_attention as buffered_attention
 from lucid.ops.buffers import write_at as write_at
 from lucid.ops.channel_norms import batch_norm as batch_norm
 from lucid.ops.channel_norms import group_norm as group_norm
+from lucid.ops.conversion import full_like as full_like
+from lucid.ops.conversion import ones_like as ones_like
+from lucid.ops.conversion import zeros_like as zeros_like
 from lucid.ops.convolution import adaptive_average_pool as adaptive_average_pool
 from lucid.ops.convolution import average_pool as average_pool
 from lucid.ops.convolution import conv as conv
@@ -15,9 +18,19 @@ from lucid.ops.convolution import max_pool as max_pool
 from lucid.ops.creation import arange as arange
 from lucid.ops.creation import arange_op as arange_op
 from lucid.ops.creation import full as full
+from lucid.ops.creation import linspace as linspace
 from lucid.ops.creation import one_hot as one_hot
 from lucid.ops.creation import tril as tril
 from lucid.ops.creation import triu as triu
+from lucid.ops.derived import clamp as clamp
+from lucid.ops.derived import isfinite as isfinite
+from lucid.ops.derived import isinf as isinf
+from lucid.ops.derived import log2 as log2
+from lucid.ops.derived import rsqrt as rsqrt
+from lucid.ops.derived import square as square
+from lucid.ops.einsum import baddbmm as baddbmm
+from lucid.ops.einsum import einsum as einsum
+from lucid.ops.einsum import outer as outer
 from lucid.ops.elementwise import abs_ as abs_
 from lucid.ops.elementwise import add as add
 from lucid.ops.elementwise import ceil as ceil
@@ -55,6 +68,7 @@ from lucid.ops.int8 import int8_embedding as int8_embedding
 from lucid.ops.int8 import int8_linear_dynamic as int8_linear_dynamic
 from lucid.ops.int8 import int8_linear_rows as int8_linear_rows
 from lucid.ops.int8 import int8_linear_static as int8_linear_static
+from lucid.ops.interpolation import interpolate as interpolate
 from lucid.ops.linalg import linear as linear
 from lucid.ops.linalg import matmul as matmul
 from lucid.ops.neural import dropout as dropout
@@ -73,6 +87,15 @@ from lucid.ops.op import composite as composite
 from lucid.ops.quantized import quantized_embedding as quantized_embedding
 from lucid.ops.quantized import quantized_linear as quantized_linear
 from lucid.ops.quantized import unpack_codes as unpack_codes
+from lucid.ops.rearranging import flip as flip
+from lucid.ops.rearranging import hstack as hstack
+from lucid.ops.rearranging import meshgrid as meshgrid
+from lucid.ops.rearranging import movedim as movedim
+from lucid.ops.rearranging import narrow as narrow
+from lucid.ops.rearranging import repeat_interleave as repeat_interleave
+from lucid.ops.rearranging import roll as roll
+from lucid.ops.rearranging import unbind as unbind
+from lucid.ops.rearranging import unflatten as unflatten
 from lucid.ops.reduction import all_ as all_
 from lucid.ops.reduction import any_ as any_
 from lucid.ops.reduction import argmax as argmax
@@ -84,10 +107,15 @@ from lucid.ops.reduction import prod as prod
 from lucid.ops.reduction import sum_ as sum_
 from lucid.ops.reduction import variance as variance
 from lucid.ops.rotary import rotary_embedding as rotary_embedding
+from lucid.ops.scattering import gather as gather
+from lucid.ops.scattering import index_add as index_add
+from lucid.ops.scattering import masked_scatter as masked_scatter
+from lucid.ops.scattering import nonzero as nonzero
+from lucid.ops.scattering import scatter as scatter
+from lucid.ops.scattering import scatter_add as scatter_add
 from lucid.ops.shaping import concat as concat
 from lucid.ops.shaping import expand as expand
 from lucid.ops.shaping import flatten as flatten
-from lucid.ops.shaping import flip as flip
 from lucid.ops.shaping import pad as pad
 from lucid.ops.shaping import permute as permute
 from lucid.ops.shaping import repeat as repeat
@@ -97,7 +125,13 @@ from lucid.ops.shaping import squeeze as squeeze
 from lucid.ops.shaping import stack as stack
 from lucid.ops.shaping import transpose as transpose
 from lucid.ops.shaping import unsqueeze as unsqueeze
+from lucid.ops.sorting import argmin as argmin
+from lucid.ops.sorting import sort as sort
+from lucid.ops.sorting import topk as topk
+from lucid.ops.statistics import norm as norm
+from lucid.ops.statistics import var as var
 from lucid.ops.tensor import OPS as OPS
+from lucid.ops.transposed_convolution import conv_transpose as conv_transpose
 
 abs, pow, round = abs_, pow_, round_
 all, any, max, min, sum = all_, any_, max_, min_, sum_

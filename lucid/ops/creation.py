@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,10 +10,25 @@ import numpy as np
 
 from lucid import random
 from lucid.dims import Dim, Shape, Size, as_size
-from lucid.ops.elementwise import where
+from lucid.ops.elementwise import maximum, where
 from lucid.ops.op import function, primitive
 from lucid.ops.tensor import Tensor
-from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, int64, show_shape
+from lucid.spelling import torch_names_and
+from lucid.types import (
+    Array,
+    DType,
+    DTypeLike,
+    Scalar,
+    TensorType,
+    as_dtype,
+    convert,
+    float32,
+    float64,
+    int64,
+    show_shape,
+)
+
+_UNUSED = ("device", "requires_grad", "pin_memory", "layout")  # of torch's arguments
 
 
 def _full_rule(*, shape: Shape, value: Scalar, dtype: DType) -> TensorType:
@@ -91,6 +107,7 @@ def one_hot(x: Tensor, classes: int, dtype: DTypeLike = float32) -> Tensor:
     return where(hit, 1.0, 0.0).astype(dtype)
 
 
+@torch_names_and(*_UNUSED)
 def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor from an array (copied), nested lists or a number; Python floats become float32, integers int64."""
     return Tensor.from_array(Tensor(data, dtype).numpy().copy())
@@ -106,6 +123,7 @@ def _shape(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
     return shape
 
 
+@torch_names_and(*_UNUSED)
 @function
 def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32) -> Tensor:
     """A tensor of one number everywhere; sizes may be symbolic while tracing.
@@ -118,52 +136,95 @@ def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32
     return full_op(shape=_shape((shape,)), value=value, dtype=wanted)
 
 
+@torch_names_and(*_UNUSED)
 @function
 def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
     """A tensor of zeros."""
     return full(_shape(shape), 0, dtype)
 
 
+@torch_names_and(*_UNUSED)
 @function
 def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
     """A tensor of ones."""
     return full(_shape(shape), 1, dtype)
 
 
+@torch_names_and(*_UNUSED)
 @function
 def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
     """A tensor whose elements are yet to be set; in fact zeros, so that results are reproducible."""
     return zeros(*shape, dtype=dtype)
 
 
+@torch_names_and(*_UNUSED)
 @function
-def arange(start: Size, stop: Size | None = None, step: int = 1, dtype: DTypeLike = int64) -> Tensor:
-    """The numbers from start (0 by default) up to, not including, stop; sizes may be symbolic while tracing."""
+def arange(
+    start: Size | float, stop: Size | float | None = None, step: float = 1, dtype: DTypeLike | None = None
+) -> Tensor:
+    """The numbers from start (0 by default) up to, not including, stop; sizes may be symbolic while tracing.
+
+    They are int64, or float32 if one of the three is a float, unless `dtype` says otherwise.
+    """
     if stop is None:
         start, stop = 0, start
+    if isinstance(start, float) or isinstance(stop, float) or isinstance(step, float):
+        return _fractions(float(start), float(stop), float(step), float32 if dtype is None else dtype)
     for name, size in (("start", start), ("stop", stop)):
         if isinstance(size, bool) or not isinstance(size, (int, np.integer, Dim)):
-            raise TypeError(f"arange: {name} is {size!r}, expected a whole number or a size")
+            raise TypeError(f"arange: {name} is {size!r}, expected a number or a size")
     if isinstance(step, bool) or not isinstance(step, int) or step == 0:
         raise ValueError(f"arange: step is {step!r}, expected a whole number other than 0")
+    kind = int64 if dtype is None else dtype
     if step == 1:
-        return arange_op(start=start, stop=stop).astype(dtype)
+        return arange_op(start=start, stop=stop).astype(kind)
     count = -(-(stop - start) // step)
-    return (arange_op(start=0, stop=count) * step + start).astype(dtype)
+    return (arange_op(start=0, stop=count) * step + start).astype(kind)
 
 
+def _fractions(start: float, stop: float, step: float, dtype: DTypeLike) -> Tensor:
+    if step == 0:
+        raise ValueError("arange: step is 0, expected another number")
+    places = np.arange(max(0, math.ceil((stop - start) / step)))
+    return Tensor.from_array((start + step * places).astype(as_dtype(dtype).numpy))
+
+
+@torch_names_and(*_UNUSED)
+@function
+def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike = float32) -> Tensor:
+    """Numbers at equal distances from start to stop, both included; the number of steps may be symbolic while tracing.
+
+    They are counted from both ends, as in torch, so both ends are exact.
+
+    Raises:
+        ValueError: for a negative number of steps.
+    """
+    if isinstance(steps, int) and steps < 0:
+        raise ValueError(f"linspace: steps is {steps}, expected 0 or more")
+    wanted = as_dtype(dtype)
+    kind = float64 if wanted == float64 else float32
+    place = arange_op(start=0, stop=steps)
+    gaps = maximum(size_op(size=steps - 1), 1).astype(kind)
+    step = (Tensor(stop, kind) - Tensor(start, kind)) / gaps
+    there, back = place.astype(kind) * step + start, stop - step * (size_op(size=steps) - 1 - place).astype(kind)
+    return where(place * 2 < size_op(size=steps), there, back).astype(wanted)
+
+
+@torch_names_and(*_UNUSED)
 @function
 def eye(rows: int, columns: int | None = None, dtype: DTypeLike = float32) -> Tensor:
     """Ones on the diagonal of a matrix, zeros elsewhere."""
     return Tensor.from_array(np.eye(rows, columns, dtype=as_dtype(dtype).numpy))
 
 
+@torch_names_and(*_UNUSED)
 @function
 def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
     """Standard normal random numbers; see `lucid.manual_seed`."""
     return _as_tensor(random.generator().standard_normal(_shape(shape)), dtype)
 
 
+@torch_names_and(*_UNUSED)
 @function
 def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
     """Uniform random numbers from 0 to 1; see `lucid.manual_seed`."""

@@ -54,6 +54,10 @@ _UFUNCS: dict[np.ufunc, str] = {
     np.ceil: "ceil",
     np.rint: "round",
     np.isnan: "isnan",
+    np.isinf: "isinf",
+    np.isfinite: "isfinite",
+    np.square: "square",
+    np.log2: "log2",
 }
 
 
@@ -85,7 +89,43 @@ def _split(ops: Table, x: Any, sections: Any, axis: int = 0) -> list[Any]:
     return list(ops["split"](x, [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)], axis))
 
 
+def _reduction(method: str) -> Callable[..., Any]:
+    def reduced(ops: Table, x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+        return getattr(x, method)(axis, keepdims)
+
+    return reduced
+
+
+def _spread(method: str) -> Callable[..., Any]:
+    def reduced(ops: Table, x: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+        return getattr(x, method)(axis, keepdims=keepdims, correction=ddof)
+
+    return reduced
+
+
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.sum: _reduction("sum"),
+    np.mean: _reduction("mean"),
+    np.max: _reduction("max"),
+    np.min: _reduction("min"),
+    np.prod: _reduction("prod"),
+    np.any: _reduction("any"),
+    np.all: _reduction("all"),
+    np.std: _spread("std"),
+    np.var: _spread("var"),
+    np.clip: lambda ops, x, low=None, high=None: ops["clamp"](x, low, high),
+    np.cumsum: lambda ops, x, axis: x.cumsum(axis),
+    np.flip: lambda ops, x, axis: ops["flip"](x, axis),
+    np.roll: lambda ops, x, shift, axis=None: ops["roll"](x, shift, axis),
+    np.repeat: lambda ops, x, repeats, axis=None: ops["repeat_interleave"](x, repeats, axis),
+    np.take: lambda ops, x, indices, axis: ops["take"](x, indices, axis),
+    np.take_along_axis: lambda ops, x, indices, axis: ops["take_along"](x, indices, axis=axis),
+    np.swapaxes: lambda ops, x, axis1, axis2: ops["transpose"](x, axis1, axis2),
+    np.moveaxis: lambda ops, x, source, destination: ops["movedim"](x, source, destination),
+    np.outer: lambda ops, x, y: ops["outer"](x, y),
+    np.einsum: lambda ops, equation, *operands: ops["einsum"](equation, *operands),
+    np.zeros_like: lambda ops, x, dtype=None: ops["zeros_like"](x, dtype=dtype),
+    np.ones_like: lambda ops, x, dtype=None: ops["ones_like"](x, dtype=dtype),
     np.ndim: lambda ops, x: x.ndim,
     np.shape: lambda ops, x: x.shape,
     np.concatenate: lambda ops, arrays, axis=0: ops["concat"](arrays, axis),

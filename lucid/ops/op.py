@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, Generic, NoReturn, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from lucid.dims import Dim, identity
 from lucid.ops.opaque import Opaque
 from lucid.ops.tensor import OPS, Tensor
 from lucid.scope import is_tracing, new_node, scope
+from lucid.spelling import in_our_names, torch_names
 from lucid.types import Array, TensorType, as_dtype, dtype_of_scalar, float32, promote
 from lucid.values import Attributes, Input, Part
 
@@ -86,7 +87,9 @@ class Op(Generic[P, R]):
         tensors = self._tensors(args)
         attributes = {**self._usual, **kwargs}
         if len(attributes) != len(self._usual) or any(name not in kwargs for name in self._needed):
-            self._refuse_attributes(kwargs)
+            given = in_our_names(self.name, kwargs, self.attributes)
+            self._check_attributes(given)
+            attributes = {**self._usual, **given}
         attributes = {name: as_tuple(v) if isinstance(v, list) else v for name, v in attributes.items()}
         return cast(R, self.apply(tensors, attributes))
 
@@ -151,13 +154,14 @@ class Op(Generic[P, R]):
         result: Any = self.body(*tensors, **attributes)  # type: ignore[arg-type]
         return result if isinstance(result, tuple) else (result,)
 
-    def _refuse_attributes(self, given: Attributes) -> NoReturn:
+    def _check_attributes(self, given: Attributes) -> None:
         unknown = [name for name in given if name not in self.attributes]
         if unknown:
             taken = ", ".join(self.attributes) or "none"
             raise TypeError(f"{self.name}: unknown argument {', '.join(sorted(unknown))}; it takes {taken}")
         missing = ", ".join(f"{name}=..." for name in self._needed if name not in given)
-        raise TypeError(f"{self.name}: {missing} is missing and has no default")
+        if missing:
+            raise TypeError(f"{self.name}: {missing} is missing and has no default")
 
     def _tensors(self, args: Sequence[Any]) -> list[Tensor | None]:
         missing = 0 if self.variadic else len(self.arguments) - len(args)
@@ -201,9 +205,13 @@ def primitive(
 
 
 def function(call: Callable[P, R]) -> Callable[P, R]:
-    """Register a plain function written in ops: the tensor's method of this name calls it instead of the op."""
-    OPS[call.__name__] = call
-    return call
+    """Register a plain function written in ops: the tensor's method of this name calls it instead of the op.
+
+    It takes torch's names for its arguments too.
+    """
+    spelled = torch_names(call)
+    OPS[call.__name__] = spelled
+    return spelled
 
 
 def as_tuple(value: Any) -> Any:

@@ -231,14 +231,6 @@ def pad(x: Tensor, *, before: Shape, after: Shape, value: float = 0.0) -> Tensor
     """Add a constant before and after the elements of each axis."""
 
 
-@function
-def flip(x: Tensor, axis: int) -> Tensor:
-    """The elements along an axis in reverse order."""
-    index: list[slice] = [slice(None)] * x.ndim
-    index[normalize_axis("flip", axis, x.ndim)] = slice(None, None, -1)
-    return x[tuple(index)]
-
-
 # parts ------------------------------------------------------------------------------------------------------------
 
 

@@ -7,27 +7,34 @@ before its modules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn, TypeAlias, Union
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
 
 import numpy as np
 
 import lucid.ops.numpy_protocols as numpy_protocols
+from lucid.absent import why_absent
 from lucid.dims import Dim, Shape, Size
+from lucid.ops.axis_methods import AxisMethods
+from lucid.ops.methods import OPS as OPS
+from lucid.ops.methods import Axes as Axes
+from lucid.ops.methods import axes as _axes
+from lucid.ops.methods import unpack as _unpack
+from lucid.spelling import refusing, torch_names, torch_names_and
 from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, show_shape
 from lucid.values import Constant, Part, Value
 
-OPS: dict[str, Callable[..., Any]] = {}
-
 TensorLike: TypeAlias = Union["Tensor", Array, Scalar, Dim]
-Axes: TypeAlias = int | Sequence[int] | None
+
+# torch's max and min over an axis give a pair; Lucid's give the values alone, so a port would take the wrong part.
+_ONE_RESULT = "write amax(dim=...) or amin(dim=...) for the values, argmax(dim=...) or argmin(dim=...) for the indices"
 
 
 class TracedValueError(TypeError):
     """Python code asked for a value that is known only when the model runs."""
 
 
-class Tensor:
+class Tensor(AxisMethods):
     """An n-dimensional array that ops compute with, eagerly or under `lucid.trace`.
 
     Args:
@@ -106,9 +113,10 @@ class Tensor:
         """The number of axes."""
         return len(self.type.shape)
 
-    def size(self, axis: int) -> Size:
-        """The size of one axis."""
-        return self.type.shape[axis]
+    @torch_names
+    def size(self, axis: int | None = None) -> Any:
+        """The size of one axis; without an axis, the shape."""
+        return self.type.shape if axis is None else self.type.shape[axis]
 
     def numpy(self) -> Array:
         """The array (not a copy).
@@ -183,6 +191,17 @@ class Tensor:
 
     def __getitem__(self, index: Any) -> Tensor:
         return _call("getitem", self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        raise TypeError(
+            "x[...] = value: tensors are never changed in place; write x = lucid.where(mask, value, x) for a mask, "
+            "x = x.scatter(axis, indices, values) for places, or join parts with lucid.cat([x[:i], value, x[j:]])"
+        )
+
+    if not TYPE_CHECKING:  # a type checker knows the attributes that there are
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}{why_absent('Tensor', name)}")
 
     # Arithmetic and comparison ------------------------------------------------------------------------------------
 
@@ -280,6 +299,7 @@ class Tensor:
 
     view = reshape
 
+    @torch_names
     def transpose(self, axis0: int, axis1: int) -> Tensor:
         """Exchange two axes."""
         return _call("transpose", self, axis0, axis1)
@@ -298,14 +318,17 @@ class Tensor:
         """All axes in reverse order."""
         return self.permute(*reversed(range(self.ndim))).part_of(self, ".T")
 
+    @torch_names
     def flatten(self, start: int = 0, end: int = -1) -> Tensor:
         """Join the axes from `start` to `end` into one."""
         return _call("flatten", self, start, end)
 
+    @torch_names
     def squeeze(self, axis: Axes = None) -> Tensor:
         """Drop axes of size 1."""
         return _call("squeeze", self, axis)
 
+    @torch_names
     def unsqueeze(self, axis: int) -> Tensor:
         """Insert an axis of size 1."""
         return _call("unsqueeze", self, axis)
@@ -314,11 +337,13 @@ class Tensor:
         """Repeat axes of size 1 up to a shape; -1 keeps a size."""
         return _call("expand", self, _unpack(shape))
 
+    @torch_names
     def split(self, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
         """Split an axis into parts of one size, or of the given sizes."""
         parts: tuple[Tensor, ...] = OPS["split"](self, sizes, axis)
         return parts
 
+    @torch_names
     def chunk(self, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
         """Split an axis into a number of equal parts (the last may be smaller)."""
         parts: tuple[Tensor, ...] = OPS["chunk"](self, chunks, axis)
@@ -338,30 +363,39 @@ class Tensor:
 
     # Reductions ---------------------------------------------------------------------------------------------------
 
-    def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Sum over axes, all of them by default; that of integers and booleans is int64."""
+    @torch_names
+    def sum(self, axis: Axes = None, keepdims: bool = False, *, dtype: DTypeLike | None = None) -> Tensor:
+        """Sum over axes, all of them by default; that of integers and booleans is int64, unless `dtype` is given."""
+        if dtype is not None:
+            return self.astype(dtype).sum(axis, keepdims).astype(dtype)
         return _call("sum", self, axis=_axes(axis), keepdims=keepdims)
 
-    def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Mean over axes; all of them by default."""
-        return _call("mean", self, axis=_axes(axis), keepdims=keepdims)
+    @torch_names
+    def mean(self, axis: Axes = None, keepdims: bool = False, *, dtype: DTypeLike | None = None) -> Tensor:
+        """Mean over axes, all of them by default; of this tensor in another element type if `dtype` is given."""
+        return _call("mean", self if dtype is None else self.astype(dtype), axis=_axes(axis), keepdims=keepdims)
 
+    @refusing(dim=_ONE_RESULT, keepdim=_ONE_RESULT)
     def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Maximum over axes; all of them by default."""
         return _call("max", self, axis=_axes(axis), keepdims=keepdims)
 
+    @refusing(dim=_ONE_RESULT, keepdim=_ONE_RESULT)
     def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Minimum over axes; all of them by default."""
         return _call("min", self, axis=_axes(axis), keepdims=keepdims)
 
+    @torch_names
     def argmax(self, axis: int = -1, keepdims: bool = False) -> Tensor:
         """The int64 index of the first maximum along an axis."""
         return _call("argmax", self, axis=axis, keepdims=keepdims)
 
+    @torch_names
     def any(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Whether any element is true."""
         return _call("any", self, axis=_axes(axis), keepdims=keepdims)
 
+    @torch_names
     def all(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Whether all elements are true."""
         return _call("all", self, axis=_axes(axis), keepdims=keepdims)
@@ -388,9 +422,10 @@ class Tensor:
         """1 / (1 + exp(-x))."""
         return _call("sigmoid", self)
 
-    def softmax(self, axis: int = -1) -> Tensor:
-        """exp(x) normalised to sum 1 along an axis."""
-        return _call("softmax", self, axis=axis)
+    @torch_names
+    def softmax(self, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
+        """exp(x) normalised to sum 1 along an axis; of this tensor in another element type if `dtype` is given."""
+        return _call("softmax", self if dtype is None else self.astype(dtype), axis=axis)
 
     def where(self, condition: TensorLike, other: TensorLike) -> Tensor:
         """This tensor where the condition is true, else the other."""
@@ -408,41 +443,49 @@ class Tensor:
     # Creation: the functions of the same names in `lucid` ---------------------------------------------------------
 
     @staticmethod
+    @torch_names_and("device", "requires_grad", "layout")
     def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
         """A tensor of zeros."""
         return _call("zeros", *shape, dtype=dtype)
 
     @staticmethod
+    @torch_names_and("device", "requires_grad", "layout")
     def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
         """A tensor of ones."""
         return _call("ones", *shape, dtype=dtype)
 
     @staticmethod
+    @torch_names_and("device", "requires_grad", "layout")
     def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32) -> Tensor:
         """A tensor of one number everywhere."""
         return _call("full", shape, value, dtype)
 
     @staticmethod
+    @torch_names_and("device", "requires_grad", "layout")
     def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
         """A tensor whose elements are yet to be set."""
         return _call("empty", *shape, dtype=dtype)
 
     @staticmethod
+    @torch_names_and("device", "requires_grad", "layout")
     def arange(start: Size, stop: Size | None = None, step: int = 1) -> Tensor:
         """The int64 numbers from start up to, not including, stop."""
         return _call("arange", start, stop, step)
 
     @staticmethod
+    @torch_names_and("device", "requires_grad", "layout")
     def eye(rows: int, columns: int | None = None, dtype: DTypeLike = float32) -> Tensor:
         """Ones on the diagonal of a matrix."""
         return _call("eye", rows, columns, dtype)
 
     @staticmethod
+    @torch_names_and("device", "requires_grad", "layout")
     def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
         """Standard normal random numbers."""
         return _call("randn", *shape, dtype=dtype)
 
     @staticmethod
+    @torch_names_and("device", "requires_grad", "layout")
     def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
         """Uniform random numbers from 0 to 1."""
         return _call("rand", *shape, dtype=dtype)
@@ -451,12 +494,3 @@ class Tensor:
 def _call(name: str, *arguments: Any, **attributes: Any) -> Tensor:
     result: Tensor = OPS[name](*arguments, **attributes)
     return result
-
-
-def _unpack(values: Sequence[Any]) -> tuple[Any, ...]:
-    """Accept both ``f(2, 3)`` and ``f((2, 3))``."""
-    return tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else tuple(values)
-
-
-def _axes(axis: Axes) -> tuple[int, ...] | None:
-    return axis if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)

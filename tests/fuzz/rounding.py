@@ -22,11 +22,11 @@ LEAK = 2.0**-26  # of the values that a query sees: what hidden keys may add (do
 EXACT = frozenset(
     """abs all any arange argmax ceil concat equal expand floor full gather_nd greater greater_equal
     isnan less less_equal logical_and logical_not logical_or logical_xor max max_pool maximum min minimum neg not_equal
-    pad permute reshape round sign size slice split squeeze take_along take tile tril
+    pad permute reshape round sign size slice split squeeze take_along take tile topk tril
     triu unsqueeze where write_at""".split()
 )
 # Ops that add many numbers: each may be rounded before it is added, in half precision then in float32.
-SUMS = frozenset("average_pool conv cumsum matmul mean prod sum".split())
+SUMS = frozenset("average_pool conv conv_transpose cumsum matmul mean prod scatter sum".split())
 # Functions that libraries compute to a few units in the last place, some of them relative to the largest result.
 LOOSE = {"cos": 1.0, "erf": 0.0, "exp": 0.0, "log": 1.0, "pow": 0.0, "sigmoid": 1.0, "sin": 1.0, "tanh": 0.0}
 

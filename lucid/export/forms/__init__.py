@@ -14,6 +14,7 @@ from lucid.export.forms import (
     int8,
     integers,
     neural,
+    places,
     plain,
     quantized,
     quantized_tables,
@@ -79,6 +80,9 @@ _BEST_FIRST: tuple[Form, ...] = (
     trigonometry.cos,
     buffers.tensor_scatter,
     buffers.scatter_elements,
+    places.scatter_elements,
+    places.scatter_sums,
+    places.top_k,
     *plain.FORMS,
 )
 

@@ -1,0 +1,73 @@
+"""Elementwise functions of one to three other ops, under the names that ported code calls."""
+
+from __future__ import annotations
+
+import math
+
+from lucid.ops.elementwise import abs_, div, floor, log, maximum, minimum, mul, neg, reciprocal, sqrt, where
+from lucid.ops.op import function
+from lucid.ops.tensor import Tensor, TensorLike
+
+
+@function
+def rsqrt(x: Tensor) -> Tensor:
+    """1 / sqrt(x)."""
+    return reciprocal(sqrt(x))
+
+
+@function
+def square(x: Tensor) -> Tensor:
+    """x * x."""
+    return mul(x, x)
+
+
+@function
+def log2(x: Tensor) -> Tensor:
+    """The logarithm to base 2."""
+    return log(x) * (1 / math.log(2))
+
+
+@function
+def isinf(x: Tensor) -> Tensor:
+    """Whether each element is infinite."""
+    return abs_(x) == math.inf
+
+
+@function
+def isfinite(x: Tensor) -> Tensor:
+    """Whether each element is a finite number."""
+    return abs_(x) < math.inf
+
+
+@function
+def clamp(x: Tensor, min: TensorLike | None = None, max: TensorLike | None = None) -> Tensor:
+    """Each element brought into a range; bounds are numbers or tensors. Where min is above max, the result is max.
+
+    Raises:
+        ValueError: without a bound.
+    """
+    if min is None and max is None:
+        raise ValueError("clamp: got neither min nor max, expected a bound")
+    if min is not None:
+        x = maximum(x, min)
+    return x if max is None else minimum(x, max)
+
+
+@function
+def rounded_div(x: Tensor, y: TensorLike, rounding_mode: str | None = None) -> Tensor:
+    """The quotient; "floor" rounds it down, "trunc" toward 0.
+
+    Raises:
+        ValueError: for another mode.
+    """
+    if rounding_mode is None:
+        return div(x, y)
+    if rounding_mode == "floor":
+        return x // y
+    if rounding_mode != "trunc":
+        raise ValueError(f'div: rounding_mode is {rounding_mode!r}, expected None, "floor" or "trunc"')
+    if x.dtype.kind == "float" or (isinstance(y, Tensor) and y.dtype.kind == "float") or isinstance(y, float):
+        quotient = div(x, y)
+        return where(quotient < 0, neg(floor(neg(quotient))), floor(quotient))
+    down, rest = x // y, x % y
+    return down + ((rest != 0) & ((rest < 0) != (x < 0))).astype(down.dtype)

@@ -1,0 +1,142 @@
+"""Sums of products by the names of axes, made of transposes and matrix products, which every target has."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from lucid.dims import Size, product, same
+from lucid.ops.elementwise import mul
+from lucid.ops.linalg import matmul
+from lucid.ops.op import as_tensor, function
+from lucid.ops.reduction import sum_
+from lucid.ops.shaping import expand, permute, reshape, unsqueeze
+from lucid.ops.tensor import Tensor, TensorLike
+from lucid.types import show_shape
+
+
+@function
+def einsum(equation: str, *operands: Any) -> Tensor:
+    """Multiply tensors elementwise by axes of the same name and sum over those that the result does not name.
+
+    Args:
+        equation: for example ``"bqhd,bkhd->bhqk"``; spaces do not count. ``...`` stands for any axes, which broadcast.
+            Without ``->``, the result has the names that occur once, in alphabetical order.
+        operands: a tensor for each part of the equation.
+
+    Raises:
+        ValueError: for an equation that does not fit the tensors, a name twice in one part, or sizes that differ.
+    """
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    tensors = [as_tensor("einsum", operand) for operand in given]
+    names, result = _parsed(equation, tensors)
+    sizes = _sizes(equation, names, tensors)
+    found, current = _without_sums(tensors[0], names[0], {*result, *_all(names[1:])})
+    for place, tensor in enumerate(tensors[1:], start=1):
+        kept = {*result, *_all(names[place + 1 :])}
+        tensor, axes = _without_sums(tensor, names[place], kept | set(current))
+        found, current = _without_sums(found, current, kept | set(axes))
+        found, current = _pair(found, current, tensor, axes, kept, sizes)
+    return permute(found, [current.index(name) for name in result])
+
+
+def _all(names: Sequence[str]) -> set[str]:
+    return set("".join(names))
+
+
+def _parsed(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
+    """The names of each tensor's axes and those of the result; the axes of ``...`` get letters that are free."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    parts = left.split(",")
+    if len(parts) != len(tensors):
+        raise ValueError(f"einsum: {equation!r} has {len(parts)} parts for {len(tensors)} tensors, expected as many")
+    letters = set((left + right).replace("...", "").replace(",", ""))
+    if not letters <= set(string.ascii_letters):
+        raise ValueError(f"einsum: {equation!r}: expected letters, commas, '...' and '->'")
+    hidden = [
+        t.ndim - len(part.replace("...", "")) if "..." in part else 0 for part, t in zip(parts, tensors, strict=True)
+    ]
+    free = "".join(letter for letter in string.ascii_uppercase + string.ascii_lowercase if letter not in letters)
+    widest = free[: max(0, *hidden)]
+    names = [
+        part.replace("...", widest[len(widest) - count :]) if count >= 0 else part
+        for part, count in zip(parts, hidden, strict=True)
+    ]
+    for part, tensor, axes in zip(parts, tensors, names, strict=True):
+        if len(axes) != tensor.ndim:
+            raise ValueError(f"einsum: {part!r} in {equation!r} does not fit the axes of {show_shape(tensor.shape)}")
+        if len(set(axes)) != len(axes):
+            raise ValueError(f"einsum: {part!r} in {equation!r} names an axis twice; diagonals are not supported")
+    once = [letter for letter in sorted(letters) if "".join(parts).count(letter) == 1]
+    result = right.replace("...", widest) if arrow else widest + "".join(once)
+    if len(set(result)) != len(result) or not set(result) <= _all(names):
+        raise ValueError(f"einsum: the result of {equation!r} must name axes of the tensors, each once")
+    return names, result
+
+
+def _sizes(equation: str, names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Size]:
+    """The size of each name; an axis of size 1 broadcasts."""
+    sizes: dict[str, Size] = {}
+    for axes, tensor in zip(names, tensors, strict=True):
+        for name, size in zip(axes, tensor.shape, strict=True):
+            if name not in sizes or same(sizes[name], 1):
+                sizes[name] = size
+            elif not same(size, 1) and not same(size, sizes[name]):
+                raise ValueError(f"einsum: {equation!r}: axis {name} has sizes {sizes[name]} and {size}")
+    return sizes
+
+
+def _without_sums(x: Tensor, names: str, kept: set[str]) -> tuple[Tensor, str]:
+    """A tensor summed over the axes that nothing else names."""
+    gone = tuple(axis for axis, name in enumerate(names) if name not in kept)
+    rest = "".join(name for name in names if name in kept)
+    return (sum_(x, axis=gone, keepdims=False).astype(x.dtype) if gone else x), rest
+
+
+def _pair(x: Tensor, left: str, y: Tensor, right: str, kept: set[str], sizes: dict[str, Size]) -> tuple[Tensor, str]:
+    """The product of two tensors, summed over the names that both have and nothing else needs."""
+    summed = [name for name in left if name in right and name not in kept]
+    batch = [name for name in left if name in right and name in kept]
+    own, other = ([name for name in names if name not in summed and name not in batch] for names in (left, right))
+    if not summed:
+        order = "".join([*batch, *own, *other])
+        return mul(_aligned(x, left, order), _aligned(y, right, order)), order
+    x = _joined(x, left, (batch, own, summed), sizes)
+    y = _joined(y, right, (batch, summed, other), sizes)
+    shape = [sizes[name] for name in (*batch, *own, *other)]
+    return reshape(matmul(x, y), shape), "".join([*batch, *own, *other])
+
+
+def _aligned(x: Tensor, names: str, order: str) -> Tensor:
+    """Axes in an order that has more names, with size 1 for these."""
+    x = permute(x, [names.index(name) for name in order if name in names])
+    missing = tuple(axis for axis, name in enumerate(order) if name not in names)
+    return unsqueeze(x, missing) if missing else x
+
+
+def _joined(x: Tensor, names: str, groups: Sequence[Sequence[str]], sizes: dict[str, Size]) -> Tensor:
+    """(batch..., first, second): batch axes as they are, each of the other groups joined to one axis."""
+    order = [name for group in groups for name in group]
+    x = expand(permute(x, [names.index(name) for name in order]), [sizes[name] for name in order])
+    batch, first, second = groups
+    return reshape(x, (*(sizes[n] for n in batch), product(sizes[n] for n in first), product(sizes[n] for n in second)))
+
+
+@function
+def outer(x: Tensor, other: Tensor) -> Tensor:
+    """The products (n, m) of all elements of a vector (n) with all of another (m).
+
+    Raises:
+        ValueError: for tensors that are not vectors.
+    """
+    if x.ndim != 1 or other.ndim != 1:
+        raise ValueError(f"outer: got {x.type} and {other.type}, expected two vectors")
+    return mul(unsqueeze(x, 1), unsqueeze(other, 0))
+
+
+def baddbmm(x: Tensor, batch1: TensorLike, batch2: TensorLike, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """``beta * x + alpha * (batch1 @ batch2)``."""
+    found = matmul(batch1, batch2)
+    found = found if alpha == 1 else found * alpha
+    return found if beta == 0 else found + (x if beta == 1 else x * beta)

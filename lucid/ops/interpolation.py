@@ -1,0 +1,149 @@
+"""Images and signals brought to another size, with torch's rules, made of gathers: every target has them.
+
+Axes are treated one after the other. Positions are computed in float32 as torch does, so that the same elements are
+taken; for known sizes they are constants of the exported model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from lucid.dims import Dim, Size, same
+from lucid.ops.convolution import adaptive_average_pool
+from lucid.ops.creation import arange_op, size_op
+from lucid.ops.elementwise import floor, maximum, minimum
+from lucid.ops.indexing import take_op
+from lucid.ops.op import as_tensor
+from lucid.ops.shaping import unsqueeze
+from lucid.ops.tensor import Tensor
+from lucid.spelling import torch_names
+from lucid.types import float32, float64, int64, show_shape
+
+_MODES = {
+    "nearest": None,
+    "nearest-exact": None,
+    "linear": 1,
+    "bilinear": 2,
+    "bicubic": 2,
+    "trilinear": 3,
+    "area": None,
+}
+
+
+@torch_names
+def interpolate(
+    x: Tensor,
+    size: Size | Sequence[Size] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """(N, C, *spatial) with other spatial sizes.
+
+    Args:
+        size: the sizes that the spatial axes get; one number for all of them, or one for each.
+        scale_factor: what they are multiplied with instead, rounded down.
+        mode: "nearest", "nearest-exact", "area"; "linear" (1 spatial axis), "bilinear", "bicubic" (2), "trilinear" (3).
+        align_corners: whether the first and last elements stay where they are; else positions are those of the middles
+            of elements. Not for the nearest modes and "area".
+        recompute_scale_factor: positions by the rounded sizes instead of the factor.
+
+    Raises:
+        ValueError: for another mode, number of axes or sizes, or options that do not go together.
+    """
+    axes = x.ndim - 2
+    if mode not in _MODES or axes < 1 or _MODES[mode] not in (None, axes):
+        raise ValueError(
+            f"interpolate: mode is {mode!r} for {show_shape(x.shape)}, expected one of {', '.join(_MODES)} for "
+            "(N, C, *spatial) with as many spatial axes as the mode is for"
+        )
+    if antialias:
+        raise ValueError("interpolate: antialias=True is not supported; leave it out, or resize before the model")
+    if align_corners is not None and _MODES[mode] is None:
+        raise ValueError(f"interpolate: align_corners is not for mode {mode!r}; leave it out")
+    if (size is None) == (scale_factor is None):
+        raise ValueError("interpolate: expected one of size and scale_factor")
+    factors = [None] * axes if scale_factor is None else _each("scale_factor", scale_factor, axes)
+    sizes = (
+        [_scaled(n, factor) for n, factor in zip(x.shape[2:], factors, strict=True)]
+        if size is None
+        else _each("size", size, axes)
+    )
+    if mode == "area":
+        return adaptive_average_pool(x, output_size=tuple(int(n) for n in sizes))
+    for axis, (wanted, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
+        x = _along(x, axis, wanted, None if recompute_scale_factor else factor, mode, bool(align_corners))
+    return x
+
+
+def _each(name: str, value: Any, axes: int) -> list[Any]:
+    values = list(value) if isinstance(value, (tuple, list)) else [value] * axes
+    if len(values) != axes:
+        raise ValueError(f"interpolate: {name} is {value}, expected one number or {axes}")
+    return values
+
+
+def _scaled(size: Size, factor: float) -> Size:
+    if isinstance(size, int):
+        return math.floor(size * factor)
+    ratio = Fraction(factor)
+    if ratio.denominator > 4096:
+        raise ValueError(
+            f"interpolate: scale_factor {factor} of the size {size}, which is known only at run time, is no simple "
+            "fraction; give size="
+        )
+    return size * ratio.numerator // ratio.denominator
+
+
+def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, align_corners: bool) -> Tensor:
+    """One axis brought to another size."""
+    size = x.shape[axis]
+    if same(size, wanted) and (factor is None or factor == 1):
+        return x
+    kind = float64 if x.dtype == float64 and not mode.startswith("nearest") else float32
+    last, place = _number(size) - 1, arange_op(start=0, stop=wanted).astype(kind)
+    if align_corners:
+        step = _number(size - 1).astype(kind) / maximum(_number(wanted - 1), 1).astype(kind)
+        at = place * (step if not same(wanted, 1) else 0.0)
+    else:
+        step = _number(size).astype(kind) / _number(wanted).astype(kind)
+        if factor is not None:
+            step = Tensor(1.0 / factor, kind)
+        middle = 0.0 if mode == "nearest" else 0.5  # of an element
+        at = (place + middle) * step - (0.0 if mode.startswith("nearest") else middle)
+    if mode.startswith("nearest"):
+        return take_op(x, minimum(floor(at).astype(int64), last), axis=axis)
+    if mode != "bicubic":
+        at = maximum(at, 0.0)
+    first = floor(at)
+    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    part = unsqueeze((at - first).astype(wide.dtype), tuple(range(1, x.ndim - axis)))  # along the axis
+    start = first.astype(int64)
+    weights = _cubic(part) if mode == "bicubic" else {0: 1 - part, 1: part}
+    terms = [
+        take_op(wide, maximum(minimum(start + offset, last), 0), axis=axis) * weight
+        for offset, weight in weights.items()
+    ]
+    return sum(terms[1:], start=terms[0]).astype(x.dtype)
+
+
+def _number(size: Size) -> Tensor:
+    return size_op(size=size) if isinstance(size, Dim) else as_tensor("interpolate", int(size))
+
+
+def _cubic(part: Tensor) -> dict[int, Tensor]:
+    """The weights of the four neighbours by the cubic convolution of Keys 1981 with a = -0.75."""
+    a = -0.75
+
+    def near(t: Tensor) -> Tensor:  # up to a distance of 1
+        return ((a + 2) * t - (a + 3)) * t * t + 1
+
+    def far(t: Tensor) -> Tensor:  # from 1 to 2
+        return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+
+    return {-1: far(part + 1), 0: near(part), 1: near(1 - part), 2: far(2 - part)}

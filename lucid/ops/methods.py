@@ -1,0 +1,287 @@
+"""Methods of tensors under torch's names that only call an op, element by element: `Tensor` inherits them.
+
+They call the ops by name through `OPS`, which the ops fill in, so this module imports no op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeAlias
+
+from lucid.spelling import CPU, Device, torch_names, torch_names_and
+
+OPS: dict[str, Callable[..., Any]] = {}
+
+Whole: TypeAlias = int  # methods named `int`, `float` and `bool` hide the types in the class
+Flag: TypeAlias = bool
+Number: TypeAlias = float
+Axes: TypeAlias = int | Sequence[int] | None
+
+
+def unpack(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Accept both ``f(2, 3)`` and ``f((2, 3))``."""
+    return tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else tuple(values)
+
+
+class ElementMethods:
+    """Methods that keep the shape, make tensors like this one, or multiply."""
+
+    __slots__ = ()
+
+    def _op(self, name: str, *arguments: Any, **attributes: Any) -> Self:
+        result: Self = OPS[name](self, *arguments, **attributes)
+        return result
+
+    # Element type and size ----------------------------------------------------------------------------------------
+
+    def to(self, *target: Any, **options: Any) -> Self:
+        """The same numbers in the element type of the target: a type, or a tensor that has it. The CPU changes nothing.
+
+        Raises:
+            ValueError: for another device.
+        """
+        return self._op("to", *target, **options)
+
+    def type_as(self, other: Any) -> Self:
+        """The same numbers in the element type of another tensor."""
+        return self._op("to", other)
+
+    def float(self) -> Self:
+        """The same numbers in float32."""
+        return self._op("to", "float32")
+
+    def double(self) -> Self:
+        """The same numbers in float64."""
+        return self._op("to", "float64")
+
+    def half(self) -> Self:
+        """The same numbers in float16."""
+        return self._op("to", "float16")
+
+    def bfloat16(self) -> Self:
+        """The same numbers in bfloat16."""
+        return self._op("to", "bfloat16")
+
+    def long(self) -> Self:
+        """The same numbers in int64; fractions are cut off."""
+        return self._op("to", "int64")
+
+    def int(self) -> Self:
+        """The same numbers in int32; fractions are cut off."""
+        return self._op("to", "int32")
+
+    def bool(self) -> Self:
+        """Whether each element is not 0."""
+        return self._op("to", "bool")
+
+    @property
+    def device(self) -> Device:
+        """The CPU, for code that makes other tensors there: ``device=x.device``."""
+        return CPU
+
+    def cpu(self) -> Self:
+        """This tensor: there are no other devices."""
+        return self
+
+    @torch_names_and("memory_format")
+    def contiguous(self) -> Self:
+        """This tensor: how it lies in memory is not part of a model."""
+        return self
+
+    @torch_names_and("memory_format")
+    def clone(self) -> Self:
+        """This tensor: tensors are never changed in place, so a copy is not needed."""
+        return self
+
+    def detach(self) -> Self:
+        """This tensor: it has no gradient."""
+        return self
+
+    def dim(self) -> Whole:
+        """The number of axes."""
+        count: Whole = OPS["ndim"](self)
+        return count
+
+    def numel(self) -> Any:
+        """The number of elements, which may be symbolic while tracing."""
+        return OPS["numel"](self)
+
+    def new_zeros(self, *shape: Any, dtype: Any = None, device: Any = None) -> Self:
+        """Zeros of another shape, in this tensor's element type."""
+        return self._op("new_full", unpack(shape), 0, dtype, device)
+
+    def new_ones(self, *shape: Any, dtype: Any = None, device: Any = None) -> Self:
+        """Ones of another shape, in this tensor's element type."""
+        return self._op("new_full", unpack(shape), 1, dtype, device)
+
+    new_empty = new_zeros
+
+    @torch_names
+    def new_full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Self:
+        """One number everywhere, in another shape and this tensor's element type."""
+        return self._op("new_full", shape, value, dtype, device)
+
+    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Self:
+        """A tensor from numbers, in this tensor's element type."""
+        return self._op("new_tensor", data, dtype, device)
+
+    # Elementwise --------------------------------------------------------------------------------------------------
+
+    def add(self, other: Any, *, alpha: Number = 1) -> Self:
+        """This tensor plus `alpha` times another."""
+        return self._op("add", other if alpha == 1 else other * alpha)
+
+    def sub(self, other: Any, *, alpha: Number = 1) -> Self:
+        """This tensor minus `alpha` times another."""
+        return self._op("sub", other if alpha == 1 else other * alpha)
+
+    def mul(self, other: Any) -> Self:
+        """The product with another tensor, elementwise."""
+        return self._op("mul", other)
+
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> Self:
+        """The quotient; `rounding_mode` "floor" or "trunc" rounds it to a whole number."""
+        return self._op("rounded_div", other, rounding_mode)
+
+    def pow(self, exponent: Any) -> Self:
+        """Each element to a power."""
+        return self._op("pow", exponent)
+
+    def eq(self, other: Any) -> Self:
+        """Whether elements are equal."""
+        return self._op("equal", other)
+
+    def ne(self, other: Any) -> Self:
+        """Whether elements differ."""
+        return self._op("not_equal", other)
+
+    def lt(self, other: Any) -> Self:
+        """Whether elements are less than others."""
+        return self._op("less", other)
+
+    def le(self, other: Any) -> Self:
+        """Whether elements are at most others."""
+        return self._op("less_equal", other)
+
+    def gt(self, other: Any) -> Self:
+        """Whether elements are greater than others."""
+        return self._op("greater", other)
+
+    def ge(self, other: Any) -> Self:
+        """Whether elements are at least others."""
+        return self._op("greater_equal", other)
+
+    def logical_not(self) -> Self:
+        """Whether each element is false."""
+        return self._op("logical_not")
+
+    def logical_and(self, other: Any) -> Self:
+        """Whether both elements are true."""
+        return self._op("logical_and", other)
+
+    def logical_or(self, other: Any) -> Self:
+        """Whether one of the elements is true."""
+        return self._op("logical_or", other)
+
+    def cos(self) -> Self:
+        """Cosine."""
+        return self._op("cos")
+
+    def sin(self) -> Self:
+        """Sine."""
+        return self._op("sin")
+
+    def erf(self) -> Self:
+        """The error function."""
+        return self._op("erf")
+
+    def abs(self) -> Self:
+        """The absolute value."""
+        return self._op("abs")
+
+    def neg(self) -> Self:
+        """Each element with the other sign."""
+        return self._op("neg")
+
+    def sign(self) -> Self:
+        """-1, 0 or 1."""
+        return self._op("sign")
+
+    def floor(self) -> Self:
+        """The largest whole number that is not greater."""
+        return self._op("floor")
+
+    def ceil(self) -> Self:
+        """The smallest whole number that is not less."""
+        return self._op("ceil")
+
+    def round(self) -> Self:
+        """The nearest whole number; halves go to the even one."""
+        return self._op("round")
+
+    def reciprocal(self) -> Self:
+        """1 / x."""
+        return self._op("reciprocal")
+
+    def rsqrt(self) -> Self:
+        """1 / sqrt(x)."""
+        return self._op("rsqrt")
+
+    def square(self) -> Self:
+        """x * x."""
+        return self._op("square")
+
+    def log2(self) -> Self:
+        """The logarithm to base 2."""
+        return self._op("log2")
+
+    def isnan(self) -> Self:
+        """Whether each element is not a number."""
+        return self._op("isnan")
+
+    def isinf(self) -> Self:
+        """Whether each element is infinite."""
+        return self._op("isinf")
+
+    def isfinite(self) -> Self:
+        """Whether each element is a finite number."""
+        return self._op("isfinite")
+
+    def relu(self) -> Self:
+        """max(x, 0)."""
+        return self._op("relu")
+
+    def log_softmax(self, dim: Whole = -1) -> Self:
+        """The logarithm of softmax along an axis."""
+        return self._op("log_softmax", axis=dim)
+
+    def clamp(self, min: Any = None, max: Any = None) -> Self:
+        """Each element brought into a range; bounds are numbers or tensors."""
+        return self._op("clamp", min, max)
+
+    clip = clamp
+
+    def clamp_min(self, min: Any) -> Self:
+        """The greater of each element and a bound."""
+        return self._op("maximum", min)
+
+    def clamp_max(self, max: Any) -> Self:
+        """The lesser of each element and a bound."""
+        return self._op("minimum", max)
+
+    # Products -----------------------------------------------------------------------------------------------------
+
+    def matmul(self, other: Any) -> Self:
+        """The matrix product, ``x @ other``."""
+        return self._op("matmul", other)
+
+    mm = bmm = matmul
+
+    def outer(self, other: Any) -> Self:
+        """The products of all elements of one vector with all of another."""
+        return self._op("outer", other)
+
+
+def axes(axis: Axes) -> tuple[int, ...] | None:
+    """Axes as reductions take them."""
+    return axis if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)

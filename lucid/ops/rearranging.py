@@ -1,0 +1,213 @@
+"""Functions that move elements, made of those in `shaping` and `indexing`: rolls, repeats, parts of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lucid.dims import Dim, Size, as_size, product, same
+from lucid.ops.creation import arange_op, size_op
+from lucid.ops.indexing import take
+from lucid.ops.op import as_tensor, function
+from lucid.ops.shaping import (
+    concat,
+    expand,
+    normalize_axis,
+    permute,
+    repeat,
+    reshape,
+    split,
+    squeeze,
+    transpose,
+    unsqueeze,
+)
+from lucid.ops.tensor import Tensor, TensorLike, TracedValueError
+from lucid.spelling import torch_names
+from lucid.types import broadcast, show_shape
+
+
+@function
+def flip(x: Tensor, axis: int | Sequence[int]) -> Tensor:
+    """The elements along one or several axes in reverse order."""
+    index: list[slice] = [slice(None)] * x.ndim
+    for each in (axis,) if isinstance(axis, int) else axis:
+        index[normalize_axis("flip", each, x.ndim)] = slice(None, None, -1)
+    return x[tuple(index)]
+
+
+@function
+def roll(x: Tensor, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+    """The elements moved by `shifts` along axes; those that leave at the end enter at the front.
+
+    Without an axis, all elements are moved as one row.
+
+    Raises:
+        ValueError: for another number of shifts than axes.
+    """
+    if axis is None:
+        return reshape(roll(reshape(x, (-1,)), shifts, 0), x.shape)
+    steps = (shifts,) if isinstance(shifts, int) else tuple(shifts)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    if len(steps) != len(axes):
+        raise ValueError(f"roll: got {len(steps)} shifts for {len(axes)} axes, expected as many")
+    for step, place in zip(steps, axes, strict=True):
+        x = _rolled(x, step, normalize_axis("roll", place, x.ndim))
+    return x
+
+
+def _rolled(x: Tensor, step: int, axis: int) -> Tensor:
+    size = x.shape[axis]
+    if isinstance(size, Dim):
+        return take(x, (arange_op(start=0, stop=size) - step) % size_op(size=size), axis)
+    step = step % size if size else 0
+    if not step:
+        return x
+    front, back = split(x, [size - step, step], axis)
+    return concat([back, front], axis)
+
+
+@function
+def unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    """The slices along an axis, without it.
+
+    Raises:
+        SymbolicSizeError: for an axis whose size is known only at run time.
+    """
+    axis = normalize_axis("unbind", axis, x.ndim)
+    count = x.shape[axis].__index__()
+    return tuple(squeeze(part, axis) for part in split(x, [1] * count, axis)) if count else ()
+
+
+@function
+def repeat_interleave(x: Tensor, repeats: Size | TensorLike, axis: int | None = None) -> Tensor:
+    """Each element repeated in place, along an axis or (without one) all elements in a row.
+
+    Args:
+        repeats: one size for all elements, or a known vector with a number for each.
+
+    Raises:
+        TracedValueError: for numbers that are computed while tracing: the result's size would be unknown.
+        ValueError: for another number of repeats than elements.
+    """
+    if axis is None:
+        x, axis = reshape(x, (-1,)), 0
+    axis = normalize_axis("repeat_interleave", axis, x.ndim)
+    size = x.shape[axis]
+    if isinstance(repeats, Tensor) and repeats.is_traced:
+        raise TracedValueError(
+            f"repeat_interleave: repeats are a traced {repeats.type}, so the size of the result is known only when the "
+            "model runs; give one size for all elements, or choose positions with x.gather(axis, indices)"
+        )
+    if not isinstance(repeats, (int, Dim)):
+        counts = np.atleast_1d(np.asarray(repeats))
+        if counts.shape != (1,):
+            if counts.ndim != 1 or not same(size, len(counts)):
+                raise ValueError(f"repeat_interleave: got repeats of shape {counts.shape}, expected ({size},)")
+            return take(x, Tensor(np.repeat(np.arange(len(counts)), counts)), axis)
+        repeats = int(counts[0])
+    if isinstance(repeats, int) and repeats < 0:
+        raise ValueError(f"repeat_interleave: repeats is {repeats}, expected 0 or more")
+    wide = expand(unsqueeze(x, axis + 1), (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :]))
+    return reshape(wide, (*x.shape[:axis], size * repeats, *x.shape[axis + 1 :]))
+
+
+@function
+def tiled(x: Tensor, repeats: Sequence[Size]) -> Tensor:
+    """The tensor repeated along each axis; missing leading numbers are 1."""
+    return repeat(x, (*[1] * (x.ndim - len(repeats)), *repeats))
+
+
+@function
+def unflatten(x: Tensor, axis: int, sizes: Sequence[Size]) -> Tensor:
+    """An axis split into several; one of their sizes may be -1.
+
+    Raises:
+        ValueError: for sizes whose product is not the size of the axis.
+    """
+    axis = normalize_axis("unflatten", axis, x.ndim)
+    parts = [as_size("unflatten", size) for size in sizes]
+    if any(same(size, -1) for size in parts):
+        known = product(size for size in parts if not same(size, -1))
+        parts = [x.shape[axis] // known if same(size, -1) else size for size in parts]
+    if not same(product(parts), x.shape[axis]):
+        raise ValueError(f"unflatten: axis {axis} of {show_shape(x.shape)} does not divide into {show_shape(sizes)}")
+    return reshape(x, (*x.shape[:axis], *parts, *x.shape[axis + 1 :]))
+
+
+@function
+def narrow(x: Tensor, axis: int, start: Size, length: Size) -> Tensor:
+    """`length` elements of an axis from `start` on; a negative start counts from the end.
+
+    Raises:
+        IndexError: for elements outside the axis.
+    """
+    axis = normalize_axis("narrow", axis, x.ndim)
+    size = x.shape[axis]
+    first = size + start if isinstance(start, int) and start < 0 else start
+    known = isinstance(size, int) and isinstance(first, int) and isinstance(length, int)
+    if known and not 0 <= first <= first + length <= size:
+        raise IndexError(f"narrow: {length} elements from {start} are outside axis {axis} of {show_shape(x.shape)}")
+    return x[(*[slice(None)] * axis, slice(first, first + length))]
+
+
+@function
+def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """Axes moved to other places; the rest keep their order.
+
+    Raises:
+        ValueError: for different numbers of sources and destinations, or an axis named twice.
+    """
+    pairs = [(axes,) if isinstance(axes, int) else tuple(axes) for axes in (source, destination)]
+    before, after = ([normalize_axis("movedim", axis, x.ndim) for axis in axes] for axes in pairs)
+    if len(before) != len(after) or len(set(before)) != len(before) or len(set(after)) != len(after):
+        raise ValueError(f"movedim: got source {source} and destination {destination}, expected as many different axes")
+    order = [axis for axis in range(x.ndim) if axis not in before]
+    for place, axis in sorted(zip(after, before, strict=True)):
+        order.insert(place, axis)
+    return permute(x, order)
+
+
+@function
+def matrix_transpose(x: Tensor) -> Tensor:
+    """A matrix transposed; a vector as it is.
+
+    Raises:
+        ValueError: for more than 2 axes.
+    """
+    if x.ndim > 2:
+        raise ValueError(f"t: got {x.type}, expected at most 2 axes; write x.transpose(axis0, axis1)")
+    return transpose(x, 0, 1).part_of(x, ".T") if x.ndim == 2 else x
+
+
+def meshgrid(*parts: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Vectors as grids: result i has the values of vector i along axis i, or for "xy" along axes 1 and 0.
+
+    Raises:
+        ValueError: for another indexing, or a tensor of 2 or more axes.
+    """
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f'meshgrid: indexing is {indexing!r}, expected "ij" or "xy"')
+    given = parts[0] if len(parts) == 1 and isinstance(parts[0], (list, tuple)) else parts
+    vectors = [as_tensor("meshgrid", part) for part in given]
+    if any(vector.ndim > 1 for vector in vectors):
+        shapes = ", ".join(show_shape(vector.shape) for vector in vectors)
+        raise ValueError(f"meshgrid: got shapes {shapes}, expected vectors")
+    vectors = [reshape(vector, (-1,)) for vector in vectors]
+    places = list(range(len(vectors)))
+    if indexing == "xy" and len(places) > 1:
+        places[:2] = [1, 0]
+    aligned = [
+        reshape(vector, [vector.shape[0] if axis == place else 1 for axis in range(len(vectors))])
+        for vector, place in zip(vectors, places, strict=True)
+    ]
+    shape = broadcast("meshgrid", *(vector.shape for vector in aligned))
+    return tuple(expand(vector, shape) for vector in aligned)
+
+
+@torch_names
+def hstack(parts: Sequence[TensorLike]) -> Tensor:
+    """Join tensors along the second axis; vectors along their only one."""
+    tensors = [as_tensor("hstack", part) for part in parts]
+    return concat(tensors, 0 if tensors[0].ndim < 2 else 1)

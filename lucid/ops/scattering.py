@@ -1,0 +1,181 @@
+"""Elements read from and written to places that indices name, with torch's names and shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lucid.dims import same
+from lucid.ops.creation import full, zeros
+from lucid.ops.elementwise import where
+from lucid.ops.indexing import take, take_along_op
+from lucid.ops.op import as_tensor, function, primitive
+from lucid.ops.reduction import cumsum
+from lucid.ops.shaping import concat, expand, normalize_axis, reshape, unsqueeze
+from lucid.ops.tensor import Tensor, TensorLike, TracedValueError
+from lucid.types import Array, TensorType, broadcast, int64, same_shape, show_shape
+
+
+def _scatter_rule(x: TensorType, indices: TensorType, values: TensorType, *, axis: int, reduction: str) -> TensorType:
+    if x.dtype != values.dtype:
+        raise TypeError(f"scatter: got {x} and values {values}, expected one element type; use .astype(...)")
+    if reduction == "add" and x.dtype.kind == "bool":
+        raise TypeError(f"scatter: got {x} to add to, expected numbers; convert it with .astype(...)")
+    if not same_shape(indices.shape, values.shape):
+        raise ValueError(
+            f"scatter: indices {show_shape(indices.shape)} and values {show_shape(values.shape)} differ in shape"
+        )
+    return x
+
+
+def _scatter_kernel(x: Array, indices: Array, values: Array, *, axis: int, reduction: str) -> Array:
+    places: list[Array] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = indices
+    if reduction == "none":
+        result = x.copy()
+        result[tuple(places)] = values
+        return result
+    wide = x.astype(np.float32 if x.dtype.itemsize == 2 else x.dtype)  # half precision is rounded once, at the end
+    np.add.at(wide, tuple(places), values.astype(wide.dtype))
+    return wide.astype(x.dtype, copy=False)
+
+
+@primitive(kernel=_scatter_kernel, rule=_scatter_rule)
+def scatter_op(x: Tensor, indices: Tensor, values: Tensor, *, axis: int, reduction: str = "none") -> Tensor:  # type: ignore[empty-body]
+    """x with values written ("none") or added ("add") where indices along an axis say; other axes keep their place."""
+
+
+def _placed(where: str, x: Tensor, axis: int, indices: TensorLike) -> tuple[Tensor, int]:
+    """The indices in int64, and the axis from the front.
+
+    Raises:
+        TypeError: for indices that are not integers.
+        ValueError: for indices with another number of axes than x.
+    """
+    picks = as_tensor(where, indices)
+    if picks.dtype.kind != "int":
+        raise TypeError(f"{where}: indices are {picks.type}, expected integers; use .long()")
+    if picks.ndim != x.ndim:
+        raise ValueError(
+            f"{where}: indices {show_shape(picks.shape)} have {picks.ndim} axes, expected the {x.ndim} of "
+            f"{show_shape(x.shape)}"
+        )
+    return picks.astype(int64), normalize_axis(where, axis, x.ndim)
+
+
+def _cut_to(x: Tensor, other: Tensor, axis: int | None = None) -> Tensor:
+    """The first elements of each axis but `axis`, as many as another tensor has."""
+    cuts = tuple(
+        slice(None) if i == axis or same(a, b) else slice(b)
+        for i, (a, b) in enumerate(zip(x.shape, other.shape, strict=True))
+    )
+    return x if all(cut == slice(None) for cut in cuts) else x[cuts]
+
+
+@function
+def gather(x: Tensor, axis: int, indices: TensorLike) -> Tensor:
+    """For each position of `indices`, the element of x at that position with the axis replaced by the index.
+
+    `indices` may be smaller than x along the other axes.
+
+    Raises:
+        IndexError: eagerly, for an index out of range.
+        TypeError: for indices that are not integers.
+        ValueError: for indices with another number of axes than x.
+    """
+    picks, axis = _placed("gather", x, axis, indices)
+    return take_along_op(_cut_to(x, picks, axis), picks, axis=axis)
+
+
+@function
+def scatter(x: Tensor, axis: int, indices: TensorLike, src: TensorLike) -> Tensor:
+    """x with the elements of `src`, or one number, at the places that `indices` name along an axis.
+
+    Of several values for one place, the last one stays.
+
+    Raises:
+        IndexError: eagerly, for an index out of range.
+        TypeError: for indices that are not integers, or values of another element type.
+        ValueError: for indices with another number of axes than x.
+    """
+    picks, axis = _placed("scatter", x, axis, indices)
+    if isinstance(src, (bool, int, float)):
+        return scatter_op(x, picks, full(picks.shape, src, x.dtype), axis=axis)
+    return scatter_op(x, picks, _cut_to(as_tensor("scatter", src), picks), axis=axis)
+
+
+@function
+def scatter_add(x: Tensor, axis: int, indices: TensorLike, src: Tensor) -> Tensor:
+    """x with the elements of `src` added at the places that `indices` name along an axis.
+
+    Raises:
+        IndexError: eagerly, for an index out of range.
+        TypeError: for indices that are not integers, or values of another element type.
+        ValueError: for indices with another number of axes than x.
+    """
+    picks, axis = _placed("scatter_add", x, axis, indices)
+    return scatter_op(x, picks, _cut_to(as_tensor("scatter_add", src), picks), axis=axis, reduction="add")
+
+
+@function
+def index_add(x: Tensor, axis: int, indices: TensorLike, source: Tensor) -> Tensor:
+    """x with slices of `source` added at the indices of an axis, a vector with one for each slice.
+
+    Raises:
+        IndexError: eagerly, for an index out of range.
+        TypeError: for indices that are not integers, or values of another element type.
+        ValueError: for indices that are not a vector, or slices of another shape.
+    """
+    axis = normalize_axis("index_add", axis, x.ndim)
+    picks = as_tensor("index_add", indices)
+    if picks.ndim != 1:
+        raise ValueError(f"index_add: indices have shape {show_shape(picks.shape)}, expected a vector")
+    picks = unsqueeze(picks, tuple(i for i in range(x.ndim) if i != axis))
+    picks, axis = _placed("index_add", x, axis, picks)
+    wanted = (*x.shape[:axis], picks.shape[axis], *x.shape[axis + 1 :])
+    if not same_shape(source.shape, wanted):
+        raise ValueError(f"index_add: source has shape {show_shape(source.shape)}, expected {show_shape(wanted)}")
+    return scatter_op(x, expand(picks, wanted), source, axis=axis, reduction="add")
+
+
+@function
+def masked_scatter(x: Tensor, mask: TensorLike, source: Tensor) -> Tensor:
+    """x with the elements of `source`, in order, where the mask is true; the mask broadcasts to x.
+
+    Raises:
+        TypeError: for a mask that is not boolean, or values of another element type.
+        ValueError: eagerly, for fewer values than true elements of the mask.
+    """
+    chosen = as_tensor("masked_scatter", mask)
+    if chosen.dtype.kind != "bool" or source.dtype != x.dtype:
+        raise TypeError(
+            f"masked_scatter: got a mask {chosen.type} and values {source.type}, expected a boolean mask and values of "
+            f"{x.dtype}"
+        )
+    chosen = expand(chosen, broadcast("masked_scatter", chosen.shape, x.shape))
+    if not chosen.is_traced and not source.is_traced and chosen.numpy().sum() > source.numpy().size:
+        raise ValueError(
+            f"masked_scatter: the mask is true {chosen.numpy().sum()} times, but there are {source.numpy().size} values"
+        )
+    # The n-th true element takes value n - 1. One more value keeps the indices of the rest in range.
+    count = cumsum(reshape(chosen, (-1,)), axis=0)
+    values = concat([zeros(1, dtype=source.dtype), reshape(source, (-1,))])
+    return where(chosen, reshape(take(values, count), chosen.shape), expand(x, chosen.shape))
+
+
+@function
+def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
+    """The indices (count, axes) of the elements that are not 0; `as_tuple`: one vector for each axis.
+
+    Raises:
+        TracedValueError: while the tensor is traced.
+    """
+    if x.is_traced:
+        raise TracedValueError(
+            f"nonzero() of a traced {x.type}: how many elements it finds is known only when the model runs. Choose by "
+            "a mask with lucid.where(mask, x, 0) or x.masked_scatter(mask, values), or make the indices outside of the "
+            "model and give them as an input"
+        )
+    found = tuple(Tensor(places.astype(np.int64)) for places in np.nonzero(x.numpy()))
+    return found if as_tuple else Tensor(np.argwhere(x.numpy()).astype(np.int64))

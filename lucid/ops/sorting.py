@@ -1,0 +1,75 @@
+"""The largest elements along an axis, and elements in order."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from lucid.dims import Size
+from lucid.ops.elementwise import neg
+from lucid.ops.op import function, primitive
+from lucid.ops.reduction import argmax
+from lucid.ops.shaping import normalize_axis
+from lucid.ops.tensor import Tensor
+from lucid.types import Array, TensorType, int64, show_shape
+
+
+class Ordered(NamedTuple):
+    """Elements in order, and where they were along the axis (int64)."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _topk_rule(x: TensorType, *, k: Size, axis: int, largest: bool) -> tuple[TensorType, TensorType]:
+    if x.dtype.kind == "bool":
+        raise TypeError(f"topk: got {x}, expected numbers; convert it with .long()")
+    size = x.shape[axis]
+    if isinstance(k, int) and (k < 0 or (isinstance(size, int) and k > size)):
+        raise ValueError(f"topk: k is {k}, expected 0 to {size}, the size of axis {axis} of {show_shape(x.shape)}")
+    found = x.with_shape((*x.shape[:axis], k, *x.shape[axis + 1 :]))
+    return found, found.with_dtype(int64)
+
+
+def _topk_kernel(x: Array, *, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
+    keys = np.where(np.isnan(x), math.inf, x) if x.dtype.kind not in "iub" else x
+    if largest:  # by the complement, which exists for the lowest integer too, so that equal elements keep their order
+        keys = np.negative(keys) if keys.dtype.kind not in "iu" else np.invert(keys)
+    order = np.argsort(keys, axis=axis, kind="stable")
+    picks = np.take(order, np.arange(k), axis)
+    return np.take_along_axis(x, picks, axis), picks.astype(np.int64)
+
+
+@primitive(kernel=_topk_kernel, rule=_topk_rule)
+def topk_op(x: Tensor, *, k: Size, axis: int, largest: bool) -> tuple[Tensor, Tensor]:  # type: ignore[empty-body]
+    """The k largest (or least) elements along an axis in order, and their int64 indices.
+
+    Of equal elements the first comes first. NaN counts as infinity.
+    """
+
+
+@function
+def topk(x: Tensor, k: Size, axis: int = -1, largest: bool = True, sorted: bool = True) -> Ordered:
+    """The k largest (or least) elements along an axis and their indices, always in order.
+
+    Raises:
+        ValueError: for more elements than the axis has.
+    """
+    return Ordered(*topk_op(x, k=k, axis=normalize_axis("topk", axis, x.ndim), largest=largest))
+
+
+@function
+def sort(x: Tensor, axis: int = -1, descending: bool = False) -> Ordered:
+    """The elements along an axis in order, and their indices. Equal ones keep their order; NaN counts as infinity."""
+    axis = normalize_axis("sort", axis, x.ndim)
+    return Ordered(*topk_op(x, k=x.shape[axis], axis=axis, largest=descending))
+
+
+@function
+def argmin(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
+    """The index of the first minimum along an axis."""
+    kind = x.dtype.kind
+    turned = neg(x) if kind == "float" else -1 - x.astype(int64)  # the complement: -lowest does not exist
+    return argmax(turned, axis=axis, keepdims=keepdims)

@@ -1,0 +1,65 @@
+"""Variances and norms over axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from lucid.dims import product
+from lucid.ops.elementwise import abs_, maximum, pow_, sqrt
+from lucid.ops.op import as_tensor, function
+from lucid.ops.reduction import max_, mean, min_, sum_
+from lucid.ops.shaping import normalize_axis
+from lucid.ops.tensor import Axes, Tensor
+from lucid.spelling import torch_names
+from lucid.types import float32
+
+
+def _every(where: str, x: Tensor, axis: Axes) -> tuple[int, ...]:
+    chosen = range(x.ndim) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
+    return tuple(normalize_axis(where, each, x.ndim) for each in chosen)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.astype(float32) if x.dtype.itemsize == 2 else x
+
+
+@function
+def var(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = False) -> Tensor:
+    """Squared distances from the mean, summed over axes and divided by their number less `correction`.
+
+    NaN where there are no more elements than that. Half precision is computed in float32.
+    """
+    axes = _every("var", x, axis)
+    wide = _wide(x)
+    centred = wide - mean(wide, axis=axes, keepdims=True)
+    count = as_tensor("var", product(x.shape[i] for i in axes)).astype(wide.dtype)
+    return (sum_(centred * centred, axis=axes, keepdims=keepdims) / maximum(count - correction, 0)).astype(x.dtype)
+
+
+@function
+def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
+    """The p-norm over axes, all of them by default: (sum of |x|^p)^(1/p), or the largest or least |x| for p infinite.
+
+    Half precision is computed in float32.
+    """
+    axes, size = _every("norm", x, axis), abs_(_wide(x))
+    power = 2.0 if p in ("fro", None) else float(p)
+    if math.isinf(power):
+        found = (max_ if power > 0 else min_)(size, axis=axes, keepdims=keepdims)
+    elif power == 0:
+        found = sum_((size != 0).astype(size.dtype), axis=axes, keepdims=keepdims)
+    elif power == 1:
+        found = sum_(size, axis=axes, keepdims=keepdims)
+    elif power == 2:
+        found = sqrt(sum_(size * size, axis=axes, keepdims=keepdims))
+    else:
+        found = pow_(sum_(pow_(size, power), axis=axes, keepdims=keepdims), 1 / power)
+    return found.astype(x.dtype)
+
+
+@torch_names
+def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
+    """x divided by its p-norm along an axis, or by `eps` where that is greater."""
+    return x / maximum(norm(x, p, axis, keepdims=True), eps)

@@ -1,0 +1,346 @@
+"""Lines of torch's as models write them, run with torch, which makes the goldens, and with Lucid.
+
+`t` is torch or lucid, `F` its nn.functional, `nn` its modules. Nothing here imports either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+# The sizes of inputs as Lucid's tests trace them: names are known only at run time.
+SPECS: dict[str, tuple[Any, ...]] = {
+    "x": ("N", 3, 4),
+    "y": ("N", 3, 4),
+    "v": ("V",),
+    "w": (5,),
+    "sound": ("N", 2, "T"),
+    "image": ("N", 2, "H", "W"),
+    "ids": ("N", 3),
+    "whole": ("N", 3, 4),
+    "mask": ("N", 3, 4),
+    "kernel": (3, 2, 2, 3),
+    "back": (2, 3, 3, 2),
+    "line": (2, 3, 4),
+    "q": ("N", "L", 2, 4),
+    "k": ("N", "S", 2, 4),
+}
+SIZES = {"N": 2, "V": 4, "T": 7, "H": 5, "W": 6, "L": 3, "S": 5}
+WHOLE, FLAGS = {"ids": (0, 3), "whole": (-5, 6)}, {"mask"}
+
+
+def inputs() -> dict[str, np.ndarray[Any, Any]]:
+    """Small reproducible inputs."""
+    generator = np.random.default_rng(13)
+    found: dict[str, np.ndarray[Any, Any]] = {}
+    for name, spec in SPECS.items():
+        shape = tuple(SIZES.get(size, size) for size in spec)
+        if name in WHOLE:
+            found[name] = generator.integers(*WHOLE[name], shape)
+        elif name in FLAGS:
+            found[name] = generator.random(shape) < 0.4
+        else:
+            found[name] = generator.standard_normal(shape).astype(np.float32)
+    return found
+
+
+Line = Callable[..., Any]  # (t, F, nn, *tensors) to a tensor or several
+
+LINES: dict[str, tuple[str, Line]] = {
+    # element types and sizes
+    "to": ("x", lambda t, F, nn, x: (x.to(t.float64), x.to(dtype=t.int64), x.to(x.device), x.to("cpu", t.float16))),
+    "to like": ("x whole", lambda t, F, nn, x, i: (i.to(x), i.type_as(x), x.to(device=x.device, dtype=i.dtype))),
+    "casts": ("x", lambda t, F, nn, x: (x.float(), x.double(), x.half(), x.long(), x.int(), x.bool())),
+    "sizes": (
+        "x",
+        lambda t, F, nn, x: (x.view(x.size(0), -1), x.reshape(x.size()[0] * x.size(1), 4), x.new_zeros(x.shape)),
+    ),
+    "new": ("x", lambda t, F, nn, x: (x.new_zeros(2, 3), x.new_ones((2,), dtype=t.long), x.new_full((2, 2), 1.5))),
+    "like": (
+        "x whole",
+        lambda t, F, nn, x, i: (t.zeros_like(x), t.ones_like(i), t.full_like(x, 2.5), t.zeros_like(x, dtype=t.bool)),
+    ),
+    "made on the device": (
+        "x",
+        lambda t, F, nn, x: (
+            x + t.arange(4, device=x.device, dtype=t.float32),
+            t.ones(2, 3, device=x.device, dtype=x.dtype),
+            t.arange(0, 8, 2, dtype=t.int64).float() / 8,
+            t.arange(0.5, 2.0, 0.25),
+        ),
+    ),
+    "linspace": (
+        "v",
+        lambda t, F, nn, v: (t.linspace(-1, 1, 7), t.linspace(0, 1, steps=v.shape[0]), t.linspace(3, 3, 1)),
+    ),
+    "finfo": ("x mask", lambda t, F, nn, x, m: x.masked_fill(m, t.finfo(x.dtype).min)),
+    "nothing to do": ("x", lambda t, F, nn, x: (x.contiguous(), x.clone(), x.detach(), x.cpu())),
+    # elementwise
+    "functions": (
+        "x",
+        lambda t, F, nn, x: (
+            x.cos(),
+            x.sin(),
+            x.pow(2),
+            t.pow(2.0, x),
+            t.rsqrt(x * x + 1),
+            x.abs().sqrt(),
+            t.square(x),
+        ),
+    ),
+    "logarithms": ("x", lambda t, F, nn, x: (x.abs().log(), t.log2(x.abs()), x.exp(), t.sigmoid(x), x.relu())),
+    "clamp": (
+        "x whole",
+        lambda t, F, nn, x, i: (
+            x.clamp(min=0),
+            x.clamp(-0.5, 0.5),
+            t.clamp(i, max=2),
+            x.clamp(max=x.abs()),
+            i.clamp(1, 0),
+        ),
+    ),
+    "division": (
+        "whole",
+        lambda t, F, nn, i: (i / 2, i // 2, i % 3, t.div(i, 2, rounding_mode="floor"), i.div(2, rounding_mode="trunc")),
+    ),
+    "division of floats": (
+        "x",
+        lambda t, F, nn, x: (x.div(0.3, rounding_mode="floor"), t.div(x, 0.3, rounding_mode="trunc"), x.reciprocal()),
+    ),
+    "comparisons": ("x y", lambda t, F, nn, x, y: (x.eq(y), x.ne(y), x.lt(y), t.ge(x, y), x.isnan(), t.isfinite(x))),
+    "added": ("x y", lambda t, F, nn, x, y: (x.add(y), t.sub(x, y, alpha=2), x.mul(y), t.add(x, 1))),
+    # reductions
+    "reductions": (
+        "x",
+        lambda t, F, nn, x: (
+            x.sum(dim=1),
+            x.mean(dim=-1, keepdim=True),
+            t.sum(x, dim=(0, 2)),
+            t.mean(x, -1),
+            x.amax(dim=1),
+            t.amin(x, dim=(1, 2), keepdim=True),
+            t.prod(x, dim=2),
+            x.argmax(dim=-1),
+            x.argmin(dim=1, keepdim=True),
+        ),
+    ),
+    "sums of whole numbers": (
+        "whole mask",
+        lambda t, F, nn, i, m: (i.sum(), m.sum(dim=-1), m.sum(-1, dtype=t.int32), m.any(dim=1), t.all(m, dim=-1)),
+    ),
+    "variance": (
+        "x",
+        lambda t, F, nn, x: (
+            x.var(-1, keepdim=True),
+            x.var(dim=(1, 2), unbiased=False),
+            t.std(x, dim=1),
+            x.std(),
+            t.var(x, dim=0, correction=0),
+        ),
+    ),
+    "norm": (
+        "x",
+        lambda t, F, nn, x: (x.norm(p=2, dim=-1, keepdim=True), x.norm(), t.norm(x, p=1, dim=1), x.norm(3.0, dim=2)),
+    ),
+    "normalize": (
+        "x",
+        lambda t, F, nn, x: (F.normalize(x), F.normalize(x, p=2, dim=-1), F.normalize(0 * x, dim=-1, p=1)),
+    ),
+    "cumsum": ("x mask", lambda t, F, nn, x, m: (t.cumsum(x, dim=-1), m.cumsum(1), m.long().cumsum(dim=0))),
+    "softmax": (
+        "x",
+        lambda t, F, nn, x: (
+            F.softmax(x, dim=-1, dtype=t.float32),
+            t.softmax(x, dim=1),
+            F.log_softmax(x, dim=-1),
+            x.softmax(-1),
+        ),
+    ),
+    # order and places
+    "topk": (
+        "x",
+        lambda t, F, nn, x: (*x.topk(2, dim=-1), *t.topk(x, k=3, dim=1, largest=False), t.topk(x, 1).values),
+    ),
+    "sort": ("x", lambda t, F, nn, x: (*x.sort(dim=1), t.sort(x, descending=True).indices, x.argsort(dim=-1))),
+    "gather": (
+        "x ids",
+        lambda t, F, nn, x, i: (
+            x.gather(2, i.unsqueeze(-1)),
+            t.gather(x, dim=1, index=i[:, :, None].expand(-1, -1, 4)),
+            x.gather(-1, i[:, :2].unsqueeze(-1)),
+        ),
+    ),
+    "index_select": ("x ids", lambda t, F, nn, x, i: (x.index_select(1, i[0]), t.index_select(x, dim=-1, index=i[1]))),
+    "scatter": (
+        "x ids y",
+        lambda t, F, nn, x, i, y: (
+            x.scatter(2, i.unsqueeze(-1), 9.0),
+            t.scatter_add(x, 1, i[:, :, None].expand(-1, -1, 4), y),
+            x.scatter_add(2, i.unsqueeze(-1), y),
+            t.zeros_like(x).scatter(dim=2, index=i.unsqueeze(-1), src=y),
+        ),
+    ),
+    "index_add": ("x ids y", lambda t, F, nn, x, i, y: (x.index_add(1, i[0], y), t.index_add(x, 2, i[1], y[:, :, :3]))),
+    "masked_scatter": (
+        "x mask y",
+        lambda t, F, nn, x, m, y: (
+            x.masked_scatter(m, y),
+            x.masked_scatter(m[:, :, :1], y),
+            t.zeros(3) + 0 * x[0, 0, 0],
+        ),
+    ),
+    "unbind": ("x", lambda t, F, nn, x: (*x.unbind(1), *t.unbind(x, dim=-1))),
+    "flip": ("x", lambda t, F, nn, x: (x.flip(1), t.flip(x, dims=(0, 2)), x.flip([-1]))),
+    "roll": (
+        "x",
+        lambda t, F, nn, x: (
+            x.roll(1, 0),
+            t.roll(x, shifts=(-1, 2), dims=(1, 2)),
+            x.roll(shifts=-5, dims=2),
+            t.roll(x, 2),
+        ),
+    ),
+    "repeats": (
+        "x",
+        lambda t, F, nn, x: (
+            x.repeat_interleave(2, dim=1),
+            t.repeat_interleave(x, 3, dim=0),
+            x.repeat_interleave(2),
+            x.repeat(2, 1, 1, 3),
+            x.repeat_interleave(t.tensor([2, 0, 1]), dim=1),
+        ),
+    ),
+    "shapes": (
+        "x",
+        lambda t, F, nn, x: (
+            x.unflatten(2, (2, -1)),
+            x.narrow(1, 1, 2),
+            x.select(2, -1),
+            x.movedim(0, 2),
+            t.swapaxes(x, 0, 1),
+            x[0].t(),
+            x.expand_as(x[None]),
+            t.flatten(x, start_dim=1),
+            t.broadcast_to(x[:, :1], x.shape),
+            x.tile(2),
+        ),
+    ),
+    "joined": (
+        "x y",
+        lambda t, F, nn, x, y: (
+            t.cat([x, y], dim=-1),
+            t.cat((x, y)),
+            t.stack([x, y], dim=1),
+            t.hstack([x, y]),
+            *x.split(2, dim=1),
+            *t.chunk(x, 2, dim=-1),
+            t.concat([x, y], dim=1),
+        ),
+    ),
+    "meshgrid": ("v w", lambda t, F, nn, v, w: (*t.meshgrid(v, w, indexing="ij"), *t.meshgrid(v, w, indexing="xy"))),
+    "one_hot": ("ids", lambda t, F, nn, i: F.one_hot(i, num_classes=4)),
+    # products
+    "products": (
+        "x y v w",
+        lambda t, F, nn, x, y, v, w: (
+            x.matmul(y.transpose(1, 2)),
+            t.bmm(x, y.mT),
+            t.outer(v, w),
+            t.baddbmm(x[:, :, :3], x, y.mT, beta=0.5, alpha=2),
+        ),
+    ),
+    "einsum": (
+        "q k v w",
+        lambda t, F, nn, q, k, v, w: (
+            t.einsum("bqhd,bkhd->bhqk", q, k),
+            t.einsum("b q h d, b k h d -> b q k", q, k),
+            t.einsum("i,j->ij", v, w),
+            t.einsum("...hd,...hd->...h", q, q),
+            t.einsum("bqhd->bhd", q),
+            t.einsum("bqhd,bkhd,bkhe->bqhe", q, k, k),
+            t.einsum("i,i", v, v),
+        ),
+    ),
+    # images
+    **{
+        f"interpolate {mode}{', corners' if corners else ''}": (
+            "image",
+            lambda t, F, nn, x, mode=mode, corners=corners: tuple(
+                F.interpolate(x, mode=mode, **({"align_corners": corners} if mode[:2] == "bi" else {}), **options)
+                for options in ({"size": (8, 4)}, {"scale_factor": 2}, {"scale_factor": (0.5, 1.5)}, {"size": 7})
+            ),
+        )
+        for mode, corners in (
+            ("nearest", False),
+            ("nearest-exact", False),
+            ("bilinear", False),
+            ("bilinear", True),
+            ("bicubic", False),
+            ("bicubic", True),
+        )
+    },
+    "interpolate a sound": (
+        "sound",
+        lambda t, F, nn, x: (F.interpolate(x, 11), F.interpolate(x, size=5, mode="linear")),
+    ),
+    "pad": (
+        "image",
+        lambda t, F, nn, x: (
+            F.pad(x, (1, 2)),
+            F.pad(x, (0, 0, 2, 1), value=-1.0),
+            F.pad(x, (-1, 1, 0, -2)),
+            F.pad(x, (2, 1, 1, 3), mode="reflect"),
+            F.pad(x, (2, 1, 1, 3), mode="replicate"),
+            F.pad(x, (2, 1, 1, 3), mode="circular"),
+        ),
+    ),
+    "convolutions": (
+        "image kernel sound line",
+        lambda t, F, nn, x, k, s, w: (
+            F.conv2d(x, k, stride=2, padding=(1, 1)),
+            F.conv2d(x, k, padding="same"),
+            F.conv1d(s, w.transpose(0, 1), dilation=2),
+        ),
+    ),
+    "transposed convolutions": (
+        "image back sound line",
+        lambda t, F, nn, x, k, s, w: (
+            F.conv_transpose2d(x, k),
+            F.conv_transpose2d(x, k, stride=(3, 2), padding=1, output_padding=(2, 0), dilation=(1, 2)),
+            F.conv_transpose1d(s, w, t.ones(3), stride=2, padding=1),
+            F.conv_transpose1d(s, w, stride=2, groups=2),
+        ),
+    ),
+    # activations
+    "activations": (
+        "x",
+        lambda t, F, nn, x: (
+            F.relu(x, inplace=False),
+            F.leaky_relu(x, 0.2),
+            F.elu(x),
+            F.relu6(4 * x),
+            F.hardswish(x),
+            F.softplus(x, beta=2.0),
+            F.softplus(30 * x),
+            F.logsigmoid(x),
+            F.glu(x, dim=-1),
+            F.sigmoid(x),
+            F.tanh(x),
+        ),
+    ),
+    "modules": (
+        "x image",
+        lambda t, F, nn, x, image: (
+            nn.Softmax(dim=1)(x),
+            nn.Flatten()(image),
+            nn.Sigmoid()(x),
+            nn.LeakyReLU(0.1)(x),
+            nn.Upsample(scale_factor=2, mode="nearest")(image),
+            nn.GLU(dim=2)(x),
+            nn.BatchNorm2d(2).eval()(image),
+            nn.ReLU(inplace=True)(x),
+        ),
+    ),
+}

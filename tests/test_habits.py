@@ -1,0 +1,187 @@
+"""Habits of torch that ported code has: names of arguments, devices, gradients; what is absent says what to write."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, nn, ops
+from lucid.nn import functional as F
+from lucid.ops.tensor import TracedValueError
+
+X = lucid.tensor(np.arange(24, dtype=np.float32).reshape(2, 3, 4))
+MASK = X > 5
+
+
+def test_both_names_of_an_argument_are_taken() -> None:
+    assert (X.sum(dim=1, keepdim=True).numpy() == X.sum(axis=1, keepdims=True).numpy()).all()
+    assert ops.softmax(X, dim=1).shape == ops.softmax(X, axis=1).shape  # type: ignore[call-arg]  # at run time
+    assert F.softmax(input=X, dim=-1).shape == X.shape
+    assert nn.Softmax(dim=1).axis == 1
+
+
+WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "two names": (lambda: X.sum(axis=1, dim=1), TypeError, "^sum: axis is given twice, as axis and as dim$"),
+    "unknown": (lambda: X.sum(dims=1, wide=True), TypeError, "unexpected keyword argument 'wide'"),
+    "a pair": (lambda: X.max(dim=1), TypeError, r"^max: dim= means something else in torch; write amax\(dim=...\)"),
+    "device": (lambda: X.to("cuda"), ValueError, "^to: device is 'cuda', but tensors have no device: leave it out"),
+    "device of new": (lambda: lucid.zeros(2, device="cuda:0"), ValueError, "^zeros: device is 'cuda:0', but"),
+    "device of a module": (lambda: nn.Linear(2, 2, device="cuda"), ValueError, "^Linear: device is 'cuda', but"),
+    "gradient": (lambda: lucid.ones(2, requires_grad=True), ValueError, "^ones: requires_grad is true, but Lucid"),
+    "in place": (lambda: X.__setitem__(0, 1), TypeError, "never changed in place; write x = lucid.where"),
+    "clamp": (lambda: X.clamp(), ValueError, "^clamp: got neither min nor max"),
+    "rounding": (lambda: X.div(2, rounding_mode="up"), ValueError, "^div: rounding_mode is 'up', expected None"),
+    "topk": (lambda: X.topk(5), ValueError, r"^topk: k is 5, expected 0 to 4, the size of axis 2 of \[2, 3, 4\]"),
+    "topk of flags": (lambda: MASK.topk(1), TypeError, r"^topk: got bool\[2, 3, 4\], expected numbers"),
+    "gather": (lambda: X.gather(0, X), TypeError, r"^gather: indices are float32\[2, 3, 4\], expected integers"),
+    "gather's axes": (lambda: X.gather(0, lucid.tensor([0])), ValueError, r"^gather: indices \[1\] have 1 axes, exp"),
+    "scatter": (lambda: X.scatter(0, X.long(), X.half()), TypeError, "^scatter: got float32.* expected one element"),
+    "index_add": (
+        lambda: X.index_add(1, lucid.tensor([0]), X),
+        ValueError,
+        "^index_add: source has shape",
+    ),
+    "masked_scatter": (
+        lambda: X.masked_scatter(MASK, X[0, 0]),
+        ValueError,
+        "the mask is true 18 times",
+    ),
+    "a mask": (lambda: X.masked_scatter(X, X), TypeError, "^masked_scatter: got a mask float32"),
+    "repeats": (lambda: X.repeat_interleave(lucid.tensor([1, 2]), 2), ValueError, r"got repeats of shape \(2,\), exp"),
+    "narrow": (lambda: X.narrow(1, 2, 2), IndexError, r"^narrow: 2 elements from 2 are outside axis 1"),
+    "unflatten": (lambda: X.unflatten(1, (2, 2)), ValueError, "^unflatten: axis 1 of .* does not divide"),
+    "movedim": (lambda: X.movedim((0, 1), 1), ValueError, "^movedim: got source"),
+    "roll": (lambda: X.roll((1, 2), 1), ValueError, "^roll: got 2 shifts for 1 axes"),
+    "t": (lambda: X.t(), ValueError, r"^t: got float32\[2, 3, 4\], expected at most 2 axes"),
+    "meshgrid": (lambda: lucid.meshgrid(X), ValueError, r"^meshgrid: got shapes \[2, 3, 4\], expected vectors"),
+    "outer": (lambda: lucid.outer(X, X), ValueError, "^outer: got float32.*expected two vectors"),
+    "linspace": (lambda: lucid.linspace(0, 1, -1), ValueError, "^linspace: steps is -1"),
+    "finfo": (lambda: lucid.finfo("int64"), TypeError, "^finfo: got int64, expected a floating-point type"),
+    "einsum, parts": (lambda: lucid.einsum("ij,jk->ik", X), ValueError, "has 2 parts for 1 tensors"),
+    "einsum, axes": (lambda: lucid.einsum("ij->i", X), ValueError, r"'ij' in 'ij->i' does not fit the axes of \[2, 3"),
+    "einsum, diagonal": (lambda: lucid.einsum("iij->j", X), ValueError, "names an axis twice"),
+    "einsum, sizes": (lambda: lucid.einsum("ijk,kji->i", X, X), ValueError, "axis k has sizes 4 and 2"),
+    "interpolate": (lambda: F.interpolate(X, 5, mode="bilinear"), ValueError, "^interpolate: mode is 'bilinear' for"),
+    "interpolate, both": (lambda: F.interpolate(X), ValueError, "expected one of size and scale_factor"),
+    "antialias": (lambda: F.interpolate(X, 5, antialias=True), ValueError, "antialias=True is not supported"),
+    "pad": (lambda: F.pad(X, (1,)), ValueError, r"^pad: got 1 numbers for \[2, 3, 4\]"),
+    "pad, mode": (lambda: F.pad(X, (1, 1), "mirror"), ValueError, "^pad: mode is 'mirror', expected"),
+    "pad, reflect": (
+        lambda: F.pad(X, (4, 0), "reflect"),
+        ValueError,
+        "mode 'reflect', expected at most 3",
+    ),
+    "pad, less": (lambda: F.pad(X, (-3, -2)), ValueError, r"^pad: \(-3, -2\) takes more elements than axis 2"),
+    "one_hot": (lambda: F.one_hot(X), TypeError, "^one_hot: got float32.*expected integers"),
+    "transposed": (
+        lambda: F.conv_transpose1d(X, X),
+        ValueError,
+        "^conv_transpose: input .* 2 channels",
+    ),
+    "short": (lambda: F.conv_transpose1d(X, lucid.ones(3, 1, 1), padding=3), ValueError, "is too short: pads"),
+    "conv": (lambda: F.conv2d(X, X), ValueError, r"^conv2d: got shape \[2, 3, 4\], expected \(N, C\) and 2 more axes"),
+    "statistics": (lambda: nn.BatchNorm2d(2, track_running_stats=False), ValueError, "track_running_stats is false"),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "message"), WRONG.values(), ids=WRONG)
+def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda: X.cuda, "'Tensor' object has no attribute 'cuda': tensors have no device; leave it out"),
+        (lambda: X.backward, "no attribute 'backward': Lucid computes no gradients; train in torch"),
+        (lambda: X.add_, r"no attribute 'add_': tensors are never changed in place; write x = x.add\(...\)"),
+        (lambda: X.max(1).values, "no attribute 'values': max and min give the values alone"),
+        (lambda: X.sume, "no attribute 'sume'$"),
+        (lambda: lucid.compile, "module 'lucid' has no attribute 'compile': nothing is compiled: export the model"),
+        (lambda: nn.MSELoss, "module 'lucid.nn' has no attribute 'MSELoss': losses are for training"),
+        (lambda: F.cross_entropy, "module 'lucid.nn.functional' has no attribute 'cross_entropy': losses are"),
+        (lambda: nn.Lineer, "no attribute 'Lineer'$"),
+    ],
+)
+def test_what_is_absent_says_what_to_write(read: Callable[[], Any], message: str) -> None:
+    with pytest.raises(AttributeError, match=message):
+        read()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (lambda x: x.nonzero(), r"^nonzero\(\) of a traced float32\[N, 4\]: how many elements it finds is known only"),
+        (lambda x: x.repeat_interleave(x[0].long(), 1), "^repeat_interleave: repeats are a traced int64"),
+        (lambda x: F.one_hot(x.long()), "^one_hot of a traced int64.*give num_classes"),
+    ],
+)
+def test_sizes_that_depend_on_values_are_errors_while_tracing(line: Callable[[Tensor], Any], message: str) -> None:
+    with pytest.raises(TracedValueError, match=message):
+        lucid.trace(line, ("N", 4))
+
+
+def test_they_are_computed_of_known_tensors() -> None:
+    eye = lucid.eye(3)
+    assert eye.nonzero().tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert [places.tolist() for places in eye.nonzero(as_tuple=True)] == [[0, 1, 2]] * 2
+    assert F.one_hot(lucid.tensor([0, 2])).tolist() == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_gradients_and_memory_are_no_part_of_a_model() -> None:
+    @lucid.no_grad()
+    def model(x: Tensor) -> Tensor:
+        with lucid.inference_mode():
+            return x.detach().contiguous().clone().to(x.device, non_blocking=True)
+
+    assert model(X) is X
+    assert [node.op.name for node in lucid.trace(model, ("N", 4)).nodes()] == []
+    assert nn.Embedding(4, 2, padding_idx=0).weight.shape == (4, 2)
+
+
+def test_torchs_attention_gives_a_pair_sequence_first() -> None:
+    ours, torchs = nn.MultiHeadAttention(8, 2), nn.MultiheadAttention(8, 2)
+    torchs.load_state_dict(ours.state_dict())
+    x = lucid.randn(5, 3, 8)
+    output, weights = torchs(x, x, x)
+    want, wanted = ours(x.transpose(0, 1), need_weights=True)
+    np.testing.assert_allclose(output.numpy(), want.numpy().swapaxes(0, 1), rtol=1e-6)
+    assert weights is not None
+    np.testing.assert_allclose(weights.numpy(), wanted.numpy(), rtol=1e-6)
+    assert torchs(x, x, x, need_weights=False)[1] is None
+
+
+def test_empty_tensors_have_torchs_shapes() -> None:
+    empty = lucid.zeros(0, 3)
+    assert empty.roll(1, 0).shape == empty.flip(0).shape == empty.cumsum(0).shape == (0, 3)
+    assert empty.topk(2).values.shape == (0, 2) and empty.unbind(0) == ()
+    assert empty.masked_scatter(lucid.zeros(0, 3, dtype=bool), empty).shape == (0, 3)
+    assert np.isnan(empty.var(dim=0).numpy()).all() and np.isnan(lucid.ones(1).std().numpy())
+    assert lucid.linspace(0, 1, 0).shape == (0,) and lucid.einsum("ij,kj->ik", empty, empty).shape == (0, 0)
+
+
+def test_equal_elements_keep_their_order() -> None:
+    same = lucid.tensor([1, 0, 1, 0])
+    assert same.sort(stable=True).indices.tolist() == [1, 3, 0, 2]
+    assert same.argsort(descending=True).tolist() == [0, 2, 1, 3]
+    assert lucid.tensor([-128, 127], dtype="int8").topk(1).values.tolist() == [127]
+    assert lucid.tensor([-(2**63), 5]).argmin().item() == 0
+
+
+def test_half_precision_is_rounded_once() -> None:
+    many = lucid.ones(1, 4096, dtype="float16")
+    total = lucid.zeros(1, 1, dtype="float16").scatter_add(1, lucid.zeros(1, 4096, dtype="int64"), many)
+    assert total.item() == 4096 and total.dtype == lucid.float16
+
+
+def test_a_tensor_with_a_message_for_every_name_is_copied_and_pickled() -> None:
+    for other in (copy.deepcopy(X), pickle.loads(pickle.dumps(X))):
+        assert (other.numpy() == X.numpy()).all()
+    assert not hasattr(X, "cuda")

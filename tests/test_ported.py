@@ -1,0 +1,66 @@
+"""Lines of torch's run with Lucid in torch's place, as after changing an import: values, shapes and element types.
+
+`tools/make_ported_goldens.py` ran the same lines with torch. See goldens/README.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, nn
+from lucid.export import to_onnx
+from lucid.nn import functional
+from lucid.runtime import Session
+from lucid.types import Array
+from lucid.weights import load
+from tests.ported import FLAGS, LINES, SPECS, WHOLE
+
+GOLDENS = load(Path(__file__).parent / "goldens" / "ported.safetensors")
+INPUTS = {name: GOLDENS[f"input.{name}"] for name in SPECS}
+# onnxruntime has no float64 kernel or other rounding for these element types; they are compared eagerly.
+TARGETS = ("any", "cpu", "portable")
+
+
+def run(name: str, tensors: list[Tensor]) -> list[Tensor]:
+    results = LINES[name][1](lucid, functional, nn, *tensors)
+    return list(results) if isinstance(results, tuple) else [results]
+
+
+def expected(name: str) -> list[Array]:
+    found = []
+    while f"{name}.{len(found)}" in GOLDENS:
+        found.append(GOLDENS[f"{name}.{len(found)}"])
+    return found
+
+
+def check(got: list[Array], name: str, way: str) -> None:
+    want = expected(name)
+    assert len(got) == len(want) > 0
+    for i, (mine, theirs) in enumerate(zip(got, want, strict=True)):
+        assert (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype), f"{name}, result {i}, {way}"
+        np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-6, err_msg=f"{name}, result {i}, {way}")
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_of_torch_gives_what_torch_gives(name: str) -> None:
+    check([t.numpy() for t in run(name, [Tensor(INPUTS[need]) for need in LINES[name][0].split()])], name, "eager")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_lines_give_the_same_traced_with_symbolic_sizes_and_exported(target: str) -> None:
+    kinds = {name: "int64" if name in WHOLE else "bool" if name in FLAGS else "float32" for name in SPECS}
+
+    def model(*tensors: Tensor) -> list[list[Tensor]]:
+        given = dict(zip(SPECS, tensors, strict=True))
+        return [run(name, [given[need] for need in needs.split()]) for name, (needs, _) in LINES.items()]
+
+    specs = [lucid.spec(*shape, dtype=kinds[name]) for name, shape in SPECS.items()]
+    graph = lucid.trace(model, *specs)
+    session = Session(to_onnx(graph, target=target), threads=1)
+    found = iter(session.run(dict(zip(session.inputs, INPUTS.values(), strict=True))).values())
+    for name in LINES:
+        check([np.asarray(next(found)) for _ in expected(name)], name, target)

@@ -1,0 +1,62 @@
+"""Count which names of torch the modeling files of transformers use, and store the counts in tests/goldens/torch_names.json.
+
+    python -m tools.count_torch_names
+
+Needs torch and transformers. A name counts once for each model folder that uses it; those of fewer than `FEWEST` folders are left
+out. A method is counted by its name, whatever it is called on. `tools/make_torch_names.py` makes the page from the counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import transformers
+
+TABLE = Path(__file__).parents[1] / "tests" / "goldens" / "torch_names.json"
+FEWEST = 10
+
+ROOMS = {"Tensor": torch.Tensor, "torch": torch, "functional": torch.nn.functional, "nn": torch.nn}
+SPELLINGS = {
+    "torch": "torch",
+    "F": "functional",
+    "nn.functional": "functional",
+    "torch.nn.functional": "functional",
+    "nn": "nn",
+    "torch.nn": "nn",
+}
+
+
+def names_in(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The room and name of everything of torch that a file calls, and of the element types that it names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            room = SPELLINGS.get(ast.unparse(node.func.value), "Tensor")
+            yield room, node.func.attr
+
+
+def main() -> None:
+    models = Path(transformers.__file__).parent / "models"
+    folders = sorted(path for path in models.iterdir() if any(path.glob("modeling_*.py")))
+    counts: dict[str, Counter[str]] = {room: Counter() for room in ROOMS}
+    for folder in folders:
+        used = {
+            found for path in folder.glob("modeling_*.py") for found in names_in(ast.parse(path.read_text("utf-8")))
+        }
+        for room, name in used:
+            if hasattr(ROOMS[room], name):
+                counts[room][name] += 1
+    table = {
+        room: {name: n for name, n in sorted(found.items(), key=lambda item: (-item[1], item[0])) if n >= FEWEST}
+        for room, found in counts.items()
+    }
+    header = {"transformers": transformers.__version__, "torch": torch.__version__, "folders": len(folders)}
+    TABLE.write_text(json.dumps({**header, **table}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Run the lines of tests/ported.py with torch and store what they give in tests/goldens/ported.safetensors.
+
+    python -m tools.make_ported_goldens
+
+Needs torch and safetensors.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn import functional
+
+from tests.ported import LINES, inputs
+
+FILE = Path(__file__).parents[1] / "tests" / "goldens" / "ported.safetensors"
+
+
+def main() -> None:
+    given = {name: torch.from_numpy(array) for name, array in inputs().items()}
+    found = {f"input.{name}": tensor for name, tensor in given.items()}
+    for name, (needs, line) in LINES.items():
+        results = line(torch, functional, nn, *(given[need].clone() for need in needs.split()))
+        for i, tensor in enumerate(results if isinstance(results, tuple) else (results,)):
+            found[f"{name}.{i}"] = tensor.detach().contiguous().clone()
+    save_file(found, FILE, {"torch": torch.__version__})
+
+
+if __name__ == "__main__":
+    main()
