@@ -121,6 +121,27 @@ def test_outputs_are_named_after_their_place(model: Any, names: list[str]) -> No
     assert list(lucid.trace(model, ("N",)).output_names) == names
 
 
+class Named(nn.Module):
+    """Two outputs, which have names in a graph."""
+
+    output_names = ("first", "second")
+
+    def forward(self, x: Tensor, more: bool = False) -> tuple[Tensor, ...]:
+        return (x + 1, x + 2, x + 3) if more else (x + 1, x + 2)
+
+
+def test_a_module_may_name_its_outputs() -> None:
+    assert lucid.trace(Named(), ("N",)).output_names == ("first", "second")
+    assert lucid.trace(Named().forward, ("N",)).output_names == ("output_0", "output_1")  # a method has its own
+    report = lucid.testing.assert_parity(Named(), ("N",))
+    assert {comparison.output for comparison in report.comparisons} == {"first", "second"}
+
+
+def test_as_many_names_as_outputs_are_needed() -> None:
+    with pytest.raises(ValueError, match="Named returned 3 outputs, but its output_names are first, second"):
+        lucid.trace(Named(), ("N",), kwargs={"more": True})
+
+
 def test_running_a_graph_returns_the_structure_of_the_function() -> None:
     graph = lucid.trace(lambda x: {"a": (x + 1, None), "b": [x]}, ("N",))
     ran = graph(np.zeros(1, "f"))

@@ -292,7 +292,7 @@ def test_configs_have_one_vocabulary() -> None:
     """An option has the same name in all configs, usually Hugging Face's; old names of configs remain as aliases."""
     configs = {
         value
-        for name in ("bert", "clip", "gemma", "gpt2", "llama", "modernbert", "phi3", "t5", "vit", "whisper")
+        for name in ("_bert_config", "clip", "gemma", "gpt2", "llama", "modernbert", "phi3", "t5", "vit", "whisper")
         for value in vars(import_module(f"lucid.models.{name}")).values()
         if isinstance(value, type) and is_dataclass(value) and value.__module__ == f"lucid.models.{name}"
     }
