@@ -14,6 +14,7 @@ from lucid.models._stored_weights import write_checkpoint
 from lucid.models._tasks import SENTENCES, class_of, reader_for, without_heads
 
 READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
+    "albert.Albert": ("albert",),
     "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie", "mpnet"),
     "clip.CLIP": ("clip",),
     "gemma.Gemma": ("gemma2", "gemma3_text"),

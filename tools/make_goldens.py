@@ -41,6 +41,7 @@ FAMILIES = {
     "electra": encoders.electra,
     "ernie": encoders.ernie,
     "mpnet": encoders.mpnet,
+    "albert": encoders.albert,
     "modernbert": encoders.modernbert,
     "tasks": heads.with_heads,
     "gpt2": decoders.gpt2,

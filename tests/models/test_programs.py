@@ -57,5 +57,5 @@ def test_writing_goes_on_with_the_likeliest_token_until_the_end() -> None:
 
 
 def test_every_model_is_there() -> None:
-    names = "bert bert_tasks clip delightful_tts gemma gpt2 llama modernbert phi3 t5 transformer vit whisper"
+    names = "albert bert bert_tasks clip delightful_tts gemma gpt2 llama modernbert phi3 t5 transformer vit whisper"
     assert names.split() == PROGRAMS

@@ -9,6 +9,7 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn
+from lucid.models.albert import Albert
 from lucid.models.bert import Bert, SentenceEncoder
 from lucid.models.bert_tasks import (
     BertForMaskedLM,
@@ -95,6 +96,7 @@ ZOO = [
     *(Entry("ELECTRA", Bert, f"electra/{v}", _HIDDEN) for v in ("base", "discriminator")),
     Entry("ERNIE", Bert, "ernie/base", _HIDDEN),
     Entry("MPNet", Bert, "mpnet/base", _HIDDEN),
+    *(Entry("ALBERT", Albert, f"albert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
     *(Entry("ModernBERT", ModernBert, f"modernbert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
     *(
         Entry(f"BERT, RoBERTa, DistilBERT: {head.replace('_', ' ')}", reader, f"tasks/{family}_{head}", outputs)

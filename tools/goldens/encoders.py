@@ -15,6 +15,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import (
+    AlbertConfig,
+    AlbertForMaskedLM,
+    AlbertModel,
     BertConfig,
     BertForMaskedLM,
     BertModel,
@@ -305,3 +308,36 @@ def mpnet() -> list[Golden]:
     config = MPNetConfig(**sizes, vocab_size=VOCABULARY, max_position_embeddings=26, layer_norm_eps=1e-5)
     note = "MPNetModel: a bias for each bucket of distances, shared by the layers; positions as RoBERTa's"
     return [Golden("mpnet/base", MPNetModel(config), note=note, **roberta_common())]
+
+
+def albert() -> list[Golden]:
+    sizes = {"hidden_size": 16, "embedding_size": 12, "num_attention_heads": 4, "intermediate_size": 40}
+    rest = {"vocab_size": VOCABULARY, "max_position_embeddings": 24, "bos_token_id": 1, "eos_token_id": 2}
+    common = {
+        "cases": with_token_types(text_cases(VOCABULARY, 0, compare="all", seed=140)),
+        "outputs": ["last_hidden_state"],
+        "layers": lambda model: {},
+        "taps": lambda model: {"hidden_states.0": model.encoder.embedding_hidden_mapping_in},
+        "positions": lambda model: model.embeddings.position_embeddings,
+    }
+    return [
+        Golden(
+            "albert/base",
+            AlbertModel(AlbertConfig(**sizes, **rest, num_hidden_layers=3)),
+            note="AlbertModel: 3 layers of one group, which share their weights; gelu_new",
+            **common,
+        ),
+        Golden(
+            "albert/masked_lm",
+            AlbertForMaskedLM(
+                AlbertConfig(
+                    **sizes, **rest, num_hidden_layers=5, num_hidden_groups=2, inner_group_num=2, hidden_act="relu"
+                )
+            ),
+            note="saved from AlbertForMaskedLM: prefix `albert.`, head `predictions.*`, no pooler; 3 layers of one group "
+            "and 2 of another, 2 inner layers in each; relu",
+            reader=partial(AlbertModel.from_pretrained, add_pooling_layer=False),
+            spare=("predictions.",),
+            **common,
+        ),
+    ]
