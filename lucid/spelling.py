@@ -129,7 +129,7 @@ def torch_names_and(*unused: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         @functools.wraps(call)
         def spelled(*args: P.args, **given: P.kwargs) -> R:
-            if given.keys() <= own:
+            if not given or given.keys() <= own:
                 return call(*args, **given)
             return call(*args, **in_our_names(name, given, own, unused))
 

@@ -146,6 +146,15 @@ def test_gradients_and_memory_are_no_part_of_a_model() -> None:
     assert nn.Embedding(4, 2, padding_idx=0).weight.shape == (4, 2)
 
 
+def test_buffers_are_attributes() -> None:
+    module = nn.Module()
+    module.register_buffer("scale", lucid.ones(3))
+    module.register_buffer("_table", lucid.ones(3), persistent=False)
+    assert list(module.state_dict()) == ["scale"]
+    with pytest.raises(ValueError, match=r"buffer table with persistent=False.*write self._table = ..."):
+        module.register_buffer("table", lucid.ones(3), persistent=False)
+
+
 def test_torchs_attention_gives_a_pair_sequence_first() -> None:
     ours, torchs = nn.MultiHeadAttention(8, 2), nn.MultiheadAttention(8, 2)
     torchs.load_state_dict(ours.state_dict())

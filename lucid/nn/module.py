@@ -180,6 +180,19 @@ class Module:
         """The tensors of the state that are not parameters."""
         return (tensor for _, tensor in self.named_buffers())
 
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Assign a tensor that is part of the state and not learned, as ``self.name = tensor`` does.
+
+        Raises:
+            ValueError: for one that is not part of the state, saying how it is assigned.
+        """
+        if not persistent and not name.startswith("_"):
+            raise ValueError(
+                f"{type(self).__name__}: buffer {name} with persistent=False: a tensor that is not part of the state "
+                f"has a name with an underscore in front; write self._{name} = ..."
+            )
+        setattr(self, name, tensor)
+
     def apply(self, function: Callable[[Module], object]) -> Self:
         """Call a function with every module inside, children first, then with this one."""
         for module in reversed(list(self.modules())):
