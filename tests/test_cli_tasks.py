@@ -12,6 +12,7 @@ import onnx
 import pytest
 
 import lucid
+from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
 from tests.models import goldens
 
@@ -46,6 +47,15 @@ def test_export_of_a_folder_writes_a_file_beside_it_named_after_it(call: Any, so
     assert outputs(tmp_path / "filler.onnx") == ["logits"]
     code, _, err = call("export", source)
     assert code == 2 and "filler.onnx exists; give -o to write it again, or elsewhere" in err
+
+
+def test_a_folder_for_a_runtime_is_beside_it_too(call: Any, tmp_path: Path) -> None:
+    (tmp_path / "llama").mkdir()
+    checkpoint(tmp_path / "llama")
+    assert call("export", "llama", "--for", "genai", "--no-check")[0] == 0
+    assert (tmp_path / "llama-genai" / "genai_config.json").is_file()
+    code, _, err = call("export", "llama", "--for", "genai")
+    assert code == 2 and "llama-genai exists; give -o" in err
 
 
 def test_a_link_to_a_folder_gets_the_file_beside_the_link(call: Any, source: Path, tmp_path: Path) -> None:
