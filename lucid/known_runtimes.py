@@ -117,7 +117,7 @@ _CPU_LACKS = (
 )
 _CPU_FAULTS = {
     **_INTEGERS,
-    NARROW_PRODUCTS: Known("unpacks the weight at each call, which takes 7 to 28 times as long as a float32 product"),
+    NARROW_PRODUCTS: Known("unpacks the weight at each call, which takes 2 to 11 times as long as a float32 product"),
     TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
     ZEROS_OF_ROWS: Known("reads them of another row in GatherBlockQuantized", (1, 27)),
     PASSES_OVER_NAN: Known("ignores NaN"),

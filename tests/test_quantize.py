@@ -374,7 +374,7 @@ def test_another_level_is_an_error() -> None:
     [
         (Target("cpu"), 4, CONTRIB, ""),
         (Target("cpu"), 8, CONTRIB, ""),
-        (Target("cpu", accuracy_level=0), 8, "expanded", "unpacks the weight at each call, which takes 7 to 28 times"),
+        (Target("cpu", accuracy_level=0), 8, "expanded", "unpacks the weight at each call, which takes 2 to 11 times"),
         (Target("any"), 4, STANDARD, "takes only standard ops"),
         (Target("any", 20), 4, "expanded", "needs opset 21, this export asks for 20"),
     ],
