@@ -18,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import lucid
-from lucid import Tensor, nn, ops
+from lucid import DType, Tensor, nn, ops
+from lucid.models._causal_lm import Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError, Pretrained
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError
 from lucid.models._text_options import FULL, SLIDING, Rope, layer_types, rope, ropes
 from lucid.nn import functional as F
 
@@ -92,13 +93,12 @@ class GemmaConfig:
         )
 
 
-class Gemma(Pretrained[GemmaConfig], nn.CausalDecoder):
+class Gemma(CausalLM[GemmaConfig]):
     """Token ids to the logits of the token that follows each.
 
     State: the keys of Hugging Face's ...ForCausalLM, ``model.layers.0.self_attn.q_proj.weight`` and so on.
     """
 
-    takes_logits_to_keep = True
     checkpoint = Checkpoint(
         model_types=("gemma2", "gemma3_text"),
         task="text-generation",
@@ -113,50 +113,20 @@ class Gemma(Pretrained[GemmaConfig], nn.CausalDecoder):
         self.model = Decoder(config)
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.Cache] | None = None,
-        logits_to_keep: int | Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
-        """Logits (N, L, vocab_size); with a cache also the cache of all P + L positions.
-
-        Args:
-            input_ids: (N, L) int64, the new tokens.
-            attention_mask: (N, P + L) int64, 0 where a token is padding.
-            position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
-            past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
-            logits_to_keep: how many of the last positions get logits, or (N,) int64, the one position of each row that
-                does; all by default.
-        """
-        states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
-        x = self.model.norm(F.kept_positions(states[-1], logits_to_keep))
-        logits = F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+    def logits(self, x: Tensor) -> Tensor:
+        logits = super().logits(x)
         if cap := self.config.logits_softcap:
             logits = (logits / cap).tanh() * cap
-        return logits if past_key_values is None else (logits, present)
-
-    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
-        """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
-        return self.model(input_ids, attention_mask)[0]
-
-    @property
-    def cache_shape(self) -> nn.CacheShape:
-        c = self.config
-        return nn.CacheShape(len(c.layer_types), c.num_kv_heads, c.head_dim, self.model.embed_tokens.weight.dtype)
+        return logits
 
 
-class Decoder(nn.Module):
-    """The model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers.
-
-    If a cache is given, the cache of each layer too.
-    """
+class Decoder(RotaryDecoder):
+    """The model without its output layer."""
 
     def __init__(self, c: GemmaConfig) -> None:
         embedding = nn.TiedEmbedding if c.tied else nn.Embedding
         self.embed_tokens = embedding(c.vocab_size, c.hidden_size)
+        self.layer_types = c.layer_types
         self.layers = [Layer(c, kind) for kind in c.layer_types]
         self.norm = Norm(c.hidden_size, c.eps)
         self.ropes = {
@@ -166,30 +136,18 @@ class Decoder(nn.Module):
         }
         self.multiplier = math.sqrt(c.hidden_size)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.Cache] | None = None,
-    ) -> tuple[list[Tensor], list[nn.Cache]]:
-        caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
-        key_mask = F.cache_key_mask(attention_mask, caches)
-        states, present = [self.embed_tokens(input_ids) * self.multiplier], []
-        positions = F.cache_positions(input_ids, position_ids, caches)
-        angles = {kind: _angles(turn, positions, states[0]) for kind, turn in self.ropes.items()}
-        for layer, cache in zip(self.layers, caches, strict=True):
-            state, cache = layer(states[-1], angles[layer.kind], key_mask, cache)
-            states.append(state)
-            present.append(cache)
-        return states, F.present_caches(past_key_values, present)
+    def embedded(self, input_ids: Tensor) -> Tensor:
+        return super().embedded(input_ids) * self.multiplier
+
+    def angles(self, positions: Tensor, dtype: DType) -> Sequence[Angles]:
+        of_kind = {kind: angles_of(rope, positions, dtype) for kind, rope in self.ropes.items()}
+        return [of_kind[kind] for kind in self.layer_types]
 
 
 class Layer(nn.Module):
     """Attention, then the feed-forward network, each between two norms, with a residual connection."""
 
     def __init__(self, c: GemmaConfig, kind: str) -> None:
-        self.kind = kind
         self.input_layernorm = Norm(c.hidden_size, c.eps)
         self.self_attn = Attention(c, c.window if kind == SLIDING else None)
         self.post_attention_layernorm = Norm(c.hidden_size, c.eps)
@@ -198,7 +156,7 @@ class Layer(nn.Module):
         self.post_feedforward_layernorm = Norm(c.hidden_size, c.eps)
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         y, cache = self.self_attn(self.input_layernorm(x), angles, key_mask, cache)
         x = x + self.post_attention_layernorm(y)
@@ -217,7 +175,7 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = (Norm(c.head_dim, c.eps) if c.qk_norm else None for _ in range(2))
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         c, heads, kv_heads = self.config, self.config.num_heads, self.config.num_kv_heads
         q = ops.rotary_embedding(_by_head(self.q_norm, self.q_proj(x), heads), *angles, heads=heads)
@@ -245,12 +203,6 @@ def _by_head(norm: Norm | None, x: Tensor, heads: int) -> Tensor:
         return x
     n, length, width = x.shape
     return norm(x.reshape(n, length, heads, width // heads)).reshape(n, length, width)
-
-
-def _angles(turn: nn.RotaryEmbedding, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines in the element type of x, also after to(...)."""
-    cos, sin = turn(positions)
-    return cos.astype(x.dtype), sin.astype(x.dtype)
 
 
 def _softcap(options: Config, name: str, default: float) -> float:

@@ -21,8 +21,9 @@ from typing import Literal, Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
+from lucid.models._causal_lm import Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models._pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError, Pretrained
+from lucid.models._pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError
 from lucid.models._text_options import FULL, SLIDING, layer_types, rope
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
@@ -107,13 +108,12 @@ class LlamaConfig:
         )
 
 
-class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
+class Llama(CausalLM[LlamaConfig]):
     """Token ids to the logits of the token that follows each.
 
     State: the keys of Hugging Face's ...ForCausalLM, ``model.layers.0.self_attn.q_proj.weight`` and so on.
     """
 
-    takes_logits_to_keep = True
     checkpoint = Checkpoint(
         model_types=("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "helium", "olmo2"),
         task="text-generation",
@@ -129,38 +129,9 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
         self.model = Decoder(config)
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, False, config.dtype)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.Cache] | None = None,
-        logits_to_keep: int | Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
-        """Logits (N, L, vocab_size); with a cache also the cache of all P + L positions.
-
-        Args:
-            input_ids: (N, L) int64, the new tokens.
-            attention_mask: (N, P + L) int64, 0 where a token is padding.
-            position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
-            past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
-            logits_to_keep: how many of the last positions get logits, or (N,) int64, the one position of each row that
-                does; all by default.
-        """
-        states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
-        x = self.model.norm(F.kept_positions(states[-1], logits_to_keep))
-        logits = F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
-        logits = logits if self.config.logits_scaling == 1 else logits / self.config.logits_scaling
-        return logits if past_key_values is None else (logits, present)
-
-    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
-        """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
-        return self.model(input_ids, attention_mask)[0]
-
-    @property
-    def cache_shape(self) -> nn.CacheShape:
-        c = self.config
-        return nn.CacheShape(len(c.windows), c.num_kv_heads, c.head_dim, self.model.embed_tokens.weight.dtype)
+    def logits(self, x: Tensor) -> Tensor:
+        logits = super().logits(x)
+        return logits if self.config.logits_scaling == 1 else logits / self.config.logits_scaling
 
     @classmethod
     def from_pretrained(
@@ -175,11 +146,8 @@ class Llama(Pretrained[LlamaConfig], nn.CausalDecoder):
         return cls._from_checkpoint(folder, read, dequantize, dtype)
 
 
-class Decoder(nn.Module):
-    """The model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers.
-
-    If a cache is given, the cache of each layer too.
-    """
+class Decoder(RotaryDecoder):
+    """The model without its output layer."""
 
     def __init__(self, c: LlamaConfig) -> None:
         embedding = nn.TiedEmbedding if c.tied else nn.Embedding
@@ -191,23 +159,11 @@ class Decoder(nn.Module):
         self.rope = nn.RotaryEmbedding(c.head_dim, c.rope_theta, scaling=c.rope_scaling, dtype=c.dtype)
         self.multiplier = c.embedding_multiplier
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.Cache] | None = None,
-    ) -> tuple[list[Tensor], list[nn.Cache]]:
-        caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
-        key_mask = F.cache_key_mask(attention_mask, caches)
-        states, present = [_times(self.embed_tokens(input_ids), self.multiplier)], []
-        cos, sin = self.rope(F.cache_positions(input_ids, position_ids, caches))
-        angles = cos.astype(states[0].dtype), sin.astype(states[0].dtype)  # as the weights, also after to(...)
-        for layer, cache in zip(self.layers, caches, strict=True):
-            state, cache = layer(states[-1], angles, key_mask, cache)
-            states.append(state)
-            present.append(cache)
-        return states, F.present_caches(past_key_values, present)
+    def embedded(self, input_ids: Tensor) -> Tensor:
+        return _times(super().embedded(input_ids), self.multiplier)
+
+    def angles(self, positions: Tensor, dtype: DType) -> Sequence[Angles]:
+        return [angles_of(self.rope, positions, dtype)] * len(self.layers)
 
 
 class Layer(nn.Module):
@@ -221,7 +177,7 @@ class Layer(nn.Module):
         self.multiplier = c.residual_multiplier
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         y, cache = self.self_attn(self.input_layernorm(x), angles, key_mask, cache)
         x = x + _times(y, self.multiplier)
@@ -238,7 +194,7 @@ class NormAfterLayer(nn.Module):
         self.post_feedforward_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         y, cache = self.self_attn(x, angles, key_mask, cache)
         x = x + self.post_attention_layernorm(y)
@@ -257,7 +213,7 @@ class Attention(nn.Module):
         self.q_norm, self.k_norm = _norm(c, c.num_heads), _norm(c, c.num_kv_heads)
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         c, heads, kv_heads = self.config, self.config.num_heads, self.config.num_kv_heads
         q, k = _normed(self.q_norm, self.q_proj(x), heads), _normed(self.k_norm, self.k_proj(x), kv_heads)

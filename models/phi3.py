@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import Self
 
 import lucid
-from lucid import Tensor, nn, ops
+from lucid import DType, Tensor, nn, ops
+from lucid.models._causal_lm import Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models._text_options import Rope
 from lucid.nn import functional as F
 from lucid.nn.rope_scaling import LongRopeScaling
@@ -71,13 +72,12 @@ class Phi3Config:
         )
 
 
-class Phi3(Pretrained[Phi3Config], nn.CausalDecoder):
+class Phi3(CausalLM[Phi3Config]):
     """Token ids to the logits of the token that follows each.
 
     State: the keys of Hugging Face's ...ForCausalLM, ``model.layers.0.self_attn.qkv_proj.weight`` and so on.
     """
 
-    takes_logits_to_keep = True
     checkpoint = Checkpoint(
         model_types=("phi3",),
         read=Phi3Config.read,
@@ -91,44 +91,9 @@ class Phi3(Pretrained[Phi3Config], nn.CausalDecoder):
         self.model = Decoder(config)
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.Cache] | None = None,
-        logits_to_keep: int | Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
-        """Logits (N, L, vocab_size); with a cache also the cache of all P + L positions.
 
-        Args:
-            input_ids: (N, L) int64, the new tokens.
-            attention_mask: (N, P + L) int64, 0 where a token is padding.
-            position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
-            past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
-            logits_to_keep: how many of the last positions get logits, or (N,) int64, the one position of each row that
-                does; all by default.
-        """
-        states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
-        x = self.model.norm(F.kept_positions(states[-1], logits_to_keep))
-        logits = F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
-        return logits if past_key_values is None else (logits, present)
-
-    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
-        """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
-        return self.model(input_ids, attention_mask)[0]
-
-    @property
-    def cache_shape(self) -> nn.CacheShape:
-        c = self.config
-        return nn.CacheShape(c.num_layers, c.num_kv_heads, c.head_dim, self.model.embed_tokens.weight.dtype)
-
-
-class Decoder(nn.Module):
-    """The model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers.
-
-    If a cache is given, the cache of each layer too.
-    """
+class Decoder(RotaryDecoder):
+    """The model without its output layer."""
 
     def __init__(self, c: Phi3Config) -> None:
         embedding = nn.TiedEmbedding if c.tied else nn.Embedding
@@ -138,23 +103,8 @@ class Decoder(nn.Module):
         theta, scaling = c.rope
         self.rope = nn.RotaryEmbedding(c.head_dim, theta, rotary_dim=c.rotary_dim, scaling=scaling)
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.Cache] | None = None,
-    ) -> tuple[list[Tensor], list[nn.Cache]]:
-        caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
-        key_mask = F.cache_key_mask(attention_mask, caches)
-        states, present = [self.embed_tokens(input_ids)], []
-        cos, sin = self.rope(F.cache_positions(input_ids, position_ids, caches))
-        angles = cos.astype(states[0].dtype), sin.astype(states[0].dtype)  # as the weights, also after to(...)
-        for layer, cache in zip(self.layers, caches, strict=True):
-            state, cache = layer(states[-1], angles, key_mask, cache)
-            states.append(state)
-            present.append(cache)
-        return states, F.present_caches(past_key_values, present)
+    def angles(self, positions: Tensor, dtype: DType) -> Sequence[Angles]:
+        return [angles_of(self.rope, positions, dtype)] * len(self.layers)
 
 
 class Layer(nn.Module):
@@ -167,7 +117,7 @@ class Layer(nn.Module):
         self.mlp = FeedForward(c)
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         y, cache = self.self_attn(self.input_layernorm(x), angles, key_mask, cache)
         x = x + y
@@ -183,7 +133,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(c.hidden_size, c.hidden_size, bias=False)
 
     def forward(
-        self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None, cache: nn.Cache | None
+        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
     ) -> tuple[Tensor, nn.Cache | None]:
         heads, kv_heads = self.config.num_heads, self.config.num_kv_heads
         q, k, v = self.qkv_proj(x).split(self.widths, -1)

@@ -37,7 +37,38 @@ class Spatial(Module):
         return {"x": spec("N", channels, *"DHW"[-self.axes :] if self.axes > 1 else "L", dtype=dtype)}
 
 
-class _Conv(Spatial):
+class _Convolution(Spatial):
+    """A convolution or its transpose: sizes that are checked, a weight and a bias."""
+
+    def _set_sizes(
+        self, in_channels: int, out_channels: int, kernel_size: Ints, stride: Ints, dilation: Ints, groups: int
+    ) -> None:
+        name, axes = type(self).__name__, self.axes
+        check_positive(name, in_channels=in_channels, out_channels=out_channels, groups=groups)
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"{name}: groups {groups} must divide in_channels {in_channels} and out_channels {out_channels}"
+            )
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size = per_axis(name, "kernel_size", kernel_size, axes)
+        self.stride = per_axis(name, "stride", stride, axes)
+        self.dilation = per_axis(name, "dilation", dilation, axes)
+
+    def _set_parameters(self, rows: int, columns: int, bias: bool, dtype: DTypeLike | None) -> None:
+        """The weight (rows, columns / groups, *kernel_size), which reads as many inputs as it has columns."""
+        read = columns // self.groups
+        self.weight = init.kaiming_uniform_(new_parameter(rows, read, *self.kernel_size, dtype=dtype), a=math.sqrt(5))
+        bound = 1 / math.sqrt(read * math.prod(self.kernel_size))
+        self.bias = init.uniform_(new_parameter(self.out_channels, dtype=dtype), -bound, bound) if bias else None
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.image_specs(self.in_channels, self.weight.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class _Conv(_Convolution):
     @torch_names_and("device")
     def __init__(
         self,
@@ -51,22 +82,9 @@ class _Conv(Spatial):
         bias: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
-        name, axes = type(self).__name__, self.axes
-        check_positive(name, in_channels=in_channels, out_channels=out_channels, groups=groups)
-        if in_channels % groups or out_channels % groups:
-            raise ValueError(
-                f"{name}: groups {groups} must divide in_channels {in_channels} and out_channels {out_channels}"
-            )
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = per_axis(name, "kernel_size", kernel_size, axes)
-        self.stride = per_axis(name, "stride", stride, axes)
-        self.dilation = per_axis(name, "dilation", dilation, axes)
-        self.padding = pads_of(name, padding, self.kernel_size, self.stride, self.dilation)
-        self.weight = init.kaiming_uniform_(
-            new_parameter(out_channels, in_channels // groups, *self.kernel_size, dtype=dtype), a=math.sqrt(5)
-        )
-        bound = 1 / math.sqrt(in_channels // groups * math.prod(self.kernel_size))
-        self.bias = init.uniform_(new_parameter(out_channels, dtype=dtype), -bound, bound) if bias else None
+        self._set_sizes(in_channels, out_channels, kernel_size, stride, dilation, groups)
+        self.padding = pads_of(type(self).__name__, padding, self.kernel_size, self.stride, self.dilation)
+        self._set_parameters(out_channels, in_channels, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_input(x, self.in_channels)
@@ -79,12 +97,6 @@ class _Conv(Spatial):
             dilations=self.dilation,
             group=self.groups,
         )
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.image_specs(self.in_channels, self.weight.dtype)
-
-    def extra_repr(self) -> str:
-        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
 
 
 class Conv1d(_Conv):
@@ -116,7 +128,7 @@ class Conv3d(_Conv):
     axes = 3
 
 
-class _ConvTranspose(Spatial):
+class _ConvTranspose(_Convolution):
     @torch_names_and("device")
     def __init__(
         self,
@@ -133,22 +145,10 @@ class _ConvTranspose(Spatial):
         dtype: DTypeLike | None = None,
     ) -> None:
         name, axes = type(self).__name__, self.axes
-        check_positive(name, in_channels=in_channels, out_channels=out_channels, groups=groups)
-        if in_channels % groups or out_channels % groups:
-            raise ValueError(
-                f"{name}: groups {groups} must divide in_channels {in_channels} and out_channels {out_channels}"
-            )
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = per_axis(name, "kernel_size", kernel_size, axes)
-        self.stride = per_axis(name, "stride", stride, axes)
+        self._set_sizes(in_channels, out_channels, kernel_size, stride, dilation, groups)
         self.padding = per_axis(name, "padding", padding, axes)
         self.output_padding = per_axis(name, "output_padding", output_padding, axes)
-        self.dilation = per_axis(name, "dilation", dilation, axes)
-        self.weight = init.kaiming_uniform_(
-            new_parameter(in_channels, out_channels // groups, *self.kernel_size, dtype=dtype), a=math.sqrt(5)
-        )
-        bound = 1 / math.sqrt(out_channels // groups * math.prod(self.kernel_size))
-        self.bias = init.uniform_(new_parameter(out_channels, dtype=dtype), -bound, bound) if bias else None
+        self._set_parameters(in_channels, out_channels, bias, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         self.check_input(x, self.in_channels)
@@ -162,12 +162,6 @@ class _ConvTranspose(Spatial):
             dilations=self.dilation,
             group=self.groups,
         )
-
-    def input_specs(self) -> Mapping[str, TensorType]:
-        return self.image_specs(self.in_channels, self.weight.dtype)
-
-    def extra_repr(self) -> str:
-        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
 
 
 class ConvTranspose1d(_ConvTranspose):
