@@ -1,4 +1,4 @@
-"""Methods of tensors under torch's names that only call an op, element by element: `Tensor` inherits them.
+"""Methods of tensors that only call an op, element by element: `Tensor` inherits them.
 
 They call the ops by name through `OPS`, which the ops fill in, so this module imports no op.
 """
@@ -6,7 +6,7 @@ They call the ops by name through `OPS`, which the ops fill in, so this module i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from lucid.spelling import CPU, Device, torch_names, torch_names_and
 
@@ -23,18 +23,27 @@ def unpack(values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else tuple(values)
 
 
-class ElementMethods:
+T = TypeVar(
+    "T", bound="ElementMethods[Any]"
+)  # a tensor: what the methods of a subclass of it, such as a parameter, give as well
+
+
+class ElementMethods(Generic[T]):
     """Methods that keep the shape, make tensors like this one, or multiply."""
 
     __slots__ = ()
 
-    def _op(self, name: str, *arguments: Any, **attributes: Any) -> Self:
-        result: Self = OPS[name](self, *arguments, **attributes)
+    def _op(self, name: str, *arguments: Any, **attributes: Any) -> T:
+        result: T = OPS[name](self, *arguments, **attributes)
         return result
+
+    def _as(self, dtype: Any) -> Any:
+        """The same numbers in another element type, if one is given."""
+        return self if dtype is None else OPS["to"](self, dtype)
 
     # Element type and size ----------------------------------------------------------------------------------------
 
-    def to(self, *target: Any, **options: Any) -> Self:
+    def to(self, *target: Any, **options: Any) -> T:
         """The same numbers in the element type of the target: a type, or a tensor that has it. The CPU changes nothing.
 
         Raises:
@@ -42,35 +51,35 @@ class ElementMethods:
         """
         return self._op("to", *target, **options)
 
-    def type_as(self, other: Any) -> Self:
+    def type_as(self, other: Any) -> T:
         """The same numbers in the element type of another tensor."""
         return self._op("to", other)
 
-    def float(self) -> Self:
+    def float(self) -> T:
         """The same numbers in float32."""
         return self._op("to", "float32")
 
-    def double(self) -> Self:
+    def double(self) -> T:
         """The same numbers in float64."""
         return self._op("to", "float64")
 
-    def half(self) -> Self:
+    def half(self) -> T:
         """The same numbers in float16."""
         return self._op("to", "float16")
 
-    def bfloat16(self) -> Self:
+    def bfloat16(self) -> T:
         """The same numbers in bfloat16."""
         return self._op("to", "bfloat16")
 
-    def long(self) -> Self:
+    def long(self) -> T:
         """The same numbers in int64; fractions are cut off."""
         return self._op("to", "int64")
 
-    def int(self) -> Self:
+    def int(self) -> T:
         """The same numbers in int32; fractions are cut off."""
         return self._op("to", "int32")
 
-    def bool(self) -> Self:
+    def bool(self) -> T:
         """Whether each element is not 0."""
         return self._op("to", "bool")
 
@@ -106,178 +115,198 @@ class ElementMethods:
         """The number of elements, which may be symbolic while tracing."""
         return OPS["numel"](self)
 
-    def new_zeros(self, *shape: Any, dtype: Any = None, device: Any = None) -> Self:
+    def new_zeros(self, *shape: Any, dtype: Any = None, device: Any = None) -> T:
         """Zeros of another shape, in this tensor's element type."""
         return self._op("new_full", unpack(shape), 0, dtype, device)
 
-    def new_ones(self, *shape: Any, dtype: Any = None, device: Any = None) -> Self:
+    def new_ones(self, *shape: Any, dtype: Any = None, device: Any = None) -> T:
         """Ones of another shape, in this tensor's element type."""
         return self._op("new_full", unpack(shape), 1, dtype, device)
 
     new_empty = new_zeros
 
     @torch_names
-    def new_full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Self:
+    def new_full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> T:
         """One number everywhere, in another shape and this tensor's element type."""
         return self._op("new_full", shape, value, dtype, device)
 
-    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Self:
+    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> T:
         """A tensor from numbers, in this tensor's element type."""
         return self._op("new_tensor", data, dtype, device)
 
     # Elementwise --------------------------------------------------------------------------------------------------
 
-    def add(self, other: Any, *, alpha: Number = 1) -> Self:
+    def add(self, other: Any, *, alpha: Number = 1) -> T:
         """This tensor plus `alpha` times another."""
         return self._op("add", other if alpha == 1 else other * alpha)
 
-    def sub(self, other: Any, *, alpha: Number = 1) -> Self:
+    def sub(self, other: Any, *, alpha: Number = 1) -> T:
         """This tensor minus `alpha` times another."""
         return self._op("sub", other if alpha == 1 else other * alpha)
 
-    def mul(self, other: Any) -> Self:
+    def mul(self, other: Any) -> T:
         """The product with another tensor, elementwise."""
         return self._op("mul", other)
 
-    def div(self, other: Any, *, rounding_mode: str | None = None) -> Self:
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> T:
         """The quotient; `rounding_mode` "floor" or "trunc" rounds it to a whole number."""
         return self._op("rounded_div", other, rounding_mode)
 
-    def pow(self, exponent: Any) -> Self:
+    def pow(self, exponent: Any) -> T:
         """Each element to a power."""
         return self._op("pow", exponent)
 
-    def eq(self, other: Any) -> Self:
+    def eq(self, other: Any) -> T:
         """Whether elements are equal."""
         return self._op("equal", other)
 
-    def ne(self, other: Any) -> Self:
+    def ne(self, other: Any) -> T:
         """Whether elements differ."""
         return self._op("not_equal", other)
 
-    def lt(self, other: Any) -> Self:
+    def lt(self, other: Any) -> T:
         """Whether elements are less than others."""
         return self._op("less", other)
 
-    def le(self, other: Any) -> Self:
+    def le(self, other: Any) -> T:
         """Whether elements are at most others."""
         return self._op("less_equal", other)
 
-    def gt(self, other: Any) -> Self:
+    def gt(self, other: Any) -> T:
         """Whether elements are greater than others."""
         return self._op("greater", other)
 
-    def ge(self, other: Any) -> Self:
+    def ge(self, other: Any) -> T:
         """Whether elements are at least others."""
         return self._op("greater_equal", other)
 
-    def logical_not(self) -> Self:
+    def logical_not(self) -> T:
         """Whether each element is false."""
         return self._op("logical_not")
 
-    def logical_and(self, other: Any) -> Self:
+    def logical_and(self, other: Any) -> T:
         """Whether both elements are true."""
         return self._op("logical_and", other)
 
-    def logical_or(self, other: Any) -> Self:
+    def logical_or(self, other: Any) -> T:
         """Whether one of the elements is true."""
         return self._op("logical_or", other)
 
-    def cos(self) -> Self:
+    def exp(self) -> T:
+        """e to the power of each element."""
+        return self._op("exp")
+
+    def log(self) -> T:
+        """Natural logarithm."""
+        return self._op("log")
+
+    def sqrt(self) -> T:
+        """Square root."""
+        return self._op("sqrt")
+
+    def tanh(self) -> T:
+        """Hyperbolic tangent."""
+        return self._op("tanh")
+
+    def sigmoid(self) -> T:
+        """1 / (1 + exp(-x))."""
+        return self._op("sigmoid")
+
+    def cos(self) -> T:
         """Cosine."""
         return self._op("cos")
 
-    def sin(self) -> Self:
+    def sin(self) -> T:
         """Sine."""
         return self._op("sin")
 
-    def erf(self) -> Self:
+    def erf(self) -> T:
         """The error function."""
         return self._op("erf")
 
-    def abs(self) -> Self:
+    def abs(self) -> T:
         """The absolute value."""
         return self._op("abs")
 
-    def neg(self) -> Self:
+    def neg(self) -> T:
         """Each element with the other sign."""
         return self._op("neg")
 
-    def sign(self) -> Self:
+    def sign(self) -> T:
         """-1, 0 or 1."""
         return self._op("sign")
 
-    def floor(self) -> Self:
+    def floor(self) -> T:
         """The largest whole number that is not greater."""
         return self._op("floor")
 
-    def ceil(self) -> Self:
+    def ceil(self) -> T:
         """The smallest whole number that is not less."""
         return self._op("ceil")
 
-    def round(self) -> Self:
+    def round(self) -> T:
         """The nearest whole number; halves go to the even one."""
         return self._op("round")
 
-    def reciprocal(self) -> Self:
+    def reciprocal(self) -> T:
         """1 / x."""
         return self._op("reciprocal")
 
-    def rsqrt(self) -> Self:
+    def rsqrt(self) -> T:
         """1 / sqrt(x)."""
         return self._op("rsqrt")
 
-    def square(self) -> Self:
+    def square(self) -> T:
         """x * x."""
         return self._op("square")
 
-    def log2(self) -> Self:
+    def log2(self) -> T:
         """The logarithm to base 2."""
         return self._op("log2")
 
-    def isnan(self) -> Self:
+    def isnan(self) -> T:
         """Whether each element is not a number."""
         return self._op("isnan")
 
-    def isinf(self) -> Self:
+    def isinf(self) -> T:
         """Whether each element is infinite."""
         return self._op("isinf")
 
-    def isfinite(self) -> Self:
+    def isfinite(self) -> T:
         """Whether each element is a finite number."""
         return self._op("isfinite")
 
-    def relu(self) -> Self:
+    def relu(self) -> T:
         """max(x, 0)."""
         return self._op("relu")
 
-    def log_softmax(self, dim: Whole = -1) -> Self:
+    def log_softmax(self, dim: Whole = -1) -> T:
         """The logarithm of softmax along an axis."""
         return self._op("log_softmax", axis=dim)
 
-    def clamp(self, min: Any = None, max: Any = None) -> Self:
+    def clamp(self, min: Any = None, max: Any = None) -> T:
         """Each element brought into a range; bounds are numbers or tensors."""
         return self._op("clamp", min, max)
 
     clip = clamp
 
-    def clamp_min(self, min: Any) -> Self:
+    def clamp_min(self, min: Any) -> T:
         """The greater of each element and a bound."""
         return self._op("maximum", min)
 
-    def clamp_max(self, max: Any) -> Self:
+    def clamp_max(self, max: Any) -> T:
         """The lesser of each element and a bound."""
         return self._op("minimum", max)
 
     # Products -----------------------------------------------------------------------------------------------------
 
-    def matmul(self, other: Any) -> Self:
+    def matmul(self, other: Any) -> T:
         """The matrix product, ``x @ other``."""
         return self._op("matmul", other)
 
     mm = bmm = matmul
 
-    def outer(self, other: Any) -> Self:
+    def outer(self, other: Any) -> T:
         """The products of all elements of one vector with all of another."""
         return self._op("outer", other)
 

@@ -18,23 +18,19 @@ from lucid.dims import Dim, Shape, Size
 from lucid.ops.axis_methods import AxisMethods
 from lucid.ops.methods import OPS as OPS
 from lucid.ops.methods import Axes as Axes
-from lucid.ops.methods import axes as _axes
 from lucid.ops.methods import unpack as _unpack
-from lucid.spelling import refusing, torch_names, torch_names_and
+from lucid.spelling import torch_names, torch_names_and
 from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, show_shape
 from lucid.values import Constant, Part, Value
 
 TensorLike: TypeAlias = Union["Tensor", Array, Scalar, Dim]
-
-# torch's max and min over an axis give a pair; Lucid's give the values alone, so a port would take the wrong part.
-_ONE_RESULT = "write amax(dim=...) or amin(dim=...) for the values, argmax(dim=...) or argmin(dim=...) for the indices"
 
 
 class TracedValueError(TypeError):
     """Python code asked for a value that is known only when the model runs."""
 
 
-class Tensor(AxisMethods):
+class Tensor(AxisMethods["Tensor"]):
     """An n-dimensional array that ops compute with, eagerly or under `lucid.trace`.
 
     Args:
@@ -203,94 +199,6 @@ class Tensor(AxisMethods):
         def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(f"'Tensor' object has no attribute {name!r}{why_absent('Tensor', name)}")
 
-    # Arithmetic and comparison ------------------------------------------------------------------------------------
-
-    def __add__(self, other: TensorLike) -> Tensor:
-        return _call("add", self, other)
-
-    def __radd__(self, other: TensorLike) -> Tensor:
-        return _call("add", other, self)
-
-    def __sub__(self, other: TensorLike) -> Tensor:
-        return _call("sub", self, other)
-
-    def __rsub__(self, other: TensorLike) -> Tensor:
-        return _call("sub", other, self)
-
-    def __mul__(self, other: TensorLike) -> Tensor:
-        return _call("mul", self, other)
-
-    def __rmul__(self, other: TensorLike) -> Tensor:
-        return _call("mul", other, self)
-
-    def __truediv__(self, other: TensorLike) -> Tensor:
-        return _call("div", self, other)
-
-    def __rtruediv__(self, other: TensorLike) -> Tensor:
-        return _call("div", other, self)
-
-    def __floordiv__(self, other: TensorLike) -> Tensor:
-        return _call("floor_div", self, other)
-
-    def __rfloordiv__(self, other: TensorLike) -> Tensor:
-        return _call("floor_div", other, self)
-
-    def __mod__(self, other: TensorLike) -> Tensor:
-        return _call("mod", self, other)
-
-    def __rmod__(self, other: TensorLike) -> Tensor:
-        return _call("mod", other, self)
-
-    def __pow__(self, other: TensorLike) -> Tensor:
-        return _call("pow", self, other)
-
-    def __rpow__(self, other: TensorLike) -> Tensor:
-        return _call("pow", other, self)
-
-    def __matmul__(self, other: TensorLike) -> Tensor:
-        return _call("matmul", self, other)
-
-    def __rmatmul__(self, other: TensorLike) -> Tensor:
-        return _call("matmul", other, self)
-
-    def __neg__(self) -> Tensor:
-        return _call("neg", self)
-
-    def __abs__(self) -> Tensor:
-        return _call("abs", self)
-
-    def __invert__(self) -> Tensor:
-        return _call("logical_not", self)
-
-    def __and__(self, other: TensorLike) -> Tensor:
-        return _call("logical_and", self, other)
-
-    def __or__(self, other: TensorLike) -> Tensor:
-        return _call("logical_or", self, other)
-
-    def __xor__(self, other: TensorLike) -> Tensor:
-        return _call("logical_xor", self, other)
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]  # elementwise, as in NumPy and torch
-        return _call("equal", self, other)
-
-    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
-        return _call("not_equal", self, other)
-
-    def __lt__(self, other: TensorLike) -> Tensor:  # type: ignore[misc]  # scalars on the left reflect
-        return _call("less", self, other)
-
-    def __le__(self, other: TensorLike) -> Tensor:  # type: ignore[misc]
-        return _call("less_equal", self, other)
-
-    def __gt__(self, other: TensorLike) -> Tensor:  # type: ignore[misc]
-        return _call("greater", self, other)
-
-    def __ge__(self, other: TensorLike) -> Tensor:  # type: ignore[misc]
-        return _call("greater_equal", self, other)
-
     # Shape --------------------------------------------------------------------------------------------------------
 
     def reshape(self, *shape: Size | Sequence[Size]) -> Tensor:
@@ -361,71 +269,7 @@ class Tensor(AxisMethods):
         """Zero below a diagonal of the last two axes."""
         return _call("triu", self, diagonal=diagonal)
 
-    # Reductions ---------------------------------------------------------------------------------------------------
-
-    @torch_names
-    def sum(self, axis: Axes = None, keepdims: bool = False, *, dtype: DTypeLike | None = None) -> Tensor:
-        """Sum over axes, all of them by default; that of integers and booleans is int64, unless `dtype` is given."""
-        if dtype is not None:
-            return self.astype(dtype).sum(axis, keepdims).astype(dtype)
-        return _call("sum", self, axis=_axes(axis), keepdims=keepdims)
-
-    @torch_names
-    def mean(self, axis: Axes = None, keepdims: bool = False, *, dtype: DTypeLike | None = None) -> Tensor:
-        """Mean over axes, all of them by default; of this tensor in another element type if `dtype` is given."""
-        return _call("mean", self if dtype is None else self.astype(dtype), axis=_axes(axis), keepdims=keepdims)
-
-    @refusing(dim=_ONE_RESULT, keepdim=_ONE_RESULT)
-    def max(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Maximum over axes; all of them by default."""
-        return _call("max", self, axis=_axes(axis), keepdims=keepdims)
-
-    @refusing(dim=_ONE_RESULT, keepdim=_ONE_RESULT)
-    def min(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Minimum over axes; all of them by default."""
-        return _call("min", self, axis=_axes(axis), keepdims=keepdims)
-
-    @torch_names
-    def argmax(self, axis: int = -1, keepdims: bool = False) -> Tensor:
-        """The int64 index of the first maximum along an axis."""
-        return _call("argmax", self, axis=axis, keepdims=keepdims)
-
-    @torch_names
-    def any(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Whether any element is true."""
-        return _call("any", self, axis=_axes(axis), keepdims=keepdims)
-
-    @torch_names
-    def all(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
-        """Whether all elements are true."""
-        return _call("all", self, axis=_axes(axis), keepdims=keepdims)
-
-    # Elementwise and neural ---------------------------------------------------------------------------------------
-
-    def exp(self) -> Tensor:
-        """e to the power of each element."""
-        return _call("exp", self)
-
-    def log(self) -> Tensor:
-        """Natural logarithm."""
-        return _call("log", self)
-
-    def sqrt(self) -> Tensor:
-        """Square root."""
-        return _call("sqrt", self)
-
-    def tanh(self) -> Tensor:
-        """Hyperbolic tangent."""
-        return _call("tanh", self)
-
-    def sigmoid(self) -> Tensor:
-        """1 / (1 + exp(-x))."""
-        return _call("sigmoid", self)
-
-    @torch_names
-    def softmax(self, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
-        """exp(x) normalised to sum 1 along an axis; of this tensor in another element type if `dtype` is given."""
-        return _call("softmax", self if dtype is None else self.astype(dtype), axis=axis)
+    # Choice and element type --------------------------------------------------------------------------------------
 
     def where(self, condition: TensorLike, other: TensorLike) -> Tensor:
         """This tensor where the condition is true, else the other."""

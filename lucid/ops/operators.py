@@ -1,0 +1,108 @@
+"""Arithmetic and comparison of tensors by Python's operators: `Tensor` inherits them."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from lucid.dims import Dim
+from lucid.ops.methods import OPS, ElementMethods, T
+from lucid.types import Array, Scalar
+
+Other: TypeAlias = T | Array | Scalar | Dim
+
+
+class Operators(ElementMethods[T]):
+    """Python's operators, elementwise but for ``@``."""
+
+    __slots__ = ()
+
+    def _reflected(self, name: str, other: Other[T]) -> T:
+        """An op whose first operand is not a tensor."""
+        result: T = OPS[name](other, self)
+        return result
+
+    def __add__(self, other: Other[T]) -> T:
+        return self._op("add", other)
+
+    def __radd__(self, other: Other[T]) -> T:
+        return self._reflected("add", other)
+
+    def __sub__(self, other: Other[T]) -> T:
+        return self._op("sub", other)
+
+    def __rsub__(self, other: Other[T]) -> T:
+        return self._reflected("sub", other)
+
+    def __mul__(self, other: Other[T]) -> T:
+        return self._op("mul", other)
+
+    def __rmul__(self, other: Other[T]) -> T:
+        return self._reflected("mul", other)
+
+    def __truediv__(self, other: Other[T]) -> T:
+        return self._op("div", other)
+
+    def __rtruediv__(self, other: Other[T]) -> T:
+        return self._reflected("div", other)
+
+    def __floordiv__(self, other: Other[T]) -> T:
+        return self._op("floor_div", other)
+
+    def __rfloordiv__(self, other: Other[T]) -> T:
+        return self._reflected("floor_div", other)
+
+    def __mod__(self, other: Other[T]) -> T:
+        return self._op("mod", other)
+
+    def __rmod__(self, other: Other[T]) -> T:
+        return self._reflected("mod", other)
+
+    def __pow__(self, other: Other[T]) -> T:
+        return self._op("pow", other)
+
+    def __rpow__(self, other: Other[T]) -> T:
+        return self._reflected("pow", other)
+
+    def __matmul__(self, other: Other[T]) -> T:
+        return self._op("matmul", other)
+
+    def __rmatmul__(self, other: Other[T]) -> T:
+        return self._reflected("matmul", other)
+
+    def __neg__(self) -> T:
+        return self._op("neg")
+
+    def __abs__(self) -> T:
+        return self._op("abs")
+
+    def __invert__(self) -> T:
+        return self._op("logical_not")
+
+    def __and__(self, other: Other[T]) -> T:
+        return self._op("logical_and", other)
+
+    def __or__(self, other: Other[T]) -> T:
+        return self._op("logical_or", other)
+
+    def __xor__(self, other: Other[T]) -> T:
+        return self._op("logical_xor", other)
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __eq__(self, other: object) -> T:  # type: ignore[override]  # elementwise, as in NumPy and torch
+        return self._op("equal", other)
+
+    def __ne__(self, other: object) -> T:  # type: ignore[override]
+        return self._op("not_equal", other)
+
+    def __lt__(self, other: Other[T]) -> T:
+        return self._op("less", other)
+
+    def __le__(self, other: Other[T]) -> T:
+        return self._op("less_equal", other)
+
+    def __gt__(self, other: Other[T]) -> T:
+        return self._op("greater", other)
+
+    def __ge__(self, other: Other[T]) -> T:
+        return self._op("greater_equal", other)
