@@ -7,6 +7,7 @@ import re
 import runpy
 import shlex
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 import lucid
 from tests.console import in_process
 from tests.pages import RUNS, blocks, comments, difference, missing
+from tools.source_pages import content, sources_in, turned
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -129,6 +131,27 @@ def test_every_link_leads_somewhere(page):
             assert (page.parent / target.split("#")[0]).exists(), (
                 f"{name_of(page)} links to {target}, which is not there"
             )
+
+
+def test_links_out_of_docs_lead_to_pages_of_the_site():
+    page = "See [it](../../models/bert.py), [masks](masks.md), [new](../../CHANGELOG.md#x), [no](../../no.py)."
+    assert sources_in(page, "docs/howto") == {"models/bert.py", "CHANGELOG.md"}
+    assert turned(page, "docs/howto", "howto/tasks.md") == (
+        "See [it](../source/models/bert.py.md), [masks](masks.md), [new](../source/CHANGELOG.md#x), [no](../../no.py)."
+    )
+    assert turned("[why](docs/attention.md)", "", "source/CHANGELOG.md") == "[why](../attention.md)"
+    assert "# models/bert.py\n\n````python\n" in content("models/bert.py")
+
+
+def test_the_installation_names_every_extra_and_pages_only_these():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"])
+    text = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    listed = {name for row in re.findall(r"^\| (`.*?`) \|", text, re.M) for name in re.findall(r"`(\w+)`", row)}
+    assert listed == extras
+    for page in PAGES:
+        for named in re.findall(r"pip install '(?:\.|lucid-onnx)\[([\w,]+)\]'", page.read_text(encoding="utf-8")):
+            assert set(named.split(",")) <= extras, name_of(page)
 
 
 def test_every_page_is_in_the_navigation():

@@ -91,8 +91,8 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
-def test_the_readmes_example_runs_in_a_fresh_environment(fresh, tmp_path):
-    first = re.search(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+def test_the_example_of_the_first_page_runs_in_a_fresh_environment(fresh, tmp_path):
+    first = re.search(r"^```python\n(.*?)^```", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.M | re.S)
     assert first is not None
     (tmp_path / "example.py").write_text(first[1], encoding="utf-8")
     run(fresh / "python", "-W", "error", "example.py", cwd=tmp_path)
