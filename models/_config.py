@@ -220,9 +220,9 @@ class Config:
         return value
 
     def heads(self, name: str, width: int, /, *default: D) -> int | D:
-        """The number of heads that share a width: a divisor of it."""
+        """The number of heads that share a width: a divisor of it, the default too."""
         value = self.size(name, *default)
-        if isinstance(value, int) and self.has(name) and width % value:
+        if isinstance(value, int) and width % value:
             raise self.wrong(name, f"expected a divisor of the width {width}")
         return value
 

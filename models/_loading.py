@@ -22,6 +22,7 @@ READERS = {  # a line for each class: its file and name, and the model_type of t
     "llama.Llama": ("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "helium", "olmo2"),
     "modernbert.ModernBert": ("modernbert",),
     "phi3.Phi3": ("phi3",),
+    "siglip.SigLIP": ("siglip",),
     "t5.T5": ("t5", "mt5"),
     "vit.ViT": ("vit", "deit", "dinov2"),
     "whisper.Whisper": ("whisper",),

@@ -3,82 +3,68 @@
 ::
 
     clip = CLIP.from_pretrained("folder with config.json and model.safetensors")
-    texts, images = clip(input_ids, pixel_values)                     # (N, E), (M, E), of length 1
-    similarity = texts @ images.mT * clip.logit_scale.exp()           # (N, M); softmax over texts or images
+    found = clip(input_ids, pixel_values)
+    found.logits_per_image.softmax()                                  # (M, N): how well each text fits an image
+    found.text_embeds, found.image_embeds                             # (N, E), (M, E), of length 1
+
+Either tower can be read and exported alone: `CLIPTextModel`, `CLIPVisionModel`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._pretrained import Checkpoint, Config, Pretrained
+from lucid.models._two_towers import (
+    Encoder,
+    ImageTowerConfig,
+    TextEmbeddings,
+    TextTowerConfig,
+    TowerConfig,
+    check_pixels,
+)
+from lucid.models._two_towers import Similarities as Similarities
+
+CLIPTowerConfig = TowerConfig
+Tower = CLIPTowerConfig  # former names of what both towers have in common
 
 
 @dataclass(frozen=True)
-class CLIPTowerConfig:
-    """The sizes of the transformer of one tower."""
-
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    intermediate_size: int
-    activation: str = "quick_gelu"
-    eps: float = 1e-5
-
-
-Tower = CLIPTowerConfig  # former name
-
-
-@dataclass(frozen=True)
-class CLIPTextConfig(CLIPTowerConfig):
+class CLIPTextConfig(TextTowerConfig):
     """The text tower; the defaults are those of the first CLIP."""
 
     hidden_size: int = 512
-    num_layers: int = 12
     num_heads: int = 8
     intermediate_size: int = 2048
+    activation: str = "quick_gelu"
+    eps: float = 1e-5
     vocab_size: int = 49408
     max_positions: int = 77
     eos_token_id: int = 49407
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From the tower's own object in config.json; published files leave out what is as in the first CLIP."""
-        return cls(
-            **_tower(options, cls),
-            vocab_size=options.size("vocab_size", cls.vocab_size),
-            max_positions=options.size("max_position_embeddings", cls.max_positions),
-            eos_token_id=options.whole("eos_token_id", cls.eos_token_id, low=0),
-        )
+        """From the tower's own object in config.json."""
+        return cls(**cls.sizes(options), eos_token_id=options.whole("eos_token_id", cls.eos_token_id, low=0))
 
 
 @dataclass(frozen=True)
-class CLIPVisionConfig(CLIPTowerConfig):
+class CLIPVisionConfig(ImageTowerConfig):
     """The image tower; the defaults are those of the first CLIP."""
 
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    intermediate_size: int = 3072
-    num_channels: int = 3
-    image_size: int = 224
+    activation: str = "quick_gelu"
+    eps: float = 1e-5
     patch_size: int = 32
 
     @classmethod
     def read(cls, options: Config) -> Self:
-        """From the tower's own object in config.json; published files leave out what is as in the first CLIP."""
-        image_size = options.whole("image_size", cls.image_size)
-        return cls(
-            **_tower(options, cls),
-            num_channels=options.size("num_channels", cls.num_channels),
-            image_size=image_size,
-            patch_size=options.whole("patch_size", cls.patch_size, high=image_size, why=", the size of an image"),
-        )
+        """From the tower's own object in config.json."""
+        return cls(**cls.sizes(options))
 
 
 @dataclass(frozen=True)
@@ -99,19 +85,6 @@ class CLIPConfig:
         )
 
 
-def _tower(options: Config, usual: type[CLIPTextConfig | CLIPVisionConfig]) -> dict[str, Any]:
-    """The sizes that both towers have."""
-    width = options.size("hidden_size", usual.hidden_size)
-    return {
-        "hidden_size": width,
-        "num_layers": options.layers("num_hidden_layers", usual.num_layers),
-        "num_heads": options.heads("num_attention_heads", width, usual.num_heads),
-        "intermediate_size": options.size("intermediate_size", usual.intermediate_size),
-        "activation": options.activation("hidden_act", usual.activation),
-        "eps": options.real("layer_norm_eps", usual.eps),
-    }
-
-
 def _section(options: Config, name: str) -> Config:
     """The options of one tower. Older files repeat some of them in a second object, which takes precedence."""
     section = options.section(name)
@@ -120,7 +93,7 @@ def _section(options: Config, name: str) -> Config:
 
 
 class CLIP(Pretrained[CLIPConfig]):
-    """Texts and images to embeddings in one space."""
+    """Texts and images to embeddings in one space, and how well each text and each image match."""
 
     checkpoint = Checkpoint(
         model_types=("clip",),
@@ -129,8 +102,9 @@ class CLIP(Pretrained[CLIPConfig]):
         ignored_options=["projection_dim", "logit_scale_init_value", "tie_.*", "is_.*", "add_cross_attention"],
         ignored_keys=[r"\.position_ids$"],  # 0, 1, 2, ...
         task="zero-shot-image-classification",
+        heads={"image-feature-extraction": "clip.CLIPVisionModel", "feature-extraction": "clip.CLIPTextModel"},
     )
-    output_names = ("text_embeds", "image_embeds")
+    output_names: ClassVar[Sequence[str]] = Similarities._fields
 
     def __init__(self, config: CLIPConfig | None = None) -> None:
         super().__init__(config := config or CLIPConfig())
@@ -140,10 +114,8 @@ class CLIP(Pretrained[CLIPConfig]):
         self.visual_projection = nn.Linear(vision.hidden_size, shared, bias=False)
         self.logit_scale = nn.Parameter(lucid.tensor(2.6592))  # ln(1 / 0.07)
 
-    def forward(
-        self, input_ids: Tensor, pixel_values: Tensor, attention_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Text embeddings (N, E) and image embeddings (M, E), of length 1.
+    def forward(self, input_ids: Tensor, pixel_values: Tensor, attention_mask: Tensor | None = None) -> Similarities:
+        """Logits and embeddings of N texts and M images.
 
         Args:
             input_ids: (N, L) int64; each text ends with the end token, after which anything may follow.
@@ -152,17 +124,61 @@ class CLIP(Pretrained[CLIPConfig]):
         """
         texts = self.text_projection(self.text_model(input_ids, attention_mask))
         images = self.visual_projection(self.vision_model(pixel_values))
-        return _unit(texts), _unit(images)
+        return Similarities.of(texts, images, self.logit_scale)
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        ids = lucid.spec("N", "L", dtype=lucid.int64)
-        dtype = self.vision_model.embeddings.patch_embedding.weight.dtype
-        pixels = lucid.spec("M", *self.vision_model.image_shape, dtype=dtype)
-        return {"input_ids": ids, "pixel_values": pixels, "attention_mask": ids}
+        ids = self.text_model.input_specs()
+        return {"input_ids": ids["input_ids"], **self.vision_model.input_specs("M"), **ids}
 
 
-def _unit(x: Tensor) -> Tensor:
-    return x / (x * x).sum(-1, keepdims=True).sqrt()
+class CLIPTextModel(Pretrained[CLIPConfig]):
+    """The text tower of CLIP alone: (N, L) token ids to the embeddings (N, E), not scaled, and the states (N, L, E)."""
+
+    checkpoint = replace(
+        CLIP.checkpoint,
+        ignored_keys=[r"\.position_ids$", r"^vision_model\.|^visual_projection\.|^logit_scale$"],
+        task="feature-extraction",
+        heads={},
+        head_keys=[r"^text_projection\.weight$"],
+    )
+    output_names = ("text_embeds", "last_hidden_state")
+
+    def __init__(self, config: CLIPConfig) -> None:
+        super().__init__(config)
+        self.text_model = TextModel(config.text)
+        self.text_projection = nn.Linear(config.text.hidden_size, config.projection_dim, bias=False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        states = self.text_model.last_hidden_state(input_ids, attention_mask)
+        return self.text_projection(self.text_model.end_state(input_ids, states)), states
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.text_model.input_specs()
+
+
+class CLIPVisionModel(Pretrained[CLIPConfig]):
+    """The image tower of CLIP alone: pixels to the embeddings (N, E), not scaled, and the states (N, tokens, E)."""
+
+    checkpoint = replace(
+        CLIP.checkpoint,
+        ignored_keys=[r"\.position_ids$", r"^text_model\.|^text_projection\.|^logit_scale$"],
+        task="image-feature-extraction",
+        heads={},
+        head_keys=[r"^visual_projection\.weight$"],
+    )
+    output_names = ("image_embeds", "last_hidden_state")
+
+    def __init__(self, config: CLIPConfig) -> None:
+        super().__init__(config)
+        self.vision_model = ImageModel(config.vision)
+        self.visual_projection = nn.Linear(config.vision.hidden_size, config.projection_dim, bias=False)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.vision_model.hidden_states(pixel_values)[-1]
+        return self.visual_projection(self.vision_model.post_layernorm(states[:, 0])), states
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.vision_model.input_specs()
 
 
 class TextModel(nn.Module):
@@ -175,27 +191,27 @@ class TextModel(nn.Module):
         self.final_layer_norm = nn.LayerNorm(config.hidden_size, config.eps)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        # The norm is of each token alone, so one of the end token's state is enough.
+        return self.final_layer_norm(self.end_state(input_ids, self.hidden_states(input_ids, attention_mask)[-1]))
+
+    def last_hidden_state(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """The states of all tokens, (N, L, hidden_size)."""
+        return self.final_layer_norm(self.hidden_states(input_ids, attention_mask)[-1])
+
+    def end_state(self, input_ids: Tensor, states: Tensor) -> Tensor:
+        """That of the end token, (N, hidden_size)."""
         # The first published configs say 2, which never occurs; for these the end of a text is its highest id.
         eos = self.eos_token_id
         end = (input_ids if eos == 2 else (input_ids == eos).astype(lucid.int64)).argmax(1)
-        x = self.hidden_states(input_ids, attention_mask)[-1]
-        return self.final_layer_norm(x[lucid.arange(x.shape[0]), end])
+        return states[lucid.arange(states.shape[0]), end]
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> list[Tensor]:
         """The input of the first layer, and the output of each layer."""
         key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
         return self.encoder(self.embeddings(input_ids), key_mask, is_causal=True)
-
-
-class TextEmbeddings(nn.Module):
-    """Token plus position."""
-
-    def __init__(self, config: CLIPTextConfig) -> None:
-        self.token_embedding = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.position_embedding = nn.LearnedPositions(config.max_positions, config.hidden_size)
-
-    def forward(self, input_ids: Tensor) -> Tensor:
-        return self.token_embedding(input_ids) + self.position_embedding(input_ids.shape[1])
 
 
 class ImageModel(nn.Module):
@@ -206,17 +222,19 @@ class ImageModel(nn.Module):
         self.pre_layrnorm = nn.LayerNorm(config.hidden_size, config.eps)  # the checkpoints' spelling
         self.encoder = Encoder(config)
         self.post_layernorm = nn.LayerNorm(config.hidden_size, config.eps)
-        self.image_shape = (config.num_channels, config.image_size, config.image_size)
+        self.image_shape = config.image_shape
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         return self.post_layernorm(self.hidden_states(pixel_values)[-1][:, 0])
 
     def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
         """The input of the first layer, and the output of each layer."""
-        if pixel_values.ndim != 4 or pixel_values.shape[1:] != self.image_shape:
-            given, expected = (", ".join(map(str, sizes)) for sizes in (pixel_values.shape, self.image_shape))
-            raise ValueError(f"CLIP: pixel_values has shape [{given}], expected (N, {expected})")
+        check_pixels("CLIP", pixel_values, self.image_shape)
         return self.encoder(self.pre_layrnorm(self.embeddings(pixel_values)))
+
+    def input_specs(self, images: str = "N") -> Mapping[str, TensorType]:
+        dtype = self.embeddings.patch_embedding.weight.dtype
+        return {"pixel_values": lucid.spec(images, *self.image_shape, dtype=dtype)}
 
 
 class ImageEmbeddings(nn.Module):
@@ -234,55 +252,6 @@ class ImageEmbeddings(nn.Module):
         return ops.concat([whole, patches], 1) + self.position_embedding.weight[:]
 
 
-class Encoder(nn.Module):
-    """The layers of a tower: (N, L, hidden_size) to the list of the input and the output of each layer."""
-
-    def __init__(self, tower: CLIPTowerConfig) -> None:
-        self.layers = [Layer(tower) for _ in range(tower.num_layers)]
-
-    def forward(self, x: Tensor, key_mask: Tensor | None = None, is_causal: bool = False) -> list[Tensor]:
-        states = [x]
-        for layer in self.layers:
-            states.append(layer(states[-1], key_mask, is_causal))
-        return states
-
-
-class Layer(nn.Module):
-    """Attention, then the MLP, each after its norm, with a residual connection."""
-
-    def __init__(self, tower: CLIPTowerConfig) -> None:
-        self.layer_norm1, self.layer_norm2 = (nn.LayerNorm(tower.hidden_size, tower.eps) for _ in range(2))
-        self.self_attn, self.mlp = Attention(tower), MLP(tower)
-
-    def forward(self, x: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
-        x = x + self.self_attn(self.layer_norm1(x), key_mask, is_causal)
-        return x + self.mlp(self.layer_norm2(x))
-
-
-class Attention(nn.Module):
-    """Self-attention."""
-
-    def __init__(self, tower: CLIPTowerConfig) -> None:
-        width, self.num_heads = tower.hidden_size, tower.num_heads
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
-
-    def forward(self, x: Tensor, key_mask: Tensor | None, is_causal: bool) -> Tensor:
-        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
-        return self.out_proj(ops.attention(q, k, v, None, key_mask, heads=self.num_heads, is_causal=is_causal))
-
-
-class MLP(nn.Module):
-    """Two linear layers."""
-
-    def __init__(self, tower: CLIPTowerConfig) -> None:
-        width, inner = tower.hidden_size, tower.intermediate_size
-        self.fc1, self.fc2 = nn.Linear(width, inner), nn.Linear(inner, width)
-        self.activation = ACTIVATIONS[tower.activation]
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(self.activation(self.fc1(x)))
-
-
 def main() -> None:
     """Compare two texts with three images by the exported model, and the exported model with the eager one."""
     clip = CLIP.from_pretrained(checkpoint_folder("clip/quick_gelu"))
@@ -290,11 +259,10 @@ def main() -> None:
     lucid.manual_seed(0)
     end = clip.config.text.vocab_size - 1
     ids, mask = lucid.tensor([[0, 5, 8, end], [0, 9, end, end]]), lucid.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])
-    texts, images = both(ids, lucid.randn(3, *clip.vision_model.image_shape), mask)
-    similarity = (texts @ images.mT * clip.logit_scale.exp()).softmax()
-    for text, row in zip(ids.tolist(), similarity.tolist(), strict=True):
+    found = Similarities(*both(ids, lucid.randn(3, *clip.vision_model.image_shape), mask))
+    for text, row in zip(ids.tolist(), found.logits_per_text.softmax().tolist(), strict=True):
         print(f"text {text}: images {', '.join(f'{share:.0%}' for share in row)}")
-    print(both.verdict("embeddings"))
+    print(both.verdict("logits and embeddings"))
 
 
 if __name__ == "__main__":

@@ -63,6 +63,7 @@ FAMILIES = {
     "deit": vision.deit,
     "dinov2": vision.dinov2,
     "clip": vision.clip,
+    "siglip": vision.siglip,
 }
 OTHERS = {
     "torch_nn": torch_nn.store_all,

@@ -88,9 +88,9 @@ def test_a_layer_of_llama_is_what_one_would_draw_by_hand() -> None:
 
 # Names ----------------------------------------------------------------------------------------------------------------
 
-SUFFIXES = re.compile(r"(\[\w+\])?(\.T)?(\.add\(1\))?$")
+SUFFIXES = re.compile(r"(\[\w+\])?(\.T)?(\.add\(1\)|\.exp)?$")
 """The suffix of an initializer's name after the checkpoint's: ``[q]`` for a part, ``.T`` if it is stored transposed,
-``.add(1)`` for the sum with 1, which a norm of Gemma stores where it is expanded.
+``.add(1)`` for the sum with 1, which a norm of Gemma stores where it is expanded, ``.exp`` for the scale of logits.
 """
 
 UNUSED = r"pooler\.|^cls\.|^lm_head|^vocab_|classifier|mask_token|position_ids|^logit_scale$|EncDecAttention.relative"

@@ -64,6 +64,8 @@ def test_the_files_say_what_a_checkpoint_is_for(variant: str, expected: str) -> 
         ("tasks/bert_reranking", "reranking", "BertForReranking"),
         ("tasks/distilbert_fill_mask", "feature-extraction", "Bert"),
         ("vit/classifier", "image-feature-extraction", "ViT"),
+        ("clip/gelu", "image-feature-extraction", "CLIPVisionModel"),
+        ("siglip/base", "feature-extraction", "SigLIPTextModel"),
         ("gpt2/base", "text-generation", "GPT2"),
     ],
 )
@@ -78,6 +80,7 @@ def test_the_classes_of_all_tasks_exist_and_read_the_same_checkpoints(name: str)
         assert (class_of(place).checkpoint.task, class_of(place).checkpoint.model_types) == (task, base.model_types)
 
 
+SIMILARITIES = ["logits_per_image", "logits_per_text", "text_embeds", "image_embeds"]
 ALWAYS = "feature-extraction, sentence-similarity"
 
 
@@ -185,7 +188,8 @@ def test_what_a_cross_encoder_does_with_its_logits_changes_nothing_here(tmp_path
             ["start_logits", "end_logits"],
         ),
         ("vit/classifier", ["pixel_values"], ["logits"]),
-        ("clip/gelu", ["input_ids", "pixel_values", "attention_mask"], ["text_embeds", "image_embeds"]),
+        ("clip/gelu", ["input_ids", "pixel_values", "attention_mask"], SIMILARITIES),
+        ("siglip/base", ["input_ids", "pixel_values"], SIMILARITIES),
     ],
 )
 def test_inputs_and_outputs_have_the_names_of_transformers(variant: str, inputs: list[str], outputs: list[str]) -> None:

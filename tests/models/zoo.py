@@ -18,12 +18,13 @@ from lucid.models.bert_tasks import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from lucid.models.clip import CLIP
+from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
 from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.models.modernbert import ModernBert
 from lucid.models.phi3 import Phi3
+from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
 from lucid.models.t5 import T5
 from lucid.models.vit import ViT, ViTForImageClassification
 from lucid.models.whisper import Whisper
@@ -78,6 +79,8 @@ class Entry(NamedTuple):
 
 
 _HIDDEN, _LOGITS = ("last_hidden_state",), ("logits",)
+_POOLED = ("last_hidden_state", "pooler_output")
+_SIMILARITIES = ("logits_per_image", "logits_per_text", "text_embeds", "image_embeds")
 _FAMILIES = ("bert", "roberta", "distilbert")
 _HEADS: dict[str, tuple[Callable[..., nn.Module], tuple[str, ...]]] = {
     "text_classification": (BertForSequenceClassification, _LOGITS),
@@ -128,6 +131,11 @@ ZOO = [
     Entry("DeiT", ViT, "deit/base", _HIDDEN),
     *(Entry("DeiT", ViTForImageClassification, f"deit/{v}", _LOGITS) for v in ("classifier", "with_teacher")),
     *(Entry("DINOv2", ViT, f"dinov2/{v}", _HIDDEN) for v in ("base", "swiglu")),
-    *(Entry("CLIP", CLIP, f"clip/{v}", ("text_embeds", "image_embeds")) for v in ("quick_gelu", "gelu")),
+    *(Entry("CLIP", CLIP, f"clip/{v}", _SIMILARITIES) for v in ("quick_gelu", "gelu")),
+    Entry("CLIP: towers", CLIPVisionModel, "clip/images", ("image_embeds", "last_hidden_state")),
+    Entry("CLIP: towers", CLIPTextModel, "clip/texts", ("text_embeds", "last_hidden_state")),
+    Entry("SigLIP", SigLIP, "siglip/base", _SIMILARITIES),
+    Entry("SigLIP: towers", SigLIPVisionModel, "siglip/images", _POOLED),
+    Entry("SigLIP: towers", SigLIPTextModel, "siglip/texts", _POOLED),
     *(Entry("Whisper", Whisper, f"whisper/{v}", _LOGITS) for v in ("base", "uneven")),
 ]

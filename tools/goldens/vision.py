@@ -1,4 +1,4 @@
-"""ViT, DeiT, DINOv2, CLIP.
+"""ViT, DeiT, DINOv2, CLIP, SigLIP.
 
 pixel_values are (N, 3, height, width). CLIP's text positions count 0, 1, 2, ... from the first column,
 padding included; its text tower is causal, so under left padding only kept positions of the hidden states are
@@ -8,6 +8,7 @@ compared, while the pooled embedding, taken at the end-of-text token, is always 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,12 +17,18 @@ from torch import Tensor, nn
 from transformers import (
     CLIPConfig,
     CLIPModel,
+    CLIPTextModelWithProjection,
+    CLIPVisionModelWithProjection,
     DeiTConfig,
     DeiTForImageClassification,
     DeiTForImageClassificationWithTeacher,
     DeiTModel,
     Dinov2Config,
     Dinov2Model,
+    SiglipConfig,
+    SiglipModel,
+    SiglipTextModel,
+    SiglipVisionModel,
     ViTConfig,
     ViTForImageClassification,
     ViTModel,
@@ -147,6 +154,9 @@ def dinov2() -> list[Golden]:
     ]
 
 
+SIMILARITIES = ["logits_per_image", "logits_per_text", "text_embeds", "image_embeds"]
+
+
 def clip_cases(vocabulary: int, end: int, pad: int, seed: int) -> dict[str, Case]:
     """Texts are [0, tokens..., end]; `pad` fills the rest."""
 
@@ -212,8 +222,8 @@ def clip() -> list[Golden]:
     image = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     image |= {"image_size": 12, "patch_size": 4}
 
-    def model(act: str, end: int, pad: int) -> CLIPModel:
-        shared = {"hidden_act": act}
+    def model(act: str, end: int, pad: int, **towers: int) -> CLIPModel:
+        shared = {"hidden_act": act, **towers}
         return CLIPModel(
             CLIPConfig(
                 text_config=text | shared | {"eos_token_id": end, "pad_token_id": pad},
@@ -223,7 +233,7 @@ def clip() -> list[Golden]:
         )
 
     common = {
-        "outputs": ["text_embeds", "image_embeds", "logits_per_text"],
+        "outputs": SIMILARITIES,
         "layers": lambda model: {
             "text.": model.text_model.encoder.layers,
             "vision.": model.vision_model.encoder.layers,
@@ -250,6 +260,84 @@ def clip() -> list[Golden]:
             model("gelu", 38, 38),
             clip_cases(40, 38, 39, 950),
             note="gelu; eos_token_id 38: pooled at the first 38, though padding (39) is higher",
+            **common,
+        ),
+        Golden(
+            "clip/images",
+            model("gelu", 38, 38, projection_dim=12),
+            image_cases(960),
+            ["image_embeds", "last_hidden_state"],
+            lambda model: {"": model.vision_model.encoder.layers},
+            "the image tower of a whole CLIP, as CLIPVisionModelWithProjection reads it",
+            reader=CLIPVisionModelWithProjection.from_pretrained,
+            spare=("text_model.", "text_projection.", "logit_scale"),
+        ),
+        Golden(
+            "clip/texts",
+            model("gelu", 38, 38, projection_dim=12),
+            only_texts(clip_cases(40, 38, 39, 970)),
+            ["text_embeds", "last_hidden_state"],
+            lambda model: {"": model.text_model.encoder.layers},
+            "the text tower of a whole CLIP, as CLIPTextModelWithProjection reads it",
+            reader=CLIPTextModelWithProjection.from_pretrained,
+            spare=("vision_model.", "visual_projection.", "logit_scale"),
+            padding_is_free=False,
+        ),
+    ]
+
+
+def only_texts(cases: Mapping[str, Case]) -> dict[str, Case]:
+    """The same cases without images."""
+    return {
+        name: replace(case, inputs={key: value for key, value in case.inputs.items() if key != "pixel_values"})
+        for name, case in cases.items()
+    }
+
+
+def siglip() -> list[Golden]:
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
+    text = sizes | {"vocab_size": 40, "max_position_embeddings": 12}
+
+    def model(**others: object) -> SiglipModel:
+        vision = {**sizes, "num_attention_heads": 2, "image_size": 12, "patch_size": 4}
+        return SiglipModel(SiglipConfig(text_config=text | others, vision_config=vision | others))
+
+    cases = clip_cases(40, 39, 1, 980)  # one with a mask: the last token is pooled all the same
+    del cases["left_padding"]
+    cases["right_padding"] = replace(cases["right_padding"], compare="kept")
+    common = {"padding_is_free": False}
+    return [
+        Golden(
+            "siglip/base",
+            model(),
+            cases,
+            SIMILARITIES,
+            lambda model: {
+                "text.": model.text_model.encoder.layers,
+                "vision.": model.vision_model.encoder.layers,
+            },
+            "gelu_pytorch_tanh; the image is pooled by attention with a learned query, the text at its last token",
+            **common,
+        ),
+        Golden(
+            "siglip/images",
+            model(hidden_act="gelu"),
+            image_cases(990),
+            ["last_hidden_state", "pooler_output"],
+            lambda model: {"": model.encoder.layers},
+            "the image tower of a whole SigLIP, as SiglipVisionModel reads it; gelu",
+            reader=SiglipVisionModel.from_pretrained,
+            spare=("text_model.", "logit_"),
+        ),
+        Golden(
+            "siglip/texts",
+            model(hidden_act="gelu"),
+            only_texts(cases),
+            ["last_hidden_state", "pooler_output"],
+            lambda model: {"": model.encoder.layers},
+            "the text tower of a whole SigLIP, as SiglipTextModel reads it; gelu",
+            reader=SiglipTextModel.from_pretrained,
+            spare=("vision_model.", "logit_"),
             **common,
         ),
     ]

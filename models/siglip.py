@@ -1,0 +1,245 @@
+"""SigLIP (Zhai et al. 2023) and SigLIP 2 (Tschannen et al. 2025): CLIP trained on each pair of text and image alone.
+
+::
+
+    siglip = SigLIP.from_pretrained("folder with config.json and model.safetensors")
+    found = siglip(input_ids, pixel_values)
+    found.logits_per_image.sigmoid()                                  # (M, N): whether a text fits an image
+    found.text_embeds, found.image_embeds                             # (N, E), (M, E), of length 1
+
+Texts are padded to the length that the model was trained with, 64 tokens, and padding is read like the rest: published
+tokenizers give no mask. An image is what attention with one learned query makes of its patches. Either tower can be
+read and exported alone: `SigLIPTextModel`, `SigLIPVisionModel`. Of SigLIP 2 these are the models for one size of
+images, whose model_type is "siglip".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import lucid
+from lucid import Tensor, TensorType, nn
+from lucid.models._demonstration import SideBySide, checkpoint_folder
+from lucid.models._pretrained import Checkpoint, Config, Pretrained
+from lucid.models._two_towers import (
+    MLP,
+    Encoder,
+    ImageTowerConfig,
+    Similarities,
+    TextEmbeddings,
+    TextTowerConfig,
+    check_pixels,
+)
+
+
+@dataclass(frozen=True)
+class SigLIPTextConfig(TextTowerConfig):
+    """The text tower; the defaults are those of SigLIP base."""
+
+    activation: str = "gelu_pytorch_tanh"
+    projection_size: int | None = None  # of the embeddings; None: hidden_size
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From the tower's own object in config.json."""
+        return cls(**cls.sizes(options), projection_size=options.size("projection_size", None))
+
+
+@dataclass(frozen=True)
+class SigLIPVisionConfig(ImageTowerConfig):
+    """The image tower; the defaults are those of SigLIP base."""
+
+    activation: str = "gelu_pytorch_tanh"
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From the tower's own object in config.json."""
+        options.only("vision_use_head", True)
+        return cls(**cls.sizes(options))
+
+
+@dataclass(frozen=True)
+class SigLIPConfig:
+    """Both towers."""
+
+    text: SigLIPTextConfig = SigLIPTextConfig()
+    vision: SigLIPVisionConfig = SigLIPVisionConfig()
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From config.json."""
+        return cls(
+            SigLIPTextConfig.read(options.section("text_config")),
+            SigLIPVisionConfig.read(options.section("vision_config")),
+        )
+
+
+class SigLIP(Pretrained[SigLIPConfig]):
+    """Texts and images to embeddings in one space, and whether each text and each image match."""
+
+    checkpoint = Checkpoint(
+        model_types=("siglip",),
+        read=SigLIPConfig.read,
+        ignored_options=["tie_.*", "is_.*", "add_cross_attention", "projection_dim"],
+        ignored_keys=[r"\.position_ids$"],  # 0, 1, 2, ...
+        task="zero-shot-image-classification",
+        heads={"image-feature-extraction": "siglip.SigLIPVisionModel", "feature-extraction": "siglip.SigLIPTextModel"},
+    )
+    output_names: ClassVar[Sequence[str]] = Similarities._fields
+
+    def __init__(self, config: SigLIPConfig | None = None) -> None:
+        super().__init__(config := config or SigLIPConfig())
+        self.text_model, self.vision_model = TextTower(config.text), ImageTower(config.vision)
+        self.logit_scale = nn.Parameter(lucid.tensor([2.3026]))  # ln(10)
+        self.logit_bias = nn.Parameter(lucid.tensor([-10.0]))
+
+    def forward(self, input_ids: Tensor, pixel_values: Tensor, attention_mask: Tensor | None = None) -> Similarities:
+        """Logits and embeddings of N texts and M images.
+
+        Args:
+            input_ids: (N, L) int64, as the checkpoint's tokenizer pads them.
+            pixel_values: (M, num_channels, image_size, image_size), normalised as the checkpoint expects.
+            attention_mask: (N, L) int64, 0 where a token is not to be read; the last one makes the embedding all the
+                same. Not an input of an exported model, since models are trained without it.
+        """
+        texts, images = self.text_model(input_ids, attention_mask)[1], self.vision_model(pixel_values)[1]
+        return Similarities.of(texts, images, self.logit_scale, self.logit_bias)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {**self.text_model.input_specs(), **self.vision_model.input_specs("M")}
+
+
+class SigLIPTextModel(Pretrained[SigLIPConfig]):
+    """The text tower alone: (N, L) token ids to the states (N, L, E) and the embeddings (N, E), not scaled."""
+
+    checkpoint = replace(
+        SigLIP.checkpoint,
+        ignored_keys=[r"\.position_ids$", r"^vision_model\.|^logit_(scale|bias)$"],
+        task="feature-extraction",
+        heads={},
+        head_keys=[r"^text_model\.head\.weight$"],
+    )
+    output_names = ("last_hidden_state", "pooler_output")
+
+    def __init__(self, config: SigLIPConfig) -> None:
+        super().__init__(config)
+        self.text_model = TextTower(config.text)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.text_model(input_ids, attention_mask)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.text_model.input_specs()
+
+
+class SigLIPVisionModel(Pretrained[SigLIPConfig]):
+    """The image tower alone: pixels to the states (N, patches, E) and the embeddings (N, E), not scaled."""
+
+    checkpoint = replace(
+        SigLIP.checkpoint,
+        ignored_keys=[r"\.position_ids$", r"^text_model\.|^logit_(scale|bias)$"],
+        task="image-feature-extraction",
+        heads={},
+        head_keys=[r"^vision_model\.head\.probe$"],
+    )
+    output_names = ("last_hidden_state", "pooler_output")
+
+    def __init__(self, config: SigLIPConfig) -> None:
+        super().__init__(config)
+        self.vision_model = ImageTower(config.vision)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        return self.vision_model(pixel_values)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.vision_model.input_specs()
+
+
+class TextTower(nn.Module):
+    """(N, L) token ids to the states (N, L, hidden_size) and to what a last layer makes of the last one, (N, E)."""
+
+    def __init__(self, config: SigLIPTextConfig) -> None:
+        self.embeddings = TextEmbeddings(config)
+        self.encoder = Encoder(config)
+        self.final_layer_norm = nn.LayerNorm(config.hidden_size, config.eps)
+        self.head = nn.Linear(config.hidden_size, config.projection_size or config.hidden_size)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        x = self.final_layer_norm(self.hidden_states(input_ids, attention_mask)[-1])
+        return x, self.head(x[:, -1])
+
+    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> list[Tensor]:
+        """The input of the first layer, and the output of each layer."""
+        key_mask = None if attention_mask is None else attention_mask != 0
+        return self.encoder(self.embeddings(input_ids), key_mask)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"input_ids": lucid.spec("N", "L", dtype=lucid.int64)}
+
+
+class ImageTower(nn.Module):
+    """Pixels to the states of patches (N, patches, hidden_size) and to what `head` makes of them, (N, hidden_size)."""
+
+    def __init__(self, config: SigLIPVisionConfig) -> None:
+        self.embeddings = ImageEmbeddings(config)
+        self.encoder = Encoder(config)
+        self.post_layernorm = nn.LayerNorm(config.hidden_size, config.eps)
+        self.head = AttentionPooling(config)
+        self.image_shape = config.image_shape
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.post_layernorm(self.hidden_states(pixel_values)[-1])
+        return x, self.head(x)
+
+    def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
+        """The input of the first layer, and the output of each layer."""
+        check_pixels("SigLIP", pixel_values, self.image_shape)
+        return self.encoder(self.embeddings(pixel_values))
+
+    def input_specs(self, images: str = "N") -> Mapping[str, TensorType]:
+        dtype = self.embeddings.patch_embedding.weight.dtype
+        return {"pixel_values": lucid.spec(images, *self.image_shape, dtype=dtype)}
+
+
+class ImageEmbeddings(nn.Module):
+    """A vector for each patch, plus its position."""
+
+    def __init__(self, config: SigLIPVisionConfig) -> None:
+        width, patch = config.hidden_size, config.patch_size
+        self.patch_embedding = nn.Conv2d(config.num_channels, width, patch, stride=patch)
+        self.position_embedding = nn.Embedding((config.image_size // patch) ** 2, width)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        return self.patch_embedding(pixel_values).flatten(2).mT + self.position_embedding.weight[:]
+
+
+class AttentionPooling(nn.Module):
+    """One vector of many (Zhai et al. 2022): attention with a learned query, and an MLP with a residual connection."""
+
+    def __init__(self, config: SigLIPVisionConfig) -> None:
+        self.probe = nn.init.normal_(nn.init.new_parameter(1, 1, config.hidden_size))
+        self.attention = nn.MultiHeadAttention(config.hidden_size, config.num_heads)
+        self.layernorm = nn.LayerNorm(config.hidden_size, config.eps)
+        self.mlp = MLP(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pooled = self.attention(self.probe.expand(x.shape[0], 1, -1), x, x)
+        return (pooled + self.mlp(self.layernorm(pooled)))[:, 0]
+
+
+def main() -> None:
+    """Compare two texts with three images by the exported model, and the exported model with the eager one."""
+    siglip = SigLIP.from_pretrained(checkpoint_folder("siglip/base"))
+    both = SideBySide(siglip)
+    lucid.manual_seed(0)
+    ids = lucid.tensor([[5, 8, 9, 1], [7, 1, 1, 1]])
+    found = Similarities(*both(ids, lucid.randn(3, *siglip.vision_model.image_shape)))
+    for text, row in zip(ids.tolist(), found.logits_per_text.sigmoid().tolist(), strict=True):
+        print(f"text {text}: images {', '.join(f'{probability:.0%}' for probability in row)}")
+    print(both.verdict("logits and embeddings"))
+
+
+if __name__ == "__main__":
+    main()
