@@ -11,6 +11,7 @@ import numpy as np
 from lucid.layer_weights import Identity, LayerWeight, copied, layer_weights
 from lucid.nn.module import Module
 from lucid.observing import Call, Use, WatchedWeight, bound_call
+from lucid.phases import phase
 from lucid.quantization import Hessian, Histogram
 
 Seen: TypeAlias = tuple[slice, Hessian]
@@ -86,6 +87,7 @@ def histograms(model: Module, wanted: Set[Identity], calibration: Iterable[Call]
     return {identity: inputs.histogram for identity, inputs in observed.items()}
 
 
+@phase("running the calibration")
 def _observed(
     model: Module, wanted: Set[Identity], calibration: Iterable[Call], observer: Callable[[LayerWeight], O]
 ) -> dict[Identity, O]:

@@ -14,6 +14,7 @@ from lucid.nn.module import Module
 from lucid.nn.quantized import QuantizedWeight
 from lucid.nn.stored import StoredWeight
 from lucid.observing import Call
+from lucid.phases import phase
 from lucid.quantization import Blocks, by_row, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
 from lucid.types import Array, DTypeLike, as_dtype, show_shape
@@ -118,16 +119,18 @@ def quantize(
         stored = Int8(model, chosen, activations, ranges, calibration)
     done: dict[Identity, StoredWeight] = {}  # which layers may share
     layers = [layer for layer in layers if layer.identity in chosen]
-    for number, layer in enumerate(layers):
-        identity = layer.identity
-        if progress is not None:
-            progress(layer.path, number, len(layers))
-        if identity not in done:
-            try:
-                done[identity] = stored(layer)
-            except ValueError as error:
-                raise ValueError(f"quantize: {layer.key} {show_shape(layer.parameter.shape)}: {error}") from error
-        layer.replace(done[identity])
+    with phase("rounding weights", len(layers)) as advance:
+        for number, layer in enumerate(layers):
+            identity = layer.identity
+            if progress is not None:
+                progress(layer.path, number, len(layers))
+            if identity not in done:
+                try:
+                    done[identity] = stored(layer)
+                except ValueError as error:
+                    raise ValueError(f"quantize: {layer.key} {show_shape(layer.parameter.shape)}: {error}") from error
+            layer.replace(done[identity])
+            advance(1)
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from lucid.overflow import half_precision_overflow as half_precision_overflow
 from lucid.parity import ParityError as ParityError
 from lucid.parity import ParityReport as ParityReport
 from lucid.parts import TracedPart
+from lucid.phases import phase
 from lucid.precision import PrecisionReport as PrecisionReport
 from lucid.precision import precision_report as precision_report
 from lucid.random_inputs import default_sizes, run_eagerly
@@ -33,6 +35,7 @@ from lucid.runtime.inner_values import with_inner_values
 from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
 from lucid.text import visible
+from lucid.threads import blas_threads_for
 from lucid.tracing import Model, trace
 from lucid.types import Array, DType, DTypeLike, TensorType, bind_sizes
 from lucid.values import Result
@@ -58,6 +61,7 @@ class Divergence:
         return visible(f"first difference: {self.node} in {module}, max abs {self.max_abs:.2e}, {self.expected}")
 
 
+@phase("checking parity")
 def assert_parity(
     model: Model,
     *inputs: Any,
@@ -129,28 +133,34 @@ def assert_parity(
         if session.elsewhere():
             elsewhere[provider] = session.elsewhere()
         for sizes_of_run in sizes if sizes is not None else default_sizes(graph):
-            arrays: list[Array] = []
-            expected = run_eagerly(model, inputs, kwargs, sizes_of_run, arrays)
-            if dtype is not None:
-                arrays = [
-                    array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)
-                ]
-                expected = graph.run(arrays)
-            found = session.run(dict(zip(session.inputs, arrays, strict=True)))
-            results = {name: found[name] for name in outputs}
-            if inner:
-                whole[provider] = max(whole[provider], *map(_share, results.values(), expected))
-                arrays += [found[name] for name in inner]
-                expected = parts.run(arrays)
-                results |= dict(zip(parts.output_names[len(results) :], arrays[-len(inner) :], strict=True))
-            comparisons += _compare_outputs(parts, arrays, results, expected, provider, sizes_of_run, rtol, atol)
-            if provider in others:
-                differing = others[provider].run(dict(zip(session.inputs, arrays, strict=False)))
-                rounded[provider] = max(rounded[provider], *map(_share, differing.values(), results.values()))
+            with blas_threads_for(_numbers(graph, sizes_of_run)):
+                arrays: list[Array] = []
+                expected = run_eagerly(model, inputs, kwargs, sizes_of_run, arrays)
+                if dtype is not None:
+                    arrays = [
+                        array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)
+                    ]
+                    expected = graph.run(arrays)
+                found = session.run(dict(zip(session.inputs, arrays, strict=True)))
+                results = {name: found[name] for name in outputs}
+                if inner:
+                    whole[provider] = max(whole[provider], *map(_share, results.values(), expected))
+                    arrays += [found[name] for name in inner]
+                    expected = parts.run(arrays)
+                    results |= dict(zip(parts.output_names[len(results) :], arrays[-len(inner) :], strict=True))
+                comparisons += _compare_outputs(parts, arrays, results, expected, provider, sizes_of_run, rtol, atol)
+                if provider in others:
+                    differing = others[provider].run(dict(zip(session.inputs, arrays, strict=False)))
+                    rounded[provider] = max(rounded[provider], *map(_share, differing.values(), results.values()))
     report = ParityReport(tuple(comparisons), elsewhere, not_run, rounded, whole)
     if not report.passed:
         raise ParityError(report)
     return report
+
+
+def _numbers(graph: Graph, sizes: Mapping[str, int]) -> int:
+    """How many numbers the inputs hold."""
+    return sum(prod(bind(value.type.shape, sizes)) for value in graph.inputs)
 
 
 def _share(found: Array, exact: Array) -> float:
@@ -195,6 +205,7 @@ def _sessions(
     return sessions, not_run
 
 
+@phase("finding the first difference")
 def bisect(
     model: Model,
     *inputs: Any,
@@ -227,6 +238,7 @@ def bisect(
     return None
 
 
+@phase("comparing every node")
 def compare_nodes(
     graph: Graph,
     arrays: Sequence[Array],
@@ -266,7 +278,8 @@ def compare_nodes(
     examined = [result for result in shown if names[id(result)] in found]
     reference = graph.with_outputs({names[id(result)]: result for result in examined})
     found = {name: found[name] for name in reference.output_names}
-    compared = _compare_outputs(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
+    with blas_threads_for(sum(array.size for array in arrays)):
+        compared = _compare_outputs(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
     return list(zip(examined, compared, strict=True))
 
 

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +23,7 @@ from threadpoolctl import ThreadpoolController
 
 Job = TypeVar("Job")
 
+_FEW = 1 << 14  # numbers in the inputs of a model
 KEPT = 4 << 20  # a thread keeps buffers up to so many bytes
 
 
@@ -59,6 +60,15 @@ def share(jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:
 def single_threaded_blas() -> AbstractContextManager[None]:
     """Limit BLAS to one thread, in the whole process, inside a with statement; with statements may overlap."""
     return _blas.single_threaded()
+
+
+def blas_threads_for(numbers: int) -> AbstractContextManager[None]:
+    """Inside a with statement, one BLAS thread for a model whose inputs hold few numbers, and all of them for others.
+
+    With few rows a product takes as long as its weights take to be read once, which a second thread hardly shortens.
+    But threads wait for each other after each product: on a machine whose cores are busy, that takes ten times as long.
+    """
+    return single_threaded_blas() if numbers <= _FEW else nullcontext()
 
 
 class _Workers:

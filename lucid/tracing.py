@@ -15,6 +15,7 @@ from lucid.graph import Graph
 from lucid.names import Names
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
+from lucid.phases import phase
 from lucid.scope import Scope, entered
 from lucid.structure import like
 from lucid.threads import single_threaded_blas
@@ -25,6 +26,7 @@ Model: TypeAlias = Module | Callable[..., Any]
 Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
 
 
+@phase("tracing")
 def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> Graph:
     """The graph of a module or a function.
 

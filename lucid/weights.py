@@ -19,6 +19,7 @@ import numpy as np
 
 from lucid.files import NotAFileError, open_regular, write_atomically
 from lucid.ops.tensor import Tensor
+from lucid.phases import phase
 from lucid.weights_header import (
     CONVERT,
     DTYPES,
@@ -208,11 +209,12 @@ def save(
             f"save: {len(arrays)} arrays and a header of {len(text)} bytes, expected at most {MAX_TENSORS} "
             f"and {MAX_HEADER}; split them into several files"
         )
-    with write_atomically(path) as file:
+    with phase("writing", end) as advance, write_atomically(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
             flat = np.ascontiguousarray(arrays[name], DTYPES[_CODES[arrays[name].dtype.name]]).reshape(-1)
             file.write(flat.view(np.uint8).data)
+            advance(flat.nbytes)
 
 
 def _check_storable(name: str, array: Array) -> None:

@@ -25,6 +25,7 @@ FLOORS = [
         "lucid.folders",
         "lucid.html",
         "lucid.npz",
+        "lucid.phases",
         "lucid.random",
         "lucid.spelling",
         "lucid.absent",

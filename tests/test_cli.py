@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -293,37 +292,6 @@ def test_ctrl_c_in_the_middle_of_writing_leaves_no_file(tmp_path):
     assert done.returncode == 130
     assert done.stderr.decode().strip() == "lucid: interrupted"
     assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_a_terminal_sees_a_progress_bar(tmp_path):
-    (tmp_path / "big.py").write_text(SLOW)
-    master, slave = pty.openpty()
-    arguments = [
-        "export",
-        "big.py:Big",
-        "-i",
-        "x:N,1024",
-        "-o",
-        "big.onnx",
-        "--no-check",
-        "--set",
-        "count=20",
-    ]
-    process = subprocess.Popen([LUCID, *arguments], cwd=tmp_path, stderr=slave, stdout=subprocess.DEVNULL)
-    os.close(slave)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(master, 4096)
-        except OSError:  # Linux reports the other end's closing so
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(master)
-    assert process.wait(60) == 0
-    assert b"writing" in shown
-    assert b"MB" in shown
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 import lucid
 from lucid import Tensor, nn, threads
@@ -259,3 +260,15 @@ def test_failed_traces_leak_nothing() -> None:
 
 def test_sessions_and_comparisons_leak_nothing() -> None:
     assert growth(lambda: assert_parity(lambda x: x.exp(), ("N",)), 40) < 40_000
+
+
+def test_few_numbers_are_multiplied_in_one_thread_and_the_setting_comes_back() -> None:
+    def counts() -> list[int]:
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = counts()
+    with threads.blas_threads_for(100):
+        assert set(counts()) <= {1}
+    with threads.blas_threads_for(1_000_000):
+        assert counts() == before
+    assert counts() == before

@@ -15,6 +15,7 @@ from lucid.known_runtimes import RUNTIMES
 from lucid.models import load
 from lucid.nn import CausalDecoder
 from lucid.nn.parts import CacheKind
+from lucid.phases import phase
 from lucid.quantizing import Bits, quantize
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
@@ -82,7 +83,8 @@ def _exported(path: Path) -> Path | None:
 
 
 def _decoder(path: Path, dequantize: bool) -> CausalDecoder:
-    model = load(path, dequantize=dequantize)
+    with phase("reading weights"):
+        model = load(path, dequantize=dequantize)
     if not isinstance(model, CausalDecoder):
         raise ValueError(
             f"{path}: is the checkpoint of a {type(model).__name__}, which does not continue texts; expected a "

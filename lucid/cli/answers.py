@@ -46,8 +46,6 @@ def load(source: str, few_bits: FewBits, eager: bool, providers: list[str], thre
     options = few_bits_arguments(few_bits, Path(source), decoder=True)
     if eager and (providers or threads):
         raise usage("--eager runs NumPy: leave out --provider and --threads")
-    if sys.stderr.isatty():
-        show.Output(error=True).line(f"reading {source} ...", style="dim")
     return load_language_model(source, eager=eager, providers=providers or None, threads=threads, **(options or {}))
 
 

@@ -19,6 +19,7 @@ from lucid.inspection.measure import measure, repeat
 from lucid.inspection.read import read
 from lucid.inspection.shapes import free_sizes
 from lucid.ops.linalg import matmul
+from lucid.phases import phase
 from lucid.random_inputs import random_array
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
@@ -90,6 +91,7 @@ def _random_inputs(session: Session, sizes: Mapping[str, int]) -> dict[str, Arra
     return arrays
 
 
+@phase("measuring a matrix product")
 def _matmul_peak(providers: tuple[str, ...], threads: int | None) -> float:
     """Operations per second of the same runtime in a square float32 product: an upper limit for models."""
     n = _PEAK_SIZE

@@ -7,10 +7,16 @@ from typing import Any
 
 import typer
 
+from lucid.phases import phase
+
 
 def run_command(name: str, **arguments: Any) -> None:
-    """Load a command's module, and with it onnx and onnxruntime, and run it."""
-    raise typer.Exit(command_module(name).run(**arguments))
+    """Load a command's module, and with it onnx and onnxruntime, and run it; a terminal sees its phases."""
+    with command_module("progress").shown_on_terminal():
+        with phase("starting"):
+            module = command_module(name)
+        code = module.run(**arguments)
+    raise typer.Exit(code)
 
 
 def command_module(name: str) -> Any:

@@ -14,11 +14,11 @@ from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
 from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
-from lucid.cli.progress import writing
 from lucid.cli.source import beside
 from lucid.cli.values import settings
-from lucid.export import explain, to_onnx
+from lucid.export import Target
 from lucid.export.explain import Explanation, title
+from lucid.export.exporter import lower
 from lucid.files import is_stream
 from lucid.layer_weights import parameter_count
 from lucid.nn.module import Module
@@ -59,11 +59,10 @@ def run(
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
     traced = trace_part(chosen)
+    lowered = lower(traced, Target.of(target, opset, attention), dtype, keep_io_types)
+    exported = lowered.write(output, True if external else "auto")
+    taken = lowered.explain()
     half: dict[str, Any] = {"target": target, "dtype": dtype, "keep_io_types": keep_io_types}
-    options: dict[str, Any] = {"opset": opset, "attention": attention, **half}
-    taken = explain(traced, **options)
-    with writing(output, weight_bytes(model) // (2 if dtype else 1)):
-        exported = to_onnx(traced, path=output, external_data=True if external else "auto", **options)
     written = exported if is_stream(output) else output
     report = check_parity(chosen, exported=written, rtol=rtol, atol=atol, **half) if check else None
     data = _summary(model, traced, exported, taken, output)
@@ -72,11 +71,6 @@ def run(
     else:
         _print(show.console(beside=output), data, taken, report)
     return FAILED if report and not report.passed else OK
-
-
-def weight_bytes(model: Model) -> int:
-    """How much an exported file will hold."""
-    return sum(p.numpy().nbytes for p in model.parameters()) if isinstance(model, Module) else 0
 
 
 def _summary(
@@ -129,7 +123,6 @@ def _print(out: show.Output, data: Mapping[str, Any], taken: Explanation, report
     opsets = ", ".join(f"{domain} {version}" for domain, version in data["opsets"].items())
     out.line(f"opset       {opsets} (IR {data['ir_version']})")
     out.line(f"parameters  {data['parameters']:,}")
-    for file in data["files"]:
-        out.line(f"written     {show.file_and_size(Path(file['name']))}")
     if report is not None:
         print_parity(out, report, brief=True)
+    show.written(out, [Path(file["name"]) for file in data["files"]])

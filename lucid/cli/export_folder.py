@@ -8,10 +8,8 @@ from typing import Any
 from lucid.cli import show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, usage
-from lucid.cli.export import weight_bytes
 from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import check_parity, parity_json, print_parity
-from lucid.cli.progress import writing
 from lucid.cli.source import beside, checkpoint_of
 from lucid.cli.values import settings
 from lucid.layouts import LAYOUTS, write_folder
@@ -50,8 +48,7 @@ def run(
     model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     if not isinstance(model, Module):
         raise usage(f"--for {layout}: SOURCE {source!r} is a function, expected a decoder")
-    with writing(output, weight_bytes(model)):
-        written = write_folder(model, checkpoint, output, layout=layout, target=target, cache=cache, capacity=capacity)
+    written = write_folder(model, checkpoint, output, layout=layout, target=target, cache=cache, capacity=capacity)
     reports = {
         one.file: check_parity(one.part, exported=output / one.file, rtol=rtol, atol=atol)
         for one in (written if check else [])
@@ -67,8 +64,7 @@ def run(
         show.print_json(data)
     else:
         out = show.console()
-        for file in files:
-            out.line(f"written     {show.file_and_size(file)}")
         for report in reports.values():
             print_parity(out, report, brief=True)
+        show.written(out, files)
     return OK if all(report.passed for report in reports.values()) else FAILED

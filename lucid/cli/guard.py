@@ -59,9 +59,11 @@ def supervise(report: Callable[[str, int], int]) -> None:
             os.kill(child, received.si_signo)
     code = os.waitstatus_to_exitcode(done[1])
     if excess:
+        _show_cursor()
         code = report(f"{command}: the model needs {excess}. Do so only for a model that you trust", 1)
     elif code in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
         name = signal.Signals(-code).name
+        _show_cursor()
         code = report(f"{command}: the model crashed onnx or onnxruntime ({name}); do not use it, or report this", 1)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -71,6 +73,12 @@ def supervise(report: Callable[[str, int], int]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.kill(os.getpid(), -code)
     os._exit(code)
+
+
+def _show_cursor() -> None:
+    """What a child that is killed while it shows its phases leaves undone."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K\x1b[?25h")
 
 
 def _limit(variable: str, default: float) -> float:

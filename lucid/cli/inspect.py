@@ -13,6 +13,7 @@ from lucid.cli.values import sizes as read_sizes
 from lucid.inspection import Inspection, inspect_model
 from lucid.inspection.read import read
 from lucid.inspection.shapes import free_sizes
+from lucid.phases import phase
 from lucid.report import graph_page
 
 _SIGNS = {True: ("yes", "green"), False: ("no", "red"), None: ("maybe", "yellow")}
@@ -25,7 +26,8 @@ def run(*, model: Path, sizes: list[str], depth: int, graph: Path | None, json: 
     given = read_sizes(sizes)
     if given:
         check_known(given, set(free_sizes(read(model).model.graph)))
-    found = inspect_model(model, given)
+    with phase("reading the file"):
+        found = inspect_model(model, given)
     found = replace(found, loaders=(*found.loaders, loads_here(model)))
     if graph is not None:
         graph_page(model, graph)
@@ -36,7 +38,7 @@ def run(*, model: Path, sizes: list[str], depth: int, graph: Path | None, json: 
         if graph is not None:
             out = show.console(beside=graph)
             out.line()
-            out.line(f"written  {graph}")
+            show.written(out, [graph])
     return OK
 
 

@@ -1,69 +1,79 @@
-"""Progress bars: for a file that is being written, and for work on layer after layer."""
+"""The phases of a command on the terminal: the one that runs with its time, and then a line for each."""
 
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from glob import escape
-from pathlib import Path
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress_bar import ProgressBar
+from rich.text import Text
 
+from lucid.phases import Advance, listening
 from lucid.text import visible
 
-_PERIOD = 0.1  # seconds
+
+def shown_on_terminal() -> AbstractContextManager[None]:
+    """Inside, phases are shown on the standard error output, if it is a terminal."""
+    return listening(_Phases()) if sys.stderr.isatty() else nullcontext()
 
 
-@contextmanager
-def layer_by_layer() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar that advances by layer; gives what to call with its path, its number and how many there are."""
-    if not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    columns = TextColumn("quantising"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda path, number, count: bar.update(task, description=visible(path), completed=number, total=count)
+class _Phases:
+    """A listener of `lucid.phases`. Phases inside others are only named while they run."""
 
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+        self._names: list[str] = []
+        self._progress: Progress | None = None
 
-@contextmanager
-def writing(path: Path, total: int) -> Iterator[None]:
-    """Show how many bytes are written while the block writes to `path`, a file or a folder; only on a terminal.
-
-    Both appear whole (lucid.files, lucid.folders), so what grows is a temporary one next to the target. It is watched
-    from here, so the exporter does not depend on the progress bar.
-    """
-    if not sys.stderr.isatty():
-        yield
-        return
-    columns = TextColumn("writing"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    done = threading.Event()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("writing", total=total)
-
-        def watch() -> None:
-            while not done.wait(_PERIOD):
-                bar.update(task, completed=_written(path))
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
+    @contextmanager
+    def __call__(self, name: str, total: int | None) -> Iterator[Advance]:
+        self._names.append(visible(name))
         try:
-            yield
+            if self._progress is None:
+                with self._outermost(total) as advance:
+                    yield advance
+            else:
+                with self._described(self._progress, total) as advance:
+                    yield advance
         finally:
-            done.set()
-            watcher.join()
-            bar.update(task, completed=total)
+            self._names.pop()
 
-
-def _written(path: Path) -> int:
-    found = 0
-    for entry in path.parent.glob(f".{escape(path.name[:40])}*.lucid-tmp"):
-        for file in [entry, *entry.glob("*")]:
+    @contextmanager
+    def _outermost(self, total: int | None) -> Iterator[Advance]:
+        start = time.monotonic()
+        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), _Bar(), TimeElapsedColumn()
+        # What the command prints goes above the line; what a pipe reads stays as it is.
+        with Progress(*columns, console=self._console, transient=True, redirect_stdout=sys.stdout.isatty()) as progress:
+            progress.add_task(self._names[-1], total=None)
+            self._progress = progress
             try:
-                found += file.stat().st_size
-            except FileNotFoundError:  # it has just been renamed
-                continue
-    return found
+                with self._described(progress, total) as advance:
+                    yield advance
+            finally:
+                self._progress = None
+        took = f"{self._names[-1]:<26}{time.monotonic() - start:6.2f} s"
+        self._console.print(took, style="dim", markup=False, emoji=False)
+
+    @contextmanager
+    def _described(self, progress: Progress, total: int | None) -> Iterator[Advance]:
+        """The line shows these names, and a bar if there is a total; at the end what it showed before."""
+        (task,) = progress.tasks
+        before = task.description, task.total, task.completed
+        progress.update(task.id, description=": ".join(self._names))
+        task.total, task.completed = total, 0
+        try:
+            yield lambda done: progress.advance(task.id, done)
+        finally:
+            progress.update(task.id, description=before[0])
+            task.total, task.completed = before[1:]
+
+
+class _Bar(BarColumn):
+    """A bar where the total is known."""
+
+    def render(self, task: Task) -> ProgressBar | Text:  # type: ignore[override]  # rich renders either
+        return super().render(task) if task.total else Text("")

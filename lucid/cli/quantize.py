@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,8 @@ from lucid.cli import show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.dispatch import command_module
 from lucid.cli.errors import OK, CommandError, usage
-from lucid.cli.export import weight_bytes
 from lucid.cli.few_bits import arguments as few_bits_arguments
 from lucid.cli.few_bits import text_calls
-from lucid.cli.progress import layer_by_layer, writing
 from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import settings
 from lucid.export import to_onnx
@@ -68,26 +66,28 @@ def run(
     model = load_model(source, settings("--set", arguments), weights, seed, dequantize=True, mapped=mapped, task=task)
     if not isinstance(model, Module):
         raise usage(f"SOURCE {source!r} is a function, expected a Module, whose weights can be in few bits")
-    before = weight_bytes(model)
+    before = _weight_bytes(model)
     options = few_bits_arguments(
         few_bits._replace(bits=few_bits.bits or "4"), checkpoint, isinstance(model, CausalDecoder)
     )
     assert options is not None
     found: dict[str, Any] = {}
-    with layer_by_layer() as progress:
-        if target_error is None:
-            small = quantize(model, **options, dtype="float32" if mapped else None, progress=progress)
-        else:
-            small, found = _searched(model, options, few_bits, checkpoint, target_error, progress)
-    after = weight_bytes(small)
-    with writing(output, after):
-        _write(small, checkpoint, output, target)
+    if target_error is None:
+        small = quantize(model, **options, dtype="float32" if mapped else None)
+    else:
+        small, found = _searched(model, options, few_bits, checkpoint, target_error)
+    after = _weight_bytes(small)
+    _write(small, checkpoint, output, target)
     data = {"file": str(output), "bytes_before": before, "bytes_after": after, **found}
     if json:
         show.print_json(data)
     else:
         _print(show.console(beside=output), data, output)
     return OK
+
+
+def _weight_bytes(model: Module) -> int:
+    return sum(parameter.numpy().nbytes for parameter in model.parameters())
 
 
 def _check(few_bits: FewBits, target_error: float | None) -> None:
@@ -109,13 +109,12 @@ def _searched(
     few_bits: FewBits,
     checkpoint: Path | None,
     target_error: float,
-    progress: Callable[[str, int, int], object],
 ) -> tuple[Module, dict[str, Any]]:
     calls = text_calls(few_bits.text, checkpoint, isinstance(model, CausalDecoder))
     assert calls is not None
     given = {name: value for name, value in options.items() if name != "bits"}
     try:
-        found = fewest_bits(model, lambda bits: quantize(model, bits, **given, progress=progress), calls, target_error)
+        found = fewest_bits(model, lambda bits: quantize(model, bits, **given), calls, target_error)
     except TargetError as error:
         raise CommandError(f"--target-error: {error}") from error
     return found.model, {"bits": found.bits, "error": found.error}
@@ -146,5 +145,4 @@ def _print(out: show.Output, data: Mapping[str, Any], output: Path) -> None:
         out.line(f"error       {data['error']:.3g} of the outputs")
         bits = ", ".join(f"{json_module.dumps(name)}: {width}" for name, width in data["bits"].items())
         out.line(f"bits={{{bits}}}")
-    for file in sorted(path for path in output.rglob("*") if path.is_file()) if output.is_dir() else [output]:
-        out.line(f"written     {show.file_and_size(file)}")
+    show.written(out, sorted(path for path in output.rglob("*") if path.is_file()) if output.is_dir() else [output])

@@ -73,7 +73,7 @@ def run(
     if json:
         show.print_json({"file": str(output), "bytes": show.bytes_of(output), "targets": chosen})
     else:
-        show.console(beside=output).line(f"written  {show.file_and_size(output)}")
+        show.written(show.console(beside=output), [output])
     return OK
 
 

@@ -46,7 +46,7 @@ def run(*, model: Path, data: Path, output: Path | None, providers: list[str], t
         if output is None:
             out.lines(np.array2string(results[name], precision=6, threshold=50, edgeitems=2))
     if output is not None:
-        out.line(f"written  {show.file_and_size(output)}")
+        show.written(out, [output])
     return OK
 
 

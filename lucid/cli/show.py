@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from lucid.cli.errors import usage
 from lucid.files import is_stream
 from lucid.text import visible
 
+_START = time.monotonic()  # of the command: this is loaded first
 _DEFAULT_WIDTH = 140  # for a pipe or a file, which have no width
 
 
@@ -122,10 +124,16 @@ def bytes_of(path: Path) -> int | None:
     return None if is_stream(path) else path.stat().st_size
 
 
-def file_and_size(path: Path) -> str:
-    """A file that was written, with its size, as text."""
-    count = bytes_of(path)
-    return str(path) if count is None else f"{path}, {size(count)}"
+def written(out: Output, files: Sequence[Path]) -> None:
+    """Print the files that a command has written with their sizes; on a terminal also how long it took."""
+    sizes = [bytes_of(file) for file in files]
+    lines = [("written", str(file), count) for file, count in zip(files, sizes, strict=True)]
+    if len(files) > 1:
+        lines.append(("total", f"{len(files)} files", sum(count or 0 for count in sizes)))
+    took = f", in {time.monotonic() - _START:.1f} s" if sys.stdout.isatty() else ""
+    for number, (what, name, count) in enumerate(lines, 1):
+        told = name if count is None else f"{name}, {size(count)}"
+        out.line(f"{what:<12}{told}{took if number == len(lines) else ''}")
 
 
 def size(count: float) -> str:

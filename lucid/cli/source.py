@@ -20,6 +20,7 @@ from lucid.cli import show
 from lucid.cli.errors import short, usage
 from lucid.nn.module import Module
 from lucid.nn.stored import StoredWeight
+from lucid.phases import phase
 from lucid.tracing import Model
 from lucid.weights import load
 
@@ -56,6 +57,20 @@ def load_model(
     if weights is not None and not weights.exists():
         raise usage(f"--weights: there is no file or folder {str(weights)!r}; check the path")
     path = checkpoint_of(source)
+    with phase("building the model" if path is None and weights is None else "reading weights"):
+        return _load(source, path, arguments, weights, seed, dequantize, mapped, task)
+
+
+def _load(
+    source: str,
+    path: Path | None,
+    arguments: Mapping[str, Any],
+    weights: Path | None,
+    seed: int,
+    dequantize: bool,
+    mapped: bool,
+    task: str | None,
+) -> Model:
     if path is not None:
         _no_arguments(source, arguments)
         if weights is not None:

@@ -58,7 +58,7 @@ def warn_of_weights(initializers: Mapping[str, Array], named: Container[str]) ->
     ):
         if names:
             shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            warnings.warn(f"weights {what}: {shown}; {consequence}", WeightWarning, stacklevel=3)
+            warnings.warn(f"weights {what}: {shown}; {consequence}", WeightWarning, stacklevel=4)
 
 
 def _all_zero(array: Array) -> bool:

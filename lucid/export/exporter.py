@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ from lucid.export.writer import fits_one_file, in_memory, write
 from lucid.graph import Graph
 from lucid.names import unused_name
 from lucid.parts import CacheKind, PartName, TracedPart, part_of, trace_part
+from lucid.phases import phase
 from lucid.tracing import Model, trace
 from lucid.types import DTypeLike
 from lucid.values import Value
@@ -94,22 +96,8 @@ def to_onnx(
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
     traced = _traced(model, inputs, kwargs, part, cache, capacity)
-    if (half := _halved(traced, wanted, dtype, keep_io_types)) is not None:
-        half.warn()
-        traced = half.traced
-    assembled, lowering = export_part(traced, wanted, input_names, output_names)
-    warn_of_weights(assembled.initializers, lowering.build.parameters)
-    if path is None:
-        if external_data is True:
-            raise ExportError("external_data=True writes weights to a file next to the model's: give its path=")
-        return in_memory(assembled)
-    large = not fits_one_file(assembled)
-    if large and external_data is False:
-        raise ExportError(
-            f"{assembled.weight_bytes / 2**30:.1f} GiB of weights exceed what one ONNX file can hold (2 GiB): "
-            'leave external_data="auto"'
-        )
-    return write(assembled, Path(path), external=large or external_data is True)
+    lowered = lower(traced, wanted, dtype, keep_io_types, input_names, output_names)
+    return lowered.write(path, external_data)
 
 
 def explain(
@@ -130,10 +118,58 @@ def explain(
     """
     wanted = Target.of(target, opset, attention)
     traced = _traced(model, inputs, kwargs, part, cache, capacity)
-    half = _halved(traced, wanted, dtype, keep_io_types)
-    _, lowering = export_part(traced if half is None else half.traced, wanted)
-    promoted = tuple(promotions(traced.graph))
-    return Explanation(lowering.build.target, tuple(lowering.decisions), promoted, "" if half is None else half.note)
+    return lower(traced, wanted, dtype, keep_io_types).explain()
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A traced model as a checked ONNX model, which is still to be written."""
+
+    traced: TracedPart
+    half: Halved | None
+    assembled: Assembled
+    lowering: Lowering
+
+    def explain(self) -> Explanation:
+        """As the function `explain`."""
+        return Explanation(
+            self.lowering.build.target,
+            tuple(self.lowering.decisions),
+            tuple(promotions(self.traced.graph)),
+            "" if self.half is None else self.half.note,
+        )
+
+    def write(self, path: str | os.PathLike[str] | None, external_data: bool | Literal["auto"]) -> onnx.ModelProto:
+        """Write the model, if there is a path, and return it, as `to_onnx`."""
+        if self.half is not None:
+            self.half.warn()
+        assembled = self.assembled
+        warn_of_weights(assembled.initializers, self.lowering.build.parameters)
+        if path is None:
+            if external_data is True:
+                raise ExportError("external_data=True writes weights to a file next to the model's: give its path=")
+            return in_memory(assembled)
+        large = not fits_one_file(assembled)
+        if large and external_data is False:
+            raise ExportError(
+                f"{assembled.weight_bytes / 2**30:.1f} GiB of weights exceed what one ONNX file can hold (2 GiB): "
+                'leave external_data="auto"'
+            )
+        return write(assembled, Path(path), external=large or external_data is True)
+
+
+def lower(
+    traced: TracedPart,
+    target: Target,
+    dtype: DTypeLike | None = None,
+    keep_io_types: bool = True,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> Lowered:
+    """Choose a form for each op; `Lowered.write` writes the model, and `Lowered.explain` tells what was chosen."""
+    half = _halved(traced, target, dtype, keep_io_types)
+    assembled, lowering = export_part(traced if half is None else half.traced, target, input_names, output_names)
+    return Lowered(traced, half, assembled, lowering)
 
 
 def _halved(traced: TracedPart, target: Target, dtype: DTypeLike | None, keep_io_types: bool) -> Halved | None:
@@ -169,6 +205,7 @@ def export_graph(
     return export_part(TracedPart.whole(graph), target, input_names, output_names)
 
 
+@phase("lowering")
 def export_part(
     traced: TracedPart,
     target: Target,

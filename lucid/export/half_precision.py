@@ -67,7 +67,7 @@ class Halved:
         ):
             if found:
                 shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-                warnings.warn(f"weights {what}: {shown}", WeightWarning, stacklevel=3)
+                warnings.warn(f"weights {what}: {shown}", WeightWarning, stacklevel=4)
 
 
 def halved(traced: TracedPart, dtype: DTypeLike, target: Target, keep_io_types: bool = True) -> Halved:

@@ -19,6 +19,7 @@ from lucid.export.target import ExportError
 from lucid.file_locks import exclusively
 from lucid.files import draft, is_stream, write_atomically
 from lucid.files import write as write_stream
+from lucid.phases import Advance, phase
 from lucid.types import Array
 
 LIMIT = 2**31 - 1 - 2**20  # the largest protobuf message, less room for the headers of tensors
@@ -59,18 +60,23 @@ def write(model: Assembled, path: Path, *, external: bool) -> onnx.ModelProto:
     Raises:
         ExportError: for a side file next to a pipe or device.
     """
+    with phase("writing", model.weight_bytes) as advance:
+        return _write(model, path, external, advance)
+
+
+def _write(model: Assembled, path: Path, external: bool, advance: Advance) -> onnx.ModelProto:
     if is_stream(path):
         if external:
             raise ExportError(
                 f"{str(path)!r} is a pipe or device, which has no separate file of weights: give a file's name"
             )
         with write_stream(path) as file:
-            _stream(model, file)
+            _stream(model, file, advance)
         return _with_initializers(model, {}, "")
     if external:
-        return _write_external(model, path)
+        return _write_external(model, path, advance)
     with draft(path) as made:
-        offsets = _stream(model, made.file)
+        offsets = _stream(model, made.file, advance)
         made.complete()
         with exclusively(path) as alone:
             made.publish()
@@ -79,7 +85,7 @@ def write(model: Assembled, path: Path, *, external: bool) -> onnx.ModelProto:
     return _with_initializers(model, offsets if model.weight_bytes > HELD else {}, path.name)
 
 
-def _write_external(model: Assembled, path: Path) -> onnx.ModelProto:
+def _write_external(model: Assembled, path: Path, advance: Advance) -> onnx.ModelProto:
     """The side file has its contents' hash in its name, so a model never refers to a half-written or newer one.
 
     The new side file is complete before the model that refers to it appears; the old one is removed after that. An
@@ -91,7 +97,7 @@ def _write_external(model: Assembled, path: Path) -> onnx.ModelProto:
     large = {name: array for name, array in model.initializers.items() if array.nbytes > SMALL}
     side = path.with_name(f"{path.name}.{fingerprint(large)}.data")
     with draft(side) as weights:
-        offsets = _write_aligned(large, weights.file)
+        offsets = _write_aligned(large, weights.file, advance)
         weights.complete()
         with exclusively(path) as alone:
             unused = alone and not side.exists()
@@ -109,14 +115,14 @@ def _write_external(model: Assembled, path: Path) -> onnx.ModelProto:
     return complete
 
 
-def _write_aligned(arrays: Mapping[str, Array], file: BinaryIO) -> dict[str, int]:
+def _write_aligned(arrays: Mapping[str, Array], file: BinaryIO, advance: Advance) -> dict[str, int]:
     """Write the arrays one after the other; returns each one's offset in the file."""
     offset, offsets = 0, {}
     for name, array in arrays.items():
         file.write(b"\0" * (-offset % ALIGNMENT))
         offset += -offset % ALIGNMENT
         offsets[name] = offset
-        _write_array(array, file, offset)
+        _write_array(array, file, offset, advance)
         offset += array.nbytes
     return offsets
 
@@ -145,7 +151,7 @@ def _remove_side_files(path: Path, keep: Path | None) -> None:
             entry.unlink(missing_ok=True)
 
 
-def _stream(model: Assembled, file: BinaryIO) -> dict[str, int]:
+def _stream(model: Assembled, file: BinaryIO, advance: Advance) -> dict[str, int]:
     """Write the model as one protobuf message, weights directly from their arrays; returns each one's offset.
 
     Fields of a message may come in any order: the skeleton's graph is written first, the initializers are appended.
@@ -168,15 +174,16 @@ def _stream(model: Assembled, file: BinaryIO) -> dict[str, int]:
     for head, (name, array) in zip(heads, model.initializers.items(), strict=True):
         file.write(head)
         offsets[name] = offset + len(head)
-        _write_array(array, file, offsets[name])
+        _write_array(array, file, offsets[name], advance)
         offset = offsets[name] + array.nbytes
     return offsets
 
 
-def _write_array(array: Array, file: BinaryIO, offset: int) -> None:
+def _write_array(array: Array, file: BinaryIO, offset: int, advance: Advance) -> None:
     """Write the bytes of an array at the current position, which is `offset`."""
     for block in byte_blocks(array):
         file.write(block)
+        advance(len(block))
     if sys.platform == "linux" and array.nbytes >= _LARGE:
         # Start writing to disk now instead of at fsync: this saves a third of an export's time.
         with suppress(OSError):  # not supported by every file system

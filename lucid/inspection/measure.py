@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lucid.phases import phase
 from lucid.runtime.session import Session
 from lucid.types import Array
 
@@ -33,6 +34,7 @@ class Measurement:
         return float(np.percentile(self.times, percent))
 
 
+@phase("measuring")
 def repeat(call: Callable[[], object], seconds: float) -> tuple[float, ...]:
     """Seconds of each call: as many calls as fit into `seconds`, at least ten, after three that do not count."""
     for _ in range(_WARM_UP):

@@ -10,6 +10,7 @@ from lucid.nn.module import Module
 from lucid.nn.stored import StoredWeight
 from lucid.observing import BoundCall, Call, bound_call
 from lucid.ops.tensor import Tensor
+from lucid.phases import phase
 from lucid.precision.measuring import outputs_for, precision_report
 from lucid.precision.outputs import OutputSums
 from lucid.precision.report import PrecisionReport
@@ -47,6 +48,7 @@ class TargetError(ValueError):
     """No model in few bits stays below the error."""
 
 
+@phase("searching the fewest bits")
 def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], target: float) -> Found[M]:
     """Begin with 4 bits for all weights; raise some to 8, then keep some as they are, until the outputs are near.
 

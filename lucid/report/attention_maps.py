@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from lucid.graph import Graph
+from lucid.phases import phase
 from lucid.scope import new_node
+from lucid.threads import blas_threads_for
 from lucid.types import Array
 from lucid.values import Node
 
 _BUDGET = 3_000_000  # bytes of all maps together; longer inputs are shown as far as they fit
 
 
+@phase("computing attention maps")
 def attention_weights(graph: Graph, arrays: Sequence[Array]) -> dict[str, Array]:
     """The weights (H, L, S) of the first item of the batch, by module path."""
     found: dict[str, Node] = {}
@@ -28,7 +31,8 @@ def attention_weights(graph: Graph, arrays: Sequence[Array]) -> dict[str, Array]
     if not found:
         return {}
     with_weights = graph.with_outputs({name: node.results[-1] for name, node in found.items()})
-    weights = with_weights.run(arrays)
+    with blas_threads_for(sum(array.size for array in arrays)):
+        weights = with_weights.run(arrays)
     return {name: each[0] for name, each in zip(found, weights, strict=True) if len(each)}
 
 

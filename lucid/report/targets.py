@@ -10,11 +10,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lucid.export import Explanation, ExportError, explain, to_onnx
+from lucid.export import Explanation, ExportError, Target
 from lucid.export.explain import title
+from lucid.export.exporter import lower
 from lucid.graph import Graph
 from lucid.known_runtimes import RUNTIMES
 from lucid.npz import write_npz
+from lucid.parts import TracedPart
+from lucid.phases import phase
 from lucid.types import Array
 
 _TIMEOUT = 600  # seconds for one target
@@ -30,25 +33,31 @@ def compare_targets(
         with data.open("wb") as archive:
             write_npz(archive, {value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
         for target in targets:
-            path = Path(scratch) / f"{target}.onnx"
-            try:
-                model = to_onnx(graph, target=target, path=path)
-            except ExportError as error:
-                found.append({"target": target, "problem": str(error)})
-                continue
-            files = [entry for entry in Path(scratch).iterdir() if entry.name.startswith(path.name)]
-            entry = {
-                "target": target,
-                "opset": model.opset_import[0].version,
-                "nodes": len(model.graph.node),
-                "bytes": sum(file.stat().st_size for file in files),
-                "forms": forms_data(explain(graph, target=target)),
-                "problem": "",
-            }
-            found.append({**entry, **_measure(path, data, RUNTIMES[target].provider, seconds)})
-            for file in files:
-                file.unlink()
+            with phase(f"measuring target {target}"):
+                found.append(_compared(graph, target, Path(scratch) / f"{target}.onnx", data, seconds))
     return found
+
+
+def _compared(graph: Graph, target: str, path: Path, data: Path, seconds: float) -> dict[str, Any]:
+    """One target; its files are removed again."""
+    try:
+        lowered = lower(TracedPart.whole(graph), Target.of(target, None, None))
+        model = lowered.write(path, "auto")
+    except ExportError as error:
+        return {"target": target, "problem": str(error)}
+    files = [entry for entry in path.parent.iterdir() if entry.name.startswith(path.name)]
+    entry = {
+        "target": target,
+        "opset": model.opset_import[0].version,
+        "nodes": len(model.graph.node),
+        "bytes": sum(file.stat().st_size for file in files),
+        "forms": forms_data(lowered.explain()),
+        "problem": "",
+    }
+    measured = _measure(path, data, RUNTIMES[target].provider, seconds)
+    for file in files:
+        file.unlink()
+    return {**entry, **measured}
 
 
 def _measure(path: Path, data: Path, provider: str, seconds: float) -> Mapping[str, Any]:

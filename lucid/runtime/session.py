@@ -14,6 +14,7 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidProtobuf
 
 from lucid.ops.tensor import Tensor
+from lucid.phases import phase
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.bound_run import BoundRun as BoundRun
@@ -98,7 +99,7 @@ class Session:
             return onnxruntime.InferenceSession(source, options, providers=wanted)
 
         self._runs = Runs(flush_denormals)
-        with self._runs.mode():
+        with self._runs.mode(), phase("loading into onnxruntime"):
             try:
                 self._session = _load_again_if_replaced(model, loaded)
             except InvalidProtobuf as error:

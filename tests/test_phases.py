@@ -1,0 +1,107 @@
+"""Long computations name their phases; a terminal sees each with its time, a pipe nothing."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import lucid
+from lucid import nn
+from lucid.export import to_onnx
+from lucid.phases import Advance, listening, phase
+from tests.console import LUCID
+
+
+class Recorder:
+    """A listener that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.done: dict[str, list[int]] = {}
+
+    @contextmanager
+    def __call__(self, name: str, total: int | None) -> Iterator[Advance]:
+        self.told.append(name)
+        self.done[name] = []
+        yield self.done[name].append
+        self.told.append(f"end of {name}")
+
+
+def test_a_listener_hears_of_phases_and_of_what_is_done(tmp_path):
+    recorder = Recorder()
+    with listening(recorder):
+        to_onnx(nn.Linear(3, 5), path=tmp_path / "linear.onnx")
+    expected = ["tracing", "lowering", "writing"]
+    assert recorder.told == [line for name in expected for line in (name, f"end of {name}")]
+    assert sum(recorder.done["writing"]) == 4 * (3 * 5 + 5), "the bytes of the weights"
+
+
+def test_phases_may_be_inside_others_and_nobody_has_to_listen():
+    with phase("alone", 3) as advance:
+        advance(3)
+    recorder = Recorder()
+    with listening(recorder), phase("outer"), phase("inner"):
+        pass
+    assert recorder.told == ["outer", "inner", "end of inner", "end of outer"]
+    lucid.trace(nn.Linear(2, 2))
+    assert len(recorder.told) == 4, "the listener is told only inside the block"
+
+
+def on_a_terminal(arguments: Sequence[str], cwd: Path) -> tuple[int, str]:
+    """The exit code, and what a terminal gets of a command."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([LUCID, *arguments], cwd=cwd, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with open(ours, "rb", buffering=0) as terminal:
+        while True:
+            try:
+                piece = terminal.read(4096)
+            except OSError:  # Linux reports the other end's closing so
+                break
+            if not piece:
+                break
+            shown += piece
+    return process.wait(60), shown.decode()
+
+
+BIG = """
+import os, signal
+from lucid import nn, randn
+
+class Big(nn.Module):
+    def __init__(self, interrupted=False):
+        self.weight = nn.Parameter(randn(4096, 1024))
+        self.interrupted = interrupted
+    def forward(self, x):
+        if self.interrupted:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.kill(os.getpid(), signal.SIGINT)
+        return x @ self.weight.T
+"""
+
+
+def test_a_terminal_sees_each_phase_with_its_time_and_the_total(tmp_path):
+    (tmp_path / "big.py").write_text(BIG)
+    code, shown = on_a_terminal("export big.py:Big -i x:N,1024 -o big.onnx".split(), tmp_path)
+    assert code == 0, shown
+    plain = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", shown)
+    phases = re.findall(r"^\r?([a-z ]+?) +\d+\.\d\d s\r$", plain, re.MULTILINE)
+    assert phases == ["starting", "building the model", "tracing", "lowering", "writing", "checking parity"]
+    assert re.search(r"written     big.onnx, 16.0 MiB, in \d+\.\d s\r\n$", plain)
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h"), "the cursor is shown again"
+
+
+def test_ctrl_c_leaves_a_clean_terminal(tmp_path):
+    (tmp_path / "big.py").write_text(BIG)
+    arguments = "export big.py:Big -i x:N,1024 -o big.onnx --set interrupted=true".split()
+    code, shown = on_a_terminal(arguments, tmp_path)
+    assert code == 130
+    assert shown.endswith("lucid: interrupted\r\n")
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h"), "the cursor is shown again"
+    assert not re.search(r"tracing +\d+\.\d\d s", shown), "a phase that did not end has no time"
