@@ -4,11 +4,12 @@ Everything loads on first use: the `lucid` command prints its help without loadi
 with `lucid.export` and `lucid.runtime`.
 """
 
-from importlib import import_module
-from importlib.util import find_spec
+from importlib import import_module as _import_module
+from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
-from lucid.absent import why_absent
+from lucid import public as _public
+from lucid.absent import why_absent as _why_absent
 from lucid.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -44,19 +45,19 @@ else:
         if name == "__all__":  # used by a star import
             return _load()
         if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them
-            raise AttributeError(f"module 'lucid' has no attribute {name!r}")
-        if find_spec(f"lucid.{name}") is not None:
-            return import_module(f"lucid.{name}")
+            raise _public.unknown(__name__, name, [])
+        if _find_spec(f"lucid.{name}") is not None:
+            return _import_module(f"lucid.{name}")
         _load()
         if name not in globals():
-            raise AttributeError(f"module 'lucid' has no attribute {name!r}{why_absent('lucid', name)}")
+            raise _public.unknown(__name__, name, __dir__(), _why_absent("lucid", name))
         return globals()[name]
 
     def __dir__() -> list[str]:
-        return sorted({*_load(), *globals(), *_PARTS})
+        return sorted({*_load(), *_PARTS, "__version__"})
 
     def _load() -> list[str]:
-        api = vars(import_module("lucid._api"))
+        api = vars(_import_module("lucid._api"))
         offered = {name: value for name, value in api.items() if not name.startswith("_")}
         globals().update(offered)
         return list(offered)

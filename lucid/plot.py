@@ -12,6 +12,16 @@ from matplotlib.figure import Figure
 from lucid.html import heads_of
 from lucid.testing import ParityReport
 
+__all__ = [
+    "attention",
+    "parity",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 _COLUMNS = 4
 
 

@@ -40,6 +40,24 @@ from lucid.tracing import Model, trace
 from lucid.types import Array, DType, DTypeLike, TensorType, bind_sizes
 from lucid.values import Result
 
+__all__ = [
+    "Comparison",
+    "Divergence",
+    "Overflow",
+    "ParityError",
+    "ParityReport",
+    "PrecisionReport",
+    "assert_parity",
+    "bisect",
+    "half_precision_overflow",
+    "precision_report",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 # Run only if requested: the first calls a service, the second builds an engine for minutes.
 _ON_REQUEST = (REMOTE, "TensorrtExecutionProvider")
 

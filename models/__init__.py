@@ -7,9 +7,25 @@
 The files are in `models/` at the top of the repository; `lucid/models` is a link to it.
 """
 
-from lucid.models._aliases import alias
+from importlib import import_module as _import_module
+from pathlib import Path as _Path
+from typing import Any as _Any
+
+from lucid import public as _public
+from lucid.models._aliases import alias as _alias
 from lucid.models._loading import load as load
 from lucid.models._loading import save as save
 from lucid.models._pretrained import Pretrained as Pretrained
 
-alias(__name__, __file__)
+_alias(__name__, __file__)
+__all__ = _public.offered(globals(), *(file.stem for file in _Path(__file__).parent.glob("[!_]*.py")))
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in __all__:
+        raise _public.unknown(__name__, name, __all__)
+    return _import_module(f"{__name__}.{name}")

@@ -107,7 +107,7 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
         (lambda: lucid.compile, "module 'lucid' has no attribute 'compile': nothing is compiled: export the model"),
         (lambda: nn.MSELoss, "module 'lucid.nn' has no attribute 'MSELoss': losses are for training"),
         (lambda: F.cross_entropy, "module 'lucid.nn.functional' has no attribute 'cross_entropy': losses are"),
-        (lambda: nn.Lineer, "no attribute 'Lineer'$"),
+        (lambda: nn.Lineer, "no attribute 'Lineer'; did you mean Linear"),
     ],
 )
 def test_what_is_absent_says_what_to_write(read: Callable[[], Any], message: str) -> None:

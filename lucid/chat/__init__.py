@@ -4,12 +4,13 @@ Needs the extra `chat`.
 """
 
 # ruff: noqa: E402  # the check comes first: its message is clearer than an ImportError
-from importlib.util import find_spec
+from importlib.util import find_spec as _find_spec
 
 _NEEDED = ("tokenizers", "jinja2")
-if _missing := [name for name in _NEEDED if find_spec(name) is None]:
+if _missing := [name for name in _NEEDED if _find_spec(name) is None]:
     raise ModuleNotFoundError(f"lucid.chat needs {' and '.join(_missing)}: pip install 'lucid-onnx[chat]'")
 
+from lucid import public as _public
 from lucid.chat.conversation import Conversation as Conversation
 from lucid.chat.language_model import Answer as Answer
 from lucid.chat.language_model import LanguageModel as LanguageModel
@@ -20,3 +21,9 @@ from lucid.chat.texts import text_calls as text_calls
 from lucid.chat.tokenizer import Tokenizer as Tokenizer
 from lucid.chat.tokenizer_files import load_tokenizer as load_tokenizer
 from lucid.chat.tokenizer_files import save_tokenizer as save_tokenizer
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,8 @@
 """Export to ONNX. The only part of Lucid that builds ONNX models."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from lucid import public as _public
 from lucid.export.builder import Builder as Builder
 from lucid.export.check import WeightWarning as WeightWarning
 from lucid.export.explain import Explanation as Explanation
@@ -9,3 +12,15 @@ from lucid.export.form import refuse as refuse
 from lucid.export.registry import lowers as lowers
 from lucid.export.target import ExportError as ExportError
 from lucid.export.target import Target as Target
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not _TYPE_CHECKING:  # type checkers know the names
+
+    def __getattr__(name: str) -> object:
+        raise _public.unknown(__name__, name, __all__)

@@ -1,7 +1,14 @@
 """Text from a decoder, token by token, over an eager module or an exported session."""
 
+from lucid import public as _public
 from lucid.generation.encoder_decoder import EncoderDecoderGenerator as EncoderDecoderGenerator
 from lucid.generation.generator import Generator as Generator
 from lucid.generation.logits import LogitsError as LogitsError
 from lucid.generation.logits import LogitsProcessor as LogitsProcessor
 from lucid.generation.prompts import pad_left as pad_left
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,6 +1,13 @@
 """Inspect an ONNX file from any exporter: modules, parameters, cost, and what can load it."""
 
+from lucid import public as _public
 from lucid.inspection.cost import Cost as Cost
 from lucid.inspection.inspect import Inspection as Inspection
 from lucid.inspection.inspect import inspect_model as inspect_model
 from lucid.inspection.tree import ModuleCost as ModuleCost
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,8 +6,15 @@
     lucid.layouts.write_folder(model, "SmolLM2-135M-Instruct", "smollm2-genai", layout="genai")
 """
 
+from lucid import public as _public
 from lucid.layouts.layout import Exported as Exported
 from lucid.layouts.layout import Layout as Layout
 from lucid.layouts.layout import Options as Options
 from lucid.layouts.writing import LAYOUTS as LAYOUTS
 from lucid.layouts.writing import write_folder as write_folder
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,8 +1,9 @@
 """Neural-network modules."""
 
-from typing import NoReturn
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from lucid.absent import why_absent
+from lucid import public as _public
+from lucid.absent import why_absent as _why_absent
 from lucid.nn import functional as functional
 from lucid.nn import init as init
 from lucid.nn.attention import MultiHeadAttention as MultiHeadAttention
@@ -74,6 +75,14 @@ from lucid.nn.transformer import TransformerDecoderLayer as TransformerDecoderLa
 from lucid.nn.transformer import TransformerEncoder as TransformerEncoder
 from lucid.nn.transformer import TransformerEncoderLayer as TransformerEncoderLayer
 
+__all__ = _public.offered(globals(), "functional", "init")
 
-def __getattr__(name: str) -> NoReturn:
-    raise AttributeError(f"module 'lucid.nn' has no attribute {name!r}{why_absent('nn', name)}")
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not _TYPE_CHECKING:  # type checkers know the names
+
+    def __getattr__(name: str) -> object:
+        raise _public.unknown(__name__, name, __all__, _why_absent("nn", name))

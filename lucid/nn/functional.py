@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lucid import ops
+from lucid import ops, public
 from lucid.absent import why_absent
 from lucid.dims import Size
 from lucid.nn._activations import elu as elu
@@ -51,9 +51,57 @@ from lucid.ops.tensor import Tensor, TracedValueError
 from lucid.spelling import torch_names, torch_names_and
 from lucid.types import float64, int64, same_shape, show_shape
 
+__all__ = [
+    "cache_key_mask",
+    "cache_positions",
+    "cache_span",
+    "cached_attention",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "cross_attention",
+    "dropout",
+    "elu",
+    "embedding",
+    "gelu",
+    "glu",
+    "hardsigmoid",
+    "hardswish",
+    "interpolate",
+    "kept_positions",
+    "layer_caches",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "multi_head_attention_forward",
+    "normalize",
+    "one_hot",
+    "pad",
+    "present_caches",
+    "relu",
+    "relu6",
+    "rms_norm",
+    "scaled_dot_product_attention",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "tanh",
+]
 
-def __getattr__(name: str) -> NoReturn:
-    raise AttributeError(f"module 'lucid.nn.functional' has no attribute {name!r}{why_absent('functional', name)}")
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:  # type checkers know the names
+
+    def __getattr__(name: str) -> object:
+        raise public.unknown(__name__, name, __all__, why_absent("functional", name))
 
 
 @torch_names

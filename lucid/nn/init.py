@@ -14,6 +14,23 @@ from lucid.context import holding
 from lucid.nn.module import Parameter
 from lucid.types import DTypeLike, as_dtype, float32, show_shape
 
+__all__ = [
+    "constant_",
+    "kaiming_uniform_",
+    "new_parameter",
+    "normal_",
+    "ones_",
+    "skip",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 def _fans(parameter: Parameter) -> tuple[int, int]:
     """Fan in and fan out of a weight stored as (out, in, ...)."""

@@ -3,6 +3,9 @@
 `sum_`, `max_` and so on are older names of `sum`, `max`; `arange_between` is an older name of `arange_op`.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+from lucid import public as _public
 from lucid.ops.attention import attention as attention
 from lucid.ops.buffers import buffered_attention as buffered_attention
 from lucid.ops.buffers import write_at as write_at
@@ -136,3 +139,16 @@ from lucid.ops.transposed_convolution import conv_transpose as conv_transpose
 abs, pow, round = abs_, pow_, round_
 all, any, max, min, sum = all_, any_, max_, min_, sum_
 arange_between = arange_op
+
+_FORMER = ("REGISTERED", "abs_", "all_", "any_", "max_", "min_", "pow_", "round_", "sum_", "arange_between")
+__all__ = _public.offered(globals(), but=_FORMER)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not _TYPE_CHECKING:  # type checkers know the names
+
+    def __getattr__(name: str) -> object:
+        raise _public.unknown(__name__, name, __all__)

@@ -1,5 +1,6 @@
 """Weights in few bits: their layout, and the ways to find codes for them. NumPy only."""
 
+from lucid import public as _public
 from lucid.quantization.blocks import Blocks as Blocks
 from lucid.quantization.gptq import Hessian as Hessian
 from lucid.quantization.gptq import gptq as gptq
@@ -13,3 +14,9 @@ from lucid.quantization.ranges import entropy as entropy
 from lucid.quantization.ranges import minmax as minmax
 from lucid.quantization.ranges import percentile as percentile
 from lucid.quantization.rtn import rtn as rtn
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

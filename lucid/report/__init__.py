@@ -1,4 +1,11 @@
 """One page about a model: its graph, attention maps, errors, latency by target. It works without a network."""
 
+from lucid import public as _public
 from lucid.report.report import graph_page as graph_page
 from lucid.report.report import report as report
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,6 @@
 """Running exported models in onnxruntime."""
 
+from lucid import public as _public
 from lucid.runtime.bound_run import BoundRun as BoundRun
 from lucid.runtime.model_file import ModelError as ModelError
 from lucid.runtime.model_file import check_model_file as check_model_file
@@ -10,3 +11,9 @@ from lucid.runtime.runs import RunCancelled as RunCancelled
 from lucid.runtime.session import Session as Session
 from lucid.runtime.stepping import Carried as Carried
 from lucid.runtime.stepping import Stepping as Stepping
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

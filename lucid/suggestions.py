@@ -1,0 +1,33 @@
+"""What a mistyped name may mean, for error messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+_LIKE = 0.72  # of 1 for equal names
+_AS_LIKE = 0.1  # how much less like than the nearest one others may be
+_SHOWN = 3
+
+
+def near(name: str, known: Iterable[str]) -> list[str]:
+    """Of the known names those that this one may mean, nearest first; case, dashes and underscores count little."""
+    found: list[tuple[float, str]] = []
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(_folded(name))
+    for candidate in dict.fromkeys(known):
+        matcher.set_seq1(_folded(candidate))
+        if matcher.real_quick_ratio() >= _LIKE and matcher.quick_ratio() >= _LIKE:
+            found.append((-matcher.ratio(), candidate))
+    best = min(found, default=(0.0, ""))[0]
+    return [candidate for ratio, candidate in sorted(found) if ratio <= min(-_LIKE, best + _AS_LIKE)][:_SHOWN]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: "; did you mean Linear or LinearScaling?", or nothing."""
+    found = near(name, known)
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")

@@ -1,0 +1,131 @@
+"""What `dir`, completion and the reference show is what is public, and nothing else; former names still import."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import lucid
+from lucid import nn
+from lucid.nn import functional
+from lucid.suggestions import near
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+PAGES = {
+    "lucid": ["lucid"],
+    "nn": ["lucid.nn", "lucid.nn.init"],
+    "functional": ["lucid.nn.functional"],
+    "ops": ["lucid.ops"],
+    "export": ["lucid.export"],
+    "runtime": ["lucid.runtime"],
+    "generation": ["lucid.generation"],
+    "models": ["lucid.models"],
+    "layouts": ["lucid.layouts"],
+    "chat": ["lucid.chat"],
+    "quantization": ["lucid.quantization"],
+    "testing": ["lucid.testing"],
+    "looking": ["lucid.inspection", "lucid.report", "lucid.plot"],
+}
+# Pages also show the classes of what public functions give, and what `lucid.models.whisper` offers.
+RESULTS = {
+    "testing": {"LayerError", "OutputError", "Ranked", "TextError", "Times"},
+    "looking": {"AttentionMaps"},
+    "models": {"Segment", "Transcription", "WhisperTokenizer", "log_mel", "read_wav", "transcribe"},
+}
+PUBLIC = [import_module(name) for names in PAGES.values() for name in names]
+
+
+def on_page(page: str) -> set[str]:
+    """The names that a page of the reference describes: by their docstrings, or in the first cells of its table."""
+    text = (REFERENCE / f"{page}.md").read_text(encoding="utf-8")
+    directives = re.findall(r"^::: (?:\w+\.)+(\w+)$", text, re.MULTILINE)
+    cells = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    repeated = {name for name in named if named.count(name) > 1} | (set(named) & set(directives))
+    assert not repeated, f"{page}.md has them twice"
+    return {*directives, *named}
+
+
+@pytest.mark.parametrize("module", PUBLIC, ids=lambda module: module.__name__)
+def test_dir_shows_what_is_public(module: ModuleType):
+    shown = dir(module)
+    assert shown == sorted(set(shown))
+    assert {name for name in shown if name.startswith("_")} <= {"__version__"}
+    if module is not lucid:  # whose star import brings no packages
+        assert set(shown) == set(module.__all__)
+    for name in shown:
+        value = getattr(module, name)
+        if isinstance(value, ModuleType):
+            assert value.__name__ == f"{module.__name__}.{name}", f"{name} is a module that is only imported there"
+        else:
+            home = getattr(value, "__module__", "lucid")
+            assert home.startswith("lucid") or home in ("typing", "types", "builtins", "collections.abc"), (name, home)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_reference_shows_what_is_public(page: str):
+    public = {name for module in PAGES[page] for name in dir(import_module(module))}
+    if page == "lucid":  # each of the parts has a page
+        text = (REFERENCE / "lucid.md").read_text(encoding="utf-8").split("| Names")[0]
+        parts = {name for name in public if isinstance(getattr(lucid, name), ModuleType)}
+        assert parts == set(re.findall(r"`(\w+)`", text))
+        public -= parts
+    if page == "models":  # each of the files is in a table
+        table = (REFERENCE.parent / "models.md").read_text(encoding="utf-8")
+        public -= set(re.findall(r"^\| \[(\w+)\.py\]", table, re.MULTILINE))
+    assert on_page(page) - RESULTS.get(page, set()) == public
+
+
+FORMER = {
+    "lucid.ops": "REGISTERED abs_ all_ any_ max_ min_ pow_ round_ sum_ arange_between elementwise shaping",
+    "lucid.nn": "attention layers module parts stored",
+    "lucid.nn.functional": "real_scale",
+    "lucid.testing": "compare compare_nodes",
+    "lucid.export": "exporter forms target",
+    "lucid.op": "Op composite",
+    "lucid._tensor": "Tensor",
+}
+
+
+@pytest.mark.parametrize("module", FORMER)
+def test_what_is_not_shown_can_be_imported_as_before(module: str):
+    for name in FORMER[module].split():
+        exec(f"from {module} import {name}", {})
+
+
+def test_a_model_is_found_without_importing_its_file():
+    assert lucid.models.gpt2.GPT2.__module__ == "lucid.models.gpt2"
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "expected"),
+    [
+        (nn, "MultiHeadAtention", "; did you mean MultiHeadAttention or MultiheadAttention?"),
+        (nn, "layer_norm", "; did you mean LayerNorm?"),
+        (nn, "CrossEntropyLoss", ": losses are for training; Lucid only computes models"),
+        (functional, "gelo", "; did you mean gelu?"),
+        (lucid.ops, "sofmax", "; did you mean softmax?"),
+        (lucid.export, "to_onx", "; did you mean to_onnx?"),
+        (lucid.models, "brt", "; did you mean bert?"),
+        (lucid, "exprot", "; did you mean export?"),
+        (lucid, "xylophone", ""),
+        (nn, "__wrapped__", ""),
+    ],
+)
+def test_an_unknown_name_is_an_error_with_what_it_may_mean(module: ModuleType, name: str, expected: str):
+    with pytest.raises(AttributeError) as error:
+        getattr(module, name)
+    assert str(error.value) == f"module '{module.__name__}' has no attribute {name!r}{expected}"
+    assert traceback.format_exception_only(error.value) == [f"AttributeError: {error.value}\n"], "Python adds nothing"
+
+
+def test_near_names_come_nearest_first_and_distant_ones_not_at_all():
+    assert near("to-onx", ["to_onnx", "explain"]) == ["to_onnx"]
+    assert near("Conv2D", ["Conv1d", "Conv2d", "Conv3d"]) == ["Conv2d"]
+    assert near("cache", ["rows", "Linear"]) == []
+    assert near("", ["a"]) == near("a", []) == []
