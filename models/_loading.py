@@ -17,6 +17,7 @@ READERS = {  # a line for each class: its file and name, and the model_type of t
     "albert.Albert": ("albert",),
     "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie", "mpnet"),
     "clip.CLIP": ("clip",),
+    "deberta.Deberta": ("deberta-v2",),
     "gemma.Gemma": ("gemma2", "gemma3_text"),
     "gpt2.GPT2": ("gpt2",),
     "llama.Llama": ("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "helium", "olmo2"),

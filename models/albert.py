@@ -39,6 +39,7 @@ class AlbertConfig:
     inner_layers: int = 1  # that a group has, one after the other; each of num_layers is all of them
     activation: str = "gelu_new"
     eps: float = 1e-12
+    num_labels: int = 0  # of a head
     sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of an AlbertSentenceEncoder
 
     @classmethod
@@ -78,7 +79,14 @@ class Albert(Pretrained[AlbertConfig]):
         renames=[(r"^albert\.", "")],
         # Heads for other tasks, and position numbers that some checkpoints store.
         ignored_keys=[r"^(pooler|predictions|sop_classifier|classifier|qa_outputs)\.", r"embeddings\.position_ids$"],
-        heads={"sentence-similarity": "albert.AlbertSentenceEncoder"},
+        heads={
+            "sentence-similarity": "albert.AlbertSentenceEncoder",
+            "text-classification": "albert_tasks.AlbertForSequenceClassification",
+            "reranking": "albert_tasks.AlbertForReranking",
+            "token-classification": "albert_tasks.AlbertForTokenClassification",
+            "question-answering": "albert_tasks.AlbertForQuestionAnswering",
+            "fill-mask": "albert_tasks.AlbertForMaskedLM",
+        },
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 

@@ -40,6 +40,11 @@ class ModernBertConfig:
     norm_bias: bool = False
     attention_bias: bool = False
     mlp_bias: bool = False
+    type_vocab_size: int = 0  # texts have no segments
+    head_pooling: str = "cls"  # of a classifier of texts: the first token, or the mean of all
+    head_bias: bool = False
+    head_activation: str = "gelu"
+    num_labels: int = 0
     sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a ModernBertSentenceEncoder
 
     @classmethod
@@ -63,6 +68,9 @@ class ModernBertConfig:
             norm_bias=options.get("norm_bias", bool, False),
             attention_bias=options.get("attention_bias", bool, False),
             mlp_bias=options.get("mlp_bias", bool, False),
+            head_pooling=options.choose("classifier_pooling", {"cls": "cls", "mean": "mean"}, "cls"),
+            head_bias=options.get("classifier_bias", bool, False),
+            head_activation=options.activation("classifier_activation", "gelu"),
         )
 
 
@@ -75,11 +83,18 @@ class ModernBert(Pretrained[ModernBertConfig]):
         ignored_options=[
             "initializer_cutoff_factor|deterministic_flash_attn|reference_compile|repad_logits_with_grad",
             "layer_norm_eps|position_embedding_type",  # of BERT; published configs have them, models do not
-            "classifier_(pooling|bias|activation)|decoder_bias|sparse_pred.*|tie_word_embeddings",  # heads
+            "decoder_bias|sparse_pred.*|tie_word_embeddings",  # how heads are trained and stored
         ],
         renames=[(r"^model\.", "")],
         ignored_keys=[r"^(head|decoder|classifier)\."],
-        heads={"sentence-similarity": "modernbert.ModernBertSentenceEncoder"},
+        heads={
+            "sentence-similarity": "modernbert.ModernBertSentenceEncoder",
+            "text-classification": "modernbert_tasks.ModernBertForSequenceClassification",
+            "reranking": "modernbert_tasks.ModernBertForReranking",
+            "token-classification": "modernbert_tasks.ModernBertForTokenClassification",
+            "question-answering": "modernbert_tasks.ModernBertForQuestionAnswering",
+            "fill-mask": "modernbert_tasks.ModernBertForMaskedLM",
+        },
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
@@ -87,7 +102,7 @@ class ModernBert(Pretrained[ModernBertConfig]):
         super().__init__(config)
         self.embeddings = Embeddings(config)
         self.layers = [Layer(config, kind, first=index == 0) for index, kind in enumerate(config.layer_types)]
-        self.final_norm = _norm(config)
+        self.final_norm = norm(config)
         head_dim = config.hidden_size // config.num_heads
         self.ropes = {
             kind: nn.RotaryEmbedding(head_dim, theta, scaling=scaling)
@@ -129,7 +144,7 @@ class Embeddings(nn.Module):
 
     def __init__(self, c: ModernBertConfig) -> None:
         self.tok_embeddings = nn.Embedding(c.vocab_size, c.hidden_size)
-        self.norm = _norm(c)
+        self.norm = norm(c)
 
     def forward(self, input_ids: Tensor) -> Tensor:
         return self.norm(self.tok_embeddings(input_ids))
@@ -143,9 +158,9 @@ class Layer(nn.Module):
 
     def __init__(self, c: ModernBertConfig, kind: str, first: bool) -> None:
         self.kind = kind
-        self.attn_norm = None if first else _norm(c)
+        self.attn_norm = None if first else norm(c)
         self.attn = Attention(c, c.reach if kind == SLIDING else None)
-        self.mlp_norm = _norm(c)
+        self.mlp_norm = norm(c)
         self.mlp = FeedForward(c)
 
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], key_mask: Tensor | None) -> Tensor:
@@ -183,7 +198,8 @@ class FeedForward(nn.Module):
         return self.Wo(self.activation(x) * gate)
 
 
-def _norm(c: ModernBertConfig) -> nn.LayerNorm:
+def norm(c: ModernBertConfig) -> nn.LayerNorm:
+    """A norm of states, with a bias where the checkpoint has one."""
     return nn.LayerNorm(c.hidden_size, c.eps, bias=c.norm_bias)
 
 

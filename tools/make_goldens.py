@@ -43,6 +43,7 @@ FAMILIES = {
     "mpnet": encoders.mpnet,
     "albert": encoders.albert,
     "modernbert": encoders.modernbert,
+    "deberta": encoders.deberta,
     "tasks": heads.with_heads,
     "gpt2": decoders.gpt2,
     "llama": decoders.llama,

@@ -57,6 +57,7 @@ def test_writing_goes_on_with_the_likeliest_token_until_the_end() -> None:
 
 
 def test_every_model_is_there() -> None:
-    texts = "albert bert bert_tasks gemma gpt2 llama modernbert phi3 t5 transformer"
+    encoders = "albert albert_tasks bert bert_tasks deberta deberta_tasks modernbert modernbert_tasks"
+    texts = "gemma gpt2 llama phi3 t5 transformer"
     images_and_sound = "clip delightful_tts siglip vit whisper"
-    assert sorted(f"{texts} {images_and_sound}".split()) == PROGRAMS
+    assert sorted(f"{encoders} {texts} {images_and_sound}".split()) == PROGRAMS

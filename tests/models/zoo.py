@@ -9,6 +9,7 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn
+from lucid.models._tasks import class_of
 from lucid.models.albert import Albert
 from lucid.models.bert import Bert, SentenceEncoder
 from lucid.models.bert_tasks import (
@@ -19,6 +20,7 @@ from lucid.models.bert_tasks import (
     BertForTokenClassification,
 )
 from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
+from lucid.models.deberta import Deberta
 from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
@@ -78,7 +80,7 @@ class Entry(NamedTuple):
         return worst
 
 
-_HIDDEN, _LOGITS = ("last_hidden_state",), ("logits",)
+_HIDDEN, _LOGITS, _ANSWER = ("last_hidden_state",), ("logits",), ("start_logits", "end_logits")
 _POOLED = ("last_hidden_state", "pooler_output")
 _SIMILARITIES = ("logits_per_image", "logits_per_text", "text_embeds", "image_embeds")
 _FAMILIES = ("bert", "roberta", "distilbert")
@@ -86,8 +88,15 @@ _HEADS: dict[str, tuple[Callable[..., nn.Module], tuple[str, ...]]] = {
     "text_classification": (BertForSequenceClassification, _LOGITS),
     "reranking": (BertForReranking, _LOGITS),
     "token_classification": (BertForTokenClassification, _LOGITS),
-    "question_answering": (BertForQuestionAnswering, ("start_logits", "end_logits")),
+    "question_answering": (BertForQuestionAnswering, _ANSWER),
     "fill_mask": (BertForMaskedLM, _LOGITS),
+}
+_TASKS = ("text-classification", "reranking", "token-classification", "question-answering", "fill-mask")
+_OTHER_HEADS: dict[str, tuple[type[Any], tuple[str, ...]]] = {
+    "ALBERT": (Albert, ("text-classification", "token-classification", "question-answering", "fill-mask")),
+    "ModernBERT": (ModernBert, _TASKS),
+    "DeBERTa": (Deberta, ("text-classification", "token-classification", "question-answering", "fill-mask")),
+    "MPNet": (Bert, ("text-classification", "fill-mask")),
 }
 
 ZOO = [
@@ -101,12 +110,23 @@ ZOO = [
     Entry("MPNet", Bert, "mpnet/base", _HIDDEN),
     *(Entry("ALBERT", Albert, f"albert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
     *(Entry("ModernBERT", ModernBert, f"modernbert/{v}", _HIDDEN) for v in ("base", "masked_lm")),
+    *(Entry("DeBERTa", Deberta, f"deberta/{v}", _HIDDEN) for v in ("v3", "masked_lm", "content_to_position")),
     *(
         Entry(f"BERT, RoBERTa, DistilBERT: {head.replace('_', ' ')}", reader, f"tasks/{family}_{head}", outputs)
         for head, (reader, outputs) in _HEADS.items()
         for family in _FAMILIES
     ),
     Entry("ELECTRA: text classification", BertForSequenceClassification, "tasks/electra_text_classification", _LOGITS),
+    *(
+        Entry(
+            f"{model}: heads",
+            class_of(base.checkpoint.heads[task]),
+            f"tasks/{model.lower()}_{task.replace('-', '_')}",
+            _ANSWER if task == "question-answering" else _LOGITS,
+        )
+        for model, (base, tasks) in _OTHER_HEADS.items()
+        for task in tasks
+    ),
     *(
         Entry("Sentence encoders", SentenceEncoder, f"sentences/{v}", ("sentence_embedding",))
         for v in ("cls", "dense", "joined", "last_then_max")

@@ -8,6 +8,7 @@ pad_token_id from pad_token_id + 1 and gives pad_token_id to the others, whateve
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,9 @@ from transformers import (
     CamembertConfig,
     CamembertForMaskedLM,
     CamembertModel,
+    DebertaV2Config,
+    DebertaV2ForMaskedLM,
+    DebertaV2Model,
     DistilBertConfig,
     DistilBertForMaskedLM,
     DistilBertModel,
@@ -339,5 +343,49 @@ def albert() -> list[Golden]:
             reader=partial(AlbertModel.from_pretrained, add_pooling_layer=False),
             spare=("predictions.",),
             **common,
+        ),
+    ]
+
+
+def deberta_config(**changes: object) -> DebertaV2Config:
+    """As published for v3, but for the sizes: 8 buckets of distances on either side, up to 12."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
+    v3 = {"relative_attention": True, "position_buckets": 8, "max_relative_positions": -1, "share_att_key": True}
+    v3 |= {"norm_rel_ebd": "layer_norm", "pos_att_type": "p2c|c2p", "position_biased_input": False}
+    return DebertaV2Config(**({"vocab_size": VOCABULARY, "max_position_embeddings": 12} | sizes | v3 | changes))
+
+
+def deberta() -> list[Golden]:
+    common = {
+        "cases": text_cases(VOCABULARY, 0, compare="kept", seed=150),
+        "outputs": ["last_hidden_state"],
+        "layers": encoder_layers,
+    }
+    typed = with_token_types(text_cases(VOCABULARY, 0, compare="kept", seed=160))
+    typed["token_types"] = replace(typed["token_types"], compare="kept")
+    plain = {"position_buckets": -1, "max_relative_positions": 5, "share_att_key": False, "norm_rel_ebd": "none"}
+    return [
+        Golden(
+            "deberta/v3",
+            DebertaV2Model(deberta_config()),
+            note="8 buckets of distances on either side, up to 12; one projection of tokens and distances; no positions",
+            **common,
+        ),
+        Golden(
+            "deberta/masked_lm",
+            DebertaV2ForMaskedLM(
+                deberta_config(**plain, max_position_embeddings=24, position_biased_input=True, hidden_act="relu")
+            ),
+            note="saved from DebertaV2ForMaskedLM: prefix `deberta.`, head `cls.*`; distances up to 5, each with its own row "
+            "and projections of their own; embeddings of positions; relu",
+            reader=DebertaV2Model.from_pretrained,
+            spare=("cls.",),
+            **common,
+        ),
+        Golden(
+            "deberta/content_to_position",
+            DebertaV2Model(deberta_config(pos_att_type=["c2p"], type_vocab_size=2)),
+            note="one product with distances; token types",
+            **(common | {"cases": typed}),
         ),
     ]

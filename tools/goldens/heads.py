@@ -1,4 +1,4 @@
-"""Heads for tasks: a checkpoint of each head of BERT, RoBERTa and DistilBERT, and the classifier of ELECTRA."""
+"""Heads for tasks: a checkpoint of each head of the families of encoders."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import copy
 from typing import Any
 
 from transformers import (
+    AlbertConfig,
+    AlbertForMaskedLM,
+    AlbertForQuestionAnswering,
+    AlbertForSequenceClassification,
+    AlbertForTokenClassification,
     BertForMaskedLM,
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
+    DebertaV2ForMaskedLM,
+    DebertaV2ForQuestionAnswering,
+    DebertaV2ForSequenceClassification,
+    DebertaV2ForTokenClassification,
     DistilBertConfig,
     DistilBertForMaskedLM,
     DistilBertForQuestionAnswering,
@@ -17,6 +26,14 @@ from transformers import (
     DistilBertForTokenClassification,
     ElectraConfig,
     ElectraForSequenceClassification,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    ModernBertForQuestionAnswering,
+    ModernBertForSequenceClassification,
+    ModernBertForTokenClassification,
+    MPNetConfig,
+    MPNetForMaskedLM,
+    MPNetForSequenceClassification,
     RobertaForMaskedLM,
     RobertaForQuestionAnswering,
     RobertaForSequenceClassification,
@@ -24,7 +41,7 @@ from transformers import (
 )
 
 from .core import Golden, text_cases
-from .encoders import VOCABULARY, bert_config, roberta_config, with_token_types
+from .encoders import VOCABULARY, bert_config, deberta_config, roberta_config, with_token_types
 
 CLASSES = {
     "bert": (BertForSequenceClassification, BertForTokenClassification, BertForQuestionAnswering, BertForMaskedLM),
@@ -41,6 +58,28 @@ CLASSES = {
         DistilBertForMaskedLM,
     ),
 }
+LATER = {
+    "albert": {
+        "text_classification": AlbertForSequenceClassification,
+        "token_classification": AlbertForTokenClassification,
+        "question_answering": AlbertForQuestionAnswering,
+        "fill_mask": AlbertForMaskedLM,
+    },
+    "modernbert": {
+        "text_classification": ModernBertForSequenceClassification,
+        "token_classification": ModernBertForTokenClassification,
+        "question_answering": ModernBertForQuestionAnswering,
+        "fill_mask": ModernBertForMaskedLM,
+    },
+    "deberta": {
+        "text_classification": DebertaV2ForSequenceClassification,
+        "token_classification": DebertaV2ForTokenClassification,
+        "question_answering": DebertaV2ForQuestionAnswering,
+        "fill_mask": DebertaV2ForMaskedLM,
+    },
+    "mpnet": {"text_classification": MPNetForSequenceClassification, "fill_mask": MPNetForMaskedLM},
+}
+LABELS = {"text_classification": 3, "token_classification": 5, "question_answering": 2, "fill_mask": 2}
 
 
 def with_heads() -> list[Golden]:
@@ -62,20 +101,55 @@ def with_heads() -> list[Golden]:
             golden(family, "fill_mask", filler, configs[family], 2, seed),
         ]
     electra = ElectraConfig(**(configs["bert"].to_dict() | {"embedding_size": 12}))
-    return [*goldens, golden("electra", "text_classification", ElectraForSequenceClassification, electra, 3, 460)]
+    goldens.append(golden("electra", "text_classification", ElectraForSequenceClassification, electra, 3, 460))
+    configs = later_configs()
+    for number, (family, heads) in enumerate(LATER.items()):
+        goldens += [
+            golden(family, task, head, configs[family], LABELS[task], 470 + number) for task, head in heads.items()
+        ]
+    pooled = copy.deepcopy(configs["modernbert"])
+    pooled.classifier_pooling = "mean"
+    return [*goldens, golden("modernbert", "reranking", ModernBertForSequenceClassification, pooled, 1, 480)]
+
+
+def later_configs() -> dict[str, Any]:
+    """Those of one layer, or two that share weights; activations of heads are others than within the layers."""
+    sizes = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 24, "vocab_size": VOCABULARY}
+    special = dict.fromkeys(("pad_token_id", "bos_token_id", "cls_token_id"), 0) | {
+        "eos_token_id": 1,
+        "sep_token_id": 1,
+    }
+    mpnet = MPNetConfig(**sizes, num_hidden_layers=1, max_position_embeddings=26, hidden_act="relu")
+    return {
+        "albert": AlbertConfig(
+            **sizes,
+            embedding_size=12,
+            num_hidden_layers=2,
+            max_position_embeddings=24,
+            bos_token_id=1,
+            hidden_act="relu",
+        ),
+        "modernbert": ModernBertConfig(
+            **sizes, **special, num_hidden_layers=2, hidden_activation="relu", classifier_bias=True, local_attention=4
+        ),
+        "deberta": deberta_config(num_hidden_layers=1, hidden_act="relu"),
+        "mpnet": mpnet,
+    }
 
 
 def golden(family: str, variant: str, head: type, config: Any, labels: int, seed: int) -> Golden:
     config = copy.deepcopy(config)
     config.num_labels = labels
-    cases = text_cases(VOCABULARY, 1 if family == "roberta" else 0, compare="all", seed=seed)
+    counting = family in ("roberta", "mpnet")  # the ids that are not padding, to find positions
+    compare = "kept" if family in ("deberta", "modernbert") else "all"
+    cases = text_cases(VOCABULARY, int(counting), compare=compare, seed=seed)
     cases = {name: cases[name] for name in ("plain", "right_padding")}
     return Golden(
         f"tasks/{family}_{variant}",
         head(config),
-        with_token_types(cases) if family in ("bert", "electra") else cases,
+        with_token_types(cases) if family in ("bert", "electra", "albert") else cases,
         ["start_logits", "end_logits"] if variant == "question_answering" else ["logits"],
         lambda model: {},
         f"{head.__name__}, relu within the layers",
-        padding_is_free=family != "roberta",  # the ids in padded positions determine the position ids
+        padding_is_free=not counting,  # else the ids in padded positions determine the position ids
     )
