@@ -129,7 +129,7 @@ def close(got: Any, want: np.ndarray, where: object = "") -> None:
 
 
 def sizes() -> Iterator[tuple[int, int, int]]:
-    return iter(product((1, 3), (1, 2, 7, 33), (1, 2, 7, 33)))
+    return iter(product((1, 3), (1, 7, 33), (1, 7, 33)))
 
 
 GRID = [

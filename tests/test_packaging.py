@@ -30,9 +30,9 @@ def run(*command: object, cwd: Path, code: int = 0) -> str:
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source archive, and the wheel built from it."""
+    """The source archive, and the wheel built from it, by this environment's setuptools: `make dist` gets its own."""
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
     return folder
 
 

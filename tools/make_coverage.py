@@ -304,8 +304,8 @@ widened when the model is loaded, or rows of a table.
 
 _SMALL_MODELS_TEXT = f"""\
 A model of each file, with all its weights in few bits, in blocks of {precision_tables.BLOCK}, tables of positions too. Figures: exported at accuracy
-level 0 compared with eager, both in few bits, relative to the largest number of the output. For `cuda`, `openvino` and `webgpu`
-all are exported and pass ONNX's checker.
+level 0 compared with eager, both in few bits, relative to the largest number of the output. In 4 bits all are
+exported for `cuda`, `openvino` and `webgpu`, too, and pass ONNX's checker.
 """
 
 

@@ -1,4 +1,5 @@
-"""Over two thousand random models, each computed on all paths. `make fuzz` runs more, for a given time."""
+"""Over a thousand random models, each computed on all paths. `.ci/run` has as many again; `make fuzz` runs more, for a
+given time."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from tests.fuzz.checks import Coverage, exported
 from tests.fuzz.choices import Choices, smallest
 from tests.fuzz.judge import Judge, Verdict
 from tests.fuzz.programs import Program
-from tests.fuzz.suite import BYTES, CACHED, EVERY, MODELS, QUANTIZED, model
+from tests.fuzz.suite import BYTES, CACHED, EVERY, IN_TESTS, QUANTIZED, model
 from tests.fuzz.values import LOWEST, Recipe, array_of
 
 BATCH = 100
 
 
-@pytest.mark.parametrize("first", range(0, MODELS, BATCH))
+@pytest.mark.parametrize("first", range(0, IN_TESTS, BATCH))
 def test_random_models_agree_in_every_form(first: int) -> None:
     coverage = Coverage()
     for number in range(first, first + BATCH):
