@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from lucid.bodies import with_bodies
 from lucid.graph import Graph
 from lucid.ops.elementwise import cast
+from lucid.order import in_order
 from lucid.scope import new_node
 from lucid.types import Array, DType, TensorType, float64
-from lucid.values import Constant, Input, Result, Value
+from lucid.values import Body, Constant, Input, Result, Value
 
 
 class NarrowOpError(TypeError):
@@ -25,7 +28,12 @@ def in_float64(graph: Graph) -> Graph:
     Raises:
         NarrowOpError: for an op that does not take float64, such as one defined for float32 alone.
     """
-    inputs = {id(value): Input(value.name, _wide(value.type)) for value in graph.inputs}
+    inputs, outputs = _in_float64(graph.inputs, graph.outputs)
+    return Graph(inputs, dict(zip(graph.output_names, outputs, strict=True)))
+
+
+def _in_float64(before: Sequence[Input], outputs: Sequence[Value]) -> tuple[list[Input], list[Value]]:
+    inputs = {id(value): Input(value.name, _wide(value.type)) for value in before}
     values: dict[int, Value] = dict(inputs)
 
     def read(value: Value) -> Value:
@@ -33,19 +41,22 @@ def in_float64(graph: Graph) -> Graph:
             values[id(value)] = _widened(value)
         return values[id(value)]
 
-    for node in graph.nodes():
-        attributes = {
-            name: float64 if isinstance(value, DType) and value.kind == "float" else value
-            for name, value in node.attributes.items()
-        }
+    for node in in_order(outputs):
+        attributes = {name: _wide_attribute(value) for name, value in node.attributes.items()}
         try:
             computed = new_node(node.op, [None if value is None else read(value) for value in node.inputs], attributes)
         except (TypeError, ValueError) as error:
             raise NarrowOpError(f"{node.op.name} is not computed in float64: {error}") from None
         # An op may have a fixed result type, so its result may have to be widened.
         values.update((id(old), _widened(new)) for old, new in zip(node.results, computed.results, strict=True))
-    outputs = {name: read(value) for name, value in zip(graph.output_names, graph.outputs, strict=True)}
-    return Graph([inputs[id(value)] for value in graph.inputs], outputs)
+    return [inputs[id(value)] for value in before], [read(value) for value in outputs]
+
+
+def _wide_attribute(value: Any) -> Any:
+    if isinstance(value, Body):
+        inputs, outputs = _in_float64(value.inputs, value.outputs)
+        return Body(tuple(inputs), tuple(outputs))
+    return float64 if isinstance(value, DType) and value.kind == "float" else value
 
 
 def run_in_float64(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
@@ -61,7 +72,7 @@ def run_in_float64(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 def coarsest(graph: Graph) -> DType | None:
     """The floating-point type with the fewest digits among a graph's values; None if there is none."""
     types = {value.type.dtype for value in (*graph.inputs, *graph.outputs)}
-    types |= {result.type.dtype for node in graph.nodes() for result in node.results}
+    types |= {result.type.dtype for node in with_bodies(graph.nodes()) for result in node.results}
     return max((dtype for dtype in types if dtype.kind == "float"), key=lambda dtype: dtype.epsilon, default=None)
 
 

@@ -11,8 +11,9 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from lucid.order import in_order
 from lucid.types import Array, TensorType
-from lucid.values import Constant, Input, Node, Operation, Part, Value
+from lucid.values import Body, Constant, Input, Node, Operation, Part, Value
 
 T = TypeVar("T")
 Reference: TypeAlias = tuple[int, ...]  # (0, input), (1, constant) or (2, node, result)
@@ -93,7 +94,7 @@ def flatten(
         FlatNode(
             node.op,
             tuple(None if value is None else reference(value) for value in node.inputs),
-            dict(node.attributes),
+            {name: _flat_attribute(attribute) for name, attribute in node.attributes.items()},
             node.types,
             node.scope,
         )
@@ -134,9 +135,23 @@ def restore(flat: Flat) -> tuple[tuple[Input, ...], list[Value], list[tuple[str,
 
     for entry in flat.nodes:
         inputs = tuple(None if reference is None else value(reference) for reference in entry.inputs)
-        nodes.append(Node(entry.op, inputs, entry.attributes, entry.types, entry.scope))
+        attributes = {name: _restored_attribute(attribute) for name, attribute in entry.attributes.items()}
+        nodes.append(Node(entry.op, inputs, attributes, entry.types, entry.scope))
     named = [(entry.name, array) for entry, array in zip(flat.arrays, arrays, strict=True) if entry.name is not None]
     return flat.inputs[: flat.own_inputs], [value(reference) for reference in flat.outputs], named
+
+
+def _flat_attribute(value: Any) -> Any:
+    if not isinstance(value, Body):
+        return value
+    return flatten(in_order(value.outputs), value.inputs, value.outputs, lambda array: None)
+
+
+def _restored_attribute(value: Any) -> Any:
+    if not isinstance(value, Flat):
+        return value
+    inputs, outputs, _ = restore(value)
+    return Body(inputs, tuple(outputs))
 
 
 def _chain(part: Part | None) -> Iterator[Part]:

@@ -60,6 +60,7 @@ NARROW_PRODUCTS = Fault("a product with weights in 8 bits, computed in float32")
 ZEROS_OF_ROWS = Fault("zero points of 4 bits in rows of an odd number of blocks")
 PADDED_BLOCKS = Fault("DequantizeLinear of blocks whose last one is padded")
 COARSE_SINE = Fault("sine and cosine")
+SCAN_OF_NOTHING = Fault("a Scan of length 0")
 
 # onnxruntime -----------------------------------------------------------------------------------------------------
 
@@ -100,8 +101,8 @@ _CPU_LACKS = (
     Missing(
         "*",
         "bfloat16",
-        but="Cast Concat Gather GatherElements GatherND LayerNormalization Reshape ScatterElements Slice Split Squeeze "
-        "Transpose Unsqueeze",
+        but="Cast Concat Gather GatherElements GatherND LayerNormalization Reshape Scan ScatterElements Slice Split "
+        "Squeeze Transpose Unsqueeze",
     ),
     # It casts these to float32 by itself; they are listed so that the guards against NaN are computed in float32, too.
     Missing("ArgMax MaxPool ReduceMax ReduceMin Sign", "float16"),
@@ -120,6 +121,7 @@ _CPU_FAULTS = {
     NARROW_PRODUCTS: Known("unpacks the weight at each call, which takes 2 to 11 times as long as a float32 product"),
     TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
     ZEROS_OF_ROWS: Known("reads them of another row in GatherBlockQuantized", (1, 27)),
+    SCAN_OF_NOTHING: Known("stops with an error"),
     PASSES_OVER_NAN: Known("ignores NaN"),
     LOWEST_OVER_MINUS_ONE: Known("ends the process (1.31)"),
     HALF_TRANSPOSED: Known("crashes when it loads one (1.23 to 1.31)"),
@@ -149,6 +151,7 @@ _CUDA_FAULTS = {
     TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
     **_INTEGERS,
     **_SLOW_GROUPS,
+    SCAN_OF_NOTHING: Known("stops with an error"),
     ATTENTION_UNSEEN: Known("gives the mean of the values to a query that sees no key", (1, 28)),
     ATTENTION_SOFTCAP: Known("refuses softcap, or applies it in another order", (1, 28)),
     ATTENTION_OF_GROUPS: Known("has no kernel for grouped heads in every element type and size", (1, 28)),
@@ -158,6 +161,7 @@ _CUDA_FAULTS = {
 _OPENVINO_FAULTS = {
     FUSED_SOFTMAX: Known("fuses them, and is wrong after a first call with a single key"),
     PRODUCT_OF_NOTHING: Known("gives uninitialised memory"),
+    SCAN_OF_NOTHING: Known("stops with an error"),
 }
 
 # Below 24 a write copies the whole buffer.

@@ -7,14 +7,16 @@ from typing import Any
 
 from lucid.names import unused_name
 from lucid.order import in_order
-from lucid.values import Constant, Input, Node, Value
+from lucid.values import Body, Constant, Input, Node, Value
 
 _MAX_WIDTH = 100  # columns before the types, however long a line is
 
 
-def listing(inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable[[Constant], str | None]) -> str:
-    """One line per node: name, op, arguments, type; each module starts with a comment. `name_of` gives the names of
-    parameters.
+def listing(
+    inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable[[Constant], str | None], title: str = "graph"
+) -> str:
+    """One line per node: name, op, arguments, type; each module starts with a comment, and the body of a node follows
+    it, indented. `name_of` gives the names of parameters.
     """
     names: dict[int, str] = {id(value): value.name for value in inputs}
     taken = dict.fromkeys(names.values(), 1)
@@ -37,11 +39,15 @@ def listing(inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable
         left = ", ".join(names[id(result)] for result in node.results)
         arguments = [*map(name, _without_trailing_none(node)), *_set_attributes(node)]
         lines.append((f"  {left} = {node.op.name}({', '.join(arguments)})", ", ".join(map(str, node.types))))
-    width = min(max((len(left) for left, _ in lines), default=0), _MAX_WIDTH)
+        for key, body in node.attributes.items():
+            if isinstance(body, Body):
+                inner = listing(body.inputs, body.outputs, name_of, key).splitlines()
+                lines += [(f"    {line}", "") for line in inner]
+    width = min(max((len(left) for left, right in lines if right), default=0), _MAX_WIDTH)
     head = ", ".join(f"{value.name}: {value.type}" for value in inputs)
     tail = ", ".join(str(value.type) for value in outputs)
     body = [f"{left:<{width}}  {right}".rstrip() for left, right in lines]
-    return "\n".join([f"graph({head}) -> {tail}", *body, f"  return {', '.join(map(name, outputs))}"])
+    return "\n".join([f"{title}({head}) -> {tail}", *body, f"  return {', '.join(map(name, outputs))}"])
 
 
 def _without_trailing_none(node: Node) -> Sequence[Value | None]:
@@ -52,7 +58,7 @@ def _without_trailing_none(node: Node) -> Sequence[Value | None]:
 
 def _set_attributes(node: Node) -> list[str]:
     """The attributes that do not have their defaults."""
-    shown = {key: show_attribute(value) for key, value in node.attributes.items()}
+    shown = {key: show_attribute(value) for key, value in node.attributes.items() if not isinstance(value, Body)}
     defaults = {key: show_attribute(value) for key, value in node.op.defaults.items()}
     return [f"{key}={text}" for key, text in shown.items() if defaults.get(key) != text]
 

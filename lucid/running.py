@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from lucid.bodies import bound
 from lucid.dims import bind
 from lucid.order import in_order
 from lucid.types import Array, bind_sizes, show_shape
@@ -34,7 +35,7 @@ def run(
         return value.array if isinstance(value, Constant) else values[id(value)]
 
     for node in nodes:
-        attributes = {name: bind(value, sizes) for name, value in node.attributes.items()}
+        attributes = {name: bound(value, sizes) for name, value in node.attributes.items()}
         results = node.op.evaluate([None if value is None else read(value) for value in node.inputs], attributes)
         for result, array in zip(node.results, results, strict=True):
             _check(node, result, array, sizes)

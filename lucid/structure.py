@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -20,3 +20,24 @@ def fill(structure: Any, values: Sequence[Any]) -> Any:
 def like(value: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
     """A list, tuple or named tuple of the type of `value`, with other items."""
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+
+
+def taken_apart(value: Any, is_leaf: Callable[[Any], bool], path: str = "") -> tuple[Any, dict[str, Any]]:
+    """The structure of `value` with each leaf replaced by its number, and the leaves by their paths, such as ``x.0``.
+
+    What is neither a leaf nor a list, tuple or dict stays as it is.
+    """
+    leaves: dict[str, Any] = {}
+
+    def walk(item: Any, path: str) -> Any:
+        if is_leaf(item):
+            leaves[path] = item
+            return len(leaves) - 1
+        if isinstance(item, (list, tuple)):
+            names = getattr(item, "_fields", range(len(item)))
+            return like(item, [walk(part, f"{path}.{name}") for name, part in zip(names, item, strict=True)])
+        if isinstance(item, dict):
+            return {key: walk(part, f"{path}.{key}") for key, part in item.items()}
+        return item
+
+    return walk(value, path), leaves

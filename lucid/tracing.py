@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +16,7 @@ from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.phases import phase
 from lucid.scope import Scope, entered
-from lucid.structure import like
+from lucid.structure import like, taken_apart
 from lucid.threads import single_threaded_blas
 from lucid.types import Array, TensorType, as_dtype, spec
 from lucid.values import Input, Value
@@ -62,7 +61,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     with evaluating(), entered(Scope("", paths, names)), single_threaded_blas():
         result = model(*call, **named)
     outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
-    graph = Graph(graph_inputs, outputs, names, _structure(result, count()))
+    graph = Graph(graph_inputs, outputs, names, taken_apart(result, lambda value: isinstance(value, Tensor))[0])
     _check_origin(graph)
     return graph
 
@@ -172,8 +171,8 @@ def _check_origin(graph: Graph) -> None:
     for value in (*(value for node in graph.nodes() for value in node.inputs), *graph.outputs):
         if isinstance(value, Input) and id(value) not in own:
             raise ValueError(
-                f"trace: the model uses a tensor that it kept from another trace ({value.name}: {value.type}); "
-                "do not store what forward computes, or pass it as an argument"
+                "trace: the model uses a tensor that it kept from another trace or from inside a loop "
+                f"({value.name}: {value.type}); do not store what forward computes; return it or pass it on"
             )
 
 
@@ -219,14 +218,3 @@ def _collect(value: Any, outputs: dict[str, Tensor], path: str) -> None:
             f"trace: the model returned {type(value).__name__} as {path}, "
             "expected tensors, None, or lists, tuples, dicts of them"
         )
-
-
-def _structure(value: Any, numbers: Iterator[int]) -> Any:
-    """The structure of `value` with its tensors replaced by numbers."""
-    if isinstance(value, Tensor):
-        return next(numbers)
-    if isinstance(value, (list, tuple)):
-        return like(value, [_structure(item, numbers) for item in value])
-    if isinstance(value, dict):
-        return {key: _structure(item, numbers) for key, item in value.items()}
-    return value

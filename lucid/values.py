@@ -1,4 +1,4 @@
-"""The parts of a graph: a value is an `Input`, a `Constant`, or one result of a `Node`."""
+"""The parts of a graph: a value is an `Input`, a `Constant`, or one result of a `Node`, which may have a `Body`."""
 
 from __future__ import annotations
 
@@ -80,6 +80,17 @@ class Result:
     def type(self) -> TensorType:
         """The type of the value."""
         return self.node.types[self.index]
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class Body:
+    """What a node computes again and again, as its attribute: a graph that reads its own inputs and scalars only."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        return f"a body of {len(self.inputs)} inputs"
 
 
 Value: TypeAlias = Input | Constant | Result

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lucid.order import in_order
 from lucid.types import same_shape
-from lucid.values import Input, Value
+from lucid.values import Body, Input, Value
 
 
 def verify(inputs: Sequence[Input], outputs: Sequence[Value]) -> None:
@@ -20,6 +20,9 @@ def verify(inputs: Sequence[Input], outputs: Sequence[Value]) -> None:
         for value in node.inputs:
             if isinstance(value, Input) and id(value) not in own:
                 raise ValueError(f"graph: {node.op.name} reads {value.name}, which is not an input of this graph")
+        for attribute in node.attributes.values():
+            if isinstance(attribute, Body):
+                verify(attribute.inputs, attribute.outputs)
         types = node.op.infer([None if value is None else value.type for value in node.inputs], node.attributes)
         for got, expected in zip(node.types, types, strict=True):
             if got.dtype != expected.dtype or not same_shape(got.shape, expected.shape):

@@ -383,3 +383,12 @@ def conv_transpose(
                 values = x[(slice(None), channel, *place)][:, None] * weight[(channel, slice(None), *offset)]
                 result[(slice(None), slice(g * out, (g + 1) * out), *at)] += values
     return result if bias is None else result + bias.reshape(-1, *[1] * axes)
+
+
+def scanned(h: Array, xs: Array, ws: Array, body: Any, carries: int, slices: int, reverse: bool) -> tuple[Array, Array]:
+    """The loop of the samples, whose step is h / 2 + x * w, h - x; the last operand is a sequence or stays the same."""
+    results = np.empty(xs.shape)
+    for index in range(len(xs))[:: -1 if reverse else 1]:
+        results[index] = h - xs[index]
+        h = h / 2 + xs[index] * (ws[index] if slices == 2 else ws)
+    return h, results

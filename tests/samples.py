@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from lucid import ops
+from lucid import bodies, ops
 from lucid.dims import Dim, Shape, dim, evaluate
-from lucid.ops import creation, elementwise, indexing, scattering, shaping, sorting
+from lucid.ops import creation, elementwise, indexing, loops, scattering, shaping, sorting
 from lucid.ops.indexing import Cut
 from lucid.ops.op import Op
+from lucid.tracing import trace
 from lucid.types import (
     Array,
     DType,
@@ -32,6 +33,7 @@ from lucid.types import (
     int64,
     uint8,
 )
+from lucid.values import Body
 from tests.op_references import (
     adaptive_average_pool,
     attention,
@@ -56,6 +58,7 @@ from tests.op_references import (
     reduced,
     rms_norm,
     rotary,
+    scanned,
     scattered,
     sigmoid,
     softmax,
@@ -211,11 +214,17 @@ def sample(
 
 def bound(value: Any, sizes: Mapping[str, int]) -> Any:
     """An attribute with numbers for its symbolic sizes."""
-    if isinstance(value, Dim):
-        return evaluate(value, sizes)
+    if isinstance(value, (Dim, Body)):
+        return bodies.bound(value, sizes)
     if isinstance(value, Cut):
         return Cut(*(bound(item, sizes) for item in value))
     return tuple(bound(item, sizes) for item in value) if isinstance(value, tuple) else value
+
+
+def body(step: Callable[..., Any], dtype: DType, *shapes: Shape) -> Body:
+    """The body of a loop, traced on its own."""
+    graph = trace(step, *(TensorType(dtype, shape) for shape in shapes))
+    return Body(graph.inputs, graph.outputs)
 
 
 # The samples ------------------------------------------------------------------------------------------------------
@@ -628,6 +637,36 @@ SAMPLES: list[Sample] = [
             (ops.int8_embedding, int8_embedding, index(6, N, L), ()),
         )
     ],
+    # Loops
+    *[
+        sample(
+            loops.scan_op,
+            x(N, S),
+            x(L, N, S),
+            x(S),
+            ref=scanned,
+            dtypes=(dtype,),
+            body=body(lambda h, v, w: (h / 2 + v * w, h - v), dtype, (N, S), (N, S), (S,)),
+            carries=1,
+            slices=1,
+            reverse=False,
+        )
+        for dtype in FLOATS
+    ],
+    sample(
+        loops.scan_op,
+        x(N),
+        x(L + 1, N),
+        x(L + 1, 1),
+        ref=scanned,
+        dtypes=(float32,),
+        label="reverse",
+        carriers=(x(L),),
+        body=body(lambda h, v, w: (h / 2 + v * w, h - v), float32, (N,), (N,), (1,)),
+        carries=1,
+        slices=2,
+        reverse=True,
+    ),
     # Attention
     sample(ops.attention, *_A, ref=attention),
     sample(ops.attention, *_A, ref=attention, label="causal, weights", is_causal=True, need_weights=True),

@@ -39,7 +39,7 @@ FLOORS = [
     ["lucid.polynomials", "lucid.quotients", "lucid.dims"],
     ["lucid.types"],
     ["lucid.values", "lucid.structure", "lucid.names", "lucid.torch_habits"],
-    ["lucid.scope", "lucid.order", "lucid.flat"],
+    ["lucid.scope", "lucid.order", "lucid.flat", "lucid.bodies"],
     ["lucid.printing", "lucid.running", "lucid.verifying"],
     ["lucid.graph", "lucid.quantization"],
     ["lucid.ops.numpy_protocols", "lucid.ops.methods", "lucid.ops.operators", "lucid.ops.axis_methods"],

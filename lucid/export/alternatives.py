@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lucid.export.builder import Builder
 from lucid.types import TensorType
-from lucid.values import Input, Result, Value
+from lucid.values import Input, Value
 
 
 def either(
@@ -16,15 +16,10 @@ def either(
 
     What only one of them needs is computed in its branch. Weights are outside, once for both.
     """
-    then_branch = build.block(lambda: [_computed(build, value) for value in then])
-    else_branch = build.block(lambda: [_computed(build, value) for value in otherwise])
+    then_branch = build.block(lambda: build.block_outputs(then))
+    else_branch = build.block(lambda: build.block_outputs(otherwise))
     names = build.ops("If", condition, outputs=len(types), then_branch=then_branch, else_branch=else_branch)
     joint = [Input(name, kind) for name, kind in zip(names, types, strict=True)]
     for value in joint:
         build.bind(value, value.name)
     return list(joint)
-
-
-def _computed(build: Builder, value: Value) -> tuple[str, TensorType]:
-    """A value as an output of the branch that is being collected, which must compute it itself."""
-    return (build.name_of(value) if isinstance(value, Result) else build.op("Identity", value)), value.type

@@ -99,6 +99,7 @@ def _attribute(name: str, value: Any, build: Builder) -> onnx.AttributeProto:
     if isinstance(value, Block):
         graph = onnx.GraphProto(name=name)
         graph.node.extend(_node(emitted, build) for emitted in value.nodes)
+        graph.input.extend(_value_info(given, kind) for given, kind in value.inputs)
         graph.output.extend(_value_info(output, kind) for output, kind in value.outputs)
         graph.value_info.extend(_inner_types(value.nodes, build, {output for output, _ in value.outputs}))
         return helper.make_attribute(name, graph)

@@ -38,10 +38,11 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The nodes of a nested graph (a branch of If) and the names of its outputs."""
+    """The nodes of a nested graph (a branch of If, the body of a loop) and the names of its outputs and inputs."""
 
     nodes: tuple[Emitted, ...]
     outputs: tuple[tuple[str, TensorType], ...]
+    inputs: tuple[tuple[str, TensorType], ...] = ()
 
 
 class Builder:
@@ -196,11 +197,26 @@ class Builder:
         finally:
             self.path, self.module = before
 
-    def block(self, emit: Callable[[], Sequence[tuple[str, TensorType]]]) -> Block:
-        """Collect the nodes that `emit` emits as a nested graph; it returns the outputs. Outer names stay visible."""
+    @contextmanager
+    def of_modules_within(self) -> Iterator[None]:
+        """Record for the nodes emitted inside their own modules, not the one that is being written."""
+        before, self.module = self.module, None
+        try:
+            yield
+        finally:
+            self.module = before
+
+    def block(self, emit: Callable[[], Sequence[tuple[str, TensorType]]], inputs: Sequence[Input] = ()) -> Block:
+        """Collect the nodes that `emit` emits as a nested graph; it returns the outputs. Outer names stay visible.
+
+        `inputs` are those of a body.
+        """
         self._blocks.append([])
         self._memo.append({})
         known = set(self._names)
+        for value in inputs:
+            self.bind(value, self.unused(f"{self.path}/{value.name}" if self.path else value.name))
+        given = tuple((self.name_of(value), value.type) for value in inputs)
         try:
             outputs = emit()
         finally:
@@ -208,7 +224,26 @@ class Builder:
             self._memo.pop()
             for identity in self._names.keys() - known:
                 del self._names[identity]
-        return Block(tuple(nodes), tuple(outputs))
+        return Block(tuple(nodes), tuple(outputs), given)
+
+    def block_outputs(self, values: Sequence[Value]) -> list[tuple[str, TensorType]]:
+        """The values as outputs of the nested graph that is being collected, which must compute each by itself, once.
+
+        Others are copied.
+        """
+        names = list(map(self.name_of, values))
+        own = {name for emitted in self._blocks[-1] for name in emitted.outputs}
+        outputs: list[tuple[str, TensorType]] = []
+        for name, value in zip(names, values, strict=True):
+            outputs.append((name if name in own else self._copied(name), value.type))
+            own.discard(name)
+        return outputs
+
+    def _copied(self, name: str) -> str:
+        copy = self.unused(self._node_name("Identity"))
+        self.emitted += 1
+        self._blocks[-1].append(Emitted("Identity", "", (name,), (copy,), {}, copy, self.module or ""))
+        return copy
 
     @contextmanager
     def outside(self) -> Iterator[None]:
@@ -271,7 +306,7 @@ def _key(array: Array, label: str | None) -> Any:
 
 def _renamed(emitted: Emitted, names: Mapping[str, str]) -> Emitted:
     attributes = {
-        key: Block(tuple(_renamed(node, names) for node in value.nodes), value.outputs)
+        key: replace(value, nodes=tuple(_renamed(node, names) for node in value.nodes))
         if isinstance(value, Block)
         else value
         for key, value in emitted.attributes.items()

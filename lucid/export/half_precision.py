@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lucid.export.check import WeightWarning
 from lucid.export.half_weights import HalfWeights, narrowed
@@ -23,7 +24,7 @@ from lucid.ops.elementwise import cast
 from lucid.ops.op import Op
 from lucid.parts import TracedPart
 from lucid.types import DType, DTypeLike, as_dtype, bfloat16, float16, float32
-from lucid.values import Constant, Input, Node, Value
+from lucid.values import Body, Constant, Input, Node, Value
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,7 @@ class _Rewrite:
     def _made(self, node: Node) -> Node:
         assert isinstance(node.op, Op)
         inputs = [self._operand(node, index, value) for index, value in enumerate(node.inputs)]
-        attributes = {
-            name: self._computed if isinstance(value, DType) and value == float32 else value
-            for name, value in node.attributes.items()
-        }
+        attributes = {name: self._attribute(value) for name, value in node.attributes.items()}
         try:
             types = node.op.infer([None if value is None else value.type for value in inputs], attributes)
         except (TypeError, ValueError) as error:
@@ -150,6 +148,13 @@ class _Rewrite:
                 f"{node.scope or node.op.name}: cannot be computed in {self._computed}: {error}"
             ) from None
         return Node(node.op, tuple(inputs), attributes, types, node.scope)
+
+    def _attribute(self, value: Any) -> Any:
+        if isinstance(value, Body):  # all its inputs are in the type in which the graph computes
+            body = Graph(value.inputs, {f"output_{index}": output for index, output in enumerate(value.outputs)})
+            new = _Rewrite(body, self._weights, self._computed, self._computed).graph()
+            return Body(new.inputs, new.outputs)
+        return self._computed if isinstance(value, DType) and value == float32 else value
 
     def _operand(self, node: Node, index: int, value: Value | None) -> Value | None:
         assert isinstance(node.op, Op)

@@ -121,6 +121,8 @@ class Lowering:
                 assert self.build.emitted == before, f"{form.name} refuses {op.name} with nodes emitted: refuse first"
                 refused.append((form.name, str(reason)))
             else:
+                if taken.has_body:
+                    (self.decisions if outside is None else outside).extend(self._inside)
                 return names, form.name, refused, why
             finally:
                 self._inside = outside

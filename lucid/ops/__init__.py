@@ -74,6 +74,7 @@ from lucid.ops.int8 import int8_linear_static as int8_linear_static
 from lucid.ops.interpolation import interpolate as interpolate
 from lucid.ops.linalg import linear as linear
 from lucid.ops.linalg import matmul as matmul
+from lucid.ops.loops import scan as scan
 from lucid.ops.neural import dropout as dropout
 from lucid.ops.neural import embedding as embedding
 from lucid.ops.neural import gelu as gelu

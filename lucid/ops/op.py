@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from lucid.bodies import mentions_sizes
 from lucid.context import holding
 from lucid.dims import Dim, identity
 from lucid.ops.opaque import Opaque
@@ -95,7 +96,7 @@ class Op(Generic[P, R]):
 
     def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
         """Run the kernel if every argument is known, else make a node."""
-        traced = any(t is not None and t.is_traced for t in tensors) or _has_dim(attributes)
+        traced = any(t is not None and t.is_traced for t in tensors) or any(map(mentions_sizes, attributes.values()))
         traced = traced or (not self.folded and is_tracing())
         if traced or _types_only.get():
             node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
@@ -274,18 +275,13 @@ def _promoted(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
     return [t if t is None or t.dtype == wanted else t.astype(wanted) for t in tensors]
 
 
-def _has_dim(attributes: Mapping[str, Any]) -> bool:
-    return any(_mentions_dim(value) for value in attributes.values())
-
-
-def _mentions_dim(value: Any) -> bool:
-    if isinstance(value, tuple):
-        return any(map(_mentions_dim, value))
-    return isinstance(value, Dim)
-
-
 # While a body runs for its types alone, nothing is computed, not even constants such as an L x L mask.
 _types_only: ContextVar[bool] = ContextVar("lucid_types_only", default=False)
+
+
+def only_types() -> bool:
+    """Whether ops are applied for their types alone, so that no tensor has a value."""
+    return _types_only.get()
 
 
 class _Application:

@@ -13,13 +13,14 @@ result depends on an overflow or a denormal number and is left open.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lucid import Tensor
-from lucid.dims import bind
+from lucid.bodies import bound
 from lucid.graph import Graph
 from lucid.ops.op import Op
 from lucid.order import in_order
@@ -58,32 +59,67 @@ class Judge:
         `in_8_bits`: inputs of products with weights in few bits may be rounded to 8 bits, in blocks of a row."""
         self._graph, self._inner = primitives(graph, tame, in_8_bits)
         self._nodes = self._graph.nodes()
+        bodies = {id(node): node.attributes["body"] for node in self._nodes if node.op.name == "scan"}
+        self._bodies = {
+            loop: Judge(Graph(body.inputs, {f"{i}": v for i, v in enumerate(body.outputs)}), tame, in_8_bits)
+            for loop, body in bodies.items()
+        }
 
     def __call__(self, arrays: Sequence[Array], seed: int = 0) -> list[Verdict]:
         inputs = self._graph.inputs
         sizes = bind_sizes([v.name for v in inputs], [v.type for v in inputs], arrays)
         noise = np.random.default_rng(seed)
-        known: dict[int, list[Array]] = {
-            id(v): input_in_all_runs(array, v.type.dtype) for v, array in zip(inputs, arrays, strict=True)
-        }
+        given = [input_in_all_runs(array, v.type.dtype) for v, array in zip(inputs, arrays, strict=True)]
+        with np.errstate(all="ignore"):
+            outputs = self.in_all_runs(given, sizes, noise)
+            return [_verdict(runs, v.type.dtype) for runs, v in zip(outputs, self._graph.outputs, strict=True)]
+
+    def in_all_runs(
+        self, given: Sequence[Sequence[Array]], sizes: Mapping[str, int], noise: np.random.Generator
+    ) -> list[list[Array]]:
+        """The outputs in every run, from the inputs in every run."""
+        known: dict[int, Sequence[Array]] = {id(v): runs for v, runs in zip(self._graph.inputs, given, strict=True)}
 
         def read(value: Value | None) -> list[Array | None]:
             if isinstance(value, Constant):
                 return [widened(value.array, value.type.dtype)] * RUNS
             return [None] * RUNS if value is None else [*known[id(value)]]
 
-        with np.errstate(all="ignore"):
-            for node in self._nodes:
-                attributes = {name: bind(value, sizes) for name, value in node.attributes.items()}
+        for node in self._nodes:
+            attributes = {name: bound(value, sizes) for name, value in node.attributes.items()}
+            if id(node) in self._bodies:
+                operands = [[a for a in read(v) if a is not None] for v in node.inputs]
+                runs = self._looped(node, operands, attributes, sizes, noise)
+            else:
                 arguments = list(zip(*map(read, node.inputs), strict=True))
                 runs = in_all_runs(node, arguments, attributes, noise, self._inner.get(id(node), Inner()))
-                for result, values in zip(node.results, runs, strict=True):
-                    known[id(result)] = values
-            verdicts = []
-            for value in self._graph.outputs:
-                values = [array for array in read(value) if array is not None]
-                verdicts.append(_verdict(values, value.type.dtype))
-        return verdicts
+            for result, values in zip(node.results, runs, strict=True):
+                known[id(result)] = values
+        return [[array for array in read(value) if array is not None] for value in self._graph.outputs]
+
+    def _looped(
+        self,
+        node: Node,
+        operands: Sequence[Sequence[Array]],
+        attributes: Mapping[str, Any],
+        sizes: Mapping[str, int],
+        noise: np.random.Generator,
+    ) -> list[Sequence[Array]]:
+        """The results of a scan in every run: its body judged step by step."""
+        carries, slices, reverse = (attributes[name] for name in ("carries", "slices", "reverse"))
+        state, outer = list(operands[:carries]), operands[carries + slices :]
+        sequences = operands[carries : carries + slices]
+        length = len(sequences[0][0])
+        kinds = [value.type for value in attributes["body"].outputs[carries:]]
+        stacked = [[widened(np.empty((length, *k.shape), k.dtype.numpy), k.dtype) for _ in range(RUNS)] for k in kinds]
+        for index in range(length)[:: -1 if reverse else 1]:
+            step = [[np.asarray(run[index]) for run in runs] for runs in sequences]
+            results = self._bodies[id(node)].in_all_runs([*state, *step, *outer], sizes, noise)
+            state = list(results[:carries])
+            for wholes, rows in zip(stacked, results[carries:], strict=True):
+                for whole, row in zip(wholes, rows, strict=True):
+                    whole[index] = row
+        return [*state, *stacked]
 
 
 def primitives(graph: Graph, tame: bool, in_8_bits: bool) -> tuple[Graph, dict[int, Inner]]:

@@ -19,6 +19,7 @@ from lucid.types import Array, float32
 from tests.fuzz.planted_caches import CACHES
 from tests.fuzz.planted_few_bits import FEW_BITS
 from tests.fuzz.planted_in_bytes import IN_BYTES
+from tests.fuzz.planted_loops import LOOPS
 from tests.fuzz.planting import Fault, Faults, Patch, before
 
 OTHERS = Faults()
@@ -243,4 +244,4 @@ kernel(
     lambda right, x, i, *, axis: right(x, np.broadcast_to(i[:1], i.shape) if axis else i, axis=axis),
 )
 
-FAULTS = [*OTHERS, *CACHES, *FEW_BITS, *IN_BYTES]
+FAULTS = [*OTHERS, *CACHES, *FEW_BITS, *IN_BYTES, *LOOPS]

@@ -16,6 +16,7 @@ from tests.fuzz.choices import Choices
 from tests.fuzz.few_bits import FEW_BITS, ROUNDED
 from tests.fuzz.in_bytes import IN_BYTES
 from tests.fuzz.layers import ATTENTION, LAYERS, masked_attention
+from tests.fuzz.loops import LOOPS
 from tests.fuzz.programs import Program, program
 from tests.fuzz.shapes import SHAPES
 from tests.fuzz.steps import ELEMENTWISE
@@ -29,6 +30,7 @@ EVERY = 25  # the first of so many models is of a rare form: blocks of queries, 
 CACHED = (5, 12, 19)  # and these of them are steps through caches
 QUANTIZED = (2, 9, 18)  # these have weights in few bits
 BYTES = (1, 6)  # and these products of bytes
+LOOPED = (14,)  # and these loops
 SAMPLES_EVERY = 6  # one in so many of the others is the sample of an op
 # The main use of Lucid is drawn most often: about every fourth step is attention, every fourth another layer.
 STEPS = ELEMENTWISE + SHAPES + SUMS + 9 * AFRESH + 2 * [added_in_half] + 3 * LAYERS + 15 * ATTENTION + CACHES
@@ -84,6 +86,8 @@ def model(choices: Choices, number: int) -> Model:
     if place in BYTES:
         steps = 2 * IN_BYTES + ELEMENTWISE
         return Model(program(choices, steps, steps=3), target, runs, seed, small)
+    if place in LOOPED:
+        return Model(program(choices, 3 * LOOPS + ELEMENTWISE + LAYERS, steps=3), target, runs, seed, small)
     if place == 0:
         return Model(program(choices, [masked_attention], steps=2), target, runs, seed, small)
     if place in CACHED:

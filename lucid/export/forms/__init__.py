@@ -13,6 +13,7 @@ from lucid.export.forms import (
     extremes,
     int8,
     integers,
+    loops,
     neural,
     places,
     plain,
@@ -42,6 +43,9 @@ _BEST_FIRST: tuple[Form, ...] = (
     channel_norms.batch_normalization,
     channel_norms.group_normalization,
     channel_norms.instance_normalization,
+    # loops
+    loops.scan_of_any_length,
+    loops.scan,
     # reductions, powers and quotients
     extremes.maximum,
     extremes.guarded_maximum,

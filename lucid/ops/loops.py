@@ -1,0 +1,245 @@
+"""Loops whose steps are ops: `scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lucid.bodies import closed
+from lucid.dims import Size, as_size, same
+from lucid.names import unused_name
+from lucid.ops.creation import arange
+from lucid.ops.op import Op, as_tensor, only_types, primitive
+from lucid.ops.tensor import Tensor
+from lucid.running import run
+from lucid.scope import is_tracing, scope
+from lucid.structure import fill, taken_apart
+from lucid.types import Array, TensorType, same_shape
+from lucid.values import Body, Constant, Input, Part, Value
+
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def _scan_rule(*operands: TensorType, body: Body, carries: int, slices: int, reverse: bool) -> tuple[TensorType, ...]:
+    (length, *_), *others = (kind.shape for kind in operands[carries : carries + slices])
+    for index, (kind, given) in enumerate(zip(operands, body.inputs, strict=True)):
+        inside = kind.with_shape(kind.shape[1:]) if carries <= index < carries + slices else kind
+        if not _same(inside, given.type):
+            raise TypeError(f"scan: {given.name} is {inside}, but the body was made for {given.type}")
+    for given, result in zip(body.inputs[:carries], body.outputs, strict=False):
+        _check_carry(given.name, given.type, result.type)
+    for shape in others:
+        _check_length("its sequences", shape[0], length)
+    results = [value.type for value in body.outputs]
+    return (*results[:carries], *(kind.with_shape((length, *kind.shape)) for kind in results[carries:]))
+
+
+def _scan_kernel(*operands: Array, body: Body, carries: int, slices: int, reverse: bool) -> tuple[Array, ...]:
+    state, outer = list(operands[:carries]), operands[carries + slices :]
+    sequences = operands[carries : carries + slices]
+    length = len(sequences[0])
+    rows = [value.type for value in body.outputs[carries:]]
+    stacked = [np.empty((length, *map(int, kind.shape)), kind.dtype.numpy) for kind in rows]
+    for index in _order(length, reverse):
+        step = [np.asarray(sequence[index]) for sequence in sequences]
+        results = run(body.inputs, body.outputs, [*state, *step, *outer])
+        state = results[:carries]
+        for whole, row in zip(stacked, results[carries:], strict=True):
+            whole[index] = row
+    return (*state, *stacked)
+
+
+@primitive(kernel=_scan_kernel, rule=_scan_rule)
+def scan_op(  # type: ignore[empty-body]
+    *operands: Tensor, body: Body, carries: int, slices: int, reverse: bool
+) -> tuple[Tensor, ...]:
+    """A body applied to one element after the other of some sequences, with what it carries from one to the next.
+
+    The first `carries` operands are what is carried, the next `slices` the sequences, the others are the same in each
+    step. The results are what is carried at the end, and the body's other outputs of all steps, stacked.
+    """
+
+
+def scan(
+    body: Step, carry: Any, xs: Any = None, *, length: Size | None = None, reverse: bool = False
+) -> tuple[Any, Any]:
+    """Loop over the first axis of tensors, carrying tensors from step to step, as `jax.lax.scan` does.
+
+    ::
+
+        def step(total, x):             # what is carried, and one element
+            total = total + x
+            return total, total         # what is carried on, and this step's result
+
+        total, sums = ops.scan(step, lucid.zeros(3), x)     # x: (L, 3), sums: (L, 3)
+
+    Eagerly the body is called once for each step. While tracing it is called once for all steps, and the loop is one
+    node of the graph, of ONNX's Scan, whatever the length; what does not depend on the carry or on `xs` is computed
+    before the loop. The body may use parameters and other tensors from outside of it.
+
+    Args:
+        body: from (carry, x) to (carry, y). x has the structure of `xs`, without the first axis of each tensor. The
+            carry must come back in the structure, shapes and element types that it came in.
+        carry: what the first step gets: a tensor, or nested lists, tuples and dicts of tensors.
+        xs: the same; the first axes must have one length. None: nothing, and `length` says how many steps there are.
+        length: the number of steps, symbolic or not; may be left out where there are `xs`.
+        reverse: go from the last element to the first. Results stay at the places of their elements.
+
+    Returns:
+        The carry after the last step, and y of all steps in its structure, stacked along a new first axis. Without
+        steps the carry is the given one, and each y has length 0.
+
+    Raises:
+        TypeError: for a body that returns anything else than (carry, y), and for something that is no tensor in them.
+        ValueError: for a carry of another structure, shape or element type after the body, for `xs` of several lengths.
+    """
+    loop = _Loop.of(body, carry, xs, length)
+    known = isinstance(loop.length, int) and loop.length and not is_tracing() and not only_types()
+    if not known or any(tensor.is_traced for tensor in (*loop.carry.values(), *loop.xs.values())):
+        return loop.traced(reverse)
+    return loop.run(reverse)
+
+
+class _Loop(NamedTuple):
+    """A loop to be run or traced; tensors by their paths, and the structures that the body is given."""
+
+    body: Step
+    carry: Mapping[str, Tensor]
+    xs: Mapping[str, Tensor]
+    structures: tuple[Any, Any]
+    length: Size
+
+    @classmethod
+    def of(cls, body: Step, carry: Any, xs: Any, length: Size | None) -> _Loop:
+        if length is not None and isinstance(length := as_size("scan: length", length), int) and length < 0:
+            raise ValueError(f"scan: length is {length}, expected 0 or more")
+        before, state = _tensors("carry", carry)
+        element, sequences = _tensors("xs", xs)
+        for path, x in sequences.items():
+            if not x.ndim:
+                raise ValueError(f"scan: {path} is {x.type}, expected a first axis to loop over")
+            length = x.shape[0] if length is None else length
+            _check_length(path, x.shape[0], length)
+        if length is None:
+            raise ValueError("scan: xs holds no tensor to loop over: give length=, the number of steps")
+        return cls(body, state, sequences, (before, element), length)
+
+    def run(self, reverse: bool) -> tuple[Any, Any]:
+        """Call the body for each step."""
+        state = list(self.carry.values())
+        sequences = [x.numpy() for x in self.xs.values()]
+        rows: list[list[Array]] = []
+        structure: Any = None
+        assert isinstance(self.length, int)
+        for index in _order(self.length, reverse):
+            step = [Tensor.from_array(np.asarray(sequence[index])) for sequence in sequences]
+            state, structure, results = self._called(state, step)
+            rows.append([tensor.numpy() for tensor in results])
+        stacked = [Tensor.from_array(np.stack(row[::-1] if reverse else row)) for row in zip(*rows, strict=True)]
+        return fill(self.structures[0], state), fill(structure, stacked)
+
+    def traced(self, reverse: bool) -> tuple[Any, Any]:
+        """Call the body once, on placeholders, and apply the loop as an op."""
+        sequences = dict(self.xs) or {"index": arange(self.length)}
+        taken: dict[str, int] = {}
+        before = [Input(unused_name(path, taken), tensor.type) for path, tensor in self.carry.items()]
+        element = [
+            Input(unused_name(path.replace("xs", "x", 1), taken), tensor.type.with_shape(tensor.shape[1:]))
+            for path, tensor in sequences.items()
+        ]
+        state, structure, results = self._called(
+            list(map(Tensor.from_value, before)), list(map(Tensor.from_value, element))[: len(self.xs)]
+        )
+        body, outer = closed(
+            [*before, *element], [tensor.to_value() for tensor in (*state, *results)], _is_number, _named(taken)
+        )
+        operands = (*self.carry.values(), *sequences.values(), *map(Tensor.from_value, outer))
+        sizes = {"carries": len(before), "slices": len(element)}
+        found: Any = Op.apply(scan_op, operands, {"body": body, **sizes, "reverse": reverse})
+        found = found if isinstance(found, tuple) else (found,)
+        return fill(self.structures[0], found), fill(structure, found[len(before) :])
+
+    def _called(self, state: Sequence[Tensor], step: Sequence[Tensor]) -> tuple[list[Tensor], Any, list[Tensor]]:
+        """The carry after a step, the structure of its result, and the tensors in that."""
+        returned: Any = self.body(fill(self.structures[0], state), fill(self.structures[1], step))
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise TypeError(
+                f"scan: the body returned {_shown(returned)}, expected two things: return carry, y (y may be None)"
+            )
+        after, carried = _tensors("carry", returned[0])
+        if after != self.structures[0]:
+            raise ValueError(
+                f"scan: the carry is {_shown(fill(self.structures[0], state))} before a step and "
+                f"{_shown(returned[0])} after it; it must keep its structure"
+            )
+        for (path, before), now in zip(self.carry.items(), carried.values(), strict=True):
+            _check_carry(path, before.type, now.type)
+        structure, results = _tensors("y", returned[1])
+        return list(carried.values()), structure, list(results.values())
+
+
+def _tensors(where: str, value: Any) -> tuple[Any, dict[str, Tensor]]:
+    """The structure of tensors, and the tensors by their paths. Arrays and numbers become tensors."""
+    structure, leaves = taken_apart(
+        value, lambda item: item is not None and not isinstance(item, (list, tuple, dict)), where
+    )
+    return structure, {path: as_tensor(f"scan: {path}", leaf) for path, leaf in leaves.items()}
+
+
+def _order(length: int, reverse: bool) -> Iterator[int]:
+    return reversed(range(length)) if reverse else iter(range(length))
+
+
+def _same(a: TensorType, b: TensorType) -> bool:
+    return a.dtype == b.dtype and same_shape(a.shape, b.shape)
+
+
+def _check_carry(path: str, before: TensorType, after: TensorType) -> None:
+    if _same(before, after):
+        return
+    if before.dtype != after.dtype:
+        how = f"start with another one, or return it with .astype(lucid.{before.dtype})"
+    else:
+        how = "start with this shape, or return it in the shape that it had"
+    raise ValueError(f"scan: {path} is {before} before a step and {after} after it, but all steps are alike: {how}")
+
+
+def _check_length(path: str, got: Size, expected: Size) -> None:
+    if not same(got, expected):
+        raise ValueError(
+            f"scan: {path} has length {got}, expected {expected}: "
+            "all xs have one length, which is also `length` where that is given"
+        )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a dict of {', '.join(map(str, value))}" if isinstance(value, dict) else f"a {type(value).__name__}"
+
+
+def _is_number(constant: Constant) -> bool:
+    """Whether a constant stays in the body: a single number that is no parameter."""
+    return not constant.array.ndim and _label(constant.array, constant.part) is None
+
+
+def _label(array: Array, part: Part | None) -> str | None:
+    here = scope.get()
+    names = None if here is None else here.parameters
+    found = None if names is None else names.get(array)
+    return found if found is not None or part is None else _label(part.whole, part.whole_part)
+
+
+def _named(taken: dict[str, int]) -> Callable[[Value], str]:
+    """Names for what a body reads from outside: that of the parameter, or of the op."""
+
+    def name(value: Value) -> str:
+        if isinstance(value, Constant):
+            label = _label(value.array, value.part) or "constant"
+        else:
+            label = value.name if isinstance(value, Input) else value.node.op.name
+        return unused_name(label, taken)
+
+    return name
