@@ -211,6 +211,15 @@ class Config:
             self.whole(name, *default, low=low, high=longest, why=", the longest axis among the weights")
         return value
 
+    def sizes(self, name: str, /, count: int | None = None) -> tuple[int, ...]:
+        """A list of sizes, each at least 1 and not unusually large; `count` of them if it is given."""
+        values = self.get(name, list)
+        many = 1 <= len(values) <= _USUAL_LAYERS if count is None else len(values) == count
+        if not many or any(type(value) is not int or not 1 <= value <= _USUAL_SIZE for value in values):
+            of = f"1 to {_USUAL_LAYERS}" if count is None else str(count)
+            raise self.wrong(name, f"expected a list of {of} whole numbers from 1 to {_USUAL_SIZE}")
+        return tuple(values)
+
     def layers(self, name: str, /, *default: D) -> int | D:
         """The number of layers. If it is unusually large, the checkpoint must have at least as many weights."""
         value = self.whole(name, *default)

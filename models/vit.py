@@ -19,7 +19,8 @@ from typing import ClassVar, Self
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._pretrained import ACTIVATIONS, MAX_NUMBER, Checkpoint, Config, Pretrained
+from lucid.models._image_options import count_labels, read_image_size
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
 
 
@@ -45,7 +46,7 @@ class ViTConfig:
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        width, image_size = options.size("hidden_size"), _sides(options)
+        width, image_size = options.size("hidden_size"), read_image_size(options)
         swiglu = options.get("use_swiglu_ffn", bool, False)
         if options.model_type == "dinov2":
             inner = int(width * options.real("mlp_ratio", 4.0, low=1e-3, high=1e3))
@@ -71,12 +72,8 @@ class ViTConfig:
     def read_classifier(cls, options: Config) -> Self:
         """For a classifier: its weights say how many labels it has, and whether it had a teacher."""
         teacher = "cls_classifier.weight" in options.weights
-        head = options.weights.get("cls_classifier.weight" if teacher else "classifier.weight")
-        if head is None:
-            raise KeyError(f"{options.where}: the checkpoint has no classifier.weight; use ViT for an encoder")
-        if len(head.shape) != 2:
-            raise KeyError(f"{options.where}: classifier.weight has shape {list(head.shape)}, expected [labels, width]")
-        return replace(cls.read(options), num_labels=head.shape[0], teacher=teacher)
+        labels = count_labels(options, "ViT", "cls_classifier.weight" if teacher else "classifier.weight")
+        return replace(cls.read(options), num_labels=labels, teacher=teacher)
 
 
 class ViT(Pretrained[ViTConfig]):
@@ -273,18 +270,6 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         query, key, value = (linear(x) for linear in self.attention.values())
         return self.output["dense"](ops.attention(query, key, value, heads=self.num_heads))
-
-
-def _sides(options: Config) -> tuple[int, int]:
-    """Height and width of an image: one number for both, or a list of two."""
-    given = options.options.get("image_size")
-    if not isinstance(given, list):
-        side = options.whole("image_size")
-        return side, side
-    sides = options.get("image_size", list)
-    if len(sides) != 2 or any(type(side) is not int or not 0 < side <= MAX_NUMBER for side in sides):
-        raise options.wrong("image_size", f"expected a whole number from 1 to {MAX_NUMBER}, or a list of two")
-    return sides[0], sides[1]
 
 
 def main() -> None:

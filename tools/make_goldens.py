@@ -29,6 +29,7 @@ from goldens import (
     torch_nn,
     transcription,
     vision,
+    vision_stages,
 )
 from goldens.core import ROOT, store, write_json
 
@@ -65,6 +66,8 @@ FAMILIES = {
     "dinov2": vision.dinov2,
     "clip": vision.clip,
     "siglip": vision.siglip,
+    "swin": vision_stages.swin,
+    "convnext": vision_stages.convnext,
 }
 OTHERS = {
     "torch_nn": torch_nn.store_all,

@@ -24,9 +24,7 @@ from lucid.nn.module import StateError
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 
-# One of each way to read options; a head on a model reads those of the model.
-READ = {(e.name, e.read.checkpoint.read): e for e in reversed(ZOO) if ":" not in e.name}  # type: ignore[attr-defined]
-ENTRIES = list(READ.values())[::-1]
+ENTRIES = list({e.name: e for e in reversed(ZOO) if ":" not in e.name}.values())[::-1]  # heads read the same options
 ENTRIES += [e for e in ZOO if e.variant in ("llama/llama3", "llama/dynamic", "llama/yarn", "qwen2/window")]
 
 NASTY = [
@@ -34,13 +32,15 @@ NASTY = [
     "9" * 400, '"7"', "true", "[]", "[1]", "[1, [2]]", '[1e9, "x"]', '{"a": {"b": 1}}', "null",
 ]  # fmt: skip
 
+LISTS = ("layer_types", "hidden_sizes", "depths", "num_heads")
+
 
 def numbers(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """The paths of the numbers in a config, those in its sections included."""
     for name, value in options.items():
         if isinstance(value, dict):
             yield from numbers(value)
-        elif (isinstance(value, (int, float)) and not isinstance(value, bool)) or name == "layer_types":
+        elif (isinstance(value, (int, float)) and not isinstance(value, bool)) or name in LISTS:
             yield options, name
 
 

@@ -48,6 +48,9 @@ def name_of(source: Path, task: str | None = None) -> str:
         ("vit/classifier", "ViTForImageClassification"),
         ("deit/with_teacher", "ViTForImageClassification"),
         ("clip/gelu", "CLIP"),
+        ("dinov2/classifier", "ViTForImageClassification"),
+        ("swin/classifier", "SwinForImageClassification"),
+        ("convnext/v2_classifier", "ConvNextForImageClassification"),
         ("gpt2/base", "GPT2"),
     ],
 )

@@ -20,6 +20,7 @@ from lucid.models.bert_tasks import (
     BertForTokenClassification,
 )
 from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
+from lucid.models.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.deberta import Deberta
 from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
@@ -27,6 +28,7 @@ from lucid.models.llama import Llama
 from lucid.models.modernbert import ModernBert
 from lucid.models.phi3 import Phi3
 from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
+from lucid.models.swin import Swin, SwinForImageClassification
 from lucid.models.t5 import T5
 from lucid.models.vit import ViT, ViTForImageClassification
 from lucid.models.whisper import Whisper
@@ -151,6 +153,12 @@ ZOO = [
     Entry("DeiT", ViT, "deit/base", _HIDDEN),
     *(Entry("DeiT", ViTForImageClassification, f"deit/{v}", _LOGITS) for v in ("classifier", "with_teacher")),
     *(Entry("DINOv2", ViT, f"dinov2/{v}", _HIDDEN) for v in ("base", "swiglu")),
+    Entry("DINOv2", ViTForImageClassification, "dinov2/classifier", _LOGITS),
+    Entry("Swin", Swin, "swin/base", _POOLED),
+    Entry("Swin", SwinForImageClassification, "swin/classifier", _LOGITS),
+    Entry("ConvNeXt", ConvNext, "convnext/base", _POOLED),
+    Entry("ConvNeXt", ConvNextForImageClassification, "convnext/classifier", _LOGITS),
+    Entry("ConvNeXt V2", ConvNextForImageClassification, "convnext/v2_classifier", _LOGITS),
     *(Entry("CLIP", CLIP, f"clip/{v}", _SIMILARITIES) for v in ("quick_gelu", "gelu")),
     Entry("CLIP: towers", CLIPVisionModel, "clip/images", ("image_embeds", "last_hidden_state")),
     Entry("CLIP: towers", CLIPTextModel, "clip/texts", ("text_embeds", "last_hidden_state")),

@@ -24,6 +24,7 @@ from transformers import (
     DeiTForImageClassificationWithTeacher,
     DeiTModel,
     Dinov2Config,
+    Dinov2ForImageClassification,
     Dinov2Model,
     SiglipConfig,
     SiglipModel,
@@ -150,6 +151,14 @@ def dinov2() -> list[Golden]:
             Dinov2Model(Dinov2Config(**sizes, mlp_ratio=4, use_swiglu_ffn=True, qkv_bias=False)),
             note="SwiGLU feed forward (mlp.weights_in, mlp.weights_out), hidden width 48; qkv_bias false",
             **common,
+        ),
+        Golden(
+            "dinov2/classifier",
+            Dinov2ForImageClassification(Dinov2Config(**sizes, mlp_ratio=2, num_labels=5)),
+            cases,
+            ["logits"],
+            lambda model: {"": model.dinov2.encoder.layer},
+            "Dinov2ForImageClassification: reads the class token and the mean of the patches",
         ),
     ]
 

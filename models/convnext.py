@@ -1,0 +1,197 @@
+"""ConvNeXt (Liu et al. 2022) and ConvNeXt V2 (Woo et al. 2023): convolutions, arranged as a transformer is.
+
+::
+
+    convnext = ConvNextForImageClassification.from_pretrained("folder with config.json and model.safetensors")
+    logits = convnext(pixels)                                         # (N, 3, H, W) to (N, num_labels)
+    lucid.export.to_onnx(convnext, path="convnext.onnx")              # any batch, any size of images
+
+Modules have the names of the published checkpoints, and so do the weights of an exported model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import lucid
+from lucid import Tensor, TensorType, nn
+from lucid.models._demonstration import SideBySide, checkpoint_folder
+from lucid.models._image_options import count_labels
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+
+
+@dataclass(frozen=True)
+class ConvNextConfig:
+    """The sizes of a model of one of two versions; the defaults are those of ConvNeXt tiny."""
+
+    version: int = 1
+    hidden_sizes: tuple[int, ...] = (96, 192, 384, 768)  # of the stages
+    depths: tuple[int, ...] = (3, 3, 9, 3)
+    patch_size: int = 4
+    num_channels: int = 3
+    activation: str = "gelu"
+    eps: float = 1e-12  # of the last norm
+    layer_scale: bool = True
+    num_labels: int = 0  # of a classifier
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From config.json."""
+        widths = options.sizes("hidden_sizes")
+        version = 2 if options.model_type == "convnextv2" else 1
+        options.only("num_stages", len(widths))
+        return cls(
+            version=version,
+            hidden_sizes=widths,
+            depths=options.sizes("depths", count=len(widths)),
+            patch_size=options.size("patch_size"),
+            num_channels=options.size("num_channels", 3),
+            activation=options.activation("hidden_act"),
+            eps=options.real("layer_norm_eps"),
+            layer_scale=version == 1 and options.real("layer_scale_init_value", 1e-6) > 0,
+        )
+
+    @classmethod
+    def read_classifier(cls, options: Config) -> Self:
+        """For a classifier: its weights say how many labels it has."""
+        return replace(cls.read(options), num_labels=count_labels(options, "ConvNext"))
+
+
+class ConvNext(Pretrained[ConvNextConfig]):
+    """Images (N, num_channels, H, W) to features (N, E, h, w) and their mean over the image, normalised, (N, E)."""
+
+    checkpoint = Checkpoint(
+        model_types=("convnext", "convnextv2"),
+        read=ConvNextConfig.read,
+        ignored_options=["image_size", "out_features|out_indices|stage_names"],  # of training; of use as a backbone
+        renames=[(r"^convnext(v2)?\.", "")],
+        ignored_keys=[r"^classifier\."],
+        task="image-feature-extraction",
+        heads={"image-classification": "convnext.ConvNextForImageClassification"},
+    )
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
+
+    def __init__(self, config: ConvNextConfig | None = None) -> None:
+        super().__init__(config := config or ConvNextConfig())
+        self.embeddings = Embeddings(config)
+        self.encoder = {"stages": [Stage(config, stage) for stage in range(len(config.depths))]}
+        self.layernorm = nn.LayerNorm(config.hidden_sizes[-1], config.eps)
+
+    def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.embeddings(pixel_values)
+        for stage in self.encoder["stages"]:
+            x = stage(x)
+        return x, self.layernorm(x.mean((2, 3)))
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        channels, dtype = self.config.num_channels, self.embeddings.patch_embeddings.weight.dtype
+        return {"pixel_values": lucid.spec("N", channels, "H", "W", dtype=dtype)}
+
+
+class ConvNextForImageClassification(Pretrained[ConvNextConfig]):
+    """ConvNext and a linear layer on the mean: (N, num_channels, H, W) to the logits (N, num_labels)."""
+
+    checkpoint = replace(
+        ConvNext.checkpoint,
+        read=ConvNextConfig.read_classifier,
+        renames=[(r"^convnextv2\.", "convnext.")],
+        ignored_keys=[],
+        task="image-classification",
+        head_keys=[r"^classifier\.weight$"],
+    )
+    output_names = ("logits",)
+
+    def __init__(self, config: ConvNextConfig) -> None:
+        super().__init__(config)
+        self.convnext = ConvNext(config)
+        self.classifier = nn.Linear(config.hidden_sizes[-1], config.num_labels)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        return self.classifier(self.convnext(pixel_values)[1])
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.convnext.input_specs()
+
+
+class Embeddings(nn.Module):
+    """Images to patches, normalised: (N, C, H, W) to (N, E, h, w)."""
+
+    def __init__(self, config: ConvNextConfig) -> None:
+        width, patch = config.hidden_sizes[0], config.patch_size
+        self.patch_embeddings = nn.Conv2d(config.num_channels, width, patch, stride=patch)
+        self.layernorm = ChannelNorm(width)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        return self.layernorm(self.patch_embeddings(pixel_values))
+
+
+class ChannelNorm(nn.LayerNorm):
+    """A layer norm over the channels of (N, C, H, W)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(channels, 1e-6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class Stage(nn.Module):
+    """Half the height and width, but for the first stage; then layers of one width."""
+
+    def __init__(self, config: ConvNextConfig, stage: int) -> None:
+        before, width = config.hidden_sizes[max(stage - 1, 0)], config.hidden_sizes[stage]
+        halving: list[nn.Module] = [ChannelNorm(before), nn.Conv2d(before, width, 2, stride=2)]
+        self.downsampling_layer = halving if stage else []
+        self.layers = [Layer(config, width) for _ in range(config.depths[stage])]
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in (*self.downsampling_layer, *self.layers):
+            x = layer(x)
+        return x
+
+
+class Layer(nn.Module):
+    """A convolution of each channel alone and a network of each place alone, with a residual connection."""
+
+    def __init__(self, config: ConvNextConfig, width: int) -> None:
+        self.dwconv = nn.Conv2d(width, width, 7, padding=3, groups=width)
+        self.layernorm = nn.LayerNorm(width, 1e-6)
+        self.pwconv1, self.pwconv2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.grn = ResponseNorm(4 * width) if config.version == 2 else None
+        self.layer_scale_parameter = nn.init.new_parameter(width, value=1.0) if config.layer_scale else None
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.activation(self.pwconv1(self.layernorm(self.dwconv(x).permute(0, 2, 3, 1))))
+        y = self.pwconv2(y if self.grn is None else self.grn(y))
+        y = y if self.layer_scale_parameter is None else y * self.layer_scale_parameter
+        return x + y.permute(0, 3, 1, 2)
+
+
+class ResponseNorm(nn.Module):
+    """Each channel times its length over the image, relative to that of all channels (Woo et al. 2023, section 3)."""
+
+    def __init__(self, channels: int) -> None:
+        self.weight, self.bias = (nn.init.new_parameter(1, 1, 1, channels) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, H, W, C) to the same."""
+        length = (x * x).sum((1, 2), keepdims=True).sqrt()
+        return self.weight * (x * (length / (length.mean(-1, keepdims=True) + 1e-6))) + self.bias + x
+
+
+def main() -> None:
+    """Classify random images, exported and eagerly: ``python -m lucid.models.convnext FOLDER``."""
+    convnext = ConvNextForImageClassification.from_pretrained(checkpoint_folder("convnext/v2_classifier"))
+    both = SideBySide(convnext)
+    lucid.manual_seed(0)
+    pixels = lucid.randn(2, convnext.config.num_channels, 24, 32)
+    logits = both(pixels)
+    print(f"{pixels.shape} images are of the classes {logits.argmax().tolist()} of {convnext.config.num_labels}")
+    print(both.verdict("logits"))
+
+
+if __name__ == "__main__":
+    main()
