@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lucid import html
+from lucid.bodies import with_bodies
 from lucid.dims import bind as bind
 from lucid.dims import names_of
 from lucid.flat import Flat, flatten, restore
@@ -71,6 +72,10 @@ class Graph:
     def nodes(self) -> list[Node]:
         """The nodes in an order in which they can run."""
         return in_order(self.outputs)
+
+    def op_names(self) -> set[str]:
+        """The names of the ops, those in the bodies of loops included."""
+        return {node.op.name for node in with_bodies(self.nodes())}
 
     def name_of(self, constant: Constant) -> str | None:
         """The state_dict key of a parameter, with a suffix for a part of one; None for other constants."""

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import onnx
 
-from lucid.bodies import with_bodies
 from lucid.export.alternatives import either
 from lucid.export.assemble import Assembled, assemble
 from lucid.export.builder import Builder
@@ -223,7 +222,7 @@ def export_part(
     clash = sorted(set(ins) & set(outs))
     if clash:
         raise ExportError(f"output_names: {', '.join(clash)} are names of inputs too; choose others")
-    build = Builder(graph, target.for_ops({node.op.name for node in with_bodies(graph.nodes())}), ins, outs)
+    build = Builder(graph, target.for_ops(graph.op_names()), ins, outs)
     lowering = Lowering(build)
     results: Sequence[Value] = graph.outputs
     if traced.condition is not None:
