@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from lucid.file_locks import lock as _lock
 from lucid.file_locks import names as _names
+from lucid.suggestions import or_check
 
 if sys.platform == "win32":
     _READ, _NO_WAIT = os.O_RDONLY | os.O_BINARY, os.O_BINARY
@@ -54,7 +55,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError as error:
-        raise FileNotFoundError(error.errno, f"there is no file {os.fspath(path)!r}; check the path") from error
+        raise FileNotFoundError(error.errno, f"there is no file {os.fspath(path)!r}{or_check(path)}") from error
     if not stat.S_ISREG(mode):
         raise NotAFileError(_not_a_file(path))
     file = os.fdopen(os.open(path, _READ), "rb")

@@ -1,13 +1,17 @@
-"""What a mistyped name may mean, for error messages."""
+"""What a mistyped name or path may mean, for error messages."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from difflib import SequenceMatcher
+from itertools import islice
+from pathlib import Path
 
-_LIKE = 0.72  # of 1 for equal names
+_LIKE = 0.66  # of 1 for equal names
 _AS_LIKE = 0.1  # how much less like than the nearest one others may be
 _SHOWN = 3
+_ENTRIES = 1000  # of a folder, that are compared
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
@@ -27,6 +31,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error message: "; did you mean Linear or LinearScaling?", or nothing."""
     found = near(name, known)
     return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def paths_near(path: str | os.PathLike[str]) -> list[str]:
+    """Files and folders beside a path that does not exist, which it may mean."""
+    wanted = Path(path)
+    try:
+        with os.scandir(wanted.parent) as entries:
+            found = near(wanted.name, (entry.name for entry in islice(entries, _ENTRIES)))
+    except OSError:  # nor is there that folder
+        return []
+    return [str(wanted.with_name(name)) for name in found]
+
+
+def or_check(path: str | os.PathLike[str]) -> str:
+    """The end of an error message about a path that does not exist."""
+    found = paths_near(path)
+    return f"; did you mean {' or '.join(found)}?" if found else "; check the path"
 
 
 def _folded(name: str) -> str:

@@ -63,7 +63,7 @@ FLOORS = [
     ["lucid.testing", "lucid.precision", "lucid.generation"],
     ["lucid.plot", "lucid.inspection", "lucid.models"],
     ["lucid.report", "lucid.chat", "lucid.layouts"],
-    ["lucid.cli"],
+    ["lucid.cli", "lucid.__main__"],
 ]
 
 # Which part of the package may import what. Everything else is NumPy and the standard library.
@@ -189,7 +189,7 @@ LOADERS = {
     "lucid.cli",
     "lucid.cli.dispatch",
     "lucid.cli.doctor",
-    "lucid.cli.source",
+    "lucid.cli.named",
     "lucid.models",
     "lucid.models._aliases",
     "lucid.models._tasks",

@@ -20,6 +20,7 @@ from lucid.quantizing import Bits, quantize
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
 from lucid.runtime.release import installed
+from lucid.suggestions import or_check
 
 
 def load_language_model(
@@ -52,7 +53,7 @@ def load_language_model(
     """
     path = Path(source)
     if not path.exists():
-        raise FileNotFoundError(f"there is no file or folder {os.fspath(source)!r}; check the path")
+        raise FileNotFoundError(f"there is no file or folder {os.fspath(source)!r}{or_check(source)}")
     exported = None if eager else _exported(path)
     tokenizer = load_tokenizer(path if exported is None else exported.parent)
     if exported is not None and bits is not None:

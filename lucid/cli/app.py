@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -11,17 +12,24 @@ from lucid.cli import bits_options as b
 from lucid.cli import model_commands, text_commands
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
+from lucid.cli.errors import USAGE
+from lucid.cli.help import Command, Group
 from lucid.version import __version__
 
 app = typer.Typer(
     name="lucid",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
+    cls=Group,
+    invoke_without_command=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Attention models in plain Python, exported to exact and lean ONNX files.",
     epilog="Exit codes: 0 success; 1 failure, or results differ; 2 the command line is wrong; 130 interrupted.",
 )
+
+
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    return app.command(cls=Command)(function)
 
 
 def _show_version(wanted: bool) -> None:
@@ -32,19 +40,22 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _main(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
     ] = False,
     debug: o.Debug = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(USAGE)
 
 
-app.command()(model_commands.export)
+_command(model_commands.export)
 
 
-@app.command()
+@_command
 def inspect(
     model: o.ModelFile,
     sizes: o.Sizes = None,
@@ -58,7 +69,7 @@ def inspect(
 ) -> None:
     """Show what is in an ONNX file, from Lucid or not: modules, cost, inputs and outputs, and what loads it.
 
-    [bold]Examples[/]
+    Examples:
 
     \b
       lucid inspect minilm.onnx --size L=128 --depth 4
@@ -67,11 +78,11 @@ def inspect(
     run_command("inspect", model=model, sizes=sizes or [], depth=depth, graph=graph, json=json)
 
 
-app.command()(model_commands.verify)
-app.command()(model_commands.quantize)
+_command(model_commands.verify)
+_command(model_commands.quantize)
 
 
-@app.command()
+@_command
 def run(
     model: o.ModelFile,
     data: Annotated[Path, typer.Argument(metavar="INPUT.NPZ", help="Arrays by input name.", show_default=False)],
@@ -86,7 +97,7 @@ def run(
 ) -> None:
     """Run an ONNX file on the arrays of an .npz file.
 
-    [bold]Examples[/]
+    Examples:
 
     \b
       lucid run mha.onnx input.npz -o output.npz
@@ -95,7 +106,7 @@ def run(
     run_command("run", model=model, data=data, output=output, providers=providers or [], threads=threads, json=json)
 
 
-@app.command()
+@_command
 def bench(
     model: o.ModelFile,
     providers: o.Provider = None,
@@ -108,7 +119,7 @@ def bench(
 ) -> None:
     """Measure an ONNX file: latency percentiles, throughput, peak memory, share of the machine's matmul peak.
 
-    [bold]Examples[/]
+    Examples:
 
     \b
       lucid bench minilm.onnx --size N=1 --size L=128
@@ -126,7 +137,7 @@ def bench(
     )
 
 
-@app.command()
+@_command
 def report(
     source: o.Source,
     output: Annotated[
@@ -164,11 +175,11 @@ def report(
 ) -> None:
     """Write an HTML page: the graph, attention maps, the error of every node, latency and memory by target.
 
-    [bold]Examples[/]
+    Examples:
 
     \b
-      lucid report lucid.models.bert:Bert --weights all-MiniLM-L6-v2 --size L=32 -o report.html
-      lucid report lucid.models.bert:Bert -w all-MiniLM-L6-v2 --data input.npz --tokens tokens.txt -o report.html
+      lucid report all-MiniLM-L6-v2 --size L=32 -o report.html
+      lucid report all-MiniLM-L6-v2 --data input.npz --tokens tokens.txt -o r.html
     """
     run_command(
         "report",
@@ -190,14 +201,14 @@ def report(
     )
 
 
-app.command()(text_commands.generate)
-app.command()(text_commands.chat)
+_command(text_commands.generate)
+_command(text_commands.chat)
 
 
-@app.command()
+@_command
 def doctor(json: o.Json = False, debug: o.Debug = False) -> None:
     """Show what is installed, which providers work and why others do not, and what to install.
 
-    [bold]Example[/]: lucid doctor
+    Example: lucid doctor
     """
     run_command("doctor", json=json)

@@ -65,8 +65,8 @@ Bits = Annotated[
         "--bits",
         metavar="4|8",
         rich_help_panel=_BITS,
-        help="Round weights to 4 or 8 bits: smaller and faster. By layer: [bold]lm_head=8,*=4[/], the first pattern "
-        "that matches; [bold]float[/] for as they are.",
+        help="Round weights to 4 or 8 bits: smaller and faster. By layer: lm_head=8,*=4, the first pattern "
+        "that matches; float for as they are.",
     ),
 ]
 Block = Annotated[
@@ -84,7 +84,7 @@ Method = Annotated[
     typer.Option(
         "--method",
         rich_help_panel=_BITS,
-        help="[bold]rtn[/] rounds to the nearest, [bold]hqq[/] fits scales, [bold]gptq[/] learns from --text.",
+        help="rtn rounds to the nearest, hqq fits scales, gptq learns from --text.",
         show_default="rtn",
     ),
 ]
@@ -109,8 +109,8 @@ Activations = Annotated[
     typer.Option(
         "--activations",
         rich_help_panel=_BITS,
-        help="With --bits 8, round the inputs of products to 8 bits too: [bold]dynamic[/] at run time, "
-        "[bold]dynamic_rows[/] each row by itself, [bold]static[/] with ranges learnt from --text.",
+        help="With --bits 8, round the inputs of products to 8 bits too: dynamic at run time, "
+        "dynamic_rows each row by itself, static with ranges learnt from --text.",
         show_default=False,
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import traceback
 import warnings
@@ -13,6 +14,7 @@ import typer
 from lucid.cli.app import app
 from lucid.cli.errors import FAILED, OK, CommandError, short
 from lucid.cli.guard import supervise
+from lucid.suggestions import did_you_mean
 from lucid.text import visible_lines
 
 _INTERRUPTED = 130  # the exit code that shells give a program ended by Ctrl-C
@@ -29,7 +31,7 @@ def main() -> None:
             _report("interrupted", code)
         sys.stdout.flush()
     except typer.TyperException as error:
-        code = _report(error.format_message().replace("\n", " ") + _where(error), error.exit_code)
+        code = _report(_told(error), error.exit_code)
     except CommandError as error:
         _trace(error)
         code = _report(str(error), error.code)
@@ -64,9 +66,14 @@ def _print_error(message: object) -> None:
     print(f"lucid: {visible_lines(message)}".replace("\n", "\n  "), file=sys.stderr)
 
 
-def _where(error: typer.TyperException) -> str:
+def _told(error: typer.TyperException) -> str:
+    """What typer says of a wrong command line, on one line, with the choice that may be meant and where to read on."""
+    text = error.format_message().replace("\n", " ").replace("Value error, ", "")
+    choice = re.search("'([^']+)' is not one of ('[^.]+)\\.", text)
+    meant = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2])) if choice else ""
     context = vars(error).get("ctx")
-    return f" See {context.command_path} --help." if context is not None else ""
+    where = f" See {context.command_path} --help." if context is not None else ""
+    return f"{text.rstrip('.')}{meant}{where}" if meant else f"{text}{where}"
 
 
 def _trace(error: BaseException) -> None:

@@ -18,7 +18,7 @@ from lucid.cli.source import beside
 from lucid.cli.values import settings
 from lucid.export import Target
 from lucid.export.explain import Explanation, title
-from lucid.export.exporter import lower
+from lucid.export.exporter import check_folder, lower
 from lucid.files import is_stream
 from lucid.layer_weights import parameter_count
 from lucid.nn.module import Module
@@ -55,6 +55,7 @@ def run(
     """Export, check, show; returns the exit code."""
     output = output or beside(source, ".onnx")
     show.check_apart(output, json)
+    check_folder(output)
     model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)

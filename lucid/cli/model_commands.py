@@ -62,10 +62,10 @@ def export(
 ) -> None:
     """Export a model to an ONNX file, check it against NumPy and show the result.
 
-    [bold]Examples[/]
+    Examples:
 
     \b
-      lucid export nn.MultiHeadAttention --set embed_dim=512 --set num_heads=8 -o mha.onnx
+      lucid export nn.Linear --set in_features=8 --set out_features=4 -o l.onnx
       lucid export all-MiniLM-L6-v2
       lucid export all-MiniLM-L6-v2 --task feature-extraction -o states.onnx
       lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
@@ -155,11 +155,11 @@ def verify(
     If they differ, it names the first node that does; for this, give the --target and --attention of the export; for
     a file in half precision, its --dtype; for one in few bits, its --bits and what was given with it.
 
-    [bold]Examples[/]
+    Examples:
 
     \b
-      lucid verify nn.MultiHeadAttention mha.onnx --set embed_dim=512 --set num_heads=8
-      lucid verify lucid.models.bert:Bert minilm.onnx --weights all-MiniLM-L6-v2 --size N=2,L=64 --size N=1,L=1
+      lucid verify all-MiniLM-L6-v2 minilm.onnx
+      lucid verify all-MiniLM-L6-v2 minilm.onnx --size N=2,L=64 --size N=1,L=1
     """
     run_command(
         "verify",
@@ -223,12 +223,12 @@ def quantize(
 ) -> None:
     """Round the weights of a model to few bits: to a checkpoint that Lucid reads again, or to an ONNX file.
 
-    [bold]Examples[/]
+    Examples:
 
     \b
-      lucid quantize SmolLM2-135M --bits 4 -o SmolLM2-135M-4bit
-      lucid quantize SmolLM2-135M --bits 4 --method gptq --text texts.txt -o SmolLM2-135M-4bit
-      lucid quantize all-MiniLM-L6-v2 --target-error 0.02 --text sentences.txt -o minilm.onnx
+      lucid quantize SmolLM2-135M --bits 4 -o small
+      lucid quantize SmolLM2-135M --bits 4 --method gptq --text texts.txt -o small
+      lucid quantize all-MiniLM-L6-v2 --target-error 0.02 --text t.txt -o m.onnx
     """
     run_command(
         "quantize",

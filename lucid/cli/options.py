@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from lucid.cli import completion
 from lucid.known_runtimes import RUNTIMES
 
 TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy expects literal names
@@ -64,15 +65,16 @@ class PartChoice(StrEnum):
 
 
 _MODEL, _EXPORT, _PARITY = "The model", "The export", "The comparison"
-_SAMPLING = "Sampling: each of these turns it on; without them the likeliest token is taken"
+_SAMPLING = "Sampling, which any of these turns on"
 
 Source = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A model: [bold]lucid.models.bert:Bert[/], [bold]package.module:factory[/], "
-        "[bold]nn.MultiHeadAttention[/], or a checkpoint: a folder or a GGUF file.",
+        help="A model: lucid.models.bert:Bert, package.module:factory, "
+        "nn.MultiHeadAttention, or a checkpoint: a folder or a GGUF file.",
         show_default=False,
+        autocompletion=completion.sources,
     ),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.ONNX", help="An ONNX file.", show_default=False)]
@@ -102,7 +104,7 @@ Inputs = Annotated[
         "-i",
         metavar="NAME:DTYPE:SIZES",
         rich_help_panel=_MODEL,
-        help="An input, such as [bold]query:float32:N,L,512[/]; for models without known inputs. Repeatable.",
+        help="An input, such as query:float32:N,L,512; for models without known inputs. Repeatable.",
     ),
 ]
 Task = Annotated[
@@ -125,7 +127,7 @@ Call = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", rich_help_panel=_MODEL, help="The seed of random weights and inputs.")]
-_WHERE = "Where the model will run: " + "; ".join(f"[bold]{r.name}[/]: {r.about}" for r in RUNTIMES.values()) + "."
+_WHERE = "Where the model will run: " + "; ".join(f"{r.name}: {r.about}" for r in RUNTIMES.values()) + "."
 Target = Annotated[TargetName, typer.Option("--target", "-t", rich_help_panel=_EXPORT, help=_WHERE)]
 ExportTarget = Annotated[
     TargetName | None,
@@ -138,7 +140,7 @@ Layout = Annotated[
     typer.Option(
         "--for",
         rich_help_panel=_EXPORT,
-        help="Write a folder, with the tokenizer, from which a runtime loads the model: [bold]genai[/]: "
+        help="Write a folder, with the tokenizer, from which a runtime loads the model: genai: "
         "onnxruntime-genai. SOURCE is the checkpoint of a decoder or of Whisper.",
     ),
 ]

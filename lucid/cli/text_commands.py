@@ -40,11 +40,11 @@ def generate(
 ) -> None:
     """Continue a text with a decoder, and show it as it comes; then, on stderr, the speed.
 
-    [bold]Examples[/]
+    Examples:
 
     \b
       lucid generate SmolLM2-135M "The capital of France is" --max-new-tokens 20
-      lucid generate model.gguf "Once upon a time" --temperature 0.8 --top-p 0.95 --seed 1
+      lucid generate model.gguf "Once upon a time" --temperature 0.8 --seed 1
     """
     writing = o.Writing(max_new_tokens, stop or [], repetition_penalty, temperature, top_k, top_p, min_p, seed)
     run_command(
@@ -90,7 +90,7 @@ def chat(
     Ctrl-C stops an answer, Ctrl-D ends the conversation. When it has no room among the positions of the model any more,
     its oldest messages are forgotten, which is said.
 
-    [bold]Examples[/]
+    Examples:
 
     \b
       lucid chat SmolLM2-135M-Instruct

@@ -91,7 +91,7 @@ def to_onnx(
         OSError: if the file cannot be written; an earlier file is then unchanged.
     """
     if path is not None:
-        _check_folder(Path(path))
+        check_folder(Path(path))
     if external_data not in (True, False, "auto"):
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
@@ -252,7 +252,8 @@ def _names(what: str, default: Sequence[str], given: Sequence[str] | None) -> li
     return names
 
 
-def _check_folder(path: Path) -> None:
+def check_folder(path: Path) -> None:
+    """Raise an error if a file cannot have this path, because it is a folder or in none."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path {str(path)!r}: the folder {str(path.parent)!r} does not exist; create it first")
     if path.is_dir():

@@ -1,0 +1,5 @@
+"""`python -m lucid` is the `lucid` command."""
+
+from lucid.cli import main
+
+main()

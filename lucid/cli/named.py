@@ -1,0 +1,142 @@
+"""What SOURCE names in Python: `lucid.models.bert:Bert`, `net.py:Net` or `nn.Linear`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.abc import Loader
+from importlib.util import module_from_spec, spec_from_file_location
+from operator import attrgetter
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any
+
+import lucid
+from lucid import nn
+from lucid.cli.errors import CommandError, short, usage
+from lucid.nn.module import Module
+from lucid.suggestions import did_you_mean, near, or_check, paths_near
+
+_FORMS = "a checkpoint (a folder or a GGUF file), FILE.py:Name, package.module:name or nn.Name"
+
+
+def is_import(source: str) -> bool:
+    """Whether SOURCE has the form of a name in Python; otherwise it is the path of a checkpoint."""
+    return ":" in source or source.endswith(".py") or source.partition(".")[0] in ("lucid", *dir(lucid))
+
+
+def no_such_source(source: str) -> CommandError:
+    """The error about a SOURCE that is neither a path that exists nor a name in Python."""
+    found = [*paths_near(source), *near(source, modules_of_nn())][:3]
+    end = f"; did you mean {' or '.join(found)}?" if found else f"; give {_FORMS}"
+    return usage(f"SOURCE {source!r}: there is no such file or folder{end}")
+
+
+def find(source: str) -> Any:
+    """What SOURCE names.
+
+    Raises:
+        CommandError: if there is nothing of this name, with what it may mean.
+    """
+    place, colon, name = source.rpartition(":")
+    if not colon:
+        if source.endswith(".py"):
+            raise usage(
+                f"SOURCE {source!r}: name a model, as {source}:Name; the file has {_listed(_offered(_file(source)))}"
+            )
+        return _builtin(source)
+    if not place or not name:
+        raise usage(f"SOURCE {source!r}: expected FILE.py:Name, package.module:name or nn.Name")
+    module = _file(place) if place.endswith(".py") else _import(place, source)
+    try:
+        return attrgetter(name)(module)
+    except AttributeError:
+        offered = _offered(module)
+        it_has = did_you_mean(name, offered) or f"; it has {_listed(offered)}"
+        raise usage(f"SOURCE {source!r}: {place} has no {name!r}{it_has}") from None
+
+
+def _builtin(source: str) -> Any:
+    if not is_import(source):
+        raise no_such_source(source)
+    try:
+        return attrgetter(source.removeprefix("lucid."))(lucid)
+    except AttributeError:
+        meant = did_you_mean(source, modules_of_nn()) or f"; it has {', '.join(modules_of_nn())}"
+        raise usage(f"SOURCE {source!r}: lucid has nothing of this name{meant}") from None
+
+
+def modules_of_nn() -> list[str]:
+    """Names of the modules of `lucid.nn`, as SOURCE."""
+    return [f"nn.{name}" for name in dir(nn) if _is_model_class(getattr(nn, name))]
+
+
+def _file(place: str) -> ModuleType:
+    """Import a file; if it is in a package, as a module of that package, so that its own imports work."""
+    path = Path(place).resolve()
+    if not path.exists():
+        raise usage(f"SOURCE: there is no file {place!r}{or_check(place)}")
+    if not path.is_file():
+        raise usage(f"SOURCE: {place!r} is not a file; expected a Python file, as FILE.py:Name")
+    folder, names = path.parent, [path.stem]
+    while (folder / "__init__.py").exists():
+        folder, names = folder.parent, [folder.name, *names]
+    sys.path.insert(0, str(folder))
+    if len(names) > 1:
+        return _import(".".join(names), place)
+    spec = spec_from_file_location(f"lucid_source_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise usage(f"SOURCE: {place!r} is not a Python file; expected FILE.py:Name")
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    loader = spec.loader
+    return _guarded(place, lambda: _execute(loader, module))
+
+
+def _execute(loader: Loader, module: ModuleType) -> ModuleType:
+    loader.exec_module(module)
+    return module
+
+
+def _import(name: str, place: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    return _guarded(place, lambda: import_module(name))
+
+
+def _guarded(place: str, execute: Callable[[], ModuleType]) -> ModuleType:
+    try:
+        return execute()
+    except (ImportError, SyntaxError) as error:
+        meant = _module_meant(error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        raise usage(f"SOURCE {place!r} does not import: {type(error).__name__}: {short(error)}{meant}") from error
+    except Exception as error:
+        error.add_note(f"SOURCE {place!r} does not import:")
+        raise
+
+
+def _module_meant(name: str) -> str:
+    """Modules beside one that does not exist, where its package does."""
+    package, _, module = name.rpartition(".")
+    places = getattr(sys.modules.get(package), "__path__", None) if package else [str(Path.cwd())]
+    return did_you_mean(module, (found.name for found in iter_modules(places))) if places else ""
+
+
+def _offered(module: ModuleType) -> list[str]:
+    """The models and functions that a module defines; if there are none, the models that it imports."""
+    public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    models = [name for name, value in public.items() if _is_model_class(value) or isinstance(value, Module)]
+    functions = [name for name, value in public.items() if inspect.isfunction(value)]
+    named = {name: public[name] for name in (*models, *functions)}
+    own = [name for name, value in named.items() if isinstance(value, Module) or value.__module__ == module.__name__]
+    return own or models
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) if names else "no Module and no function"
+
+
+def _is_model_class(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Module) and value is not Module
