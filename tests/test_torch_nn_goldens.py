@@ -144,10 +144,25 @@ def test_transformer_stack(group: str) -> None:
             close(x, case.outputs[f"hidden_states.{index}"])
 
 
+@pytest.mark.parametrize("name", named("recurrent"))
+def test_recurrent(name: str) -> None:
+    case = read("recurrent", name)
+    kind: type[nn.LSTM | nn.GRU | nn.RNN] = getattr(nn, name.replace(",", "").split()[0])
+    module = kind(**case.arguments)
+    module.load_state_dict(case.state)
+    x, *states = case.inputs.values()
+    hx = None if not states else tuple(states) if kind is nn.LSTM else states[0]
+    output, last = module(x, hx)
+    last = last if isinstance(last, tuple) else (last,)
+    for got, expected in zip((output, *last), case.outputs.values(), strict=True):
+        close(got, expected)
+
+
 def test_the_whole_grid_is_there() -> None:
     assert {group: len(cases) for group, cases in GROUPS.items()} == {
         "multi_head_attention_forward": 23,
         "multihead_attention": 300,
+        "recurrent": 27,
         "scaled_dot_product_attention": 26,
         "transformer": 40,
         "transformer_decoder": 40,

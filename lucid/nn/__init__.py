@@ -61,6 +61,9 @@ from lucid.nn.positions import RelativePositionBias as RelativePositionBias
 from lucid.nn.positions import RotaryEmbedding as RotaryEmbedding
 from lucid.nn.positions import SinusoidalPositionalEncoding as SinusoidalPositionalEncoding
 from lucid.nn.quantized import QuantizedWeight as QuantizedWeight
+from lucid.nn.recurrent import GRU as GRU
+from lucid.nn.recurrent import LSTM as LSTM
+from lucid.nn.recurrent import RNN as RNN
 from lucid.nn.rope_scaling import DynamicNTKScaling as DynamicNTKScaling
 from lucid.nn.rope_scaling import LinearScaling as LinearScaling
 from lucid.nn.rope_scaling import Llama3Scaling as Llama3Scaling

@@ -1,0 +1,289 @@
+"""Recurrent layers with torch's arguments, results and names of parameters: RNN, GRU, LSTM.
+
+Each direction of each layer is a scan (`ops.scan`), whose step holds only what depends on the step before: the product
+with the elements is one product for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from lucid import ops
+from lucid.dims import same
+from lucid.nn import functional as F
+from lucid.nn import init
+from lucid.nn._checks import check_positive, check_probability
+from lucid.nn.module import Module
+from lucid.ops.creation import full
+from lucid.ops.op import check_tensors
+from lucid.ops.tensor import Tensor
+from lucid.spelling import torch_names_and
+from lucid.types import DTypeLike, TensorType, same_shape, show_shape, spec
+
+State: TypeAlias = tuple[Tensor, ...]  # the hidden state, and for an LSTM that of its cells
+
+
+class _Weights(NamedTuple):
+    """The parameters of one direction of one layer."""
+
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias_ih: Tensor | None
+    bias_hh: Tensor | None
+    weight_hr: Tensor | None
+
+
+class _Recurrent(Module):
+    """What the three have in common: layers, directions, and the order of axes."""
+
+    gates = 1
+    states = 1  # how many tensors are carried
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        name = type(self).__name__
+        check_positive(name, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
+        check_probability(name, "dropout", dropout)
+        if isinstance(proj_size, bool) or not isinstance(proj_size, int) or not 0 <= proj_size < hidden_size:
+            raise ValueError(f"{name}: proj_size is {proj_size!r}, expected 0 (none) to {hidden_size - 1}")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
+        self.bidirectional, self.proj_size = bidirectional, proj_size
+        self.out_size = proj_size or hidden_size
+        bound = 1 / math.sqrt(hidden_size)
+        rows = self.gates * hidden_size
+        for layer in range(num_layers):
+            width = input_size if layer == 0 else self.out_size * self.directions
+            shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, width), "weight_hh": (rows, self.out_size)}
+            shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
+            shapes |= {"weight_hr": (proj_size, hidden_size)} if proj_size else {}
+            for end in self._ends(layer):
+                for kind, shape in shapes.items():
+                    parameter = init.uniform_(init.new_parameter(*shape, dtype=dtype), -bound, bound)
+                    setattr(self, kind + end, parameter)
+
+    @property
+    def directions(self) -> int:
+        """2 if it also reads from the last element to the first."""
+        return 2 if self.bidirectional else 1
+
+    def _ends(self, layer: int) -> list[str]:
+        """How the names of a layer's parameters end, by direction."""
+        return [f"_l{layer}", f"_l{layer}_reverse"][: self.directions]
+
+    def _weights(self, end: str) -> _Weights:
+        found: list[Any] = [getattr(self, kind + end, None) for kind in _Weights._fields]
+        return _Weights(*found)
+
+    def _entered(self, x: Tensor, weights: _Weights) -> Tensor:
+        """What each element contributes to the gates."""
+        entered = F.linear(x, weights.weight_ih, weights.bias_ih)
+        return entered if weights.bias_hh is None else entered + weights.bias_hh
+
+    def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:
+        raise NotImplementedError
+
+    def _run(self, x: Tensor, given: State | None) -> tuple[Tensor, State]:
+        """The outputs of the last layer, and the states after the last step, of all layers and directions."""
+        name = type(self).__name__
+        check_tensors(name, x=x)
+        single = x.ndim == 2
+        if x.ndim not in (2, 3) or not same(x.shape[-1], self.input_size):
+            order = "N, L" if self.batch_first else "L, N"
+            raise ValueError(
+                f"{name}: input has shape {show_shape(x.shape)}, expected ({order}, {self.input_size}), "
+                f"or (L, {self.input_size}) for one sequence"
+            )
+        x = x.unsqueeze(1) if single else x.transpose(0, 1) if self.batch_first else x
+        states = self._starts(x, given, single)
+        after: list[list[Tensor]] = [[] for _ in range(self.states)]
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction, end in enumerate(self._ends(layer)):
+                index = layer * self.directions + direction
+                start = tuple(state[index] for state in states)
+                output, last = self._direction(x, start, self._weights(end), reverse=direction == 1)
+                outputs.append(output)
+                for tensors, tensor in zip(after, last, strict=True):
+                    tensors.append(tensor)
+            x = ops.concat(outputs, -1)
+            if layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        ends = tuple(ops.stack(tensors) for tensors in after)
+        if single:
+            return x.squeeze(1), tuple(end.squeeze(1) for end in ends)
+        return (x.transpose(0, 1) if self.batch_first else x), ends
+
+    def _direction(self, x: Tensor, start: State, weights: _Weights, reverse: bool) -> tuple[Tensor, State]:
+        def step(state: State, entered: Tensor) -> tuple[State, Tensor]:
+            state = self._step(state, entered, weights)
+            return state, state[0]
+
+        last, outputs = ops.scan(step, start, self._entered(x, weights), reverse=reverse)
+        return outputs, last
+
+    def _starts(self, x: Tensor, given: State | None, single: bool) -> State:
+        """The states before the first step, (layers * directions, N, width) each."""
+        count = self.num_layers * self.directions
+        shapes = [(count, x.shape[1], size) for size in (self.out_size, self.hidden_size)[: self.states]]
+        if given is None:
+            return tuple(full(shape, 0, x.dtype) for shape in shapes)
+        given = tuple(state.unsqueeze(1) if single and state.ndim == 2 else state for state in given)
+        for state, shape in zip(given, shapes, strict=True):
+            if not same_shape(state.shape, shape):
+                raise ValueError(
+                    f"{type(self).__name__}: a first state has shape {show_shape(state.shape)}, expected "
+                    f"{show_shape(shape)}: layers times directions, the batch, the width of the state"
+                )
+        return given
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        order = ("N", "L") if self.batch_first else ("L", "N")
+        return {"x": spec(*order, self.input_size, dtype=self._weights("_l0").weight_ih.dtype)}
+
+    def extra_repr(self) -> str:
+        usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+        changed = {name: getattr(self, name) for name in (*usual, "proj_size")}
+        shown = [f"{name}={value}" for name, value in changed.items() if value != usual.get(name, 0)]
+        return ", ".join([str(self.input_size), str(self.hidden_size), *shown])
+
+
+class RNN(_Recurrent):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu (Elman 1990).
+
+    Takes x (L, N, input_size), or (N, L, input_size) with `batch_first`, or (L, input_size), and the first state h_0
+    (num_layers * directions, N, hidden_size), by default zeros. Returns the outputs of the last layer,
+    (L, N, directions * hidden_size), and the last state of every layer. As in torch, the outputs of two directions are
+    side by side, and `dropout` is between layers.
+    """
+
+    @torch_names_and("device")
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        if nonlinearity not in _NONLINEAR:
+            raise ValueError(f'RNN: nonlinearity is {nonlinearity!r}, expected "tanh" or "relu"')
+        self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype)
+
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The outputs, and h_n."""
+        outputs, (last,) = self._run(x, None if hx is None else (_tensor("RNN", hx),))
+        return outputs, last
+
+    def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:
+        return (_NONLINEAR[self.nonlinearity](entered + F.linear(state[0], weights.weight_hh)),)
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units (Cho et al. 2014) as torch computes them: the reset gate after the product with the state.
+
+    r, z = sigmoid(W_ih x + b_ih + W_hh h + b_hh), n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h' = n + z (h - n).
+    Inputs and outputs are those of `RNN`.
+    """
+
+    gates = 3
+
+    @torch_names_and("device")
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, dtype=dtype)
+
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The outputs, and h_n."""
+        outputs, (last,) = self._run(x, None if hx is None else (_tensor("GRU", hx),))
+        return outputs, last
+
+    def _entered(self, x: Tensor, weights: _Weights) -> Tensor:
+        return F.linear(x, weights.weight_ih, weights.bias_ih)
+
+    def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:
+        (h,) = state
+        both = [2 * self.hidden_size, self.hidden_size]
+        (first, new), (again, kept) = (
+            gates.split(both, -1) for gates in (entered, F.linear(h, weights.weight_hh, weights.bias_hh))
+        )
+        reset, update = ops.sigmoid(first + again).chunk(2, -1)
+        new = ops.tanh(new + reset * kept)
+        return (new + update * (h - new),)
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997) with forget gates (Gers et al. 2000).
+
+    i, f, g, o = W_ih x + b_ih + W_hh h + b_hh, c' = sigmoid(f) c + sigmoid(i) tanh(g), h' = sigmoid(o) tanh(c'), which
+    `proj_size` projects (Sak et al. 2014). Takes x as `RNN` does, and the first states (h_0, c_0); returns the outputs
+    and (h_n, c_n).
+    """
+
+    gates = 4
+    states = 2
+
+    @torch_names_and("device")
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, dtype
+        )
+
+    def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """The outputs, and (h_n, c_n)."""
+        if hx is not None and not (isinstance(hx, (tuple, list)) and len(hx) == 2):
+            raise TypeError(f"LSTM: hx is a {type(hx).__name__}, expected a pair (h_0, c_0)")
+        outputs, (hidden, cells) = self._run(x, None if hx is None else tuple(_tensor("LSTM", part) for part in hx))
+        return outputs, (hidden, cells)
+
+    def _step(self, state: State, entered: Tensor, weights: _Weights) -> State:
+        h, c = state
+        enter, forget, new, out = (entered + F.linear(h, weights.weight_hh)).chunk(4, -1)
+        c = ops.sigmoid(forget) * c + ops.sigmoid(enter) * ops.tanh(new)
+        h = ops.sigmoid(out) * ops.tanh(c)
+        return (h if weights.weight_hr is None else F.linear(h, weights.weight_hr)), c
+
+
+_NONLINEAR: dict[str, Callable[[Tensor], Tensor]] = {"tanh": ops.tanh, "relu": ops.relu}
+
+
+def _tensor(where: str, state: Any) -> Tensor:
+    check_tensors(where, hx=state)
+    return state if isinstance(state, Tensor) else Tensor(state)

@@ -1,0 +1,55 @@
+"""nn.RNN, nn.GRU and nn.LSTM; groups.py says how the values are made."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .core import normal
+from .groups import Group
+
+L, N, E, H = 5, 3, 4, 6
+ABOUT = "The class is the case's name up to the first space; h_0 and c_0 are given where they are among the inputs."
+
+CASES: dict[str, dict[str, object]] = {
+    "RNN": {},
+    "RNN relu": {"nonlinearity": "relu", "num_layers": 2},
+    "RNN reads both ways": {"bidirectional": True, "bias": False},
+    "GRU": {},
+    "GRU batch first": {"batch_first": True, "num_layers": 2},
+    "GRU without bias": {"bias": False},
+    "GRU reads both ways": {"bidirectional": True, "num_layers": 2},
+    "LSTM": {},
+    "LSTM batch first": {"batch_first": True, "num_layers": 2},
+    "LSTM without bias": {"bias": False},
+    "LSTM reads both ways": {"bidirectional": True, "num_layers": 2},
+    "LSTM projects": {"bidirectional": True, "num_layers": 2, "proj_size": 2},
+}
+
+
+def recurrent() -> Group:
+    group = Group(ABOUT)
+    group.tensor("x", normal((L, N, E), 1))
+    group.tensor("x_batch_first", group.tensors["x"].transpose(0, 1))
+    group.tensor("x_single", group.tensors["x"][:, 0])
+    for seed, (case, options) in enumerate(CASES.items()):
+        kind = getattr(nn, case.split()[0])
+        arguments = {"input_size": E, "hidden_size": H, **options}
+        module = kind(**arguments)
+        weights = group.weights(f"weights.{seed}", module, 100 + seed)
+        count = module.num_layers * (2 if module.bidirectional else 1)
+        given = {"h_0": group.tensor(f"h_0.{seed}", normal((count, N, module.proj_size or H), 200 + seed))}
+        if kind is nn.LSTM:
+            given["c_0"] = group.tensor(f"c_0.{seed}", normal((count, N, H), 300 + seed))
+        x = {"x": "x_batch_first" if module.batch_first else "x"}
+        for name, inputs in {case: x, f"{case}, states": x | given, f"{case}, single": {"x": "x_single"}}.items():
+            if name.endswith("single") and options:
+                continue
+            states = tuple(group.get(inputs[key]) for key in given if key in inputs)
+            hx = (states if kind is nn.LSTM else states[0]) if states else None
+            output, last = module(group.get(inputs["x"]), hx)
+            last = last if isinstance(last, tuple) else (last,)
+            outputs = {"output": output, **dict(zip(("h_n", "c_n"), last, strict=False))}
+            group.add(name, arguments=arguments, weights=weights, inputs=inputs, options={}, outputs=outputs)
+    assert all(torch.isfinite(value).all() for value in group.tensors.values())
+    return group
