@@ -45,12 +45,12 @@ else:
         if name == "__all__":  # used by a star import
             return _load()
         if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them
-            raise _public.unknown(__name__, name, [])
+            raise _public.unknown(f"module {__name__!r}", name, [])
         if _find_spec(f"lucid.{name}") is not None:
             return _import_module(f"lucid.{name}")
         _load()
         if name not in globals():
-            raise _public.unknown(__name__, name, __dir__(), _why_absent("lucid", name))
+            raise _public.unknown(f"module {__name__!r}", name, __dir__(), _why_absent("lucid", name))
         return globals()[name]
 
     def __dir__() -> list[str]:

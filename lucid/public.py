@@ -1,4 +1,4 @@
-"""What a package offers: its names for `dir` and completion, and the error about any other name."""
+"""What a package offers: its names for `dir` and completion; the error about a name that there is not."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ def offered(names: Mapping[str, object], *modules: str, but: Collection[str] = (
     return sorted((found | set(modules)) - set(but))
 
 
-def unknown(module: str, name: str, known: Iterable[str], why: str = "") -> AttributeError:
-    """The error about a name that a module does not have.
+def unknown(owner: str, name: str, known: Iterable[str], why: str = "") -> AttributeError:
+    """The error about a name that a module or an object does not have.
 
     Args:
+        owner: as Python calls it: "module 'lucid.nn'".
         why: what is known of this name; otherwise names like it are suggested.
     """
     suggested = "" if name.startswith("_") else did_you_mean(name, known)
     # Python would suggest a name, too, if it knew in what this one was looked for.
-    return AttributeError(f"module {module!r} has no attribute {name!r}{why or suggested}", name=name, obj=None)
+    return AttributeError(f"{owner} has no attribute {name!r}{why or suggested}", name=name, obj=None)

@@ -12,6 +12,7 @@ from lucid.graph import Graph
 from lucid.ops.tensor import Tensor
 from lucid.tracing import Model, arguments_of, outputs_of
 from lucid.types import Array, DType, TensorType
+from lucid.user_code import located_errors
 
 _VALUES = (2, 3, 5, 7, 11, 13)
 
@@ -38,7 +39,7 @@ def run_eagerly(
         return Tensor.from_array(arrays[-1])
 
     call, named = arguments_of(model, inputs, kwargs, fill)
-    with evaluating():  # as in the export
+    with evaluating(), located_errors():  # evaluating as in the export
         result = model(*call, **named)
     return [tensor.numpy() for tensor in outputs_of(result).values()]
 

@@ -19,6 +19,7 @@ from lucid.scope import Scope, entered
 from lucid.structure import like, taken_apart
 from lucid.threads import single_threaded_blas
 from lucid.types import Array, TensorType, as_dtype, spec
+from lucid.user_code import located_errors
 from lucid.values import Input, Value
 
 Model: TypeAlias = Module | Callable[..., Any]
@@ -58,7 +59,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     names = Names({} if owner is None else owner.state_dict())
     paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
     # One BLAS thread: the rounding of a product of constants depends on the number of threads.
-    with evaluating(), entered(Scope("", paths, names)), single_threaded_blas():
+    with evaluating(), entered(Scope("", paths, names)), single_threaded_blas(), located_errors():
         result = model(*call, **named)
     outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
     graph = Graph(graph_inputs, outputs, names, taken_apart(result, lambda value: isinstance(value, Tensor))[0])

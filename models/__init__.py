@@ -27,5 +27,5 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> _Any:
     if name not in __all__:
-        raise _public.unknown(__name__, name, __all__)
+        raise _public.unknown(f"module {__name__!r}", name, __all__)
     return _import_module(f"{__name__}.{name}")

@@ -28,6 +28,7 @@ FLOORS = [
         "lucid.phases",
         "lucid.public",
         "lucid.suggestions",
+        "lucid.user_code",
         "lucid.random",
         "lucid.spelling",
         "lucid.absent",

@@ -103,7 +103,7 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
         (lambda: X.backward, "no attribute 'backward': Lucid computes no gradients; train in torch"),
         (lambda: X.add_, r"no attribute 'add_': tensors are never changed in place; write x = x.add\(...\)"),
         (lambda: X.max(1).values, "no attribute 'values': max and min give the values alone"),
-        (lambda: X.sume, "no attribute 'sume'$"),
+        (lambda: X.sume, "no attribute 'sume'; did you mean sum?"),
         (lambda: lucid.compile, "module 'lucid' has no attribute 'compile': nothing is compiled: export the model"),
         (lambda: nn.MSELoss, "module 'lucid.nn' has no attribute 'MSELoss': losses are for training"),
         (lambda: F.cross_entropy, "module 'lucid.nn.functional' has no attribute 'cross_entropy': losses are"),

@@ -129,3 +129,10 @@ def test_near_names_come_nearest_first_and_distant_ones_not_at_all():
     assert near("Conv2D", ["Conv1d", "Conv2d", "Conv3d"]) == ["Conv2d"]
     assert near("cache", ["rows", "Linear"]) == []
     assert near("", ["a"]) == near("a", []) == []
+
+
+def test_an_attribute_of_a_tensor_is_suggested():
+    x = lucid.ones(2)
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'sofmax'; did you mean softmax"):
+        x.sofmax  # noqa: B018
+    assert not hasattr(x, "__cuda_array_interface__")

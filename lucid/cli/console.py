@@ -48,10 +48,12 @@ def main() -> None:
 def _report_uncaught(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
     """Called by Python for an uncaught error, before it ends the process with exit code 1."""
     _trace(error)
-    clear = isinstance(error, (ValueError, OSError)) or kind.__module__.startswith("lucid.")
+    clear = isinstance(error, (ValueError, OSError)) or kind.__module__.startswith(("lucid.", "onnxruntime."))
     clear |= isinstance(error, ModuleNotFoundError) and error.name is None  # Lucid's own: it says what to install
-    hint = "" if clear or "--debug" in sys.argv else f" ({kind.__name__}; --debug shows where)"
-    _report("\n".join([*vars(error).get("__notes__", []), short(error) + hint]), FAILED)
+    notes = vars(error).get("__notes__", [])  # such as the line of the user's code
+    where = "" if notes or "--debug" in sys.argv else "; --debug shows where"
+    hint = "" if clear else f" ({kind.__name__}{where})"
+    _report("\n".join([short(error) + hint, *notes]), FAILED)
 
 
 def _report(message: str, code: int) -> int:

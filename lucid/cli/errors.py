@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 OK, FAILED, USAGE = 0, 1, 2  # success; failure, or results differ; a wrong command line
 
 
@@ -23,6 +25,19 @@ def usage(message: str) -> CommandError:
     return CommandError(message, USAGE)
 
 
+def plain(text: str) -> str:
+    """A message of onnxruntime without its codes, and without the place in its sources; others as they are."""
+    if not text.startswith("[ONNXRuntimeError]"):
+        return text
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "onnxruntime: ", text)
+    text = re.sub(
+        r"Non-zero status code returned while running (\S+) node\. Name:'(.*?)' Status Message: ",
+        r"\1 node '\2': ",
+        text,
+    )
+    return re.sub(r"/\S+\.(?:h|cc):\d+ .*? was false\. ", "", text).replace(" node ''", " node")
+
+
 def short(error: BaseException) -> str:
     """An error's message in at most two lines, because some libraries put stack traces into theirs."""
     text = str(error)
@@ -30,6 +45,6 @@ def short(error: BaseException) -> str:
         text = str(error.args[0])
     if isinstance(error, OSError) and error.strerror:  # without "[Errno 2]"
         text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in plain(text).splitlines() if line.strip()]
     text = "\n".join(lines[:2]) if lines else type(error).__name__
     return text if len(text) <= 600 else text[:600] + "..."

@@ -19,6 +19,7 @@ from lucid import nn
 from lucid.cli.errors import CommandError, short, usage
 from lucid.nn.module import Module
 from lucid.suggestions import did_you_mean, near, or_check, paths_near
+from lucid.user_code import located_errors
 
 _FORMS = "a checkpoint (a folder or a GGUF file), FILE.py:Name, package.module:name or nn.Name"
 
@@ -108,13 +109,11 @@ def _import(name: str, place: str) -> ModuleType:
 
 def _guarded(place: str, execute: Callable[[], ModuleType]) -> ModuleType:
     try:
-        return execute()
+        with located_errors():
+            return execute()
     except (ImportError, SyntaxError) as error:
         meant = _module_meant(error.name or "") if isinstance(error, ModuleNotFoundError) else ""
         raise usage(f"SOURCE {place!r} does not import: {type(error).__name__}: {short(error)}{meant}") from error
-    except Exception as error:
-        error.add_note(f"SOURCE {place!r} does not import:")
-        raise
 
 
 def _module_meant(name: str) -> str:

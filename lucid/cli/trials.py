@@ -8,6 +8,7 @@ import onnxruntime
 from onnx import TensorProto, defs, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
+from lucid.cli.errors import plain
 from lucid.inspection.loaders import Loader
 from lucid.runtime import ModelError, ProviderError, Session
 from lucid.runtime.providers import REMOTE
@@ -63,7 +64,7 @@ def newest_opset() -> int:
 
 
 def _line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0][:300]
+    return plain(str(error).strip()).splitlines()[0][:300]
 
 
 def _model(opset: int) -> bytes:

@@ -23,4 +23,4 @@ def __dir__() -> list[str]:
 if not _TYPE_CHECKING:  # type checkers know the names
 
     def __getattr__(name: str) -> object:
-        raise _public.unknown(__name__, name, __all__)
+        raise _public.unknown(f"module {__name__!r}", name, __all__)

@@ -88,4 +88,4 @@ def __dir__() -> list[str]:
 if not _TYPE_CHECKING:  # type checkers know the names
 
     def __getattr__(name: str) -> object:
-        raise _public.unknown(__name__, name, __all__, _why_absent("nn", name))
+        raise _public.unknown(f"module {__name__!r}", name, __all__, _why_absent("nn", name))

@@ -101,7 +101,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # type checkers know the names
 
     def __getattr__(name: str) -> object:
-        raise public.unknown(__name__, name, __all__, why_absent("functional", name))
+        raise public.unknown(f"module {__name__!r}", name, __all__, why_absent("functional", name))
 
 
 @torch_names

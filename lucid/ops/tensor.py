@@ -19,6 +19,7 @@ from lucid.ops.axis_methods import AxisMethods
 from lucid.ops.methods import OPS as OPS
 from lucid.ops.methods import Axes as Axes
 from lucid.ops.methods import unpack as _unpack
+from lucid.public import unknown
 from lucid.spelling import torch_names, torch_names_and
 from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, show_shape
 from lucid.values import Constant, Part, Value
@@ -197,7 +198,7 @@ class Tensor(AxisMethods["Tensor"]):
     if not TYPE_CHECKING:  # a type checker knows the attributes that there are
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise AttributeError(f"'Tensor' object has no attribute {name!r}{why_absent('Tensor', name)}")
+            raise unknown("'Tensor' object", name, dir(Tensor), why_absent("Tensor", name))
 
     # Shape --------------------------------------------------------------------------------------------------------
 

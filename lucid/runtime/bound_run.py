@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import onnxruntime
-
-from lucid.runtime.runs import Runs
+from lucid.runtime.runs import Runs, quiet
 
 
 class BoundRun:
@@ -18,7 +16,7 @@ class BoundRun:
         """`execute` takes the binding and the options of the run."""
         self._names, self._binding, self._runs = names, binding, runs
         self._compute = partial(execute, binding)
-        self._options = onnxruntime.RunOptions()  # kept, because making one takes longer than all else in `run`
+        self._options = quiet()  # kept, because making one takes longer than all else in `run`
 
     def run(self) -> None:
         """Run once.

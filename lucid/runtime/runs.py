@@ -13,10 +13,18 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from lucid.runtime import denormals
 
 R = TypeVar("R")
+_FATAL = 4  # of onnxruntime's levels, the highest
 
 
 class RunCancelled(RuntimeError):  # noqa: N818  # not an error of the model
     """A run was stopped by `Session.cancel`."""
+
+
+def quiet() -> onnxruntime.RunOptions:
+    """Options of a run whose errors are exceptions, and not also lines that onnxruntime prints."""
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = _FATAL
+    return options
 
 
 class Runs:

@@ -22,7 +22,7 @@ from lucid.runtime.metadata import config_of, without_data
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
-from lucid.runtime.runs import Runs
+from lucid.runtime.runs import Runs, quiet
 from lucid.types import Array, bfloat16
 
 _OPTIONS = ("threads", "spinning", "memory_arena", "memory_pattern", "prepack", "optimize", "flush_denormals", "config")
@@ -145,7 +145,7 @@ class Session:
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         self._check({name: (array.dtype, array.shape) for name, array in arrays.items()})
-        results = self._runs.run(lambda options: self._results(arrays, options), onnxruntime.RunOptions())
+        results = self._runs.run(lambda options: self._results(arrays, options), quiet())
         return dict(zip(self.outputs, results, strict=True))
 
     def _results(self, arrays: Mapping[str, Array], options: onnxruntime.RunOptions) -> list[Array]:

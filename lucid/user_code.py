@@ -1,0 +1,49 @@
+"""Where in a user's code an error comes from: the line of their `forward`, not the one in Lucid that found it."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from traceback import walk_tb
+from types import CodeType
+
+_WIDEST = 100  # characters of a source line
+
+
+@contextmanager
+def located_errors() -> Iterator[None]:
+    """Give an error that leaves the block a note with the last line of code that is not Lucid's own.
+
+    The models of `lucid.models` count as a user's code: they are there to be read.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = _line_of(error)
+        if found and found not in vars(error).get("__notes__", []):  # it may leave several such blocks
+            error.add_note(found)
+        raise
+
+
+def _line_of(error: BaseException) -> str | None:
+    frames = [
+        (frame.f_code, number)
+        for frame, number in walk_tb(error.__traceback__)
+        if _is_users(frame.f_globals["__name__"])
+    ]
+    return _shown(*frames[-1]) if frames else None
+
+
+def _is_users(module: str) -> bool:
+    top, _, rest = module.partition(".")
+    return rest.startswith("models.") if top == "lucid" else top not in ("contextlib", "numpy")
+
+
+def _shown(code: CodeType, number: int) -> str:
+    path = os.path.relpath(code.co_filename) if os.path.exists(code.co_filename) else code.co_filename
+    path = code.co_filename if path.startswith(os.pardir) else path
+    source = linecache.getline(code.co_filename, number).strip()
+    name = code.co_qualname.rpartition("<locals>.")[2]
+    return f"in {name}, {path}:{number}" + (f": {source[:_WIDEST]}" if source else "")
