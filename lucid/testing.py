@@ -11,10 +11,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import onnx
 
+from lucid.comparing import compare_file as compare_file
+from lucid.comparing import compare_outputs
 from lucid.comparison import Comparison as Comparison
 from lucid.comparison import compare as compare
 from lucid.dims import bind
-from lucid.exact import NarrowOpError, coarsest, run_in_float64
 from lucid.export.exporter import export_graph, to_onnx
 from lucid.export.half_precision import halved
 from lucid.export.target import Target
@@ -37,7 +38,7 @@ from lucid.runtime.session import Session
 from lucid.text import visible
 from lucid.threads import blas_threads_for
 from lucid.tracing import Model, trace
-from lucid.types import Array, DType, DTypeLike, TensorType, bind_sizes
+from lucid.types import Array, DTypeLike, TensorType, bind_sizes
 from lucid.values import Result
 
 __all__ = [
@@ -166,7 +167,7 @@ def assert_parity(
                     arrays += [found[name] for name in inner]
                     expected = parts.run(arrays)
                     results |= dict(zip(parts.output_names[len(results) :], arrays[-len(inner) :], strict=True))
-                comparisons += _compare_outputs(parts, arrays, results, expected, provider, sizes_of_run, rtol, atol)
+                comparisons += compare_outputs(parts, arrays, results, expected, provider, sizes_of_run, rtol, atol)
                 if provider in others:
                     differing = others[provider].run(dict(zip(session.inputs, arrays, strict=False)))
                     rounded[provider] = max(rounded[provider], *map(_share, differing.values(), results.values()))
@@ -297,36 +298,8 @@ def compare_nodes(
     reference = graph.with_outputs({names[id(result)]: result for result in examined})
     found = {name: found[name] for name in reference.output_names}
     with blas_threads_for(sum(array.size for array in arrays)):
-        compared = _compare_outputs(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
+        compared = compare_outputs(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
     return list(zip(examined, compared, strict=True))
-
-
-def _compare_outputs(
-    graph: Graph,
-    arrays: Sequence[Array],
-    found: Mapping[str, Array],
-    expected: Sequence[Array],
-    provider: str,
-    sizes: Mapping[str, int],
-    rtol: float | None,
-    atol: float | None,
-) -> list[Comparison]:
-    """Compare the outputs; if rounding may explain a difference, also with the results in float64."""
-
-    def compared(exact: Sequence[Array | None], computed_in: DType | None = None) -> list[Comparison]:
-        rounded = None if computed_in is None else computed_in.numpy
-        return [
-            compare(got, want, name, provider, sizes, rtol, atol, exact_result, rounded)
-            for (name, got), want, exact_result in zip(found.items(), expected, exact, strict=True)
-        ]
-
-    comparisons = compared([None] * len(expected))
-    if rtol is None and atol is None and any(not c.passed and not c.problem for c in comparisons):
-        try:
-            return compared(run_in_float64(graph, arrays), coarsest(graph))
-        except NarrowOpError:  # only the magnitudes are known
-            return comparisons
-    return comparisons
 
 
 def _check_tolerance(rtol: float | None, atol: float | None) -> None:

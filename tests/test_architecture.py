@@ -61,7 +61,7 @@ FLOORS = [
     ],
     ["lucid", "lucid._api"],
     ["lucid.export", "lucid.runtime"],
-    ["lucid.testing", "lucid.precision", "lucid.generation"],
+    ["lucid.testing", "lucid.comparing", "lucid.precision", "lucid.generation"],
     ["lucid.plot", "lucid.inspection", "lucid.models"],
     ["lucid.report", "lucid.chat", "lucid.layouts"],
     ["lucid.cli", "lucid.__main__"],

@@ -101,6 +101,21 @@ def test_targets_are_measured_in_their_own_process(page):
         assert target["model_memory"] > 0
 
 
+def test_each_file_is_compared_with_numpy_and_the_first_is_measured_by_module(page):
+    data = data_of(page)
+    for target in data["targets"]:
+        assert target["agrees"] and 0 < target["max_abs"] < 1e-5 < target["of"]
+    cost = data["cost"]
+    assert (cost["target"], cost["sizes"]) == ("any", {"N": 1, "L": 5})
+    modules = {row["module"]: row for row in cost["modules"]}
+    whole, layer = modules[""], modules["encoder.layers.0"]
+    assert whole["parameters"] == cost["parameters"] == 2 * layer["parameters"] == 2 * 2224
+    assert whole["bytes"] == 4 * whole["parameters"] < cost["bytes"]
+    assert layer["flops"] * 2 == whole["flops"]
+    assert 0 < layer["seconds"] < whole["seconds"]
+    assert whole["seconds"] == pytest.approx(sum(modules[f"encoder.layers.{i}"]["seconds"] for i in (0, 1)))
+
+
 def test_inputs_that_are_no_numbers_or_bfloat16_have_a_page_too(tmp_path):
     nothing = np.full((1, 3, 16), np.nan, np.float32)
     data = {"query": nothing, "key": nothing, "value": nothing}

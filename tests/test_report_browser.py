@@ -1,4 +1,4 @@
-"""The report page in a real browser: it draws, folds, opens nodes, switches layers, and needs no network."""
+"""The report page in a real browser: it draws, opens modules, finds, counts, switches layers, and needs no network."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def browser():
 
 @pytest.fixture
 def opened(browser, page):
-    """The page, newly opened, and a check that it logged nothing on the console."""
+    """The page, newly opened, without animations, and a check that it logged nothing on the console."""
+    still = [{"name": "prefers-reduced-motion", "value": "reduce"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": still})
     browser.get(page.as_uri())
     yield browser
     assert [entry["message"] for entry in browser.get_log("browser")] == []
@@ -88,7 +90,7 @@ def click(browser, box: str, edge: bool = False) -> None:
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
     x, y, width, height = browser.execute_script(
         "const b = lucidReport.graph.view.getElementById(arguments[0]).renderedBoundingBox(), g = arguments[1];"
-        "return [arguments[2] ? b.x1 + 5 : (b.x1 + b.x2) / 2, (b.y1 + b.y2) / 2, g.clientWidth, g.clientHeight]",
+        "return [arguments[2] ? b.x1 + 3 : (b.x1 + b.x2) / 2, (b.y1 + b.y2) / 2, g.clientWidth, g.clientHeight]",
         box, canvas, edge,
     )  # fmt: skip
     assert 0 < x < width
@@ -106,8 +108,84 @@ def test_modules_open_and_fold_with_a_click(opened):
     click(opened, "m:encoder.layers.0.self_attn")
     inner = [box for box in boxes(opened) if box.startswith("n")]
     assert inner
+    opened.find_element("id", "fit").click()
     click(opened, "m:encoder.layers.0", edge=True)
     assert "m:encoder.layers.0.self_attn" not in boxes(opened)
+
+
+def test_what_is_opened_is_brought_into_view_and_arrows_have_shapes(opened):
+    opened.execute_script("lucidReport.graph.zoomBy(0.1); lucidReport.graph.toggle('encoder.layers.1')")
+    graph = "lucidReport.graph.view"
+    x1, y1, x2, y2, width, height = opened.execute_script(
+        f"const b = {graph}.getElementById('m:encoder.layers.1').renderedBoundingBox();"
+        f"return [b.x1, b.y1, b.x2, b.y2, {graph}.width(), {graph}.height()]"
+    )
+    assert 0 <= x1 < x2 <= width and 0 <= y1 < y2 <= height
+    assert y2 - y1 > height / 2
+    assert set(opened.execute_script(f"return {graph}.edges().map(e => e.data('label'))")) == {
+        "", "[N, L, 16]", "[N, L, 32]",
+    }  # fmt: skip
+
+
+def test_search_finds_weights_modules_and_operations(opened):
+    keys = selenium.Keys
+    opened.find_element("tag name", "body").send_keys("/")  # the key that leads there
+    field = opened.switch_to.active_element
+    field.send_keys("layers.1 linear2.weight")
+    assert [line.text for line in opened.find_elements("css selector", "#found li")] == [
+        "encoder.layers.1.linear2.weight weight · float32[16, 32]"
+    ]
+    field.send_keys(keys.ENTER)
+    assert "encoder.layers.1.linear2.weight: float32[16, 32]" in opened.find_element("id", "node").text
+    field.send_keys(keys.CONTROL, "a")
+    field.send_keys("layers.0.linear1")
+    field.send_keys(keys.ARROW_DOWN, keys.ARROW_UP, keys.ENTER)
+    chosen = opened.execute_script("return lucidReport.graph.view.$('node:selected').map(n => n.id())")
+    assert chosen == ["m:encoder.layers.0.linear1"]
+    field.send_keys(keys.CONTROL, "a")
+    field.send_keys("nothing like it")
+    assert "nothing has this name" in opened.find_element("id", "found").text
+
+
+def test_the_list_is_used_with_keys(opened):
+    keys = selenium.Keys
+    line = opened.find_element("css selector", '#outline [tabindex="0"]')
+    line.send_keys(keys.ARROW_DOWN)  # from "encoder", which is open, to "layers"
+    opened.switch_to.active_element.send_keys(keys.ARROW_RIGHT)
+    opened.switch_to.active_element.send_keys(keys.ARROW_RIGHT)
+    assert opened.switch_to.active_element.get_attribute("data-module") == "encoder.layers.0"
+    assert "m:encoder.layers.0.linear1" in boxes(opened)
+    opened.switch_to.active_element.send_keys(keys.ARROW_LEFT)
+    assert "m:encoder.layers.0.linear1" not in boxes(opened)
+
+
+def test_summary_and_cost_by_module(opened):
+    summary = opened.find_element("id", "summary").text
+    for expected in (
+        "4.45 k",
+        "17.8 kB of weights",
+        "target any",
+        "Agrees with NumPy",
+        "portable: expanded into basic",
+    ):
+        assert expected in summary
+    lines = opened.find_elements("css selector", "#cost tbody tr")
+    rows = {line.find_element("tag name", "td").text.strip("▾▸ \n"): line for line in lines}
+    assert {"encoder", "layers", "0", "1", "self_attn", "norm2"} <= rows.keys()
+    assert "50.0 %" in rows["0"].text  # of two equal layers
+    assert "N = 1, L = 5" in opened.find_element("id", "cost-note").text
+    rows["1"].find_elements("css selector", "button")[1].click()
+    chosen = opened.execute_script("return lucidReport.graph.view.$('node:selected').map(n => n.id())")
+    assert chosen == ["m:encoder.layers.1"]
+
+
+def test_the_chart_of_errors_names_modules_and_leads_to_operations(opened):
+    chart = "echarts.getInstanceByDom(document.getElementById('errors'))"
+    shown = opened.execute_script(
+        f"const o = {chart}.getOption(), a = o.xAxis[0];"
+        "return a.data.filter(a.axisLabel.interval).map(a.axisLabel.formatter)"
+    )
+    assert {"0.self_attn", "1.self_attn"} <= set(shown)
 
 
 def test_a_node_shows_its_types(opened):
@@ -159,6 +237,9 @@ def test_charts_and_tables_are_drawn(opened):
     for chart in ("map", "errors", "latency", "memory"):
         assert opened.find_elements("css selector", f"#{chart} canvas"), chart
     assert "portable" in opened.find_element("id", "targets").text
+    assert "differs from" in opened.find_element("id", "targets").text
+    for reasons in opened.find_elements("css selector", "#forms summary"):
+        reasons.click()
     assert "needs opset 23, this export asks for 18" in opened.find_element("id", "forms").text
 
 

@@ -30,7 +30,7 @@ def linear(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_unknown_option_is_an_error_that_lists_the_valid_ones(linear: Path) -> None:
-    message = "option thread does not exist; choose from threads, spinning, .*, flush_denormals, config"
+    message = "option thread does not exist; choose from threads, spinning, .*, flush_denormals, config, profile"
     with pytest.raises(TypeError, match=message):
         Session(linear, thread=2)  # type: ignore[arg-type]
 
@@ -66,6 +66,14 @@ def test_a_wrong_config_entry_is_an_error(linear: Path, config: Any, error: type
 def test_options_change_no_result(linear: Path, options: dict[str, Any]) -> None:
     x = lucid.randn(3, 64)
     np.testing.assert_allclose(Session(linear, **options)(x).numpy(), Session(linear)(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_profile_is_written_where_it_is_asked_for(linear: Path, tmp_path: Path) -> None:
+    session = Session(linear, profile=tmp_path / "times")
+    session.run({"x": np.ones((1, 64), np.float32)})
+    written = session.end_profile()
+    assert written.parent == tmp_path and written.name.startswith("times")
+    assert "_kernel_time" in written.read_text(encoding="utf-8")
 
 
 def test_config_entries_reach_onnxruntime(linear: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +34,11 @@ IMAGES = ROOT / "docs" / "images"
 SENTENCE = "The animal did not cross the street because it was too tired."
 
 
-def browser(width: int, height: int, dark: bool = False) -> WebDriver:
+def browser(width: int, height: int) -> WebDriver:
     """A headless Chromium with a window of this size."""
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
         options.add_argument(argument)
-    if dark:
-        options.add_argument("--force-dark-mode")
     options.add_experimental_option(
         "mobileEmulation", {"deviceMetrics": {"width": width, "height": height, "pixelRatio": 1.0}}
     )
@@ -74,18 +73,14 @@ def main() -> None:
         )
         driver.execute_script(
             "const v = lucidReport.graph.view, a = v.nodes('[kind=\"attention\"]').first(); a.select(); a.emit('tap');"
-            "v.fit(v.getElementById('m:encoder.layer.0'), 40)"
+            "v.stop(true); v.fit(v.getElementById('m:encoder.layer.0.attention'), 60)"
         )
+        driver.execute_script("document.querySelector('#graph-section').scrollIntoView()")
+        time.sleep(1)  # charts and movements end
         driver.save_screenshot(str(IMAGES / "report-graph.png"))
         show(
             driver, "attention-section", "report-attention.png", "document.querySelectorAll('#heads button')[5].click()"
         )
-        show(driver, "error-section", "report-error.png")
-        driver.quit()
-        driver = browser(420, 840)
-        driver.get(page.as_uri())
-        driver.execute_script("document.getElementById('theme').click()")
-        show(driver, "attention-section", "report-phone-dark.png")
         driver.quit()
 
 

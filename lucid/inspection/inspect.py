@@ -52,6 +52,7 @@ class Inspection:
                 "module": module.name,
                 "nodes": module.nodes,
                 "parameters": module.parameters,
+                "weight_bytes": module.weight_bytes,
                 "flops": module.cost.flops,
                 "uncounted_nodes": module.cost.unknown,
             }

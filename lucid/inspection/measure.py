@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lucid.inspection.module_times import node_times
 from lucid.phases import phase
 from lucid.runtime.session import Session
 from lucid.types import Array
@@ -78,17 +79,19 @@ def _typed(session: Session, arrays: Sequence[Array]) -> dict[str, Array]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """MODEL INPUTS.NPZ PROVIDER SECONDS: print a measurement as JSON."""
-    model, data, provider, seconds = arguments
+    """MODEL INPUTS.NPZ PROVIDER SECONDS [nodes]: print a measurement as JSON; with `nodes` also the seconds of each."""
+    model, data, provider, seconds, *more = arguments
     with np.load(data, allow_pickle=False) as archive:
-        arrays = dict(archive)
+        arrays = list(archive.values())
     found = measure(
         lambda: Session(Path(model), provider),
-        lambda session: _typed(session, list(arrays.values())),
+        lambda session: _typed(session, arrays),
         float(seconds),
     )
     shown = asdict(found) | {f"p{percent}": found.percentile(percent) for percent in (50, 90, 99)}
     del shown["times"]
+    if more:
+        shown["nodes_seconds"] = node_times(Path(model), lambda session: _typed(session, arrays), provider)
     print(json.dumps(shown))
 
 

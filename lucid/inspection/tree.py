@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onnx import ModelProto, NodeProto, TensorProto
+from onnx.helper import tensor_dtype_to_np_dtype
 
 from lucid.inspection.cost import NOTHING, Cost, cost_of
 from lucid.inspection.read import MAX_MODULES, MAX_PATH, all_nodes
@@ -19,15 +20,17 @@ _CONSTANTS = (
     TensorProto.BOOL,
     TensorProto.STRING,
 )  # shapes, axes, masks: not weights
+_HALF_BYTES = (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1)  # two elements in a byte
 
 
 @dataclass
 class ModuleCost:
-    """The nodes, parameters and cost of a module, including the modules inside it."""
+    """The nodes, parameters, the bytes these take in the file, and the cost of a module with the modules inside it."""
 
     name: str
     nodes: int = 0
     parameters: int = 0
+    weight_bytes: int = 0
     cost: Cost = NOTHING
     children: dict[str, ModuleCost] = field(default_factory=dict)
 
@@ -95,11 +98,12 @@ def tree_of(model: ModelProto, shapes: dict[str, Known], path: Path) -> ModuleCo
     counted: set[str] = set()
     for node in graph.node:
         inside = all_nodes_of(node)
-        parameters = 0
+        parameters = weight_bytes = 0
         for name in {name for each in inside for name in each.input} - counted:
             if name in sizes and sizes[name].data_type not in _CONSTANTS:
                 counted.add(name)
                 parameters += _elements(sizes[name])
+                weight_bytes += _bytes(sizes[name])
         cost = cost_of(node, shapes)
         place = root
         for part in (None, *parts(node)):
@@ -108,6 +112,7 @@ def tree_of(model: ModelProto, shapes: dict[str, Known], path: Path) -> ModuleCo
                 place = place.child(part)
             place.nodes += len(inside)
             place.parameters += parameters
+            place.weight_bytes += weight_bytes
             place.cost += cost
         if modules > MAX_MODULES:
             raise _too_large(path, f"more than {MAX_MODULES} modules")
@@ -135,6 +140,12 @@ def _elements(tensor: TensorProto) -> int:
     for size in tensor.dims:
         count *= size
     return count
+
+
+def _bytes(tensor: TensorProto) -> int:
+    if tensor.data_type in _HALF_BYTES:
+        return (_elements(tensor) + 1) // 2
+    return _elements(tensor) * int(tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
 
 
 def folded(children: list[ModuleCost]) -> list[ModuleCost]:
@@ -165,4 +176,5 @@ def _merged(group: list[ModuleCost]) -> ModuleCost:
 def _times(module: ModuleCost, name: str, count: int) -> ModuleCost:
     cost = Cost(module.cost.flops * count, module.cost.unknown * count)
     children = {key: _times(child, child.name, count) for key, child in module.children.items()}
-    return ModuleCost(name, module.nodes * count, module.parameters * count, cost, children)
+    parameters, weight_bytes = module.parameters * count, module.weight_bytes * count
+    return ModuleCost(name, module.nodes * count, parameters, weight_bytes, cost, children)

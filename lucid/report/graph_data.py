@@ -19,6 +19,11 @@ from lucid.values import Constant, Input, Node, Result, Value
 Data: TypeAlias = dict[str, Any]
 
 
+def node_ids(graph: Graph) -> dict[int, str]:
+    """What the page calls each node, by the node's identity."""
+    return {id(node): f"n{index}" for index, node in enumerate(graph.nodes())}
+
+
 def graph_data(graph: Graph, forms: Mapping[int, str], errors: Mapping[int, float | None]) -> Data:
     """The data of a traced graph.
 
@@ -27,17 +32,17 @@ def graph_data(graph: Graph, forms: Mapping[int, str], errors: Mapping[int, floa
         errors: the largest difference between NumPy and onnxruntime, by the node's identity.
     """
     nodes = graph.nodes()
-    numbers = {id(node): index for index, node in enumerate(nodes)}
+    numbers = node_ids(graph)
 
     def source(value: Value) -> str | None:
         if isinstance(value, Result):
-            return f"n{numbers[id(value.node)]}"
+            return numbers[id(value.node)]
         return f"i:{value.name}" if isinstance(value, Input) else None
 
-    def entry(index: int, node: Node) -> Data:
+    def entry(node: Node) -> Data:
         given = [value for value in node.inputs if value is not None]
         return {
-            "id": f"n{index}",
+            "id": numbers[id(node)],
             "op": node.op.name,
             "module": node.scope,
             "inputs": [{"from": source(v), "name": _name(graph, v), "type": str(v.type)} for v in given],
@@ -52,7 +57,7 @@ def graph_data(graph: Graph, forms: Mapping[int, str], errors: Mapping[int, floa
         }
 
     return {
-        "nodes": [entry(index, node) for index, node in enumerate(nodes)],
+        "nodes": [entry(node) for node in nodes],
         "inputs": [{"id": f"i:{value.name}", "name": value.name, "type": str(value.type)} for value in graph.inputs],
         "outputs": [
             {"id": f"o:{name}", "name": name, "type": str(value.type), "from": source(value)}

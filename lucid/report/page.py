@@ -14,7 +14,7 @@ from lucid.text import visible
 _STATIC = files("lucid.report") / "static"
 _LIBRARIES = ("cytoscape.min.js", "cytoscape-dagre.min.js", "echarts.min.js")
 _IDENTITIES = ("id", "from")
-_OWN = ("graph.js", "charts.js", "page.js")
+_OWN = ("elements.js", "layout.js", "graph.js", "finding.js", "cost.js", "charts.js", "attention.js", "page.js")
 
 
 def write_page(path: Path, data: dict[str, Any]) -> None:

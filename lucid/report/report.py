@@ -18,7 +18,8 @@ from lucid.ops.tensor import Tensor
 from lucid.precision import PrecisionReport, precision_report
 from lucid.random_inputs import random_array
 from lucid.report.attention_maps import attention_weights, maps_data
-from lucid.report.graph_data import file_data, graph_data
+from lucid.report.costs import cost_data
+from lucid.report.graph_data import file_data, graph_data, node_ids
 from lucid.report.page import write_page
 from lucid.report.targets import compare_targets
 from lucid.testing import compare_nodes
@@ -77,6 +78,8 @@ def report(
         key = f"{node.scope}/{node.op.name}" if node.scope else node.op.name
         if key in taken:
             forms[id(node)] = taken[key]
+    compared_targets, cost = compare_targets(graph, arrays, targets, seconds)
+    numbers = node_ids(graph)
     write_page(
         Path(path),
         {
@@ -88,7 +91,7 @@ def report(
             "attention": maps_data(attention_weights(graph, arrays), tokens),
             "errors": [
                 {
-                    "node": c.output,
+                    "id": numbers[id(r.node)],
                     "module": r.node.scope,
                     "op": r.node.op.name,
                     "max_abs": _finite(c.max_abs),
@@ -96,16 +99,17 @@ def report(
                 for r, c in compared
             ],
             "precision": None if precision is None else precision_data(precision),
-            "targets": compare_targets(graph, arrays, targets, seconds),
+            "targets": compared_targets,
+            "cost": cost,
         },
     )
 
 
 def graph_page(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Write a page with only the graph of an ONNX file, from Lucid or not."""
+    """Write a page with the graph of an ONNX file, from Lucid or not, and the cost of its modules."""
     shown = file_data(Path(model))
     page = {"title": Path(model).name, "version": __version__, "shapes": {}, "random": False, "graph": shown}
-    nothing: dict[str, Any] = {"errors": [], "precision": None, "targets": []}
+    nothing: dict[str, Any] = {"errors": [], "precision": None, "targets": [], "cost": cost_data(Path(model), {})}
     write_page(Path(path), {**page, **nothing, "attention": maps_data({}, [])})
 
 

@@ -1,14 +1,17 @@
-"""A model exported for several targets, and the time and memory of each."""
+"""A model exported for several targets: how exact each file is, its time and memory; and the cost of its modules."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 from lucid.export import Explanation, ExportError, Target
 from lucid.export.explain import title
@@ -18,51 +21,96 @@ from lucid.known_runtimes import RUNTIMES
 from lucid.npz import write_npz
 from lucid.parts import TracedPart
 from lucid.phases import phase
-from lucid.types import Array
+from lucid.report.costs import cost_data
+from lucid.rounding import rounded_values
+from lucid.testing import compare_file
+from lucid.types import Array, bind_sizes
 
 _TIMEOUT = 600  # seconds for one target
 
 
 def compare_targets(
     graph: Graph, arrays: Sequence[Array], targets: Sequence[str], seconds: float
-) -> list[dict[str, Any]]:
-    """Export for each target, and run each file in a separate process, so that its memory can be measured."""
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Export for each target, and run each file in a separate process, so that its memory can be measured.
+
+    Returns:
+        The targets in the page's format; and the cost by module in the first file that runs, if there is one.
+    """
     found: list[dict[str, Any]] = []
+    cost: dict[str, Any] | None = None
+    if not targets:
+        return found, cost
     with TemporaryDirectory() as scratch:
         data = Path(scratch) / "inputs.npz"
         with data.open("wb") as archive:
             write_npz(archive, {value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
+        case = _Case(graph, arrays, graph.run(arrays), data, seconds)
         for target in targets:
             with phase(f"measuring target {target}"):
-                found.append(_compared(graph, target, Path(scratch) / f"{target}.onnx", data, seconds))
-    return found
+                entry, measured_cost = case.measured(target, Path(scratch) / f"{target}.onnx", with_cost=cost is None)
+                found.append(entry)
+                cost = cost or measured_cost
+    return found, cost
 
 
-def _compared(graph: Graph, target: str, path: Path, data: Path, seconds: float) -> dict[str, Any]:
-    """One target; its files are removed again."""
-    try:
-        lowered = lower(TracedPart.whole(graph), Target.of(target, None, None))
-        model = lowered.write(path, "auto")
-    except ExportError as error:
-        return {"target": target, "problem": str(error)}
-    files = [entry for entry in path.parent.iterdir() if entry.name.startswith(path.name)]
-    entry = {
-        "target": target,
-        "opset": model.opset_import[0].version,
-        "nodes": len(model.graph.node),
-        "bytes": sum(file.stat().st_size for file in files),
-        "forms": forms_data(lowered.explain()),
-        "problem": "",
-    }
-    measured = _measure(path, data, RUNTIMES[target].provider, seconds)
-    for file in files:
-        file.unlink()
-    return {**entry, **measured}
+@dataclass(frozen=True)
+class _Case:
+    """What all targets are measured and compared with."""
+
+    graph: Graph
+    arrays: Sequence[Array]
+    expected: Sequence[Array]
+    data: Path
+    seconds: float
+
+    def measured(self, target: str, path: Path, *, with_cost: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """One target, and the cost of its modules if it is asked for and the file runs; its files are removed again."""
+        about = {"target": target, "about": RUNTIMES[target].about}
+        try:
+            lowered = lower(TracedPart.whole(self.graph), Target.of(target, None, None))
+            model = lowered.write(path, "auto")
+        except ExportError as error:
+            return {**about, "problem": str(error)}, None
+        files = [entry for entry in path.parent.iterdir() if entry.name.startswith(path.name)]
+        entry = {
+            **about,
+            "opset": model.opset_import[0].version,
+            "nodes": len(model.graph.node),
+            "bytes": sum(file.stat().st_size for file in files),
+            "forms": forms_data(lowered.explain()),
+            "problem": "",
+        }
+        provider = RUNTIMES[target].provider
+        entry |= _measure(path, self.data, provider, self.seconds, nodes=with_cost)
+        times = entry.pop("nodes_seconds", None)
+        cost = None
+        if not entry["problem"]:
+            entry |= self._parity(path, provider)
+            if times is not None:
+                names, types = [i.name for i in self.graph.inputs], [i.type for i in self.graph.inputs]
+                cost = {"target": target, **cost_data(path, bind_sizes(names, types, self.arrays), times)}
+        for file in files:
+            file.unlink()
+        return entry, cost
+
+    def _parity(self, path: Path, provider: str) -> dict[str, Any]:
+        """The largest difference from NumPy and the largest number of the outputs; and whether the difference is
+        allowed, which is not said of a model whose products round their inputs to 8 bits."""
+        compared = compare_file(self.graph, self.arrays, path, provider, self.expected)
+        agrees = None if rounded_values(self.graph) else all(c.passed for c in compared)
+        largest = [float(np.abs(each.astype(np.float64)).max(initial=0.0)) for each in self.expected]
+        return {"max_abs": _worst([c.max_abs for c in compared]), "of": _worst(largest), "agrees": agrees}
 
 
-def _measure(path: Path, data: Path, provider: str, seconds: float) -> Mapping[str, Any]:
+def _worst(numbers: Sequence[float]) -> float | None:
+    """The largest, or None if one is not finite."""
+    return max(numbers) if np.isfinite(numbers).all() else None
+
+
+def _measure(path: Path, data: Path, provider: str, seconds: float, *, nodes: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "lucid.inspection.measure", str(path), str(data), provider, str(seconds)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT)
+    done = subprocess.run([*command, *["nodes"] * nodes], capture_output=True, text=True, timeout=_TIMEOUT)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         return {"problem": lines[-1] if lines else f"ended with {done.returncode}"}

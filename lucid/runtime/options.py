@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 
@@ -72,6 +73,7 @@ def session_options(
     optimize: bool,
     flush_denormals: bool,
     config: Mapping[str, str] | None,
+    profile: str | os.PathLike[str] | None = None,
 ) -> onnxruntime.SessionOptions:
     """The options of a session; `Session` describes each.
 
@@ -94,6 +96,9 @@ def session_options(
         options.intra_op_num_threads = threads
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if profile is not None:
+        options.enable_profiling = True
+        options.profile_file_prefix = os.fspath(profile)
     for key, value in (config or {}).items():
         _check(key, value)
         options.add_session_config_entry(key, value)

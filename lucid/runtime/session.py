@@ -25,7 +25,17 @@ from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.runs import Runs, quiet
 from lucid.types import Array, bfloat16
 
-_OPTIONS = ("threads", "spinning", "memory_arena", "memory_pattern", "prepack", "optimize", "flush_denormals", "config")
+_OPTIONS = (
+    "threads",
+    "spinning",
+    "memory_arena",
+    "memory_pattern",
+    "prepack",
+    "optimize",
+    "flush_denormals",
+    "config",
+    "profile",
+)
 _HALF_FLUSHED = (
     "Session: flush_denormals reaches only onnxruntime's worker threads, not the calling one, because another session "
     "was created first in this process and this platform has no other way; create this session first"
@@ -51,6 +61,8 @@ class Session:
             the calling thread; a warning says so.
         config: onnxruntime's own config entries, such as ``{"session.qdq_matmulnbits_accuracy_level": "0"}``; unknown
             keys, which onnxruntime would ignore, are errors.
+        profile: onnxruntime measures each node and writes the times to a file, whose name begins with this path;
+            `end_profile` closes it.
 
     Raises:
         ProviderError: for a provider that does not exist or does not become active; the message says what is missing.
@@ -71,6 +83,7 @@ class Session:
         optimize: bool = True,
         flush_denormals: bool = False,
         config: Mapping[str, str] | None = None,
+        profile: str | os.PathLike[str] | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -89,6 +102,7 @@ class Session:
             optimize=optimize,
             flush_denormals=flush_denormals,
             config=config,
+            profile=profile,
         )
 
         def loaded() -> Any:
@@ -194,6 +208,10 @@ class Session:
     def cancel(self) -> None:
         """Stop all current runs, between two nodes. Later runs are not affected."""
         self._runs.cancel()
+
+    def end_profile(self) -> Path:
+        """Stop measuring, and return the file with the times, in the format of Chrome's traces. Needs `profile`."""
+        return Path(self._session.end_profiling())
 
     def placement(self) -> dict[str, str]:
         """The provider that computes each node, by node name, after onnxruntime has rewritten the graph."""

@@ -1,36 +1,44 @@
 "use strict";
-// Puts the page together: sections, the node's panel, the outline, sliders, light and dark.
+// Puts the page together: sections, the details of an operation, targets, keys, light and dark.
 
 const lucidReport = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-  function element(tag, text, more = {}) {
-    const made = Object.assign(document.createElement(tag), more);
-    if (text !== undefined) made.textContent = text;
-    return made;
-  }
+  const element = lucidElement, { error, many } = lucidWords;
 
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
 
   const graph = lucidGraph(data.graph, colour);
-  const charts = lucidCharts(data, colour);
+  graph.values = [...data.graph.inputs, ...data.graph.outputs];
+  const finding = lucidFinding(graph, choose);
 
   // Head ----------------------------------------------------------------------------------------------------------------
 
-  const shapes = Object.entries(data.shapes).map(([name, shape]) => `${name} [${shape.join(", ")}]`);
-  byId("facts").textContent = [`${data.graph.nodes.length} nodes`, ...shapes, data.random ? "random inputs" : ""].filter(Boolean).join(" · ");
+  const shapes = Object.entries(data.shapes).map(([name, shape]) => `${name} [${shape.join(", ")}]`).join(", ");
+  const inputs = shapes && (data.random ? `inputs of this page: random, ${shapes}` : `inputs of this page: ${shapes}`);
+  byId("facts").textContent = [many(data.graph.nodes.length, "operation"), inputs].filter(Boolean).join(" · ");
   byId("made").textContent = `Made by Lucid ${data.version}. This page loads nothing from anywhere.`;
-  const empty = { "attention-section": !data.attention.layers.length, "error-section": !data.errors.length, "precision-section": !data.precision,
+  const empty = { "summary-section": !data.cost && !data.targets.some((t) => !t.problem), "cost-section": !data.cost,
+    "attention-section": !data.attention.layers.length, "error-section": !data.errors.length, "precision-section": !data.precision,
     "target-section": !data.targets.length, "form-section": !data.targets.some((t) => t.forms && t.forms.length) };
   for (const section of document.querySelectorAll("section")) {
-    if (empty[section.id]) section.remove();
+    if (empty[section.id]) section.hidden = true;
     else byId("sections").append(element("a", section.dataset.name, { href: "#" + section.id }));
   }
 
   // Graph ---------------------------------------------------------------------------------------------------------------
 
+  // Choose a module, operation, input or output: it is shown in the picture and in the list, an operation with its details.
+  function choose(id) {
+    const node = graph.reveal(id);
+    if (node) showNode(node);
+    finding.chosen(id);
+    if (byId("graph").getBoundingClientRect().top < 0 || byId("graph").getBoundingClientRect().bottom > window.innerHeight) {
+      byId("graph-section").scrollIntoView();
+    }
+  }
   function showNode(node) {
     const panel = byId("node");
     panel.hidden = false;
@@ -43,99 +51,97 @@ const lucidReport = (() => {
     row("module", node.module || "the model itself");
     row("inputs", ...node.inputs.map((i) => `${i.name}: ${i.type}`));
     row("outputs", ...node.outputs);
-    row("attributes", ...Object.entries(node.attributes).map(([k, v]) => `${k} = ${v}`));
-    row("in ONNX", node.form);
-    if (node.error !== null) row("largest difference", node.error.toExponential(2));
-    const close = element("button", "Close", { type: "button", onclick: () => { panel.hidden = true; graph.view.resize(); } });
-    panel.append(list, close);
+    row("options", ...Object.entries(node.attributes).map(([k, v]) => `${k} = ${v}`));
+    row(data.errors.length ? "written to ONNX as" : "name", node.form);
+    if (node.error !== null) row("largest difference from NumPy", error(node.error));
+    panel.append(list, element("button", "Close", { type: "button", onclick: closeNode }));
+    graph.view.resize();
+    finding.chosen(node.id);
+  }
+  function closeNode() {
+    byId("node").hidden = true;
     graph.view.resize();
   }
-  function showOutline() {
-    const outline = byId("outline");
-    const scrolled = outline.scrollTop;
-    outline.replaceChildren();
-    const add = (module, level) => {
-      for (const child of module.children) {
-        const open = graph.isOpen(child.path);
-        const line = element("button", `${open ? "▾" : "▸"} ${child.name} `, { type: "button", onclick: () => graph.toggle(child.path) });
-        line.dataset.module = child.path;
-        line.setAttribute("aria-expanded", open);
-        line.style.paddingLeft = `${0.2 + level * 0.9}rem`;
-        line.append(element("span", child.nodes));
-        outline.append(line);
-        if (open) add(child, level + 1);
-      }
-    };
-    add(graph.modules.get(""), 0);
-    outline.hidden = !outline.childElementCount;
-    outline.scrollTop = scrolled;
-    byId("count").textContent = `${graph.view.nodes(":childless").length} boxes shown`;
-  }
   graph.onNode(showNode);
-  graph.onChange(showOutline);
-  graph.draw();
+  graph.onChange(() => {
+    finding.showOutline();
+    const shown = graph.view.nodes(":childless").length - graph.values.length;
+    byId("count").textContent = `${shown === 1 ? "1 box" : `${shown} boxes`} for ${many(graph.nodes.size, "operation")}`;
+  });
+  graph.start();
   byId("fold").onclick = graph.fold;
   byId("unfold").onclick = graph.unfold;
-  byId("fit").onclick = () => graph.view.fit(undefined, 16);
+  byId("fit").onclick = graph.all;
+  byId("in").onclick = () => graph.zoomBy(1.4);
+  byId("out").onclick = () => graph.zoomBy(1 / 1.4);
 
-  // Attention -----------------------------------------------------------------------------------------------------------
+  const STEP = 60;
+  byId("graph").onkeydown = (event) => {
+    const act = { ArrowUp: () => graph.scroll(0, STEP), ArrowDown: () => graph.scroll(0, -STEP), ArrowLeft: () => graph.scroll(STEP, 0),
+      ArrowRight: () => graph.scroll(-STEP, 0), "+": () => graph.zoomBy(1.4), "=": () => graph.zoomBy(1.4), "-": () => graph.zoomBy(1 / 1.4),
+      0: graph.all }[event.key];
+    if (!act || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    act();
+  };
+  document.addEventListener("keydown", (event) => {
+    const writing = event.target.matches("input, textarea");
+    if (event.key === "/" && !writing) {
+      event.preventDefault();
+      finding.focus();
+    }
+    if (event.key === "Escape" && !writing) closeNode();
+  });
 
-  let head = "mean";
-  function showAttention() {
-    const index = Number(byId("layer").value), layer = data.attention.layers[index];
-    if (head !== "mean" && head >= layer.heads) head = "mean";
-    byId("layer-name").textContent = `${index + 1} of ${data.attention.layers.length}: ${layer.module}`;
-    const names = ["mean", ...Array.from({ length: layer.heads }, (_, h) => h)];
-    byId("heads").replaceChildren(element("span", "head"), ...names.map((name) => {
-      const chip = element("button", name === "mean" ? "mean" : name + 1, { type: "button", onclick: () => { head = name; showAttention(); } });
-      chip.setAttribute("aria-pressed", name === head);
-      return chip;
-    }));
-    const { most } = charts.showMap(index, head);
-    const cut = data.attention.cut ? ` The first ${layer.queries} of ${data.attention.cut} positions.` : "";
-    byId("map-note").textContent = `Rows are queries, columns keys; the largest weight here is ${most.toFixed(3)}.${cut}`;
-  }
-  if (data.attention.layers.length) {
-    byId("layer").max = data.attention.layers.length - 1;
-    byId("layer").oninput = showAttention;
-    showAttention();
-  }
+  // Cost, attention, error, targets ---------------------------------------------------------------------------------------
 
-  // Error, targets, forms -----------------------------------------------------------------------------------------------
-
-  if (data.errors.length) charts.showErrors();
+  lucidCost(data, choose);
+  const charts = lucidCharts(data, colour), attention = lucidAttention(data.attention, charts);
+  if (data.errors.length) charts.showErrors(choose);
   if (data.precision) {
     charts.showPrecision();
     byId("precision-summary").append(...data.precision.summary.map((line) => element("p", line)));
   }
-  if (data.targets.length) {
+  function showTargets() {
     charts.showTargets();
     const table = byId("targets");
     const line = (tag, cells) => { const tr = element("tr"); tr.append(...cells.map((c) => element(tag, c))); table.append(tr); return tr; };
-    line("th", ["target", "opset", "nodes", "file, MB", "median, ms", "90 %, ms", "99 %, ms", "memory, MB"]);
+    line("th", ["target", "what it is", "opset", "ONNX nodes", "file, MB", "median, ms", "90 %, ms", "99 %, ms", "memory, MB", "differs from NumPy by"]);
     for (const t of data.targets) {
-      if (t.problem) line("td", [t.target]).append(element("td", t.problem, { colSpan: 7, className: "words problem" }));
-      else line("td", [t.target, t.opset, t.nodes, (t.bytes / 1e6).toFixed(2), ...[t.p50, t.p90, t.p99].map((s) => (s * 1e3).toFixed(3)),
-        (t.model_memory / 1e6).toFixed(1)]);
+      if (t.problem) line("td", [t.target]).append(element("td", t.problem, { colSpan: 9, className: "words problem" }));
+      else {
+        const cells = line("td", [t.target, t.about, t.opset, t.nodes, (t.bytes / 1e6).toFixed(2), ...[t.p50, t.p90, t.p99].map((s) => (s * 1e3).toFixed(3)),
+          (t.model_memory / 1e6).toFixed(1), error(t.max_abs) + (t.agrees === false ? ", more than rounding" : "")]).children;
+        cells[1].className = "words";
+        if (t.agrees === false) cells[9].className = "problem";
+      }
     }
+    for (const th of table.querySelectorAll("th:nth-child(2)")) th.className = "words";
+  }
+  function showForms() {
     for (const t of data.targets.filter((t) => t.forms && t.forms.length)) {
       const groups = new Map(); // the same decision in many places is told once
       for (const form of t.forms) {
         const key = JSON.stringify([form.form, form.note, form.refused]);
         groups.set(key, [...(groups.get(key) || []), form]);
       }
-      byId("forms").append(element("h3", "target " + t.target));
+      byId("forms").append(element("h3", `Target ${t.target}`));
       for (const [first, ...alike] of groups.values()) {
-        const more = alike.length ? ` and ${alike.length} more` : "";
+        const more = alike.length ? ` and ${many(alike.length, "other place")}` : "";
         const counts = [first, ...alike].map((form) => form.nodes), least = Math.min(...counts), most = Math.max(...counts);
-        const nodes = `${least === most ? most : `${least} to ${most}`} node${most === 1 ? "" : "s"}`;
-        byId("forms").append(element("p", `${first.node}${more}: ${first.form}, ${nodes}${first.note ? "; " + first.note : ""}`));
+        const nodes = `${least === most ? "" : `${least} to `}${many(most, "ONNX node")}`;
+        byId("forms").append(element("p", `${first.node}${more}: ${lucidWords.form(first.form)}, ${nodes}${first.note ? "; " + first.note : ""}`));
         if (!first.refused.length) continue;
-        const list = element("ul");
-        list.append(...first.refused.map(([name, reason]) => element("li", `not ${name}: ${reason}`)));
-        byId("forms").append(list);
+        const rest = element("details"), list = element("ul");
+        rest.append(element("summary", "why not otherwise"), list);
+        list.append(...first.refused.map(([name, reason]) => element("li", `${name}: ${reason}`)));
+        byId("forms").append(rest);
       }
     }
+  }
+  if (data.targets.length) {
+    showTargets();
+    showForms();
   }
 
   // Light and dark ------------------------------------------------------------------------------------------------------
@@ -144,6 +150,7 @@ const lucidReport = (() => {
     document.documentElement.dataset.theme = theme;
     graph.restyle();
     charts.restyle();
+    attention.restyle();
   }
   byId("theme").onclick = () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
   dark.addEventListener("change", (event) => setTheme(event.matches ? "dark" : "light"));
