@@ -7,7 +7,20 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from benchmarks import attention, costs, decoding, encoders, few_bits, machine, minilm, modules, peers, products, report
+from benchmarks import (
+    attention,
+    costs,
+    decoding,
+    encoders,
+    experts,
+    few_bits,
+    machine,
+    minilm,
+    modules,
+    peers,
+    products,
+    report,
+)
 from benchmarks.bench import Bench
 from benchmarks.harness import FULL, QUICK
 from benchmarks.results import Line, Results
@@ -27,6 +40,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "products": products.products,
     "encoders": encoders.encoders,
     "few_bits": few_bits.decoders,
+    "experts": experts.layers,
     "capacity": decoding.capacity,
     "overhead": decoding.overhead,
     "eager": modules.eager,

@@ -21,6 +21,7 @@ TITLES = {
     "products": "A product with weights in few bits, bits and block, by size of the weight",
     "encoders": "MiniLM-L6 in few bits, (N, L), time against float32",
     "few_bits": "SmolLM2-135M in few bits, texts x tokens in the prompt",
+    "experts": "A layer of experts, float32, experts of a token of all, width x inner width of one",
     "capacity": "SmolLM2-135M, a step over buffers of 512 and of 8192 positions",
     "overhead": "SmolLM2-135M, what Python and memory cost",
     "eager": "Attention on NumPy, (N, H, L, d)",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 from benchmarks.decoders import Array, Decoding, prompts
+from lucid import nn
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 
@@ -80,6 +83,27 @@ class TransformersDecoding(Decoding):
         with torch.no_grad():
             found = self._model.generate(self._prompt, max_new_tokens=count, do_sample=False, pad_token_id=0)
         return found.numpy()[:, self._filled :]
+
+
+def experts(layer: nn.MixtureOfExperts, x: Array) -> Callable[[], object]:
+    """A layer of experts as transformers computes it by default."""
+    count, width, inner = layer.experts.down_proj.shape
+    config = transformers.Qwen3MoeConfig(
+        hidden_size=width,
+        moe_intermediate_size=inner,
+        num_experts=count,
+        num_experts_per_tok=layer.k,
+        norm_topk_prob=layer.normalized,
+    )
+    made: Any = Qwen3MoeSparseMoeBlock(config).eval()
+    made.load_state_dict({name: torch.from_numpy(tensor.numpy()) for name, tensor in layer.state_dict().items()})
+    tokens = torch.from_numpy(x)[None]
+
+    def run() -> object:
+        with torch.no_grad():
+            return made(tokens)
+
+    return run
 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:

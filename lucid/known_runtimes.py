@@ -61,6 +61,8 @@ ZEROS_OF_ROWS = Fault("zero points of 4 bits in rows of an odd number of blocks"
 PADDED_BLOCKS = Fault("DequantizeLinear of blocks whose last one is padded")
 COARSE_SINE = Fault("sine and cosine")
 SCAN_OF_NOTHING = Fault("a Scan of length 0")
+EXPERTS = Fault("MoE")
+OUTER_VALUES = Fault("a Scan that reads values around it")
 
 # onnxruntime -----------------------------------------------------------------------------------------------------
 
@@ -111,6 +113,9 @@ _CPU_LACKS = (
     Missing("CumSum", "float32", "adds up in float32, but eager code in float64"),
     Missing("LogSoftmax", "float64", "ignores NaN"),
     Missing("Gelu FusedMatMul", "float16 float64"),
+    Missing(
+        "MoE", "float16 float64", "has no kernel for float64, and is wrong in float16 unless weights are normalised"
+    ),
     Missing("Softplus", "float16", "computes log(1 + exp(x)) in float16, which overflows"),
     Missing("Attention", "float16", "rounds scores to float16"),
     # Without optimisation it may cast the scales when it runs, after it has packed the weight, and gives 0.
@@ -118,6 +123,7 @@ _CPU_LACKS = (
 )
 _CPU_FAULTS = {
     **_INTEGERS,
+    EXPERTS: Known("has not been compared", (1, 28)),
     NARROW_PRODUCTS: Known("unpacks the weight at each call, which takes 2 to 11 times as long as a float32 product"),
     TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
     ZEROS_OF_ROWS: Known("reads them of another row in GatherBlockQuantized", (1, 27)),
@@ -162,6 +168,7 @@ _OPENVINO_FAULTS = {
     FUSED_SOFTMAX: Known("fuses them, and is wrong after a first call with a single key"),
     PRODUCT_OF_NOTHING: Known("gives uninitialised memory"),
     SCAN_OF_NOTHING: Known("stops with an error"),
+    OUTER_VALUES: Known("does not load one"),
 }
 
 # Below 24 a write copies the whole buffer.

@@ -22,6 +22,7 @@ READERS = {  # a line for each class: its file and name, and the model_type of t
     "gemma.Gemma": ("gemma2", "gemma3_text"),
     "gpt2.GPT2": ("gpt2",),
     "llama.Llama": ("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "helium", "olmo2"),
+    "mixtral.Mixtral": ("mixtral", "qwen3_moe"),
     "modernbert.ModernBert": ("modernbert",),
     "phi3.Phi3": ("phi3",),
     "siglip.SigLIP": ("siglip",),

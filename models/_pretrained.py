@@ -43,6 +43,7 @@ from lucid.models._config import Config as Config
 from lucid.models._config import ConfigError as ConfigError
 from lucid.models._held_weights import Held, Int8, numbers_of, stored_weight
 from lucid.models._packed_weights import OPTION, PackedWeights, with_packed_weights
+from lucid.models._stacked_weights import StackedWeights
 from lucid.models._stored_weights import METHOD, with_stored_weights
 from lucid.nn.stored import StoredWeight
 from lucid.quantization import Blocks
@@ -68,6 +69,8 @@ class Checkpoint(Generic[C]):
         head_keys: regular expressions, each of which is found in a key (as renamed) of a checkpoint that has the head.
         tied_keys: key -> key of the same weight. A stored copy under the first must equal the second, and is dropped;
             if the model has a weight of that name, it is loaded as a separate weight.
+        stacked: arrays of the model in which those of a checkpoint are joined, before keys are renamed; see
+            `StackedWeights`.
     """
 
     model_types: tuple[str, ...]
@@ -79,6 +82,7 @@ class Checkpoint(Generic[C]):
     task: str = "feature-extraction"
     heads: Mapping[str, str] = field(default_factory=dict)
     head_keys: Sequence[str] = ()
+    stacked: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def renamed(self, key: str) -> str:
         """A key of the checkpoint as the model's name."""
@@ -134,7 +138,8 @@ class Pretrained(nn.Module, Generic[C]):
         options = _read_options(Path(folder), known.model_types)
         config = read(options)
         options.done(known.ignored_options)
-        weights = ChainMap(dict(more), options.weights) if more else options.weights  # type: ignore[arg-type]
+        weights = StackedWeights(options.weights, known.stacked) if known.stacked else options.weights
+        weights = ChainMap(dict(more), weights) if more else weights  # type: ignore[arg-type]
         with building(options.where, weights):
             model = cls(config)
         own = model.state_dict()

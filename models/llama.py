@@ -15,8 +15,9 @@ et al. 2024) with biases on queries, keys and values, Qwen3 (2025) with norms on
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Self
 
 import lucid
@@ -73,10 +74,10 @@ class LlamaConfig:
             raise ConfigError(
                 f"{options.where}: heads are {head_dim} wide, expected an even number: rotary positions turn pairs"
             )
-        # Mistral has no biases; Qwen2 always has them on queries, keys and values.
-        bias = options.get("attention_bias", bool, False) if kind not in ("mistral", "qwen2") else False
+        # Mistral and Mixtral have no biases; Qwen2 always has them on queries, keys and values.
+        bias = options.get("attention_bias", bool, False) if kind not in ("mistral", "mixtral", "qwen2") else False
         mlp_bias = kind in ("llama", "smollm3", "granite", "helium") and options.get("mlp_bias", bool, False)
-        theta, scaling = rope(options, {"smollm3": 2e6, "helium": 1e5}.get(kind, 10000.0))
+        theta, scaling = rope(options, {"smollm3": 2e6, "helium": 1e5, "mixtral": 1e6}.get(kind, 10000.0))
         for variation in ("rope_interleaved", "use_mrope"):
             options.only(variation, False)
         layers = options.layers("num_hidden_layers")
@@ -126,8 +127,12 @@ class Llama(CausalLM[LlamaConfig]):
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__(config)
-        self.model = Decoder(config)
+        self.model = self.decoder(config)
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, False, config.dtype)
+
+    def decoder(self, config: LlamaConfig) -> Decoder:
+        """The model without its output layer."""
+        return Decoder(config)
 
     def logits(self, x: Tensor) -> Tensor:
         logits = super().logits(x)
@@ -141,7 +146,8 @@ class Llama(CausalLM[LlamaConfig]):
         kept = lucid.float32 if dtype == "auto" else dtype
 
         def read(options: Config) -> LlamaConfig:
-            return replace(LlamaConfig.read(options), dtype=kept)
+            config: LlamaConfig = cls.checkpoint.read(options)
+            return replace(config, dtype=kept)
 
         return cls._from_checkpoint(folder, read, dequantize, dtype)
 
@@ -154,10 +160,17 @@ class Decoder(RotaryDecoder):
         self.embed_tokens = embedding(c.vocab_size, c.hidden_size, c.dtype)
         rotated = c.rotated or (True,) * len(c.windows)
         kind = NormAfterLayer if c.norm_after else Layer
-        self.layers = [kind(c, window, turns) for window, turns in zip(c.windows, rotated, strict=True)]
+        self.layers = [
+            kind(c, window, turns, partial(self.feed_forward, c, layer))
+            for layer, (window, turns) in enumerate(zip(c.windows, rotated, strict=True))
+        ]
         self.norm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
         self.rope = nn.RotaryEmbedding(c.head_dim, c.rope_theta, scaling=c.rope_scaling, dtype=c.dtype)
         self.multiplier = c.embedding_multiplier
+
+    def feed_forward(self, c: LlamaConfig, layer: int) -> nn.Module:
+        """That of one layer."""
+        return nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
 
     def embedded(self, input_ids: Tensor) -> Tensor:
         return _times(super().embedded(input_ids), self.multiplier)
@@ -169,11 +182,11 @@ class Decoder(RotaryDecoder):
 class Layer(nn.Module):
     """Attention, then the feed-forward layer, each after its norm, with a residual connection."""
 
-    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool) -> None:
+    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool, mlp: Callable[[], nn.Module]) -> None:
         self.input_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
         self.self_attn = Attention(c, window, rotated)
         self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
-        self.mlp = nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
+        self.mlp = mlp()
         self.multiplier = c.residual_multiplier
 
     def forward(
@@ -187,10 +200,10 @@ class Layer(nn.Module):
 class NormAfterLayer(nn.Module):
     """The same with a norm on what attention and feed-forward layer add, instead of on what they read (OLMo 2)."""
 
-    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool) -> None:
+    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool, mlp: Callable[[], nn.Module]) -> None:
         self.self_attn = Attention(c, window, rotated)
         self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
-        self.mlp = nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
+        self.mlp = mlp()
         self.post_feedforward_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
 
     def forward(
@@ -246,21 +259,24 @@ def _times(x: Tensor, multiplier: float) -> Tensor:
 
 # Reading config.json --------------------------------------------------------------------------------------------------
 
-_QK_NORMS: dict[str, Literal["head", "all"]] = {"qwen3": "head", "olmo2": "all"}
+_QK_NORMS: dict[str, Literal["head", "all"]] = {"qwen3": "head", "qwen3_moe": "head", "olmo2": "all"}
 
 
 def _windows(options: Config, layers: int, rotated: tuple[bool, ...]) -> tuple[int | None, ...]:
     """The window of each layer."""
-    if options.model_type not in ("mistral", "qwen2", "qwen3", "smollm3"):
+    kind = options.model_type
+    if kind not in ("mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "smollm3"):
         return (None,) * layers
     window = options.whole("sliding_window", None)
-    if options.model_type == "mistral":
-        if "sliding_window" not in options.options:
+    if kind in ("mistral", "mixtral"):
+        if kind == "mistral" and "sliding_window" not in options.options:
             raise ConfigError(f"{options.where}: option sliding_window is missing, expected int, or null for none")
         return (window,) * layers
     slides = options.get("use_sliding_window", bool, False)
     window = options.whole("sliding_window") if slides else None
-    if options.model_type == "smollm3":
+    if kind == "qwen3_moe":  # in all layers or none
+        return (window,) * layers
+    if kind == "smollm3":
         sliding = [not turns for turns in rotated]
     else:
         first = options.whole("max_window_layers", 28, low=0)

@@ -77,6 +77,8 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "GLU": (nn.GLU(), (X,)),
     "GatedMLP": (nn.GatedMLP(8, 16), ()),
     "SwiGLU": (nn.SwiGLU(8, 16), ()),
+    "GatedExperts": (nn.GatedExperts(2, 8, 4), ()),
+    "MixtureOfExperts": (nn.MixtureOfExperts(4, 2, 8, 4), ()),
     "LayerNorm": (nn.LayerNorm(8), (X,)),
     "RMSNorm": (nn.RMSNorm(8), (X,)),
     "BatchNorm1d": (nn.BatchNorm1d(8).eval(), (("N", 8, "L"),)),

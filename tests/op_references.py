@@ -349,6 +349,30 @@ def top(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
     return np.take_along_axis(x, picks, axis), picks
 
 
+def grouped_mm(x: Array, weight: Array, ends: Array) -> Array:
+    """Row by row: that of the first group which does not end before it."""
+    return np.array([row @ weight[int(np.argmax(ends > place))] for place, row in enumerate(x)])
+
+
+def gated_experts(x: Array, indices: Array, weights: Array, gate_up: Array, down: Array, activation: str) -> Array:
+    """Token by token."""
+    gates = {"silu": lambda v: v * sigmoid(v), "gelu_tanh": lambda v: gelu(v, "tanh")}
+    result = np.zeros(x.shape)
+    for place in np.ndindex(x.shape[:-1]):
+        for expert, weight in zip(indices[place], weights[place], strict=True):
+            gate, up = np.split(gate_up[expert] @ x[place], 2)
+            result[place] += weight * (down[expert] @ (gates[activation](gate) * up))
+    return result
+
+
+def mixture_of_experts(
+    x: Array, router_logits: Array, gate_up: Array, down: Array, k: int, normalized: bool, activation: str
+) -> Array:
+    weights, indices = top(softmax(router_logits), k, -1, True)
+    weights = weights / weights.sum(-1, keepdims=True) if normalized else weights
+    return gated_experts(x, indices, weights, gate_up, down, activation)
+
+
 def conv_transpose(
     x: Array,
     weight: Array,

@@ -51,6 +51,8 @@ FAMILIES = {
     "mistral": decoders.mistral,
     "qwen2": decoders.qwen2,
     "qwen3": decoders.qwen3,
+    "mixtral": decoders.mixtral,
+    "qwen3_moe": decoders.qwen3_moe,
     "smollm3": decoders.smollm3,
     "granite": decoders.granite,
     "helium": decoders.helium,

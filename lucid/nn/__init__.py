@@ -26,6 +26,8 @@ from lucid.nn.convolution import ConvTranspose2d as ConvTranspose2d
 from lucid.nn.decoding import CausalDecoder as CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder as EncoderDecoder
 from lucid.nn.encoder_decoder import EncoderDecoderCache as EncoderDecoderCache
+from lucid.nn.experts import GatedExperts as GatedExperts
+from lucid.nn.experts import MixtureOfExperts as MixtureOfExperts
 from lucid.nn.gated import GLU as GLU
 from lucid.nn.gated import GatedMLP as GatedMLP
 from lucid.nn.gated import SwiGLU as SwiGLU

@@ -64,6 +64,9 @@ from lucid.ops.elementwise import sqrt as sqrt
 from lucid.ops.elementwise import sub as sub
 from lucid.ops.elementwise import tanh as tanh
 from lucid.ops.elementwise import where as where
+from lucid.ops.experts import gated_experts as gated_experts
+from lucid.ops.experts import grouped_mm as grouped_mm
+from lucid.ops.experts import mixture_of_experts as mixture_of_experts
 from lucid.ops.indexing import gather_nd as gather_nd
 from lucid.ops.indexing import take as take
 from lucid.ops.indexing import take_along as take_along

@@ -25,6 +25,7 @@ from lucid.models.deberta import Deberta
 from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
+from lucid.models.mixtral import Mixtral
 from lucid.models.modernbert import ModernBert
 from lucid.models.phi3 import Phi3
 from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
@@ -139,6 +140,8 @@ ZOO = [
     *(Entry("Mistral", Llama, f"mistral/{v}", _LOGITS) for v in ("full", "window")),
     *(Entry("Qwen2", Llama, f"qwen2/{v}", _LOGITS) for v in ("tied", "window")),
     *(Entry("Qwen3", Llama, f"qwen3/{v}", _LOGITS) for v in ("base", "yarn")),
+    Entry("Mixtral", Mixtral, "mixtral/base", _LOGITS),
+    *(Entry("Qwen3-MoE", Mixtral, f"qwen3_moe/{v}", _LOGITS) for v in ("base", "step")),
     Entry("SmolLM3", Llama, "smollm3/base", _LOGITS),
     Entry("Granite", Llama, "granite/base", _LOGITS),
     Entry("Helium", Llama, "helium/base", _LOGITS),

@@ -180,13 +180,17 @@ def same(left: Mapping[str, Tensor], right: Mapping[str, Tensor]) -> bool:
 
 
 def check_padding(golden: Golden, model: nn.Module, case: Case, got: Mapping[str, Tensor]) -> None:
-    """Check that other ids in the padded positions do not change any kept position."""
+    """Check that other ids in the padded positions do not change any kept position.
+
+    They are compared up to rounding: a layer of experts multiplies as many rows at once as the other tokens choose.
+    """
     mask = case.inputs["attention_mask"]
     tokens = case.inputs["input_ids"]
     others = answer(golden, model, {**case.inputs, "input_ids": tokens.where(mask == 1, tokens + 1)})
     for key, value in got.items():
         if value.is_floating_point() and value.shape[:2] == mask.shape:
-            assert torch.equal(value[mask == 1], others[key][mask == 1]), (golden.name, key)
+            kept, others_kept = value[mask == 1], others[key][mask == 1]
+            assert (kept - others_kept).abs().max() <= 1e-5 * kept.abs().max(), (golden.name, key)
 
 
 def write_json(path: Path, content: object) -> None:

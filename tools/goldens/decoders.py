@@ -31,6 +31,8 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     Olmo2Config,
     Olmo2ForCausalLM,
     Phi3Config,
@@ -40,6 +42,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3MoeConfig,
+    Qwen3MoeForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
 )
@@ -253,6 +257,35 @@ def qwen3() -> list[Golden]:
             "qwen3/yarn",
             Qwen3ForCausalLM(Qwen3Config(**GROUPED, head_dim=12, attention_bias=True, rope_parameters=yarn)),
             "yarn scaling with default betas, attention_bias, head_dim 12, lm_head untied",
+        ),
+    ]
+
+
+def mixtral() -> list[Golden]:
+    config = MixtralConfig(**GROUPED, num_local_experts=4, num_experts_per_tok=2, sliding_window=4)
+    return [
+        causal(
+            "mixtral/base",
+            MixtralForCausalLM(config),
+            "4 experts, 2 for each token; a window of 4; keys block_sparse_moe.experts.<i>.w1, w3, w2, as published",
+        )
+    ]
+
+
+def qwen3_moe() -> list[Golden]:
+    sizes = GROUPED | {"head_dim": 8, "moe_intermediate_size": 8}
+    config = Qwen3MoeConfig(**sizes, num_experts=20, num_experts_per_tok=3, norm_topk_prob=True, mlp_only_layers=[0])
+    shares = Qwen3MoeConfig(**sizes, num_experts=3, num_experts_per_tok=2, decoder_sparse_step=2)
+    return [
+        causal(
+            "qwen3_moe/base",
+            Qwen3MoeForCausalLM(config),
+            "20 experts, 3 for each token, their weights normalised; none in layer 0",
+        ),
+        causal(
+            "qwen3_moe/step",
+            Qwen3MoeForCausalLM(shares),
+            "3 experts, 2 for each token, weights not normalised; in every second layer",
         ),
     ]
 

@@ -10,6 +10,7 @@ from lucid.export.forms import (
     buffered_attention,
     buffers,
     channel_norms,
+    experts,
     extremes,
     int8,
     integers,
@@ -72,6 +73,10 @@ _BEST_FIRST: tuple[Form, ...] = (
     int8.dynamic,
     int8.rows,
     int8.static,
+    # experts
+    experts.moe,
+    experts.scan,
+    experts.split_products,
     # the rest
     attention_portable.softmax_apart,
     neural.dropout,

@@ -1,0 +1,140 @@
+"""Mixture of experts: a product for each expert, a Scan over them, or onnxruntime's own op. None computes all of them.
+
+Measured with onnxruntime 1.31 (docs/benchmarks.md): a product for each expert, whose weight is packed when the model is
+loaded, takes 0.5 to 0.9 of the time of the others, but is two nodes for each. So it is for few experts, and the others
+are for many: their graphs are the same for any number. MoE shares the experts between threads, Scan does not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lucid.dims import Dim, Size
+from lucid.export.builder import Builder, Operand, computed
+from lucid.export.element_codes import onnx_code
+from lucid.export.form import Taken, form, operand, refuse, refuse_wrong
+from lucid.export.run_time_sizes import sizes_vector
+from lucid.known_runtimes import EXPERTS, OUTER_VALUES
+from lucid.ops import arange, concat, experts, flip
+from lucid.ops.tensor import Tensor
+from lucid.types import DType, TensorType, float32, int64, promote
+from lucid.values import Constant, Input, Node, Value
+
+_FEW = 16
+"""Up to so many experts each has products of its own."""
+_ROWS = Dim({("rows of an expert",): 1})  # no size of a model has a name with spaces
+
+
+@form(experts.grouped_mm, takes="", name="ai.onnx Split, MatMul, Concat", kernel="MatMul")
+def split_products(build: Builder, node: Node) -> str:
+    """The matrix of each group is a weight of its own, which onnxruntime packs when it loads the model."""
+    x, weight, ends = (operand(node, index) for index in range(3))
+    groups = weight.type.shape[0]
+    if not isinstance(groups, int) or not groups:
+        refuse("the number of groups is known only when the model runs, or there are none")
+    stops = Tensor.from_value(ends).astype(int64)
+    counts = stops - concat([np.zeros(1, np.int64), stops[:-1]])
+    rows = build.ops("Split", x, counts, outputs=groups, axis=0)
+    each = [build.op("MatMul", own, _matrix(build, weight, group)) for group, own in enumerate(rows)]
+    return build.op("Concat", *each, axis=0)
+
+
+def _refuse_few(count: Size) -> None:
+    if isinstance(count, int) and count <= _FEW:
+        refuse(f"products of each expert are faster, and few for {count}")
+
+
+def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
+    if isinstance(weight, Constant):
+        whole = Tensor.from_value(weight)
+        return whole[group].part_of(whole, f"[{group}]")
+    return build.op("Gather", weight, np.asarray(group, np.int64), axis=0)
+
+
+@form(
+    experts.mixture_of_experts,
+    takes="k normalized activation",
+    name="com.microsoft MoE",
+    kind="contrib",
+    domain="com.microsoft",
+    kernel="MoE",
+    targets=("cpu",),
+)
+def moe(build: Builder, node: Node) -> Taken:
+    """Of equal experts it takes the last, so it is given them in reverse; and gates and what they scale in turn."""
+    x, router_logits, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(4))
+    if build.target.insisted(node.op.name) != "contrib":
+        _refuse_few(down.shape[0])
+    refuse_wrong(build, EXPERTS)
+    if node.attributes["activation"] != "silu":
+        refuse("it has no gate but silu")
+    if any(t.dtype != float32 for t in (router_logits, gate_up, down)):
+        refuse("it takes one element type")
+    count, both, width = gate_up.shape
+    turned = gate_up.reshape(count, 2, both // 2, width).transpose(1, 2).reshape(gate_up.shape)
+    output = build.op(
+        "MoE",
+        x,
+        flip(router_logits.reshape(-1, count), -1),
+        flip(turned, 0).part_of(gate_up, ".turned"),
+        None,
+        flip(down, 0).part_of(down, ".turned"),
+        domain="com.microsoft",
+        k=node.attributes["k"],
+        activation_type="swiglu",
+        swiglu_fusion=1,
+        activation_alpha=1.0,
+        activation_beta=0.0,
+        normalize_routing_weights=int(node.attributes["normalized"]),
+    )
+    return Taken(output, "the graph is the same for any number of experts")
+
+
+@form(experts.gated_experts, takes="activation", name="ai.onnx Scan")
+def scan(build: Builder, node: Node) -> Taken:
+    """A Scan reads the weights of one expert after the other where they are, without a copy."""
+    x, indices, weights, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(5))
+    _refuse_few(down.shape[0])
+    refuse_wrong(build, OUTER_VALUES)
+    kind = promote(promote(promote(x.dtype, gate_up.dtype), down.dtype), float32)
+    count, k, width = down.shape[0], indices.shape[-1], x.shape[-1]
+    tokens = x.reshape(-1, width)
+    total = TensorType(kind, tokens.shape)
+    names = build.names_of(
+        [tokens.astype(kind), indices.reshape(-1, k).astype(int64), weights.reshape(-1, k).astype(kind)]
+    )
+    zeros = build.op("ConstantOfShape", sizes_vector(build, tokens.shape), value=np.zeros(1, kind.numpy))
+    own = [
+        Input("total", total),
+        Input("expert", TensorType(int64, ())),
+        Input("gate_up", TensorType(kind, gate_up.shape[1:])),
+        Input("down", TensorType(kind, down.shape[1:])),
+    ]
+
+    def body() -> list[tuple[str, TensorType]]:
+        return [(_added(build, names, own, kind, node.attributes["activation"]), total)]
+
+    operands = build.names_of([zeros, arange(count), *(_as(build, weight, kind) for weight in (gate_up, down))])
+    result = build.op("Scan", *operands, body=build.block(body, own), num_scan_inputs=3)
+    output = computed(build, result, total).reshape(x.shape).astype(x.dtype)
+    return Taken(output, "the graph is the same for any number of experts")
+
+
+def _as(build: Builder, weight: Tensor, kind: DType) -> Operand:
+    """A weight in the type of the products. In half precision it is stored so, and cast when the model is loaded."""
+    return weight if weight.dtype == kind else build.op("Cast", weight, to=onnx_code(kind))
+
+
+def _added(build: Builder, given: list[str], own: list[Input], kind: DType, activation: str) -> str:
+    """The total with the rows that one expert has, multiplied with its weights."""
+    tokens, indices, weights = given
+    total, expert, gate_up, down = own
+    places = build.op("NonZero", build.op("Equal", indices, expert))  # (2, rows): token and place among its experts
+    factors = build.op("GatherND", weights, build.op("Transpose", places, perm=(1, 0)))
+    rows = build.op("Gather", places, np.asarray(0), axis=0)
+    both = build.op("Gemm", build.op("Gather", tokens, rows, axis=0), gate_up, transB=1)
+    inner = experts.gated(computed(build, both, TensorType(kind, (_ROWS, gate_up.type.shape[0]))), activation)
+    product = build.op("Gemm", inner, down, transB=1)
+    last = np.asarray([-1])
+    weighted = build.op("Mul", product, build.op("Unsqueeze", factors, last))
+    return build.op("ScatterND", total, build.op("Unsqueeze", rows, last), weighted, reduction="add")

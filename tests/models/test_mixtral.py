@@ -1,0 +1,121 @@
+"""models/mixtral.py against transformers: Mixtral and Qwen3-MoE."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor
+from lucid.export import to_onnx
+from lucid.generation import Generator
+from lucid.models._pretrained import ConfigError
+from lucid.models.mixtral import Mixtral
+from lucid.runtime import Session
+from tests.models import goldens
+
+VARIANTS = ["mixtral/base", "qwen3_moe/base", "qwen3_moe/step"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_hidden_states_are_those_of_transformers(variant: str) -> None:
+    model = Mixtral.from_pretrained(goldens.folder(variant))
+    for case in goldens.cases(variant):
+        states = model.hidden_states(**{name: Tensor(array) for name, array in case.inputs.items()})
+        for index, state in enumerate(states):
+            case.close(f"hidden_states.{index}", state, rtol=1e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_both_spellings_of_a_config_mean_the_same(variant: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(goldens.folder(variant), tmp_path / "model")
+    config = json.loads((folder / "legacy_config.json").read_text())
+    if "qwen3" in variant:
+        config["num_experts"] = config.pop("num_local_experts")  # as published
+    (folder / "config.json").write_text(json.dumps(config))
+    assert Mixtral.from_pretrained(folder).config == Mixtral.from_pretrained(goldens.folder(variant)).config
+
+
+def test_the_experts_of_a_layer_are_one_array_under_transformers_key() -> None:
+    folder = goldens.folder("mixtral/base")
+    state, stored = Mixtral.from_pretrained(folder).state_dict(), lucid.load(folder)
+    own = "model.layers.1.block_sparse_moe.experts.2"
+    joined = np.concatenate([stored[f"{own}.w1.weight"], stored[f"{own}.w3.weight"]])
+    np.testing.assert_array_equal(state["model.layers.1.mlp.experts.gate_up_proj"].numpy()[2], joined)
+    np.testing.assert_array_equal(state["model.layers.1.mlp.experts.down_proj"].numpy()[2], stored[f"{own}.w2.weight"])
+
+
+def test_a_checkpoint_with_joined_experts_is_read_too(tmp_path: Path) -> None:
+    folder = goldens.folder("qwen3_moe/step")
+    model = lucid.models.load(folder)
+    lucid.models.save(model, folder, tmp_path)
+    assert "model.layers.1.mlp.experts.gate_up_proj" in lucid.load(tmp_path)
+    ids = lucid.tensor([[3, 1, 4]])
+    np.testing.assert_array_equal(lucid.models.load(tmp_path)(ids).numpy(), model(ids).numpy())
+
+
+@pytest.mark.parametrize(("variant", "most"), [("mixtral/base", 75), ("qwen3_moe/step", 75)])
+def test_a_layer_is_lean(variant: str, most: int) -> None:
+    nodes = to_onnx(Mixtral.from_pretrained(goldens.folder(variant))).graph.node
+    assert sum(node.name.startswith(("model.layers.0.", "model.layers.0/")) for node in nodes) <= most
+
+
+@pytest.mark.parametrize("cache", ["growing", "fixed"])
+def test_the_exported_model_writes_the_tokens_of_the_eager_one(cache: str) -> None:
+    model = Mixtral.from_pretrained(goldens.folder("qwen3_moe/step"))
+    session = Session(to_onnx(model, cache=cache, target="cpu"), threads=1)
+    prompt = np.array([[5, 9, 2], [7, 7, 1]])
+    found = [Generator(source).generate(prompt, max_new_tokens=6) for source in (model, session)]
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_missing_expert_is_named(tmp_path: Path) -> None:
+    folder = goldens.folder("mixtral/base")
+    shutil.copy(folder / "config.json", tmp_path / "config.json")
+    arrays = dict(lucid.load(folder))
+    del arrays["model.layers.0.block_sparse_moe.experts.2.w2.weight"]
+    lucid.save(tmp_path / "model.safetensors", arrays)
+    with pytest.raises(
+        KeyError, match=r"missing: model\.layers\.0\.mlp\.experts\.down_proj; unexpected: .*experts\.0\.w2"
+    ):
+        Mixtral.from_pretrained(tmp_path)
+
+
+def test_experts_of_two_shapes_are_refused(tmp_path: Path) -> None:
+    folder = goldens.folder("mixtral/base")
+    shutil.copy(folder / "config.json", tmp_path / "config.json")
+    arrays = dict(lucid.load(folder))
+    arrays["model.layers.0.block_sparse_moe.experts.2.w2.weight"] = np.zeros((24, 35), np.float32)
+    lucid.save(tmp_path / "model.safetensors", arrays)
+    with pytest.raises(
+        lucid.WeightsError, match=r"experts\.2\.w2\.weight is float32\[24, 35\], expected float32\[24, 36\]"
+    ):
+        Mixtral.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("variant", "changes", "message"),
+    [
+        (
+            "mixtral/base",
+            {"num_experts_per_tok": 5},
+            "num_experts_per_tok is 5, expected a whole number from 1 to 4, the",
+        ),
+        ("mixtral/base", {"hidden_act": "gelu"}, "hidden_act is 'gelu', supported: silu"),
+        ("mixtral/base", {"num_local_experts": None}, "num_experts is missing"),
+        ("qwen3_moe/base", {"mlp_only_layers": ["all"]}, r"mlp_only_layers is \['all'\], expected numbers of layers"),
+        ("qwen3_moe/base", {"shared_expert_intermediate_size": 8}, "not supported here.*shared_expert"),
+    ],
+)
+def test_an_option_that_is_not_supported_is_named(
+    tmp_path: Path, variant: str, changes: dict[str, object], message: str
+) -> None:
+    folder = shutil.copytree(goldens.folder(variant), tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ConfigError, match=message):
+        Mixtral.from_pretrained(folder)

@@ -1,0 +1,143 @@
+"""Mixture of experts: which form is taken where, what it costs in nodes, and its errors. `test_ops.py` has the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import pytest
+
+import lucid
+from lucid import nn, ops
+from lucid.export import Target, explain, to_onnx
+from lucid.testing import assert_parity
+
+
+def layer(num_experts: int, k: int = 2) -> nn.MixtureOfExperts:
+    lucid.manual_seed(0)
+    return nn.MixtureOfExperts(num_experts, k, 8, 6)
+
+
+def kinds(model: onnx.ModelProto) -> Counter[str]:
+    return Counter(node.op_type for node in model.graph.node)
+
+
+def test_few_experts_have_products_of_their_own() -> None:
+    """Two each: the gate with what it scales, and down."""
+    found = kinds(to_onnx(layer(4)))
+    assert found["MatMul"] == 1 + 2 * 4
+    assert not {"Scan", "MoE"} & found.keys()
+    assert found.total() == kinds(to_onnx(layer(7))).total() - 2 * 3
+
+
+@pytest.mark.parametrize(("target", "op"), [("any", "Scan"), ("cuda", "Scan"), ("cpu", "MoE")])
+def test_the_graph_of_many_experts_does_not_grow_with_them(target: str, op: str) -> None:
+    few, many = (kinds(to_onnx(layer(count), target=target)) for count in (17, 40))
+    assert few == many
+    assert few[op] == 1
+
+
+def test_a_scan_has_the_weights_as_they_are_in_the_model() -> None:
+    model = to_onnx(layer(17))
+    (scan,) = (node for node in model.graph.node if node.op_type == "Scan")
+    assert list(scan.input[-2:]) == ["experts.gate_up_proj", "experts.down_proj"]
+
+
+@pytest.mark.parametrize("target", ["portable", "openvino"])
+def test_openvino_gets_no_scan(target: str) -> None:
+    assert "Scan" not in kinds(to_onnx(layer(17), target=target))
+    assert "does not load one" in str(explain(layer(17), target=target))
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+@pytest.mark.parametrize("count", [3, 17])
+def test_of_equal_experts_the_first_ones_are_taken(target: str, count: int) -> None:
+    """On every path: onnxruntime's MoE takes the last ones."""
+    model = layer(count)
+    model.gate.weight = nn.Parameter(np.ones((count, 8), np.float32))
+    weights = (np.full((5, 2), 0.5, np.float32), model.experts.gate_up_proj, model.experts.down_proj)
+    x = lucid.randn(5, 8)
+    first = ops.gated_experts(x, np.tile(np.arange(2), (5, 1)), *weights)
+    np.testing.assert_allclose(model(x).numpy(), first.numpy(), rtol=1e-5, atol=1e-6)
+    assert_parity(model, lucid.spec("L", 8), target=target)
+
+
+@pytest.mark.parametrize("count", [3, 17])
+@pytest.mark.parametrize("target", ["any", "cpu"])
+def test_weights_in_half_precision_stay_so_in_the_file(count: int, target: str) -> None:
+    model = layer(count)
+    assert_parity(model, target=target, dtype="float16")
+    stored = to_onnx(model, target=target, dtype="float16").graph.initializer
+    assert sum(t.data_type == onnx.TensorProto.FLOAT16 for t in stored if t.name.startswith("experts.")) >= 2
+    assert not any(t.data_type == onnx.TensorProto.FLOAT for t in stored if t.name.startswith("experts."))
+
+
+def test_releases_whose_moe_was_not_compared_get_another_form() -> None:
+    target = Target("cpu", onnxruntime="1.27")
+    assert "MoE" not in kinds(to_onnx(layer(17), target=target))
+    assert "has not been compared" in str(explain(layer(17), target=target))
+
+
+def test_a_user_may_insist_on_a_form() -> None:
+    assert kinds(to_onnx(layer(4), target=Target("cpu", forms={"mixture_of_experts": "contrib"})))["MoE"] == 1
+
+
+def test_rows_are_not_computed_by_experts_that_were_not_chosen() -> None:
+    """An expert that would give NaN changes nothing."""
+    x, indices, weights = lucid.randn(4, 8), np.array([[0], [2], [2], [0]]), np.ones((4, 1), np.float32)
+    gate_up, down = lucid.randn(3, 12, 8).numpy(), lucid.randn(3, 8, 6).numpy()
+    gate_up[1] = np.nan
+    assert np.isfinite(ops.gated_experts(x, indices, weights, gate_up, down).numpy()).all()
+
+
+WIDE, HALF = np.zeros((4, 8), np.float32), np.zeros((4, 2), np.float32)
+CHOSEN, GATE_UP, DOWN = np.zeros((4, 2), np.int64), np.zeros((3, 12, 8), np.float32), np.zeros((3, 8, 6), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((WIDE, CHOSEN, HALF, GATE_UP, DOWN[:, :, :5]), r"x is \[4, 8\], gate_up \[3, 12, 8\], down \[3, 8, 5\]; exp"),
+        ((WIDE, CHOSEN[:3], HALF, GATE_UP, DOWN), r"indices are \[3, 2\] for x \[4, 8\], expected \(..., k\)"),
+        ((WIDE, CHOSEN, HALF[:, :1], GATE_UP, DOWN), r"weights are \[4, 1\] and indices \[4, 2\], expected one shape"),
+        (
+            (WIDE, HALF, HALF, GATE_UP, DOWN),
+            r"got x .*, indices float32\[4, 2\], .* expected floating-point numbers, and integ",
+        ),
+        ((WIDE, CHOSEN + 3, HALF, GATE_UP, DOWN), "indices range from 3 to 3, expected 0 to 2"),
+    ],
+)
+def test_operands_that_do_not_fit_are_refused(given: tuple[np.ndarray, ...], message: str) -> None:
+    with pytest.raises((TypeError, ValueError, IndexError), match=f"gated_experts: {message}"):
+        ops.gated_experts(*given)
+
+
+def test_options_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="GatedExperts: activation is 'tanh', expected one of silu, gelu, "):
+        nn.GatedExperts(4, 8, 6, "tanh")
+    with pytest.raises(ValueError, match="gated_experts: activation is 'tanh', expected one of silu"):
+        ops.gated_experts(WIDE, CHOSEN, HALF, GATE_UP, DOWN, activation="tanh")
+    with pytest.raises(ValueError, match="MixtureOfExperts: k is 5, expected 1 to 4, the number of experts"):
+        nn.MixtureOfExperts(4, 5, 8, 6)
+    with pytest.raises(ValueError, match="mixture_of_experts: k is 4, expected 1 to 3"):
+        ops.mixture_of_experts(WIDE, WIDE[:, :3], GATE_UP, DOWN, k=4)
+    with pytest.raises(
+        ValueError, match=r"router_logits are \[4, 8\], expected \(..., E\) for x \[4, 8\] and 3 experts"
+    ):
+        ops.mixture_of_experts(WIDE, WIDE, GATE_UP, DOWN, k=2)
+
+
+def test_groups_are_as_torch_and_jax_have_them() -> None:
+    x, weight = lucid.randn(5, 4), lucid.randn(3, 4, 2)
+    wanted = np.concatenate([x.numpy()[:2] @ weight.numpy()[0], x.numpy()[2:] @ weight.numpy()[2]])
+    np.testing.assert_allclose(ops.grouped_mm(x, weight, np.array([2, 2, 5])).numpy(), wanted, rtol=1e-5)
+    for ends in ([2, 1, 5], [2, 2, 4]):
+        with pytest.raises(ValueError, match="expected numbers that do not fall, up to the 5 rows"):
+            ops.grouped_mm(x, weight, np.array(ends))
+    with pytest.raises(
+        ValueError, match=r"grouped_mm: got \[5, 4\] and \[3, 5, 2\], expected \(M, K\) and \(G, K, N\)"
+    ):
+        ops.grouped_mm(x, lucid.randn(3, 5, 2), np.array([2, 2, 5]))
+    with pytest.raises(ValueError, match="expected 3 integers, one for each group"):
+        ops.grouped_mm(x, weight, np.array([2, 5]))
