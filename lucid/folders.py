@@ -6,41 +6,53 @@ import errno
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 from lucid.file_locks import lock, names
 from lucid.files import DENIED, FULL, DiskFullError, explained, leftovers, sync_folder, temporary_name
+from lucid.folder_exchange import exchange
+
+Check: TypeAlias = Callable[[Path], None]
+"""Called with a folder that is there and not empty; raises FileExistsError if it must stay."""
 
 
 @contextmanager
-def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+def new_folder(path: str | os.PathLike[str], may_replace: Check | None = None) -> Iterator[Path]:
     """A folder to fill; it gets the name `path` only if the block ends without an error.
 
     It is filled under a temporary name beside its place, and renamed when all names in it are on the disk (the files
     are written by `lucid.files`). After an error it is removed. Folders that killed writers left are removed by the
     next writer of the same name.
 
+    Args:
+        path: its name. A folder of that name is replaced as a whole, if it is empty or `may_replace` allows it, and
+            then removed; until then it stays as it was.
+        may_replace: checks a folder that is not empty; without it every such folder stays.
+
     Raises:
-        FileExistsError: for a folder that is not empty, and for the working folder; neither is touched.
+        FileExistsError: for a folder that must stay, and for the working folder; neither is touched.
         OSError: for a file of that name, a missing parent folder, missing permission or a full disk.
     """
     target = Path(path).resolve()
-    _check(target)
+    _check(target, may_replace)
     temporary = temporary_name(target)  # before the try, so that after an interrupt it can always be removed
     try:
         with _made(temporary, target):
             yield temporary
-            sync_folder(temporary)
-            _publish(temporary, target)
+            for folder in [*temporary.rglob("*"), temporary]:
+                if folder.is_dir():
+                    sync_folder(folder)
+            _publish(temporary, target, may_replace)
     except DiskFullError as error:
         raise explained(error, target) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # once renamed, there is none
+        shutil.rmtree(temporary, ignore_errors=True)  # once renamed, there is none, or the one that was replaced
 
 
-def _check(target: Path) -> None:
+def _check(target: Path, may_replace: Check | None) -> None:
     """Refuse a target whose place a new folder cannot take."""
     if not target.parent.is_dir():
         raise FileNotFoundError(
@@ -50,12 +62,15 @@ def _check(target: Path) -> None:
         return
     if not target.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, f"cannot write {target}: it is a file; give the name of a folder")
-    if any(target.iterdir()):
+    full = any(target.iterdir())
+    if full and may_replace is None:
         raise _not_empty(target)
-    if target.samefile(Path.cwd()):
+    if Path.cwd().is_relative_to(target):
         raise FileExistsError(
             errno.EEXIST, f"cannot write {target}: the working folder cannot be replaced; give the name of a new one"
         )
+    if full and may_replace is not None:
+        may_replace(target)
 
 
 def _not_empty(target: Path) -> FileExistsError:
@@ -110,13 +125,11 @@ def _close(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
-def _publish(temporary: Path, target: Path) -> None:
-    try:
-        if sys.platform == "win32" and target.exists():  # elsewhere an empty folder is replaced in one step
-            target.rmdir()
-        os.replace(temporary, target)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        raise _not_empty(target) from error
+def _publish(temporary: Path, target: Path, may_replace: Check | None) -> None:
+    if target.exists():  # it may be another one than at the beginning
+        _check(target, may_replace)
+        shutil.copymode(target, temporary)
+        exchange(temporary, target)
+    else:
+        os.rename(temporary, target)
     sync_folder(target.parent)

@@ -63,7 +63,8 @@ def __dir__() -> list[str]:
 _ON_REQUEST = (REMOTE, "TensorrtExecutionProvider")
 
 
-_Exported: TypeAlias = onnx.ModelProto | bytes | str | os.PathLike[str]
+ModelOrPath: TypeAlias = onnx.ModelProto | str | os.PathLike[str]
+"""An exported model, or its path."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def assert_parity(
     atol: float | None = None,
     providers: Sequence[str] | None = None,
     sizes: Sequence[Mapping[str, int]] | None = None,
-    exported: onnx.ModelProto | str | os.PathLike[str] | None = None,
+    exported: ModelOrPath | None = None,
     target: Target | str = "any",
     dtype: DTypeLike | None = None,
     keep_io_types: bool = True,
@@ -137,8 +138,8 @@ def assert_parity(
         parts = cut(graph, {name: values[name] for name in inner})
     comparisons: list[Comparison] = []
     elsewhere: dict[str, Mapping[str, str]] = {}
-    sessions, not_run = _sessions(compared, providers, config)
-    others = {} if exact is None else _sessions(given, list(sessions), {})[0]
+    sessions, not_run = sessions_for(compared, providers, config)
+    others = {} if exact is None else sessions_for(given, list(sessions), {})[0]
     rounded = dict.fromkeys(others, 0.0)
     whole = dict.fromkeys(sessions if inner else (), 0.0)
     for provider, session in sessions.items():
@@ -204,8 +205,8 @@ def _graph(
     return halved(TracedPart.whole(graph), dtype, Target.of(target, None, None), keep_io_types).traced.graph
 
 
-def _sessions(
-    exported: _Exported, providers: Sequence[str] | None, config: Mapping[str, str]
+def sessions_for(
+    exported: ModelOrPath | bytes, providers: Sequence[str] | None, config: Mapping[str, str]
 ) -> tuple[dict[str, Session], dict[str, str]]:
     """A session for each requested provider, or for each that starts; and why the others do not.
 

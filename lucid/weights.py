@@ -67,6 +67,14 @@ def load(path: str | os.PathLike[str]) -> dict[str, Array]:
     return _load_sharded(path) if path.name.endswith(".index.json") else _load_file(path)
 
 
+def files_of(folder: Path) -> list[Path]:
+    """The files that `load` reads of a folder; raises its errors for what is missing."""
+    found = _find_in(folder)
+    if found.name != INDEX:
+        return [found]
+    return [found, *(_shard_path(found, shard) for shard in dict.fromkeys(_read_index(found).values()))]
+
+
 def _find_in(folder: Path) -> Path:
     for name in (SINGLE, INDEX):
         if os.path.lexists(folder / name):

@@ -124,6 +124,10 @@ class Pretrained(nn.Module, Generic[C]):
         model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize, dtype)
         return model if dtype in (lucid.float32, "auto") else model.to(dtype)
 
+    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
+        """The inputs by name that other programs give it: those of `input_specs`, and what else its tokenizer makes."""
+        return self.input_specs()
+
     @classmethod
     def _from_checkpoint(
         cls,

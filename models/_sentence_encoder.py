@@ -33,6 +33,11 @@ class PooledEncoder(Pretrained[C]):
             x = layer(x, attention_mask) if isinstance(layer, Pooling) else layer(x)
         return x
 
+    def states_and_embedding(self, **inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """For programs that pool by themselves: the states of the tokens (N, L, E) and the embedding (N, E')."""
+        states = super().forward(**inputs)
+        return states, self.sentence_embedding(states, inputs.get("attention_mask"))
+
     @classmethod
     def from_pretrained(
         cls, folder: str | os.PathLike[str], dtype: DType | Auto = lucid.float32, *, dequantize: bool = False

@@ -38,6 +38,12 @@ class Sizes(Protocol):
 C = TypeVar("C", bound=Sizes)
 
 
+def text_specs(type_vocab_size: int) -> dict[str, lucid.TensorType]:
+    """What tokenizers make of texts: ids and a mask (N, L), and segments where the model knows several."""
+    segments = ["token_type_ids"] if type_vocab_size > 1 else []
+    return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask", *segments)}
+
+
 class WithHead(Pretrained[C]):
     """The base, beside that of the encoder, of one with a head. It takes what its tokenizer gives, segments too."""
 
@@ -55,8 +61,7 @@ class WithHead(Pretrained[C]):
         """From the encoder's states (N, L, E) to the results."""
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
-        segments = ["token_type_ids"] if self.config.type_vocab_size > 1 else []
-        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask", *segments)}
+        return text_specs(self.config.type_vocab_size)
 
 
 # Texts ----------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models._sentence_layers import USUAL_LAYERS, SentenceLayer
+from lucid.models._text_heads import text_specs
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,9 @@ class Albert(Pretrained[AlbertConfig]):
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
+
+    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return text_specs(self.config.type_vocab_size)
 
 
 class AlbertSentenceEncoder(PooledEncoder[AlbertConfig], Albert):

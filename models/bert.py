@@ -24,6 +24,7 @@ from lucid.models._bert_config import BertConfig as BertConfig
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models._text_heads import text_specs
 
 Options = BertConfig  # former name
 
@@ -82,6 +83,9 @@ class Bert(Pretrained[BertConfig]):
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
+
+    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return text_specs(self.config.type_vocab_size)
 
 
 class SentenceEncoder(PooledEncoder[BertConfig], Bert):

@@ -25,6 +25,7 @@ from lucid.models._deberta_config import DebertaConfig as DebertaConfig
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models._text_heads import text_specs
 
 
 class Deberta(Pretrained[DebertaConfig]):
@@ -73,6 +74,9 @@ class Deberta(Pretrained[DebertaConfig]):
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
         return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
+
+    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return text_specs(self.config.type_vocab_size)
 
 
 class DebertaSentenceEncoder(PooledEncoder[DebertaConfig], Deberta):

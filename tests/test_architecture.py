@@ -23,6 +23,7 @@ FLOORS = [
         "lucid.files",
         "lucid.file_locks",
         "lucid.folders",
+        "lucid.folder_exchange",
         "lucid.html",
         "lucid.npz",
         "lucid.phases",
@@ -61,7 +62,7 @@ FLOORS = [
     ],
     ["lucid", "lucid._api"],
     ["lucid.export", "lucid.runtime"],
-    ["lucid.testing", "lucid.comparing", "lucid.precision", "lucid.generation"],
+    ["lucid.testing", "lucid.comparing", "lucid.part_parity", "lucid.precision", "lucid.generation"],
     ["lucid.plot", "lucid.inspection", "lucid.models"],
     ["lucid.report", "lucid.chat", "lucid.layouts"],
     ["lucid.cli", "lucid.__main__"],
@@ -183,14 +184,15 @@ def test_no_import_cycles() -> None:
 
 
 # What imports a module by name at run time: `lucid`, on first use; the command, which imports the user's code too; an
-# op read from a pickle, which imports the module that defined it, as pickle does for functions; and checkpoints, which
-# need one model of many, or the reader of GGUF files.
+# op read from a pickle, which imports the module that defined it, as pickle does for functions; checkpoints, which need
+# one model of many, or the reader of GGUF files; and layouts, of which some need an extra.
 LOADERS = {
     "lucid",
     "lucid.cli",
     "lucid.cli.dispatch",
     "lucid.cli.doctor",
     "lucid.cli.named",
+    "lucid.layouts.on_demand",
     "lucid.models",
     "lucid.models._aliases",
     "lucid.models._tasks",

@@ -54,8 +54,14 @@ def test_a_folder_for_a_runtime_is_beside_it_too(call: Any, tmp_path: Path) -> N
     checkpoint(tmp_path / "llama")
     assert call("export", "llama", "--for", "genai", "--no-check")[0] == 0
     assert (tmp_path / "llama-genai" / "genai_config.json").is_file()
-    code, _, err = call("export", "llama", "--for", "genai")
-    assert code == 2 and "llama-genai exists; give -o" in err
+    assert call("export", "llama", "--for", "genai", "--no-check")[0] == 0  # what it wrote it may replace
+    (tmp_path / "llama-genai" / "notes.txt").write_text("mine")
+    again = ["export", "llama", "--for", "genai", "--no-check"]
+    code, _, err = call(*again)
+    assert code == 1 and "it holds notes.txt, which Lucid did not write" in err
+    assert call(*again, "--force")[0] == 0 and not (tmp_path / "llama-genai" / "notes.txt").exists()
+    code, _, err = call("export", "llama", "--force", "-o", "llama.onnx")
+    assert code == 2 and "--force is for folders, which --for writes" in err
 
 
 def test_a_link_to_a_folder_gets_the_file_beside_the_link(call: Any, source: Path, tmp_path: Path) -> None:

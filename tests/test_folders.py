@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lucid import folder_exchange
 from lucid.file_locks import lock
 from lucid.files import DiskFullError, write_atomically
 from lucid.folders import new_folder
@@ -58,6 +61,59 @@ def test_what_is_there_already_is_not_touched(tmp_path: Path, monkeypatch: pytes
             pytest.fail("the block ran")
     assert (full / "mine").read_text() == file.read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "working"]
+
+
+@pytest.mark.parametrize("steps", ["one", "three"])
+def test_a_folder_that_may_be_replaced_is_replaced_as_a_whole(
+    steps: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one step where the system offers it; it stays until the new one is complete, and its permissions are kept."""
+    if steps == "three":
+        monkeypatch.setattr(folder_exchange, "_in_one_step", not_offered)
+    target = tmp_path / "made"
+    target.mkdir(mode=0o750)
+    (target / "old").write_text("old")
+    with new_folder(target, allowed) as folder:
+        (folder / "new").write_text("new")
+        assert [path.name for path in target.iterdir()] == ["old"]
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+    assert [path.name for path in target.iterdir()] == ["new"]
+    assert stat.S_IMODE(target.stat().st_mode) == 0o750
+
+
+def not_offered(*_: Path) -> None:
+    raise OSError(errno.ENOSYS, "not offered")
+
+
+def allowed(_: Path) -> None:
+    """Any folder may be replaced."""
+
+
+def test_a_folder_that_cannot_be_exchanged_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def moved_once(source: Path, target: Path, rename: Callable[..., None] = os.rename) -> None:
+        if source.suffix == ".lucid-tmp":
+            raise OSError(errno.EIO, "broken")
+        rename(source, target)
+
+    monkeypatch.setattr(folder_exchange, "_in_one_step", not_offered)
+    monkeypatch.setattr(os, "rename", moved_once)
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "old").touch()
+    with pytest.raises(OSError, match="broken"), new_folder(tmp_path / "made", allowed) as folder:
+        (folder / "new").touch()
+    assert [path.name for path in tmp_path.rglob("*")] == ["made", "old"]
+
+
+def test_a_folder_that_may_not_be_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(folder: Path) -> None:
+        raise FileExistsError(f"{folder.name} stays")
+
+    (tmp_path / "made" / "inner").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="made stays"), new_folder(tmp_path / "made", never):
+        pytest.fail("the block ran")
+    monkeypatch.chdir(tmp_path / "made" / "inner")
+    with pytest.raises(FileExistsError, match="the working folder"), new_folder(tmp_path / "made", allowed):
+        pytest.fail("the block ran")
 
 
 def test_a_folder_that_is_filled_meanwhile_is_not_replaced(tmp_path: Path) -> None:

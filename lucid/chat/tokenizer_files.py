@@ -93,7 +93,9 @@ def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None
     Raises:
         OSError: if a file cannot be written.
     """
-    about: dict[str, object] = {"tokenizer_class": _CLASS, **tokenizer.special_tokens, **tokenizer.options}
+    # That class makes token_type_ids unless it is told what the model takes.
+    about: dict[str, object] = {"tokenizer_class": _CLASS, "model_input_names": ["input_ids", "attention_mask"]}
+    about |= {**tokenizer.special_tokens, **tokenizer.options}
     if tokenizer.chat_template is not None:
         about["chat_template"] = tokenizer.chat_template.text
     if tokenizer.max_positions is not None:

@@ -13,7 +13,7 @@ from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
 from lucid.cli.few_bits import load_in_few_bits
-from lucid.cli.parity import check_parity, parity_json, print_parity
+from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.source import beside
 from lucid.cli.values import settings
 from lucid.export import Target
@@ -22,6 +22,7 @@ from lucid.export.exporter import check_folder, lower
 from lucid.files import is_stream
 from lucid.layer_weights import parameter_count
 from lucid.nn.module import Module
+from lucid.part_parity import part_parity
 from lucid.parts import CacheKind, PartName, TracedPart, trace_part
 from lucid.testing import ParityReport
 from lucid.tracing import Model
@@ -65,7 +66,7 @@ def run(
     taken = lowered.explain()
     half: dict[str, Any] = {"target": target, "dtype": dtype, "keep_io_types": keep_io_types}
     written = exported if is_stream(output) else output
-    report = check_parity(chosen, exported=written, rtol=rtol, atol=atol, **half) if check else None
+    report = part_parity(chosen, written, rtol=rtol, atol=atol, **half) if check else None
     data = _summary(model, traced, exported, taken, output)
     if json:
         show.print_json({**data, "parity": parity_json(report) if report else None})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from lucid.cli import show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.few_bits import load_in_few_bits
-from lucid.cli.parity import check_parity, parity_json, print_parity
+from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.source import beside, checkpoint_of
 from lucid.cli.values import settings
 from lucid.layouts import LAYOUTS, write_folder
@@ -28,6 +29,9 @@ def run(
     target: str | None,
     cache: Any,
     capacity: int | None,
+    dtype: str | None,
+    external: bool,
+    force: bool,
     other: list[str],
     check: bool,
     rtol: float | None,
@@ -41,19 +45,31 @@ def run(
     checkpoint = weights or checkpoint_of(source)
     if checkpoint is None:
         raise usage(
-            f"--for {layout}: SOURCE {source!r} has no tokenizer; give a checkpoint (a folder or a GGUF file) as "
-            "SOURCE or --weights"
+            f"--for {layout}: SOURCE {source!r} has no config and tokenizer; give a checkpoint (a folder or a GGUF "
+            "file) as SOURCE or --weights"
         )
-    output = output or beside(source, f"-{layout}")
+    output = output or beside(source, f"-{layout}", may_exist=True)
     model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     if not isinstance(model, Module):
-        raise usage(f"--for {layout}: SOURCE {source!r} is a function, expected a decoder")
-    written = write_folder(model, checkpoint, output, layout=layout, target=target, cache=cache, capacity=capacity)
-    reports = {
-        one.file: check_parity(one.part, exported=output / one.file, rtol=rtol, atol=atol)
-        for one in (written if check else [])
-    }
-    files = sorted(output.iterdir())
+        raise usage(f"--for {layout}: SOURCE {source!r} is a function, expected a Module")
+    written = write_folder(
+        model,
+        checkpoint,
+        output,
+        layout=layout,
+        target=target,
+        cache=cache,
+        capacity=capacity,
+        dtype=dtype,
+        external_data=external,
+        check=check,
+        rtol=rtol,
+        atol=atol,
+        force=force,
+        command=sys.argv[1:],
+    )
+    reports = {one.file: one.parity for one in written if one.parity is not None}
+    files = sorted(path for path in output.rglob("*") if path.is_file())
     if json:
         data = {
             "folder": str(output),

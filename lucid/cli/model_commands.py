@@ -10,6 +10,7 @@ import typer
 from lucid.cli import bits_options as b
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
+from lucid.cli.errors import usage
 
 _ANY, _AUTO = o.TargetName("any"), o.AttentionName.auto
 
@@ -33,6 +34,7 @@ def export(
     call: o.Call = None,
     seed: o.Seed = 0,
     layout: o.Layout = None,
+    force: o.Force = False,
     target: o.ExportTarget = None,
     opset: o.Opset = None,
     attention: o.Attention = _AUTO,
@@ -69,6 +71,7 @@ def export(
       lucid export all-MiniLM-L6-v2
       lucid export all-MiniLM-L6-v2 --task feature-extraction -o states.onnx
       lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
+      lucid export all-MiniLM-L6-v2 --for transformers.js
       lucid export SmolLM2-135M-Instruct --for genai --bits 4 -o smollm2-genai
     """
     given: dict[str, Any] = {
@@ -85,16 +88,18 @@ def export(
         "json": json,
         "cache": cache and cache.value,
         "capacity": capacity,
+        "external": external,
+        "dtype": dtype and dtype.value,
     }
     of_a_file = {
         "inputs": inputs or [],
         "call": call or [],
         "part": part and part.value,
         "opset": opset,
-        "external": external,
-        "dtype": dtype and dtype.value,
     }
     if layout is None:
+        if force:
+            raise usage("--force is for folders, which --for writes; a file is replaced anyway")
         run_command(
             "export",
             target=(target or _ANY).value,
@@ -107,7 +112,8 @@ def export(
         of_a_file["attention"] = attention is not _AUTO
         of_a_file["half-io-types"] = not keep_io_types
         other = [name for name, value in of_a_file.items() if value]
-        run_command("export_folder", layout=layout.value, target=target and target.value, other=other, **given)
+        where = target and target.value
+        run_command("export_folder", layout=layout.value, target=where, force=force, other=other, **given)
 
 
 def verify(

@@ -40,7 +40,12 @@ class HalfName(StrEnum):
 class LayoutName(StrEnum):
     """What `lucid.layouts` writes."""
 
+    onnxruntime = "onnxruntime"
+    transformers_js = "transformers.js"
+    sentence_transformers = "sentence-transformers"
+    optimum = "optimum"
     genai = "genai"
+    triton = "triton"
 
 
 class Writing(NamedTuple):
@@ -140,9 +145,13 @@ Layout = Annotated[
     typer.Option(
         "--for",
         rich_help_panel=_EXPORT,
-        help="Write a folder, with the tokenizer, from which a runtime loads the model: genai: "
-        "onnxruntime-genai. SOURCE is the checkpoint of a decoder or of Whisper.",
+        help="Write the folder from which a runtime loads the model: with config, tokenizer and a model card. "
+        "genai is onnxruntime-genai, triton Triton Inference Server. SOURCE is a checkpoint.",
     ),
+]
+Force = Annotated[
+    bool,
+    typer.Option("--force", rich_help_panel=_EXPORT, help="With --for: replace a folder that holds other files, too."),
 ]
 Opset = Annotated[
     int | None,

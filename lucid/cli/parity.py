@@ -1,45 +1,12 @@
-"""Computes parity for the commands and shows it."""
+"""Reports of parity, shown by the commands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-import onnx
 
 from lucid.cli import show
 from lucid.comparison import Tolerance
-from lucid.nn.parts import ModelPart
-from lucid.testing import ParityError, ParityReport, assert_parity
-
-
-def check_parity(
-    part: ModelPart,
-    *,
-    exported: Path | onnx.ModelProto,
-    providers: Sequence[str] | None = None,
-    sizes: Sequence[Mapping[str, int]] | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    **export: Any,
-) -> ParityReport:
-    """The report, whether or not the results agree; at the part's own sizes where none are given. `export` are the
-    arguments of the export that decide in which types it computes.
-    """
-    try:
-        return assert_parity(
-            part.function,
-            kwargs=part.inputs,
-            exported=exported,
-            providers=providers,
-            sizes=part.sizes if sizes is None else sizes,
-            rtol=rtol,
-            atol=atol,
-            **export,
-        )
-    except ParityError as error:
-        return error.report
+from lucid.parity import ParityReport
 
 
 def parity_json(report: ParityReport) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from lucid import models
 from lucid.cli import show
 from lucid.cli.bits_options import FewBits
-from lucid.cli.dispatch import command_module
 from lucid.cli.errors import OK, CommandError, usage
 from lucid.cli.few_bits import arguments as few_bits_arguments
 from lucid.cli.few_bits import text_calls
@@ -19,27 +17,13 @@ from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import settings
 from lucid.export import to_onnx
 from lucid.folders import new_folder
+from lucid.layouts.companions import SENTENCE_COMPANIONS, copy_files, write_tokenizer
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.precision.search import TargetError, fewest_bits
 from lucid.quantizing import quantize
 
 _MODEL = ".onnx"
-# Of a checkpoint's folder, what other programs read beside the weights.
-_COMPANIONS = (
-    "added_tokens.json",
-    "chat_template.jinja",
-    "config_sentence_transformers.json",
-    "generation_config.json",
-    "merges.txt",
-    "preprocessor_config.json",
-    "sentence_bert_config.json",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
-)
 
 
 def run(
@@ -131,11 +115,8 @@ def _write(model: Module, checkpoint: Path | None, output: Path, target: str) ->
         )
     with new_folder(output) as made:
         models.save(model, checkpoint, made)
-        for name in _COMPANIONS:
-            if (checkpoint / name).is_file():
-                shutil.copyfile(checkpoint / name, made / name)
-        if not checkpoint.is_dir():
-            command_module("texts").write_tokenizer(checkpoint, made)
+        write_tokenizer(checkpoint, made)
+        copy_files(checkpoint, made, SENTENCE_COMPANIONS)
 
 
 def _print(out: show.Output, data: Mapping[str, Any], output: Path) -> None:

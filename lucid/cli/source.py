@@ -108,11 +108,11 @@ def checkpoint_of(source: str) -> Path | None:
     return path if path.is_dir() or (path.is_file() and path.suffix.lower() == ".gguf") else None
 
 
-def beside(source: str, ending: str) -> Path:
+def beside(source: str, ending: str, may_exist: bool = False) -> Path:
     """Where a command without -o writes: beside a checkpoint, named after it.
 
     Raises:
-        CommandError: if SOURCE is no checkpoint, or there is something already.
+        CommandError: if SOURCE is no checkpoint, or there is something already, unless it `may_exist`.
     """
     found = checkpoint_of(source)
     if found is None:
@@ -121,7 +121,7 @@ def beside(source: str, ending: str) -> Path:
         raise usage(f"SOURCE {source!r} is no checkpoint to name the file after; give it, as -o model.onnx")
     path = found if found.name not in ("", "..") else Path(os.path.abspath(found))
     output = path.with_name((path.name if path.is_dir() else path.stem) + ending)
-    if os.path.lexists(output):
+    if os.path.lexists(output) and not may_exist:
         raise usage(f"{output} exists; give -o to write it again, or elsewhere")
     return output
 

@@ -1,10 +1,10 @@
-"""What needs the extra `chat`: the texts of --text as calls of a model, and tokenizers as files."""
+"""What needs the extra `chat`: the texts of --text as calls of a model."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from lucid.chat import load_tokenizer, save_tokenizer, text_calls
+from lucid.chat import load_tokenizer, text_calls
 from lucid.cli.errors import usage
 from lucid.files import open_regular
 from lucid.types import Array
@@ -29,8 +29,3 @@ def calls(text: Path, checkpoint: Path, decoder: bool) -> list[Array]:
     if not found:
         raise usage(f"--text {text}: has no text, expected some hundred sentences")
     return found
-
-
-def write_tokenizer(checkpoint: Path, folder: Path) -> None:
-    """The tokenizer of a checkpoint as files in a folder that exists."""
-    save_tokenizer(load_tokenizer(checkpoint), folder)

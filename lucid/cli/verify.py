@@ -11,9 +11,10 @@ from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
 from lucid.cli.few_bits import load_in_few_bits
-from lucid.cli.parity import check_parity, parity_json, print_parity
+from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
+from lucid.part_parity import part_parity
 from lucid.parts import CacheKind, ModelPart, PartName
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
@@ -54,9 +55,9 @@ def run(
         for values in runs:
             check_known(values, known)
     half: dict[str, Any] = {"target": target, "dtype": dtype, "keep_io_types": keep_io_types}
-    report = check_parity(
+    report = part_parity(
         compared,
-        exported=model,
+        model,
         providers=providers or None,
         sizes=[{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None,
         rtol=rtol,

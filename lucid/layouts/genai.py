@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from lucid.chat import Tokenizer, load_tokenizer, save_tokenizer
-from lucid.export import Target, to_onnx
+from lucid.export import Target
 from lucid.files import write_atomically
+from lucid.layouts.exporting import export_file
 from lucid.layouts.genai_decoders import plan_decoder
 from lucid.layouts.genai_plan import Plan
 from lucid.layouts.genai_whisper import plan_whisper
-from lucid.layouts.layout import Exported, Layout, Options
+from lucid.layouts.layout import Exported, Options
 from lucid.models.whisper import Whisper
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
@@ -27,7 +28,8 @@ _TARGETS = ("cpu", "any")  # the first by default
 _MAX_LENGTH = 2048  # positions: onnxruntime-genai allocates a cache of max_length, by default of all the model has
 
 
-def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
+def write(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
+    """A decoder or Whisper in a folder for onnxruntime-genai."""
     target = options.target or _TARGETS[0]
     _check_options(target, options)
     plan = _plan(model, checkpoint, options)
@@ -40,9 +42,8 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
         with write_atomically(folder / name) as file:
             file.write(data)
     save_tokenizer(tokenizer, folder)
-    for name, graph in traced.items():
-        to_onnx(graph, path=folder / name, target=Target(target, onnxruntime=_ONNXRUNTIME))
-    return [Exported(name, part) for name, part in plan.parts.items()]
+    release = Target(target, onnxruntime=_ONNXRUNTIME)
+    return [export_file(part, folder, name, release, options, traced=traced[name]) for name, part in plan.parts.items()]
 
 
 def _plan(model: Module, checkpoint: Path, options: Options) -> Plan:
@@ -59,6 +60,8 @@ def _plan(model: Module, checkpoint: Path, options: Options) -> Plan:
 def _check_options(target: str, options: Options) -> None:
     if target not in _TARGETS:
         raise ValueError(f"target {target!r}: onnxruntime-genai on a CPU takes models for {' and '.join(_TARGETS)}")
+    if options.dtype is not None:
+        raise ValueError(f"dtype {options.dtype!r}: onnxruntime-genai's folders are float32; weights may have few bits")
     if options.cache is not None and options.cache not in CACHE_KINDS:
         raise ValueError(f"cache {options.cache!r} does not exist: choose one of {', '.join(CACHE_KINDS)}")
     if options.capacity is not None and (isinstance(options.capacity, bool) or options.capacity < 1):
@@ -104,6 +107,3 @@ def _id(tokenizer: Tokenizer, name: str, vocabulary: int) -> int | None:
     token = tokenizer.special_tokens.get(name)
     number = None if token is None else tokenizer.library.token_to_id(token)
     return number if number is not None and number < vocabulary else None
-
-
-GENAI = Layout("genai", "onnxruntime-genai", _write)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart
+from lucid.parity import ParityReport
+from lucid.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -19,19 +21,39 @@ class Options:
         cache: the kind of the cache of a decoder.
         capacity: how many positions a text may have, prompt and answer together, unless the caller asks for another
             number; a fixed cache has room for as many.
+        dtype: "float16" or "bfloat16", in which weights are stored.
+        external_data: whether weights are in a file of their own, which they are anyway beyond 2 GiB.
     """
 
     target: str | None = None
     cache: CacheKind | None = None
     capacity: int | None = None
+    dtype: str | None = None
+    external_data: bool = False
 
 
 @dataclass(frozen=True)
 class Exported:
-    """An ONNX file of a folder: its name, and what was exported to it."""
+    """An ONNX file of a folder, and what was exported to it.
+
+    Args:
+        file: its path in the folder.
+        part: what was exported.
+        target: for which target.
+        dtype: in which type weights are stored, where this was asked for.
+        inputs, outputs: their types by name.
+        opsets: the version of each domain.
+        parity: how it compares with NumPy; None if this was not measured.
+    """
 
     file: str
     part: ModelPart
+    target: str
+    dtype: str | None
+    inputs: Mapping[str, TensorType]
+    outputs: Mapping[str, TensorType]
+    opsets: Mapping[str, int]
+    parity: ParityReport | None = None
 
 
 @dataclass(frozen=True)

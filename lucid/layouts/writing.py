@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from lucid.files import write_atomically
 from lucid.folders import new_folder
-from lucid.layouts.genai import GENAI
-from lucid.layouts.layout import Exported, Options
+from lucid.layouts.card import CARD, card_of
+from lucid.layouts.hub import ONNXRUNTIME, OPTIMUM, SENTENCE_TRANSFORMERS, TRANSFORMERS_JS
+from lucid.layouts.layout import Exported, Layout, Options
+from lucid.layouts.manifest import check_replaceable, write_manifest
+from lucid.layouts.on_demand import text_module
+from lucid.layouts.triton import TRITON
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind
+from lucid.part_parity import part_parity
 
-LAYOUTS = {layout.name: layout for layout in (GENAI,)}
+
+def _genai(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
+    files: list[Exported] = text_module("genai").write(model, checkpoint, folder, options)
+    return files
+
+
+GENAI = Layout("genai", "onnxruntime-genai", _genai)
+LAYOUTS = {
+    layout.name: layout for layout in (ONNXRUNTIME, TRANSFORMERS_JS, SENTENCE_TRANSFORMERS, OPTIMUM, GENAI, TRITON)
+}
 """The layouts by name."""
 
 
@@ -24,26 +42,63 @@ def write_folder(
     target: str | None = None,
     cache: CacheKind | None = None,
     capacity: int | None = None,
+    dtype: str | None = None,
+    external_data: bool = False,
+    check: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+    force: bool = False,
+    command: Sequence[str] = (),
 ) -> list[Exported]:
     """Export a model to a folder from which another runtime loads it. The folder appears whole or not at all.
 
+    It has what the runtime reads, a model card (README.md) and a list of these files (lucid_export.json).
+
     Args:
         model: what to export.
-        checkpoint: where its tokenizer is: the folder or GGUF file that it was loaded from, or a folder like that.
-        folder: where to write; it must not exist, or be empty.
-        layout: a name in `LAYOUTS`, such as "genai".
-        target, cache, capacity: as `Options`; by default what suits the runtime best.
+        checkpoint: where its config and tokenizer are: the folder or GGUF file that it was loaded from, or a folder
+            like that.
+        folder: where to write. A folder that is there is replaced as a whole: if it is empty, or holds what Lucid wrote
+            there and nothing else. Until the new one is complete it stays as it is.
+        layout: a name in `LAYOUTS`, such as "transformers.js".
+        target, cache, capacity, dtype, external_data: as `Options`; by default what suits the runtime best.
+        check: whether to run each file in onnxruntime and compare it with NumPy, for the card and the result.
+        rtol, atol: of the comparison, as for `lucid.testing.assert_parity`.
+        force: replace the folder, whatever it holds.
+        command: the command line that was given, for the card.
 
     Returns:
-        The ONNX files in the folder, and what each was exported from.
+        The ONNX files in the folder, what each was exported from, and how it compares.
 
     Raises:
         ValueError: for a layout that does not exist, a model that the runtime does not run, an option that it does not
             take, or a checkpoint without what it needs to know; nothing is written then.
-        FileExistsError: for a folder that is not empty.
-        OSError: if the tokenizer is missing or the folder cannot be written.
+        FileExistsError: for a folder with other files, one that holds the checkpoint, and the working folder.
+        OSError: if the tokenizer is missing or the folder cannot be written; an earlier folder is then unchanged.
     """
     if layout not in LAYOUTS:
         raise ValueError(f"layout {layout!r} does not exist: choose one of {', '.join(LAYOUTS)}")
-    with new_folder(folder) as made:
-        return LAYOUTS[layout].write(model, Path(checkpoint), made, Options(target, cache, capacity))
+    source, output = Path(checkpoint), Path(folder)
+    _check_apart(source, output)
+    chosen, options = LAYOUTS[layout], Options(target, cache, capacity, dtype, external_data)
+    with new_folder(output, _anything if force else check_replaceable) as made:
+        files = chosen.write(model, source, made, options)
+        if check:
+            files = [replace(file, parity=_parity(file, made, rtol, atol)) for file in files]
+        with write_atomically(made / CARD) as card:
+            card.write(card_of(model, source, output, chosen, files, command).encode())
+        write_manifest(made, layout)
+    return files
+
+
+def _parity(file: Exported, folder: Path, rtol: float | None, atol: float | None) -> Any:
+    return part_parity(file.part, folder / file.file, rtol=rtol, atol=atol, target=file.target, dtype=file.dtype)
+
+
+def _check_apart(checkpoint: Path, folder: Path) -> None:
+    if checkpoint.resolve().is_relative_to(folder.resolve()):
+        raise FileExistsError(f"cannot write {folder}: {checkpoint} is in it; give the name of another folder")
+
+
+def _anything(folder: Path) -> None:
+    """A folder may be replaced, whatever it holds."""

@@ -181,7 +181,8 @@ class EncoderDecoder(Module):
         caches = self._cache_specs("growing", None, f"{_SOURCE}_out")
         inputs = {**new, "encoder_hidden_states": states, "past_key_values": caches}
         condition = "use_cache_branch"
-        return ModelPart(self._either_step, {**inputs, condition: spec(1, dtype=bool_)}, both, condition)
+        inputs[condition] = spec(1, dtype=bool_)
+        return ModelPart(self._either_step, inputs, both, condition, _merged_sizes())
 
     def _new_specs(self) -> dict[str, Any]:
         inputs = {"input_ids": spec(_BATCH, _NEW, dtype=int64)}
@@ -247,3 +248,11 @@ class EncoderDecoder(Module):
         ]
         first = self._first_step(input_ids, encoder_hidden_states, encoder_attention_mask, logits_to_keep)
         return (logits, kept), first
+
+
+def _merged_sizes() -> list[dict[str, int]]:
+    """Sizes with which both steps can be compared on the same inputs: of the encoder's positions, those in the cache
+    are a part.
+    """
+    names = _BATCH, _SOURCE, f"{_SOURCE}_out", _NEW, _PAST
+    return [dict(zip(names, sizes, strict=True)) for sizes in ((1, 1, 1, 1, 1), (2, 5, 3, 2, 4), (3, 4, 4, 1, 2))]

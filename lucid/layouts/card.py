@@ -1,0 +1,142 @@
+"""The model card of a folder, README.md: how to load it, what is in it, how it was made and from what."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from lucid.layouts.companions import name_of, sources
+from lucid.layouts.layout import Exported, Layout
+from lucid.layouts.loading import Subject, lines_for
+from lucid.models._pretrained import Pretrained
+from lucid.nn.module import Module
+from lucid.nn.stored import StoredWeight
+from lucid.parity import ParityReport
+from lucid.runtime.release import installed
+from lucid.text import visible
+from lucid.types import TensorType
+from lucid.version import __version__
+
+CARD = "README.md"
+# What the hub calls the library that loads a folder.
+_LIBRARIES = {
+    "transformers.js": "transformers.js",
+    "sentence-transformers": "sentence-transformers",
+    "optimum": "optimum",
+}
+
+
+def card_of(
+    model: Module,
+    checkpoint: Path,
+    folder: Path,
+    layout: Layout,
+    files: Sequence[Exported],
+    command: Sequence[str],
+) -> str:
+    """The card's text, in Markdown.
+
+    Args:
+        model: what was exported.
+        checkpoint: what it was loaded from.
+        folder: the name that the folder will have.
+        layout: the layout of the folder.
+        files: its ONNX files.
+        command: the command line that was given.
+    """
+    name = name_of(checkpoint)
+    task = model.checkpoint.task if isinstance(model, Pretrained) else ""
+    language, lines = lines_for(layout.name, Subject(folder.name, task, checkpoint, tuple(files)))
+    parts = [
+        *_for_the_hub(layout, task),
+        f"# {visible(name)} for {layout.about}",
+        f"{visible(name)} as ONNX: `{type(model).__name__}`" + (f", for the task {task}." if task else "."),
+        "## Loading it",
+        f"```{language}\n{lines.rstrip()}\n```",
+        "## Inputs and outputs",
+        *(f"`{file.file}`:\n\n{_types(file)}" for file in files),
+        "## Agreement with the source",
+        _agreement(files),
+        "## How it was made",
+        _made(model, layout, files, command),
+        "The files that it was made of, and their SHA-256:",
+        _table(("file", "SHA-256"), ((visible(file), digest) for file, digest in sources(checkpoint).items())),
+        f"The licence of the weights is that of {visible(name)}. `lucid_export.json` lists the files of this folder.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _for_the_hub(layout: Layout, task: str) -> list[str]:
+    """The lines between dashes that Hugging Face's hub reads."""
+    told = {"library_name": _LIBRARIES.get(layout.name), "pipeline_tag": _TAGS.get(task, task)}
+    lines = [f"{name}: {value}" for name, value in told.items() if value]
+    return ["\n".join(["---", *lines, "tags:", "- onnx", "---"])]
+
+
+_TAGS = {"reranking": "text-ranking", "text2text-generation": "text-generation"}  # what the hub calls these tasks
+
+
+def _types(file: Exported) -> str:
+    rows = [("input", *row) for row in _rows(file.inputs)] + [("output", *row) for row in _rows(file.outputs)]
+    return _table(("", "name", "type"), rows)
+
+
+def _rows(types: Mapping[str, TensorType]) -> list[tuple[str, str]]:
+    """Names and types; the caches of layers as one row for those of the first layer."""
+    found = []
+    for name, kind in types.items():
+        words = name.split(".")
+        if len(words) > 1 and words[1].isdecimal():
+            if words[1] != "0":
+                continue
+            name = ".".join([words[0], "{layer}", *words[2:]])
+        found.append((f"`{visible(name)}`", f"`{kind}`"))
+    return found
+
+
+def _agreement(files: Sequence[Exported]) -> str:
+    """What was measured when the folder was written."""
+    measured = [(file.file, file.parity) for file in files if file.parity is not None]
+    if not measured:
+        return "Not measured (`--no-check`)."
+    rows = [(f"`{name}`", *_figures(parity)) for name, parity in measured]
+    return (
+        "Each file was run on random inputs of several sizes and compared with the model computed by NumPy, in "
+        "float32:\n\n" + _table(("file", "runs", "largest difference", "of what is allowed", "agrees"), rows)
+    )
+
+
+def _figures(parity: ParityReport) -> tuple[str, ...]:
+    runs = len({(c.provider, *c.sizes.items()) for c in parity.comparisons})
+    share = parity.worst.share if parity.worst is not None else 0.0
+    return str(runs), f"{parity.max_abs:.1e}", f"{share:.0%}", "yes" if parity.passed else "**no**"
+
+
+def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Sequence[str]) -> str:
+    first = files[0]
+    opsets = ", ".join(f"{domain} {version}" for domain, version in first.opsets.items())
+    by = f"```sh\n{visible(shlex.join(['lucid', *command]))}\n```\n\n" if command else ""
+    rows = [
+        ("made by", f"Lucid {__version__}"),
+        ("layout", layout.name),
+        ("target", first.target),
+        ("opset", opsets),
+        ("weights", _weights(model, first)),
+        ("compared with", f"onnxruntime {installed()}"),
+    ]
+    return by + _table(("", ""), rows)
+
+
+def _weights(model: Module, file: Exported) -> str:
+    """Their element types, or bits."""
+    stored = [module for module in model.modules() if isinstance(module, StoredWeight)]
+    bits = sorted({f"{weight.bits} bits" for weight in stored})
+    held = {id(array) for weight in stored for array in weight.parameters()}
+    others = {str(array.dtype) for array in model.parameters() if id(array) not in held}
+    return ", ".join([*bits, *([file.dtype] if file.dtype else sorted(others))])
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,171 @@
+"""Folders as on Hugging Face's hub: for onnxruntime alone, optimum, sentence-transformers and transformers.js.
+
+Written for optimum-onnx 0.1, sentence-transformers 5.7 and transformers.js 4.3 (`make test-consumers` loads them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lucid.export import Target
+from lucid.layouts.companions import files_home, has_tokenizer, is_gguf, write_config, write_tokenizer
+from lucid.layouts.exporting import export_file
+from lucid.layouts.layout import Exported, Layout, Options
+from lucid.layouts.parts import parts_of
+from lucid.layouts.sentences import write_sentence_layers
+from lucid.models._pretrained import Pretrained, read_options
+from lucid.nn.decoding import CausalDecoder
+from lucid.nn.encoder_decoder import EncoderDecoder
+from lucid.nn.module import Module
+from lucid.nn.stored import StoredWeight
+
+_SIDE = ".onnx_data"  # by this ending optimum and transformers.js know the weights beside a model
+_OPTIMUM_READS_HEAD_DIM = ("gemma", "gemma3_text", "gpt_oss", "nemotron")  # values of model_type
+_WIDTHS = (
+    ("hidden_size", "d_model", "n_embd"),
+    ("num_attention_heads", "num_heads", "n_head", "decoder_attention_heads"),
+)
+_SCORES = ("text-classification", "reranking")  # the tasks of sentence-transformers' CrossEncoder
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How these folders differ.
+
+    Args:
+        place: the folder of the ONNX files.
+        targets: that it runs; the first by default.
+        by_precision: whether the name of a file tells how its weights are stored.
+        pools: whether the runtime makes embeddings of texts from the states of their tokens.
+    """
+
+    place: str
+    targets: tuple[str, ...]
+    by_precision: bool = False
+    pools: bool = True
+
+
+_PLAIN = _Kind("", ("cpu", "any", "cuda", "portable", "openvino", "webgpu"), pools=False)
+_OPTIMUM = _Kind("", ("cpu", "any", "cuda", "portable"))
+_SENTENCES = _Kind("onnx", ("cpu", "any", "cuda", "portable"))
+_JAVASCRIPT = _Kind("onnx", ("any", "cpu", "portable", "webgpu"), by_precision=True)
+
+
+def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
+    target = target_of(options, kind.targets)
+    parts = parts_of(model, options, states=kind.pools)
+    precision, ending = _precision(model, options) if kind.by_precision else ("", "")
+    write_tokenizer(files_home(checkpoint), folder)
+    files = []
+    for name, part in parts.items():
+        file = Path(kind.place) / f"{name}{ending}.onnx"
+        files.append(export_file(part, folder, file.as_posix(), target, options, f"{file.stem}{_SIDE}"))
+    known = model.checkpoint.model_types if isinstance(model, Pretrained) else ()
+    more = _for_javascript(folder / kind.place, precision) if kind.by_precision else None
+    write_config(files_home(checkpoint), folder, known, more)
+    return files
+
+
+def target_of(options: Options, known: tuple[str, ...]) -> Target:
+    """The target that is asked for, or the first one known.
+
+    Raises:
+        ValueError: for one that is not known.
+    """
+    target = options.target or known[0]
+    if target not in known:
+        raise ValueError(f"target {target!r} is not for this layout; choose one of {', '.join(known)}")
+    return Target(target)
+
+
+def _plain(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
+    return _write(_PLAIN, model, checkpoint, folder, options)
+
+
+def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
+    _check_config(model, checkpoint, "optimum")
+    if isinstance(model, Pretrained) and isinstance(model, (CausalDecoder, EncoderDecoder)):
+        _check_heads(model, model.cache_shape.head_dim, checkpoint)
+    return _write(_OPTIMUM, model, checkpoint, folder, options)
+
+
+def _check_heads(model: Pretrained[Any], width: int, checkpoint: Path) -> None:
+    """optimum makes the first, empty cache by config.json, and does not read head_dim or d_kv of most models."""
+    options = read_options(files_home(checkpoint), *model.checkpoint.model_types)
+    whole, heads = (next((options.options[name] for name in names if options.has(name)), 0) for names in _WIDTHS)
+    taken = whole // heads if heads else width
+    if width != taken and options.model_type not in _OPTIMUM_READS_HEAD_DIM:
+        raise ValueError(
+            f"the model has keys of width {width}, and optimum 0.1 takes them for hidden_size / num_attention_heads = "
+            f"{taken}, whoever exports it; use layout 'transformers.js', 'genai' or 'onnxruntime'"
+        )
+
+
+def _sentences(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
+    _check_config(model, checkpoint, "sentence-transformers")
+    if not isinstance(model, Pretrained) or model.checkpoint.task not in _SCORES:
+        write_sentence_layers(model, checkpoint, folder)
+    return _write(_SENTENCES, model, checkpoint, folder, options)
+
+
+# transformers.js ------------------------------------------------------------------------------------------------------
+
+
+def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
+    _check_config(model, checkpoint, "transformers.js")
+    home = files_home(checkpoint)
+    needed = [] if is_gguf(home) else ["tokenizer.json"]
+    if isinstance(model, Pretrained) and "input_ids" not in model.input_specs():
+        needed = ["preprocessor_config.json"]
+    for name in needed:
+        if not (home / name).is_file():
+            raise FileNotFoundError(
+                f"{home}: has no {name}, which transformers.js reads; transformers writes it: "
+                "AutoProcessor.from_pretrained(...).save_pretrained(...)"
+            )
+    return _write(_JAVASCRIPT, model, checkpoint, folder, options)
+
+
+def _precision(model: Module, options: Options) -> tuple[str, str]:
+    """transformers.js's name for how weights are stored, and how it ends the names of such files."""
+    bits = {module.bits for module in model.modules() if isinstance(module, StoredWeight)}
+    if options.dtype == "bfloat16":
+        raise ValueError("transformers.js knows no files in bfloat16; give dtype float16")
+    if bits:
+        four = min(bits) <= 4
+        if options.dtype is not None and not four:
+            raise ValueError("transformers.js knows no files with weights in 8 bits and float16; leave out the dtype")
+        name = ("q4f16" if options.dtype else "q4") if four else "q8"
+        return name, "_quantized" if name == "q8" else f"_{name}"
+    return ("fp16", "_fp16") if options.dtype else ("fp32", "")
+
+
+def _for_javascript(place: Path, precision: str) -> dict[str, Any]:
+    """What config.json tells transformers.js: which file to load by default, and that there are weights beside it."""
+    beside = {path.with_suffix(".onnx").name: 1 for path in sorted(place.glob(f"*{_SIDE}"))}
+    told: dict[str, Any] = {"dtype": precision}
+    return {"transformers.js_config": {**told, **({"use_external_data_format": beside} if beside else {})}}
+
+
+# What they need -------------------------------------------------------------------------------------------------------
+
+
+def _check_config(model: Module, checkpoint: Path, runtime: str) -> None:
+    """These runtimes find their class for a model by its config.json."""
+    if not isinstance(model, Pretrained):
+        raise ValueError(
+            f"{runtime} knows the models of checkpoints, got a {type(model).__name__}; use layout 'onnxruntime'"
+        )
+    if "input_ids" in model.input_specs() and not has_tokenizer(files_home(checkpoint)):
+        raise FileNotFoundError(
+            f"{checkpoint}: has no tokenizer.json, which {runtime} needs; transformers writes it: "
+            "AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+        )
+
+
+ONNXRUNTIME = Layout("onnxruntime", "onnxruntime", _plain)
+OPTIMUM = Layout("optimum", "optimum", _optimum)
+SENTENCE_TRANSFORMERS = Layout("sentence-transformers", "sentence-transformers", _sentences)
+TRANSFORMERS_JS = Layout("transformers.js", "transformers.js", _javascript)

@@ -1,0 +1,4 @@
+"""The lines by which programs load a folder, for its card. `make test-consumers` runs them."""
+
+from lucid.layouts.loading.lines import lines_for as lines_for
+from lucid.layouts.loading.subject import Subject as Subject

@@ -1,0 +1,64 @@
+"""Which files Lucid wrote to a folder, which is replaced only if there is nothing else in it and nothing changed."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+from lucid.layouts.companions import sha256, write_json
+from lucid.models._config import ConfigError, read_json
+from lucid.version import __version__
+
+MANIFEST = "lucid_export.json"
+_EDITED = 1 << 20  # larger files are told by their size: nobody edits those by hand
+
+
+def write_manifest(folder: Path, layout: str) -> None:
+    """List the files of a folder in a file of its own.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    files = {name: _seen(path) for name, path in _files(folder).items() if name != MANIFEST}
+    write_json(folder / MANIFEST, {"made_by": f"lucid {__version__}", "layout": layout, "files": files})
+
+
+def check_replaceable(folder: Path) -> None:
+    """Whether a folder holds what Lucid wrote there and nothing else.
+
+    Raises:
+        FileExistsError: if it does not; the message names a file.
+    """
+    if not (folder / MANIFEST).is_file():
+        raise _kept(folder, "the folder is not empty, and Lucid did not write it")
+    there = _files(folder)
+    try:
+        listed = read_json(there.pop(MANIFEST)).get("files")
+    except ConfigError:
+        listed = None
+    if not isinstance(listed, dict):
+        raise _kept(folder, f"its {MANIFEST} is not as Lucid wrote it")
+    for name, path in there.items():
+        if name not in listed:
+            raise _kept(folder, f"it holds {name}, which Lucid did not write")
+        if path.is_symlink() or not path.is_file() or _seen(path) != listed[name]:
+            raise _kept(folder, f"its {name} was changed since Lucid wrote it")
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """All but folders, by their paths in the folder."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
+    return {path.relative_to(folder).as_posix(): path for path in found}
+
+
+def _seen(path: Path) -> dict[str, Any]:
+    size = path.stat().st_size
+    return {"bytes": size} if size > _EDITED else {"bytes": size, "sha256": sha256(path)}
+
+
+def _kept(folder: Path, why: str) -> FileExistsError:
+    return FileExistsError(
+        errno.EEXIST,
+        f"cannot write {folder}: {why}; give the name of a new folder, or force (--force) to replace all of it",
+    )

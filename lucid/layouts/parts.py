@@ -1,0 +1,55 @@
+"""Which ONNX files a model becomes, with the names that optimum, transformers.js and their kin expect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lucid.dims import Dim, dim
+from lucid.layouts.layout import Options
+from lucid.models._pretrained import Pretrained
+from lucid.models._sentence_encoder import PooledEncoder
+from lucid.nn.decoding import CausalDecoder
+from lucid.nn.encoder_decoder import EncoderDecoder
+from lucid.nn.module import Module
+from lucid.nn.parts import ModelPart
+from lucid.types import TensorType
+
+MODEL = "model"
+# Sizes of our models by the names that optimum gives them.
+_AXES = {"N": "batch_size", "L": "sequence_length", "M": "image_batch_size", "H": "height", "W": "width"}
+
+
+def parts_of(model: Module, options: Options, *, states: bool, cached: bool = True) -> dict[str, ModelPart]:
+    """The parts by the names of their files, without ending.
+
+    Args:
+        model: an encoder, a model with a head, a decoder or an encoder-decoder.
+        options: `cache` and `capacity` are obeyed.
+        states: whether a sentence encoder gives the states of its tokens too, for runtimes that pool by themselves.
+        cached: whether a decoder has a cache where `options` do not ask for one.
+
+    Raises:
+        ValueError: for a cache that the model does not have.
+    """
+    if isinstance(model, CausalDecoder) and (cached or options.cache is not None):
+        return {MODEL: model.part(options.cache or "growing", options.capacity)}
+    if isinstance(model, EncoderDecoder):
+        if options.cache == "fixed":
+            raise ValueError("cache='fixed': the decoder in one file with its first step has a growing cache")
+        return {"encoder_model": model.part("encoder"), "decoder_model_merged": model.part("decoder_merged")}
+    if options.cache is not None or options.capacity is not None:
+        raise ValueError(f"cache and capacity are for decoders, got a {type(model).__name__}; leave them out")
+    inputs = with_known_axes(model.full_input_specs() if isinstance(model, Pretrained) else model.input_specs())
+    if isinstance(model, PooledEncoder) and states:
+        return {MODEL: ModelPart(model.states_and_embedding, inputs, ("last_hidden_state", "sentence_embedding"))}
+    return {MODEL: ModelPart(model, inputs)}
+
+
+def with_known_axes(specs: Mapping[str, TensorType]) -> dict[str, Any]:
+    """Inputs whose sizes have the names that optimum gives them: batch_size, sequence_length."""
+    return {name: spec.with_shape(tuple(map(_known, spec.shape))) for name, spec in specs.items()}
+
+
+def _known(size: int | Dim) -> int | Dim:
+    return size if isinstance(size, int) else dim(_AXES.get(str(size), str(size)))

@@ -1,0 +1,43 @@
+"""What sentence-transformers reads of a folder: which layers follow the encoder, and their weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lucid
+from lucid import Tensor
+from lucid.layouts.companions import SENTENCE_COMPANIONS, copy_files
+from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models._sentence_files import MODULES, PREFIX, read_modules
+from lucid.models._sentence_layers import DENSE
+from lucid.nn.module import Module
+from lucid.types import Array
+from lucid.weights import SINGLE
+
+
+def write_sentence_layers(model: Module, checkpoint: Path, folder: Path) -> None:
+    """modules.json, the config of each layer, and the weights of a Dense, which sentence-transformers computes itself.
+
+    Raises:
+        ValueError: for a model without these layers, a checkpoint without modules.json, and a Dense in few bits.
+        OSError: if a file cannot be read or written.
+    """
+    modules = read_modules(checkpoint)
+    if not isinstance(model, PooledEncoder) or modules is None:
+        raise ValueError(
+            f"{checkpoint}: sentence-transformers takes sentence encoders, which have a {MODULES}, and cross-encoders; "
+            f"got a {type(model).__name__}"
+        )
+    modules.write(folder)
+    copy_files(checkpoint, folder, SENTENCE_COMPANIONS)
+    stored: dict[str, Tensor | Array] = {**model.state_dict(), **modules.weights}
+    for layer in modules.layers:
+        prefix = f"{PREFIX}.{layer.name}."
+        if layer.kind == DENSE:
+            weights = {name.removeprefix(prefix): array for name, array in stored.items() if name.startswith(prefix)}
+            if "linear.weight" not in weights:
+                raise ValueError(
+                    f"{prefix}linear.weight is in few bits, and sentence-transformers computes this layer itself; "
+                    f'leave it as it is: --skip "{PREFIX}.*"'
+                )
+            lucid.save(folder / layer.name / SINGLE, weights)
