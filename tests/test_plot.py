@@ -21,7 +21,8 @@ def test_attention_has_a_picture_a_head_with_tokens():
     pictures = [axis for axis in figure.axes if axis.images]
     assert [axis.get_title() for axis in pictures] == [f"head {n}" for n in range(1, 7)]
     np.testing.assert_allclose(pictures[4].images[0].get_array(), weights.numpy()[0, 4])
-    assert [label.get_text() for label in pictures[0].get_xticklabels()] == ["the", "cat", "sat"]
+    assert [label.get_text() for label in pictures[-1].get_xticklabels()] == ["the", "cat", "sat"]
+    assert [label.get_text() for label in pictures[0].get_yticklabels()] == ["the", "cat", "sat"]
     assert len({picture.images[0].get_clim() for picture in pictures}) == 1
 
 
@@ -39,7 +40,50 @@ def test_failures_are_red_and_nan_is_seen():
     red, blue = axis.patches
     assert red.get_facecolor() != blue.get_facecolor()
     assert red.get_width() > blue.get_width()
-    assert axis.get_title() == "differs from NumPy"
+    assert axis.get_title() == "differs from NumPy in 1 of 2 comparisons"
+
+
+def rows_of(figure):
+    (axis,) = figure.axes
+    return [label.get_text() for label in axis.get_yticklabels()], axis.patches
+
+
+def many(layers: int, runs: int = 3) -> ParityReport:
+    """Comparisons of two products in each layer; one run of one of them fails."""
+    outputs = [f"encoder.layer.{i}.{part}/linear" for i in range(layers) for part in ("query", "value")]
+    found = [(output, run) for output in outputs for run in range(runs)]
+    return ParityReport(
+        tuple(
+            Comparison("CPUExecutionProvider", {"N": run}, out, 3, 1e-7, 0.0, (0,), (out, run) != (outputs[3], 1))
+            for out, run in found
+        ),
+        {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("layers", "rows", "first"),
+    [
+        (5, 30, "CPU N=0 encoder.layer.0.query/linear"),  # a bar for each run
+        (15, 30, "encoder.layer.0.query.linear (3)"),  # for each output
+        (30, 30, "encoder.layer.0 (6)"),  # for each layer
+        (150, 40, "encoder.layer.1 (6)"),  # for each of the 40 worst layers
+    ],
+)
+def test_many_modules_are_put_together(layers: int, rows: int, first: str) -> None:
+    figure = plot.parity(many(layers))
+    names, bars = rows_of(figure)
+    assert (len(names), names[0], len(bars)) == (rows, first, rows)
+    assert len({bar.get_facecolor() for bar in bars}) == 2  # the failure is seen
+    assert figure.get_size_inches()[1] < 13
+    left_out = "; the 40 worst modules" if rows < layers else ""
+    assert figure.axes[0].get_title() == f"differs from NumPy in 1 of {6 * layers} comparisons{left_out}"
+
+
+def test_tokens_of_a_long_text_are_thinned():
+    figure = plot.attention(np.ones((4, 100, 100)) / 100, tokens=[str(i) for i in range(100)])
+    labels = [label.get_text() for label in figure.axes[3].get_xticklabels()]
+    assert [int(label) for label in labels if label] == list(range(0, 100, 5))
 
 
 def test_figures_show_themselves_and_leave_pyplot_alone():
