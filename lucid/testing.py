@@ -50,6 +50,7 @@ __all__ = [
     "PrecisionReport",
     "assert_parity",
     "bisect",
+    "compare_file",
     "half_precision_overflow",
     "precision_report",
 ]
@@ -146,9 +147,9 @@ def assert_parity(
         outputs = list(session.outputs)[: len(graph.outputs) if inner else None]
         if len(session.inputs) != len(graph.inputs) or len(outputs) != len(graph.outputs):
             raise ValueError(
-                f"assert_parity: the exported model maps {', '.join(session.inputs)} to {', '.join(session.outputs)}, "
-                f"the eager one {', '.join(i.name for i in graph.inputs)} to {', '.join(graph.output_names)}; "
-                "export this model again"
+                "assert_parity: the file is of another model, or of another part, step or task of it; export it again. "
+                f"The file maps {', '.join(session.inputs)} to {', '.join(session.outputs)}, "
+                f"the model {', '.join(i.name for i in graph.inputs)} to {', '.join(graph.output_names)}"
             )
         if session.elsewhere():
             elsewhere[provider] = session.elsewhere()

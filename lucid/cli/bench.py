@@ -17,7 +17,7 @@ from lucid.export.exporter import to_onnx
 from lucid.inspection import inspect_model
 from lucid.inspection.measure import measure, repeat
 from lucid.inspection.read import read
-from lucid.inspection.shapes import free_sizes
+from lucid.inspection.shapes import free_sizes, size_of
 from lucid.ops.linalg import matmul
 from lucid.phases import phase
 from lucid.random_inputs import random_array
@@ -83,7 +83,8 @@ def _random_inputs(session: Session, sizes: Mapping[str, int]) -> dict[str, Arra
         if dtype is None:
             raise CommandError(f"input {name}: Lucid has no random numbers for its element type")
         known = [
-            size if isinstance(size, int) else sizes.get(size or f"{name}.{axis}") for axis, size in enumerate(shape)
+            size if isinstance(size, int) else size_of(size or f"{name}.{axis}", sizes)
+            for axis, size in enumerate(shape)
         ]
         if None in known:
             raise CommandError(f"input {name}: size {shape[known.index(None)]} is not known; give it with --size")

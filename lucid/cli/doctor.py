@@ -12,6 +12,7 @@ from types import ModuleType
 from lucid.cli import show
 from lucid.cli.errors import FAILED, OK
 from lucid.known_runtimes import RUNTIMES
+from lucid.phases import phase
 from lucid.version import __version__
 
 _NEEDED = ("numpy", "onnx", "ml_dtypes", "threadpoolctl", "typer", "rich")
@@ -31,7 +32,8 @@ class Finding:
 
 def run(*, json: bool) -> int:
     """Check everything; the exit code says whether models can be exported and run."""
-    findings = list(_findings())
+    with phase("trying what is installed"):
+        findings = list(_findings())
     healthy = all(finding.good is not False for finding in findings)
     if json:
         show.print_json({"healthy": healthy, "findings": [asdict(finding) for finding in findings]})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lucid.cli import show
-from lucid.comparison import Tolerance
+from lucid.comparison import Comparison, Tolerance
 from lucid.parity import ParityReport
 
 
@@ -44,7 +44,7 @@ def _tolerance_json(tolerance: Tolerance | None) -> dict[str, Any] | None:
 
 
 def print_parity(out: show.Output, report: ParityReport, brief: bool = False) -> None:
-    """Print one line if all passed and `brief` is set, else every comparison."""
+    """Print a line for each run if all passed, or with `brief` one for all; else every comparison."""
     providers = ", ".join(dict.fromkeys(c.provider for c in report.comparisons))
     if report.passed and brief:
         runs = len({(c.provider, *c.sizes.items()) for c in report.comparisons})
@@ -53,5 +53,20 @@ def print_parity(out: show.Output, report: ParityReport, brief: bool = False) ->
             text += f"; at the worst element {report.worst.error:.1e} where {report.worst.allowed:.1e} is allowed"
         out.line(show.verdict(True), text)
         return
+    if report.passed:
+        _print_runs(out, report)
+        return
     for line in str(report).splitlines():
         out.line(line, style="" if line.startswith("ok") else "bold red")
+
+
+def _print_runs(out: show.Output, report: ParityReport) -> None:
+    """Of each run the output that is the nearest to its tolerance; then the notes."""
+    runs: dict[tuple[object, ...], list[Comparison]] = {}
+    for comparison in report.comparisons:
+        runs.setdefault((comparison.provider, *comparison.sizes.items()), []).append(comparison)
+    for run in runs.values():
+        worst = max(run, key=lambda comparison: comparison.share)
+        out.line(str(worst), f"; {len(run) - 1} more outputs agree better" if len(run) > 1 else "")
+    for note in str(report).splitlines()[len(report.comparisons) :]:
+        out.line(note)

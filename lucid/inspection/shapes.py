@@ -75,13 +75,14 @@ def _bind_all(values: Iterable[ValueInfoProto], sizes: Mapping[str, int]) -> Non
 
 
 def _bind(field: onnx.TensorShapeProto.Dimension, text: str, sizes: Mapping[str, int]) -> None:
-    value = _evaluate(text, sizes)
+    value = size_of(text, sizes)
     field.Clear()
     if value is not None:
         field.dim_value = value
 
 
-def _evaluate(text: str, sizes: Mapping[str, int]) -> int | None:
+def size_of(text: str, sizes: Mapping[str, int]) -> int | None:
+    """The value of a size, which may be a sum or product of others; None if it is not known."""
     if text in sizes:
         return sizes[text]
     if not text:
