@@ -15,6 +15,7 @@ from lucid.models._tasks import SENTENCES, class_of, reader_for, without_heads
 
 READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
     "albert.Albert": ("albert",),
+    "bart.Bart": ("bart", "marian", "mbart", "m2m_100"),
     "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie", "mpnet"),
     "clip.CLIP": ("clip",),
     "convnext.ConvNext": ("convnext", "convnextv2"),
@@ -27,7 +28,7 @@ READERS = {  # a line for each class: its file and name, and the model_type of t
     "phi3.Phi3": ("phi3",),
     "siglip.SigLIP": ("siglip",),
     "swin.Swin": ("swin",),
-    "t5.T5": ("t5", "mt5"),
+    "t5.T5": ("t5", "mt5", "umt5"),
     "vit.ViT": ("vit", "deit", "dinov2"),
     "whisper.Whisper": ("whisper",),
 }

@@ -17,6 +17,7 @@ _TASKS = {  # how the names in `architectures` end, as BertForMaskedLM; what end
     "ForSequenceClassification": "text-classification",
     "ForTokenClassification": "token-classification",
     "ForQuestionAnswering": "question-answering",
+    "ForConditionalGeneration": "text2text-generation",
     "ForImageClassification": "image-classification",
     "ForImageClassificationWithTeacher": "image-classification",
 }

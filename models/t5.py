@@ -1,4 +1,4 @@
-"""T5: encoder and decoder for text to text (Raffel et al. 2020), in its first and its gated (1.1, FLAN, mT5) form.
+"""T5: encoder and decoder for text to text (Raffel et al. 2020), plain or gated (1.1, FLAN, mT5, UMT5).
 
 ::
 
@@ -39,6 +39,7 @@ class T5Config:
     num_heads: int = 8
     num_buckets: int = 32
     max_distance: int = 128
+    bias_in_each_layer: bool = False  # each has a position bias of its own (UMT5), not only the first
     activation: str = "relu"
     gated: bool = False
     eps: float = 1e-6
@@ -57,8 +58,9 @@ class T5Config:
         options.only("is_gated_act", gated)
         options.only("is_encoder_decoder", True)
         options.only("is_decoder", False)
-        # Configs older than scale_decoder_outputs scale if the weights are tied; mT5 (Xue et al. 2021) never does.
-        scaled = options.get("tie_word_embeddings", bool, True) and options.model_type == "t5"
+        # Configs older than scale_decoder_outputs scale if the weights are tied; mT5 (Xue et al. 2021) never does. The
+        # published UMT5 (Chung et al. 2023) says that they are not; transformers 5 reads that as if they were.
+        scaled = options.get("tie_word_embeddings", bool, True) and options.model_type != "mt5"
         layers = options.layers("num_layers")
         return cls(
             vocab_size=options.size("vocab_size"),
@@ -70,6 +72,7 @@ class T5Config:
             num_heads=options.size("num_heads"),
             num_buckets=options.size("relative_attention_num_buckets", 32),
             max_distance=options.whole("relative_attention_max_distance", 128, high=1 << 20),
+            bias_in_each_layer=options.model_type == "umt5",
             activation=activation,
             gated=gated,
             eps=options.real("layer_norm_epsilon", 1e-6),
@@ -83,7 +86,7 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
     """T5 with its language-model head."""
 
     checkpoint = Checkpoint(
-        model_types=("t5", "mt5"),
+        model_types=("t5", "mt5", "umt5"),
         task="text2text-generation",
         read=T5Config.read,
         ignored_options=["n_positions"],  # there is no limit: positions are relative
@@ -161,24 +164,27 @@ class Stack(nn.Module):
         layers_of = [self._layers(config, decoder, first=index == 0) for index in range(layers)]
         self.block: list[dict[str, list[Any]]] = [{"layer": inner} for inner in layers_of]
         self.final_layer_norm = nn.RMSNorm(config.hidden_size, config.eps)
+        self.bias_in_each_layer = config.bias_in_each_layer
 
     def _layers(self, config: T5Config, decoder: bool, first: bool) -> list[nn.Module]:
-        attention = SelfAttention(config, bidirectional=not decoder if first else None)
+        biased = first or config.bias_in_each_layer
+        attention = SelfAttention(config, bidirectional=not decoder if biased else None)
         return [attention, *([CrossAttention(config)] if decoder else []), FeedForward(config)]
 
-    def bias(self, x: Tensor, cache: nn.Cache | None = None) -> Tensor:
-        """The position bias of all layers, which the first one has."""
+    def biases(self, x: Tensor, cache: nn.Cache | None = None) -> list[Tensor]:
+        """The position bias of each layer: its own, or that of the first one."""
         past, keys = F.cache_span(cache, x.shape[1])
-        bias: Tensor = self.block[0]["layer"][0].SelfAttention.relative_attention_bias(x.shape[1], keys, past)
-        return bias
+        owners = self.block if self.bias_in_each_layer else self.block[:1]
+        modules = [block["layer"][0].SelfAttention.relative_attention_bias for block in owners]
+        found = [module(x.shape[1], keys, past) for module in modules]
+        return found if self.bias_in_each_layer else found * len(self.block)
 
 
 class Encoder(Stack):
     """Vectors (N, L, hidden_size) to vectors."""
 
     def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
-        bias = self.bias(x)
-        for block in self.block:
+        for block, bias in zip(self.block, self.biases(x), strict=True):
             attend, feed_forward = block["layer"]
             x, _ = attend(x, bias, key_mask, causal=False)
             x = feed_forward(x)
@@ -200,8 +206,8 @@ class Decoder(Stack):
         """The vectors of new tokens, and the caches with them. `layers` has the cache of each layer, and the encoder's
         output or its keys and values.
         """
-        bias, present = self.bias(x, layers[0][0]), []
-        for block, (cache, memory) in zip(self.block, layers, strict=True):
+        biases, present = self.biases(x, layers[0][0]), []
+        for block, bias, (cache, memory) in zip(self.block, biases, layers, strict=True):
             attend, attend_memory, feed_forward = block["layer"]
             x, cache = attend(x, bias, None, causal=True, cache=cache)
             x = feed_forward(attend_memory(x, memory, memory_key_mask))
@@ -273,7 +279,7 @@ class Projections(nn.Module):
 
 
 class Attention(Projections):
-    """Self-attention. The first of a stack has the position bias."""
+    """Self-attention. The first of a stack, or each, has a position bias."""
 
     def __init__(self, config: T5Config, bidirectional: bool | None) -> None:
         super().__init__(config)

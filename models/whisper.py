@@ -25,7 +25,8 @@ import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder, written
 from lucid.models._log_mel import log_mel as log_mel
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._pretrained import Checkpoint, Config, Pretrained
+from lucid.models._seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig
 from lucid.models._transcription import Segment as Segment
 from lucid.models._transcription import Transcription as Transcription
 from lucid.models._transcription import transcribe as transcribe
@@ -36,26 +37,10 @@ from lucid.nn import functional as F
 
 
 @dataclass(frozen=True)
-class WhisperStackConfig:
+class WhisperStackConfig(StackConfig):
     """The sizes of the encoder's or the decoder's layers."""
 
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    intermediate_size: int
-    activation: str = "gelu"
-
-    @classmethod
-    def read(cls, options: Config, side: str) -> Self:
-        """From the options that begin with "encoder" or "decoder"."""
-        width = options.size("d_model")
-        return cls(
-            hidden_size=width,
-            num_layers=options.layers(f"{side}_layers"),
-            num_heads=options.heads(f"{side}_attention_heads", width),
-            intermediate_size=options.size(f"{side}_ffn_dim"),
-            activation=options.activation("activation_function", "gelu"),
-        )
+    key_bias: bool = False
 
 
 Stack = WhisperStackConfig  # its name before configs were called after their models
@@ -237,81 +222,6 @@ class Decoder(nn.Module):
             x, cache = layer(x, past, speech)
             present.append(cache)
         return self.layer_norm(x), present
-
-
-class Layer(nn.Module):
-    """Self-attention and two linear layers, each after its norm, with a residual connection."""
-
-    def __init__(self, stack: WhisperStackConfig) -> None:
-        self.self_attn, self.self_attn_layer_norm = SelfAttention(stack), nn.LayerNorm(stack.hidden_size)
-        self.fc1, self.fc2 = (
-            nn.Linear(stack.hidden_size, stack.intermediate_size),
-            nn.Linear(stack.intermediate_size, stack.hidden_size),
-        )
-        self.final_layer_norm = nn.LayerNorm(stack.hidden_size)
-        self.activation = ACTIVATIONS[stack.activation]
-
-    def attend(self, x: Tensor, cache: nn.Cache | None, is_causal: bool) -> tuple[Tensor, nn.Cache | None]:
-        """The self-attention."""
-        y, cache = self.self_attn(self.self_attn_layer_norm(x), cache, is_causal)
-        return x + y, cache
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        """The linear layers."""
-        return x + self.fc2(self.activation(self.fc1(self.final_layer_norm(x))))
-
-
-class EncoderLayer(Layer):
-    """A layer in which each position sees all."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.feed_forward(self.attend(x, None, is_causal=False)[0])
-
-
-class DecoderLayer(Layer):
-    """A layer with causal self-attention, followed by attention to the encoder's output or its keys and values."""
-
-    def __init__(self, stack: WhisperStackConfig) -> None:
-        super().__init__(stack)
-        self.encoder_attn, self.encoder_attn_layer_norm = CrossAttention(stack), nn.LayerNorm(stack.hidden_size)
-
-    def forward(
-        self, x: Tensor, cache: nn.Cache | None, speech: Tensor | nn.KeyValueCache
-    ) -> tuple[Tensor, nn.Cache | None]:
-        x, cache = self.attend(x, cache, is_causal=True)
-        x = x + self.encoder_attn(self.encoder_attn_layer_norm(x), speech)
-        return self.feed_forward(x), cache
-
-
-class Projections(nn.Module):
-    """The projections of an attention layer. Keys have no bias: it would shift all scores equally."""
-
-    def __init__(self, stack: WhisperStackConfig) -> None:
-        self.num_heads = stack.num_heads
-        self.q_proj, self.v_proj, self.out_proj = (nn.Linear(stack.hidden_size, stack.hidden_size) for _ in range(3))
-        self.k_proj = nn.Linear(stack.hidden_size, stack.hidden_size, bias=False)
-
-
-class SelfAttention(Projections):
-    """Attention to the same sequence."""
-
-    def forward(self, x: Tensor, cache: nn.Cache | None, is_causal: bool) -> tuple[Tensor, nn.Cache | None]:
-        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
-        y, cache = F.cached_attention(q, k, v, cache, heads=self.num_heads, is_causal=is_causal)
-        return self.out_proj(y), cache
-
-
-class CrossAttention(Projections):
-    """Attention to another sequence, or to its keys and values."""
-
-    def forward(self, x: Tensor, source: Tensor | nn.KeyValueCache) -> Tensor:
-        q = self.q_proj(x)
-        k, v = source if isinstance(source, nn.KeyValueCache) else (self.k_proj(source), self.v_proj(source))
-        return self.out_proj(F.cross_attention(q, k, v, heads=self.num_heads))
-
-    def keys_and_values(self, source: Tensor) -> nn.KeyValueCache:
-        """Those of a sequence (N, S, hidden_size)."""
-        return nn.KeyValueCache.of(self.k_proj(source), self.v_proj(source), self.num_heads)
 
 
 def main() -> None:

@@ -215,6 +215,27 @@ def test_a_repetition_penalty_counts_prompt_and_new_tokens() -> None:
     assert Generator(chain).generate([3], max_new_tokens=4, repetition_penalty=2.0).tolist() == [[2, 1, 0, 3]]
 
 
+def test_the_first_and_the_last_token_may_be_forced(cycle: Chain) -> None:
+    """The first one only where the prompt is a single token, as in transformers."""
+    forced = {"max_new_tokens": 4, "forced_bos_token_id": 4, "forced_eos_token_id": 2}
+    for num_beams in (1, 3):
+        found = [Generator(cycle).generate(prompt, num_beams=num_beams, **forced) for prompt in ([0], [0, 1])]
+        assert [ids.tolist() for ids in found] == [[[4, 5, 0, 2]], [[2, 3, 4, 2]]]
+    assert list(Generator(cycle).stream([0], **forced)) == [4, 5, 0, 2]
+
+
+def test_suppressed_tokens_are_never_chosen() -> None:
+    likely = Chain([[0.0, 3, 2, 1]] * 4)
+    for num_beams in (1, 2):
+        found = Generator(likely).generate([0], max_new_tokens=2, suppress_tokens=[1, 2], num_beams=num_beams)
+        assert found.tolist() == [[3, 3]]
+    with pytest.raises(LogitsError, match="suppress_tokens gave -inf .* leave at least one token possible"):
+        Generator(likely).generate([0], max_new_tokens=2, suppress_tokens=[0, 1, 2, 3])
+    for option in ({"suppress_tokens": [4]}, {"forced_bos_token_id": 4}):
+        with pytest.raises(ValueError, match=" 4, but the model has 4 tokens, from 0 on"):
+            Generator(likely).generate([0], max_new_tokens=2, **option)  # type: ignore[arg-type]
+
+
 def test_functions_of_logits_see_all_tokens_so_far(cycle: Chain) -> None:
     seen: list[list[int]] = []
 
@@ -311,6 +332,9 @@ def test_there_is_no_padding_an_empty_prompt(prompts: list[list[int]]) -> None:
         ({"eos_token_id": -1}, ValueError, "eos_token_id is -1, expected 0 or more"),
         ({"eos_token_id": [1, "2"]}, TypeError, "eos_token_id is '2', expected a whole number"),
         ({"pad_token_id": -1}, ValueError, "pad_token_id is -1, expected 0 or more"),
+        ({"forced_bos_token_id": 1.5}, TypeError, "forced_bos_token_id is 1.5, expected a whole number"),
+        ({"forced_eos_token_id": -1}, ValueError, "forced_eos_token_id is -1, expected 0 or more"),
+        ({"suppress_tokens": [1, -2]}, ValueError, "suppress_tokens is -2, expected 0 or more"),
         ({"seed": -1}, ValueError, "seed is -1, expected 0 or more"),
         ({"stop": [1]}, TypeError, "stop has a int, expected strings"),
         ({"stop": ""}, ValueError, "stop has an empty string"),

@@ -32,6 +32,9 @@ class GenerateOptions(TypedDict, total=False):
     num_beams: int
     eos_token_id: int | Sequence[int] | None
     pad_token_id: int | None
+    forced_bos_token_id: int | None
+    forced_eos_token_id: int | None
+    suppress_tokens: Sequence[int]
     stop: str | Sequence[str] | None
     seed: int | None
     logits_processors: Sequence[LogitsProcessor]

@@ -11,7 +11,17 @@ from lucid import random
 from lucid.generation import sampling
 from lucid.generation.beams import BeamSearch
 from lucid.generation.known import positions_of
-from lucid.generation.logits import Logits, LogitsProcessor, Rows, checked, likeliest, processed, repetition_penalised
+from lucid.generation.logits import (
+    Logits,
+    LogitsProcessor,
+    Rows,
+    checked,
+    forced,
+    likeliest,
+    processed,
+    repetition_penalised,
+    suppressed,
+)
 from lucid.generation.models import stepper
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
@@ -67,6 +77,9 @@ class Generator:
         num_beams: int = 1,
         eos_token_id: int | Sequence[int] | None = None,
         pad_token_id: int | None = None,
+        forced_bos_token_id: int | None = None,
+        forced_eos_token_id: int | None = None,
+        suppress_tokens: Sequence[int] = (),
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         logits_processors: Sequence[LogitsProcessor] = (),
@@ -88,6 +101,9 @@ class Generator:
             num_beams: more than 1 searches with beams for the sequence of the highest mean log probability.
             eos_token_id: the id or ids that end a sequence.
             pad_token_id: what follows the end in a batch; by default the first of `eos_token_id`, or 0.
+            forced_bos_token_id: the token that follows a prompt of one token: of translations the target language.
+            forced_eos_token_id: the last of `max_new_tokens`.
+            suppress_tokens: tokens that are never chosen.
             stop: the string or strings that end a sequence when the text of its new tokens contains one.
             seed: the same seed gives the same tokens; by default draws use the generator of `lucid.manual_seed`.
             logits_processors: functions of the ids so far (N, total) and the logits (N, vocab) that return new logits.
@@ -113,6 +129,9 @@ class Generator:
             num_beams=num_beams,
             eos_token_id=eos_token_id,
             pad_token_id=pad_token_id,
+            forced_bos_token_id=forced_bos_token_id,
+            forced_eos_token_id=forced_eos_token_id,
+            suppress_tokens=suppress_tokens,
             stop=stop,
             seed=seed,
             logits_processors=logits_processors,
@@ -143,6 +162,9 @@ class Generator:
         min_p: float | None = None,
         repetition_penalty: float = 1.0,
         eos_token_id: int | Sequence[int] | None = None,
+        forced_bos_token_id: int | None = None,
+        forced_eos_token_id: int | None = None,
+        suppress_tokens: Sequence[int] = (),
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
         logits_processors: Sequence[LogitsProcessor] = (),
@@ -161,6 +183,9 @@ class Generator:
             min_p=min_p,
             repetition_penalty=repetition_penalty,
             eos_token_id=eos_token_id,
+            forced_bos_token_id=forced_bos_token_id,
+            forced_eos_token_id=forced_eos_token_id,
+            suppress_tokens=suppress_tokens,
             stop=stop,
             seed=seed,
             logits_processors=logits_processors,
@@ -229,9 +254,14 @@ class Generator:
 
 
 def _processed(logits: Logits, sequences: Sequences[C], running: Rows, options: Options) -> Logits:
-    """Logits (N, vocab) after the repetition penalty and the user's functions."""
+    """Logits (N, vocab) after the repetition penalty, forced and suppressed tokens, and the user's functions."""
     if options.repetition_penalty != 1:
         logits = repetition_penalised(logits, sequences.ids, sequences.mask, options.repetition_penalty)
+    token = options.forced_token(sequences.ids.shape[1], sequences.new.shape[1])
+    if token is not None:
+        logits = forced(logits, token)
+    if options.suppress_tokens:
+        logits = suppressed(logits, options.suppress_tokens)
     return processed(logits, sequences.ids, running, options.logits_processors)
 
 

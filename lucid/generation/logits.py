@@ -67,6 +67,36 @@ def repetition_penalised(logits: Logits, ids: Ids, mask: Ids, penalty: float) ->
     return np.where(seen, np.where(logits < 0, logits * penalty, logits / penalty), logits)
 
 
+def suppressed(logits: Logits, tokens: Sequence[int]) -> Logits:
+    """Logits without these tokens.
+
+    Raises:
+        ValueError: for a token that there is not.
+        LogitsError: if no other token is possible.
+    """
+    _check_known("suppress_tokens has", max(tokens), logits)
+    logits = logits.copy()
+    logits[:, list(tokens)] = -np.inf
+    return checked(logits, np.ones(len(logits), bool), "suppress_tokens", "leave at least one token possible")
+
+
+def forced(logits: Logits, token: int) -> Logits:
+    """Logits of which only one token is possible, as its log probability 0.
+
+    Raises:
+        ValueError: for a token that there is not.
+    """
+    _check_known("the forced token is", token, logits)
+    only = np.full_like(logits, -np.inf)
+    only[:, token] = 0
+    return only
+
+
+def _check_known(what: str, token: int, logits: Logits) -> None:
+    if token >= logits.shape[1]:
+        raise ValueError(f"generate: {what} {token}, but the model has {logits.shape[1]} tokens, from 0 on")
+
+
 def processed(logits: Logits, ids: Ids, running: Rows, processors: Sequence[LogitsProcessor]) -> Logits:
     """The logits after the user's functions, in their order.
 

@@ -29,6 +29,9 @@ class Options:
     num_beams: int = 1
     eos_token_id: int | Sequence[int] | None = None
     pad_token_id: int | None = None
+    forced_bos_token_id: int | None = None
+    forced_eos_token_id: int | None = None
+    suppress_tokens: Sequence[int] = ()
     stop: str | Sequence[str] | None = None
     seed: int | None = None
     logits_processors: Sequence[LogitsProcessor] = ()
@@ -39,8 +42,12 @@ class Options:
         _real("repetition_penalty", self.repetition_penalty, "more than 0", lambda x: x > 0)
         for eos in self.eos_tokens:
             _whole("eos_token_id", eos, 0)
-        if self.pad_token_id is not None:
-            _whole("pad_token_id", self.pad_token_id, 0)
+        for token in self.suppress_tokens:
+            _whole("suppress_tokens", token, 0)
+        forced = {"forced_bos_token_id": self.forced_bos_token_id, "forced_eos_token_id": self.forced_eos_token_id}
+        for name, given in {"pad_token_id": self.pad_token_id, **forced}.items():
+            if given is not None:
+                _whole(name, given, 0)
         for text in self.stop_strings:
             if not isinstance(text, str):
                 raise TypeError(f"generate: stop has a {type(text).__name__}, expected strings")
@@ -79,7 +86,19 @@ class Options:
     @property
     def changes_logits(self) -> bool:
         """Whether anything comes between the model's logits and the choice of the likeliest token."""
-        return self.repetition_penalty != 1 or bool(self.logits_processors)
+        forced = self.forced_bos_token_id, self.forced_eos_token_id
+        return (
+            self.repetition_penalty != 1
+            or forced != (None, None)
+            or bool(self.suppress_tokens)
+            or bool(self.logits_processors)
+        )
+
+    def forced_token(self, total: int, new: int) -> int | None:
+        """The only token that may follow sequences of a length, of which so many tokens are new; None: any may."""
+        if self.forced_eos_token_id is not None and new == self.max_new_tokens - 1:
+            return self.forced_eos_token_id
+        return self.forced_bos_token_id if total == 1 else None
 
     @property
     def padding(self) -> int:

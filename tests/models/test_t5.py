@@ -77,7 +77,7 @@ def test_copies_of_the_token_table_are_accepted(tmp_path: Path) -> None:
         ({"feed_forward_proj": "gated-mish"}, "feed_forward_proj is 'gated-mish', supported: relu, gated-gelu"),
         ({"is_gated_act": True}, "is_gated_act is True, supported: False"),
         ({"dense_act_fn": "gelu"}, "dense_act_fn is 'gelu', supported: 'relu'"),
-        ({"model_type": "umt5"}, "model_type is 'umt5', supported: t5, mt5"),
+        ({"model_type": "byt5"}, "model_type is 'byt5', supported: t5, mt5, umt5"),
         ({"num_sparse_layers": 2}, "num_sparse_layers = 2"),
     ],
 )

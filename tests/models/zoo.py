@@ -11,6 +11,7 @@ import lucid
 from lucid import Tensor, nn
 from lucid.models._tasks import class_of
 from lucid.models.albert import Albert
+from lucid.models.bart import Bart, BartForSequenceClassification
 from lucid.models.bert import Bert, SentenceEncoder
 from lucid.models.bert_tasks import (
     BertForMaskedLM,
@@ -151,6 +152,12 @@ ZOO = [
     *(Entry("Phi-3", Phi3, f"phi3/{v}", _LOGITS) for v in ("base", "long")),
     *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),
     Entry("mT5", T5, "mt5/base", _LOGITS),
+    Entry("UMT5", T5, "umt5/base", _LOGITS),
+    Entry("BART", Bart, "bart/base", _LOGITS),
+    Entry("BART: text classification", BartForSequenceClassification, "bart/text_classification", _LOGITS),
+    Entry("Marian", Bart, "marian/base", _LOGITS),
+    Entry("mBART", Bart, "mbart/base", _LOGITS),
+    Entry("M2M-100, NLLB", Bart, "m2m_100/base", _LOGITS),
     Entry("ViT", ViT, "vit/base", _HIDDEN),
     *(Entry("ViT", ViTForImageClassification, f"vit/{v}", _LOGITS) for v in ("classifier", "wide_classifier")),
     Entry("DeiT", ViT, "deit/base", _HIDDEN),

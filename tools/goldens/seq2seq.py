@@ -1,4 +1,4 @@
-"""T5, mT5 and Whisper: encoder and decoder.
+"""T5, mT5, UMT5, BART and its kin, and Whisper: encoder and decoder.
 
 T5 has no position ids: its bias depends on column differences, so padding on the left moves nothing. The
 attention_mask is the encoder's, and the decoder's cross attention uses it too. The decoder's only own mask is
@@ -14,20 +14,31 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BartForSequenceClassification,
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+    MBartConfig,
+    MBartForConditionalGeneration,
     MT5Config,
     MT5ForConditionalGeneration,
     T5Config,
     T5ForConditionalGeneration,
+    UMT5Config,
+    UMT5ForConditionalGeneration,
     WhisperConfig,
     WhisperForConditionalGeneration,
 )
 
-from .core import Case, Golden, ids, normal, text_cases
+from .core import Case, Golden, ids, normal, padding_mask, text_cases
 
 VOCABULARY = 40
 
 
-def t5_cases() -> dict[str, Case]:
+def t5_cases(pad: int = 0, start: int = 0) -> dict[str, Case]:
     lengths = {
         "plain": (2, 3),
         "one_token": (1, 1),
@@ -36,9 +47,9 @@ def t5_cases() -> dict[str, Case]:
         "left_padding": (3, 4),
     }
     cases = {}
-    for i, (name, case) in enumerate(text_cases(VOCABULARY, 0, compare="all", seed=600).items()):
+    for i, (name, case) in enumerate(text_cases(VOCABULARY, pad, compare="all", seed=600).items()):
         targets = ids(lengths[name], VOCABULARY, 620 + i)
-        targets[:, 0] = 0  # decoder_start_token_id
+        targets[:, 0] = start
         about = f"{case.about}; decoder {lengths[name]}"
         cases[name] = Case(about, {**case.inputs, "decoder_input_ids": targets}, case.compare)
     return cases
@@ -116,6 +127,85 @@ def mt5() -> list[Golden]:
     model.lm_head.weight = nn.Parameter(torch.empty(VOCABULARY, 16))  # as published
     note = "gated gelu_new, own lm_head.weight, no scaling, whatever tie_word_embeddings says"
     return [Golden("mt5/base", model, note=note, **t5_common())]
+
+
+def umt5() -> list[Golden]:
+    model = UMT5ForConditionalGeneration(UMT5Config(**SIZES, **BUCKETS, d_kv=4))
+    model.lm_head.weight = nn.Parameter(torch.empty(VOCABULARY, 16))  # as published
+    return [
+        Golden(
+            "umt5/base",
+            model,
+            note="as mT5, with a position bias in every layer; scaled, as its config says",
+            **t5_common(),
+        )
+    ]
+
+
+def bart_sizes(**changes: object) -> dict[str, object]:
+    """Two encoder layers of 4 heads and one decoder layer of 2."""
+    sizes = {"vocab_size": VOCABULARY, "d_model": 16, "max_position_embeddings": 24}
+    sizes |= {"encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 24}
+    sizes |= {"decoder_layers": 1, "decoder_attention_heads": 2, "decoder_ffn_dim": 20}
+    return sizes | changes
+
+
+def bart_golden(name: str, model: nn.Module, note: str, pad: int = 1, start: int = 2, free: bool = True) -> Golden:
+    if hasattr(model, "final_logits_bias"):
+        model.final_logits_bias.copy_(normal((1, VOCABULARY), 640))
+    return Golden(
+        name,
+        model,
+        t5_cases(pad, start),
+        ["logits"],
+        lambda model: {"encoder.": model.model.encoder.layers, "decoder.": model.model.decoder.layers},
+        note,
+        padding_is_free=free,
+    )
+
+
+def bart() -> list[Golden]:
+    classifier = BartForSequenceClassification(BartConfig(**bart_sizes(), num_labels=3))
+    model = BartForConditionalGeneration(BartConfig(**bart_sizes()))
+    mask = padding_mask(7, (7, 4), "right")
+    ends = ids((2, 7), VOCABULARY, 650).where(mask == 1, 1)
+    ends[0, 6] = ends[0, 3] = ends[1, 3] = ends[1, 1] = 2
+    return [
+        bart_golden("bart/base", model, "norms after, learned positions from row 2 on, a norm of embeddings; gelu"),
+        Golden(
+            "bart/text_classification",
+            classifier,
+            {
+                "plain": Case("no mask, (1, 7)", {"input_ids": ends[:1].clone()}),
+                "right_padding": Case(
+                    "two ends in each text, (2, 7), kept 7 and 4", {"input_ids": ends, "attention_mask": mask}
+                ),
+            },
+            ["logits"],
+            lambda model: {},
+            note="the state at the last eos_token_id of the decoder, which reads the text shifted by one",
+            padding_is_free=False,  # other ids there would be ends
+        ),
+    ]
+
+
+def marian() -> list[Golden]:
+    special = {"pad_token_id": 1, "decoder_start_token_id": 1, "eos_token_id": 0, "forced_eos_token_id": 0}
+    sizes = bart_sizes(scale_embedding=True, activation_function="swish")
+    model = MarianMTModel(MarianConfig(**sizes, **special, num_beams=2))
+    note = "sines, then cosines; scaled embeddings, no norm of them; swish; the start token is padding"
+    return [bart_golden("marian/base", model, note, start=1)]
+
+
+def mbart() -> list[Golden]:
+    model = MBartForConditionalGeneration(MBartConfig(**bart_sizes(scale_embedding=True)))
+    return [bart_golden("mbart/base", model, "norms before, a last norm, a norm of embeddings; scaled embeddings")]
+
+
+def m2m_100() -> list[Golden]:
+    model = M2M100ForConditionalGeneration(M2M100Config(**bart_sizes()))
+    note = "as NLLB: norms before; sines and cosines of the tokens that are not padding, none for those; relu; no bias"
+    return [bart_golden("m2m_100/base", model, note, free=False)]
 
 
 def whisper_cases(mels: int, frames: int) -> dict[str, Case]:

@@ -17,15 +17,24 @@ MODELS = {
     "t5/v1_1": transformers.T5ForConditionalGeneration,
     "whisper/base": transformers.WhisperForConditionalGeneration,
     "whisper/uneven": transformers.WhisperForConditionalGeneration,
+    "umt5/base": transformers.UMT5ForConditionalGeneration,
+    "bart/base": transformers.BartForConditionalGeneration,
+    "marian/base": transformers.MarianMTModel,
+    "m2m_100/base": transformers.M2M100ForConditionalGeneration,
 }
+FORCING = ("bart", "marian", "m2m_100")  # families that force and suppress tokens; four cases of each
 PAD = 35  # not 0: transformers 5 pads beams with the first eos where pad_token_id is 0
 
 
 def store_all(folder: Path) -> None:
     """Write the cases, one a line."""
     folder.mkdir(exist_ok=True)
-    lines = [json.dumps(case(variant, number)) for variant in MODELS for number in range(8)]
+    lines = [json.dumps(case(variant, number)) for variant in MODELS for number in range(cases_of(variant))]
     (folder / "tokens.json").write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+
+
+def cases_of(variant: str) -> int:
+    return 8 if variant.startswith(("t5", "whisper")) else 4
 
 
 def case(variant: str, number: int) -> dict[str, Any]:
@@ -43,8 +52,12 @@ def case(variant: str, number: int) -> dict[str, Any]:
         options["repetition_penalty"] = draw.choice([0.8, 1.3, 2.0])
     start, length = model.config.decoder_start_token_id, draw.randrange(3)
     begin = [[start, *(draw.randrange(2, 35) for _ in range(length))] for _ in range(2)]
+    if variant.startswith(FORCING):
+        # 1 is padding, which has no position in M2M-100's decoder either: it is not written.
+        options |= {"forced_bos_token_id": draw.randrange(3, 35), "forced_eos_token_id": 2, "suppress_tokens": [1]}
+        begin = [ids[: 1 + number % 2] for ids in begin]
     case = {"model": variant, "begin": begin, "options": options}
-    if variant.startswith("t5"):
+    if not variant.startswith("whisper"):
         case["sources"] = [[draw.randrange(1, 35) for _ in range(draw.randrange(1, 7))] for _ in range(2)]
     else:
         config = model.config

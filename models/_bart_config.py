@@ -1,0 +1,60 @@
+"""The options of the checkpoints of BART, Marian, mBART and M2M-100."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from lucid.models._config import Config
+from lucid.models._seq2seq_layers import StackConfig
+
+
+@dataclass(frozen=True)
+class BartConfig:
+    """The sizes of both stacks, and which of the family's features a model has."""
+
+    encoder: StackConfig
+    decoder: StackConfig
+    vocab_size: int
+    max_positions: int
+    learned_positions: bool = True  # a table of weights (BART, mBART); else sines and cosines (Marian, M2M-100)
+    counted_padding: int | None = None  # if given, the encoder counts only ids that are not this one (M2M-100)
+    normed_embeddings: bool = True  # a norm follows the embeddings (BART, mBART)
+    scaled_embeddings: bool = False  # vectors of tokens are multiplied by the square root of their width
+    output_bias: bool = True  # logits have one: every family but M2M-100
+    decoder_start_token_id: int | None = None  # what generated texts begin with
+    eos_token_id: int = 2  # of a classifier of texts, which reads the state at their last one
+    num_labels: int = 0
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From config.json; what the families differ in is told by the model type."""
+        kind = options.model_type
+        options.only("is_encoder_decoder", True)
+        options.only("is_decoder", False)
+        vocabulary = options.size("vocab_size")
+        if kind == "marian":  # a decoder with a vocabulary and vectors of its own
+            options.only("share_encoder_decoder_embeddings", True)
+            options.only("decoder_vocab_size", vocabulary)
+        options.only("tie_word_embeddings", True)
+        norm_first = kind in ("mbart", "m2m_100")
+        return cls(
+            encoder=StackConfig.read(options, "encoder", norm_first=norm_first),
+            decoder=StackConfig.read(options, "decoder", norm_first=norm_first),
+            vocab_size=vocabulary,
+            max_positions=options.size("max_position_embeddings"),
+            learned_positions=kind in ("bart", "mbart"),
+            counted_padding=options.whole("pad_token_id", 1, low=0) if kind == "m2m_100" else None,
+            normed_embeddings=kind in ("bart", "mbart"),
+            scaled_embeddings=options.get("scale_embedding", bool, kind == "m2m_100"),
+            output_bias="final_logits_bias" in options.weights,
+            decoder_start_token_id=options.whole("decoder_start_token_id", 2 if kind == "bart" else None, low=0),
+            eos_token_id=options.whole("eos_token_id", 2, low=0),
+        )
+
+    @classmethod
+    def read_classifier(cls, options: Config) -> Self:
+        """The same for a classifier of texts: mBART's reads another token."""
+        if options.model_type != "bart":
+            raise options.wrong("model_type", "supported for text-classification: bart")
+        return cls.read(options)

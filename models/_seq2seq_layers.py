@@ -1,0 +1,134 @@
+"""The layers of BART, Whisper and their kin: encoders, and decoders that attend to an encoder's output.
+
+The original transformer (Vaswani et al. 2017), with norms before or after attention and feed-forward network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from lucid import Tensor, nn
+from lucid.models._config import ACTIVATIONS, Config
+from lucid.nn import functional as F
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """The sizes of the encoder's or the decoder's layers."""
+
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    intermediate_size: int
+    activation: str = "gelu"
+    key_bias: bool = True  # without, a bias of keys would shift all scores of a query equally (Whisper)
+    norm_first: bool = True  # norms are before attention and feed-forward network, else after the sum with their input
+
+    @classmethod
+    def read(cls, options: Config, side: str, **flags: bool) -> Self:
+        """From the options that begin with "encoder" or "decoder", and what config.json does not say."""
+        width = options.size("d_model")
+        return cls(
+            hidden_size=width,
+            num_layers=options.layers(f"{side}_layers"),
+            num_heads=options.heads(f"{side}_attention_heads", width),
+            intermediate_size=options.size(f"{side}_ffn_dim"),
+            activation=options.activation("activation_function", "gelu"),
+            **flags,
+        )
+
+
+class Layer(nn.Module):
+    """Self-attention and two linear layers, each with its norm and a residual connection."""
+
+    def __init__(self, stack: StackConfig) -> None:
+        self.self_attn, self.self_attn_layer_norm = SelfAttention(stack), nn.LayerNorm(stack.hidden_size)
+        self.fc1, self.fc2 = (
+            nn.Linear(stack.hidden_size, stack.intermediate_size),
+            nn.Linear(stack.intermediate_size, stack.hidden_size),
+        )
+        self.final_layer_norm = nn.LayerNorm(stack.hidden_size)
+        self.activation = ACTIVATIONS[stack.activation]
+        self.norm_first = stack.norm_first
+
+    def before(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        """What attention or the linear layers read."""
+        return norm(x) if self.norm_first else x
+
+    def after(self, norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        """Their sum with the residual as it goes on."""
+        return x if self.norm_first else norm(x)
+
+    def attend(
+        self, x: Tensor, cache: nn.Cache | None, is_causal: bool, key_mask: Tensor | None = None
+    ) -> tuple[Tensor, nn.Cache | None]:
+        """The self-attention."""
+        norm = self.self_attn_layer_norm
+        y, cache = self.self_attn(self.before(norm, x), cache, is_causal, key_mask)
+        return self.after(norm, x + y), cache
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """The linear layers."""
+        norm = self.final_layer_norm
+        return self.after(norm, x + self.fc2(self.activation(self.fc1(self.before(norm, x)))))
+
+
+class EncoderLayer(Layer):
+    """A layer in which each position sees all that `key_mask` (N, S) does not hide."""
+
+    def forward(self, x: Tensor, key_mask: Tensor | None = None) -> Tensor:
+        return self.feed_forward(self.attend(x, None, is_causal=False, key_mask=key_mask)[0])
+
+
+class DecoderLayer(Layer):
+    """A layer with causal self-attention, followed by attention to the encoder's output or its keys and values."""
+
+    def __init__(self, stack: StackConfig) -> None:
+        super().__init__(stack)
+        self.encoder_attn, self.encoder_attn_layer_norm = CrossAttention(stack), nn.LayerNorm(stack.hidden_size)
+
+    def forward(
+        self,
+        x: Tensor,
+        cache: nn.Cache | None,
+        source: Tensor | nn.KeyValueCache,
+        source_key_mask: Tensor | None = None,
+    ) -> tuple[Tensor, nn.Cache | None]:
+        x, cache = self.attend(x, cache, is_causal=True)
+        norm = self.encoder_attn_layer_norm
+        x = self.after(norm, x + self.encoder_attn(self.before(norm, x), source, source_key_mask))
+        return self.feed_forward(x), cache
+
+
+class Projections(nn.Module):
+    """The projections of an attention layer."""
+
+    def __init__(self, stack: StackConfig) -> None:
+        self.num_heads = stack.num_heads
+        self.q_proj, self.v_proj, self.out_proj = (nn.Linear(stack.hidden_size, stack.hidden_size) for _ in range(3))
+        self.k_proj = nn.Linear(stack.hidden_size, stack.hidden_size, bias=stack.key_bias)
+
+
+class SelfAttention(Projections):
+    """Attention to the same sequence."""
+
+    def forward(
+        self, x: Tensor, cache: nn.Cache | None, is_causal: bool, key_mask: Tensor | None
+    ) -> tuple[Tensor, nn.Cache | None]:
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        y, cache = F.cached_attention(q, k, v, cache, None, key_mask, heads=self.num_heads, is_causal=is_causal)
+        return self.out_proj(y), cache
+
+
+class CrossAttention(Projections):
+    """Attention to another sequence, or to its keys and values."""
+
+    def forward(self, x: Tensor, source: Tensor | nn.KeyValueCache, key_mask: Tensor | None) -> Tensor:
+        q = self.q_proj(x)
+        k, v = source if isinstance(source, nn.KeyValueCache) else (self.k_proj(source), self.v_proj(source))
+        return self.out_proj(F.cross_attention(q, k, v, key_mask, heads=self.num_heads))
+
+    def keys_and_values(self, source: Tensor) -> nn.KeyValueCache:
+        """Those of a sequence (N, S, hidden_size)."""
+        return nn.KeyValueCache.of(self.k_proj(source), self.v_proj(source), self.num_heads)

@@ -1,0 +1,301 @@
+"""BART (Lewis et al. 2019), Marian (Junczys-Dowmunt et al. 2018), mBART (Liu et al. 2020), M2M-100 (Fan et al. 2020).
+
+One encoder and decoder for text to text, and its variations: Marian has sines and cosines as positions, mBART norms
+before attention instead of after; M2M-100 and NLLB (NLLB Team 2022) have both, and count positions without padding.
+
+::
+
+    bart = Bart.from_pretrained("folder with config.json and model.safetensors")
+    logits = bart(lucid.tensor([[0, 363, 2]]), lucid.tensor([[2, 0]]))   # (N, L), (N, T) to (N, T, vocab_size)
+    lucid.export.to_onnx(bart, path="bart.onnx")                         # any batch, any lengths
+
+    cache = bart.empty_cache(bart.encode(source_ids))                    # token by token: see docs/howto/cache.md
+    logits, cache = bart.decode(lucid.tensor([[2]]), cache)
+
+Modules have the names of the published checkpoints, and so do the weights of an exported model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+import lucid
+from lucid import Tensor, TensorType, nn, ops
+from lucid.models._bart_config import BartConfig as BartConfig
+from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
+from lucid.models._pretrained import Checkpoint, Pretrained
+from lucid.models._seq2seq_layers import DecoderLayer, EncoderLayer
+from lucid.models._seq2seq_layers import StackConfig as StackConfig
+from lucid.models._text_heads import with_labels
+from lucid.nn import functional as F
+
+Positions: TypeAlias = "lucid.Size | Tensor"
+"""A number of tokens, from position 0 on, or the position of each."""
+
+
+class Bart(Pretrained[BartConfig], nn.EncoderDecoder):
+    """Source and target token ids to the logits of the token that follows each of the target."""
+
+    checkpoint = Checkpoint(
+        model_types=("bart", "marian", "mbart", "m2m_100"),
+        task="text2text-generation",
+        read=BartConfig.read,
+        ignored_options=[
+            "num_hidden_layers|output_past",
+            # What earlier versions said and the model type tells.
+            "normalize_(before|embedding)|add_(bias_logits|final_layer_norm)|static_position_embeddings",
+            "extra_pos_embeddings|classif_dropout|replacing_rate|student_(en|de)coder_layers|save_step|num_labels_",
+            "force_bos_token_to_be_generated|forced_(bos|eos)_token_id|bad_words_ids",  # of generation
+        ],
+        renames=[(r"^(?!model\.|lm_head\.|final_logits_bias$|classification_head\.)", "model.")],
+        ignored_keys=[r"embed_positions\.weights?$", r"^classification_head\."],  # sines and cosines, computed here
+        tied_keys={
+            "model.encoder.embed_tokens.weight": "model.shared.weight",
+            "model.decoder.embed_tokens.weight": "model.shared.weight",
+            "lm_head.weight": "model.shared.weight",
+        },
+        heads={"text-classification": "bart.BartForSequenceClassification"},
+    )
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def __init__(self, config: BartConfig) -> None:
+        super().__init__(config)
+        self.model = EncoderDecoder(config)
+        self.final_logits_bias = nn.init.new_parameter(1, config.vocab_size) if config.output_bias else None
+
+    def forward(self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """The logits of the token that follows each token of the decoder.
+
+        Args:
+            input_ids: (N, L) int64, the encoder's.
+            decoder_input_ids: (N, T) int64, the tokens generated so far, beginning with the start token.
+            attention_mask: (N, L) int64, 1 = keep, 0 = padding of the encoder's input.
+
+        Returns:
+            (N, T, vocab_size).
+        """
+        return self.logits(self.model(input_ids, decoder_input_ids, attention_mask))
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """(N, L) int64 token ids, and which are padding (0), to vectors (N, L, hidden_size)."""
+        return self.model.encode(input_ids, attention_mask)
+
+    def cross_caches(self, encoder_hidden_states: Tensor) -> list[nn.KeyValueCache]:
+        return [layer.encoder_attn.keys_and_values(encoder_hidden_states) for layer in self.model.decoder.layers]
+
+    def step(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        caches: Sequence[nn.EncoderDecoderCache],
+        key_mask: Tensor | None,
+    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+        return self.model.step(input_ids, positions, caches, key_mask)
+
+    def logits(self, x: Tensor) -> Tensor:
+        logits = F.linear(x, self.model.shared.weight)
+        return logits if self.final_logits_bias is None else logits + self.final_logits_bias
+
+    @property
+    def cache_shape(self) -> nn.CacheShape:
+        stack = self.config.decoder
+        width = stack.hidden_size // stack.num_heads
+        return nn.CacheShape(stack.num_layers, stack.num_heads, width, self.model.shared.weight.dtype)
+
+    @property
+    def encoder_width(self) -> int:
+        return self.config.encoder.hidden_size
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        source = lucid.spec("N", "L", dtype=lucid.int64)
+        target = lucid.spec("N", "T", dtype=lucid.int64)
+        return {"input_ids": source, "decoder_input_ids": target, "attention_mask": source}
+
+
+class BartForSequenceClassification(Pretrained[BartConfig]):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels): what the decoder makes of the text's own tokens.
+
+    Each text has an end, `eos_token_id`; the state at the last one is read.
+    """
+
+    checkpoint = with_labels(
+        replace(Bart.checkpoint, read=BartConfig.read_classifier),
+        "text-classification",
+        r"classification_head\.out_proj\.weight",
+    )
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def __init__(self, config: BartConfig) -> None:
+        super().__init__(config)
+        self.model = EncoderDecoder(config)
+        width, start = config.decoder.hidden_size, config.decoder_start_token_id
+        if start is None:
+            raise ValueError("BartForSequenceClassification: the config has no decoder_start_token_id, expected one")
+        self.start = start
+        self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        n, length = input_ids.shape
+        start = ops.full((n, 1), self.start, dtype=lucid.int64)
+        states = self.model(input_ids, ops.concat([start, input_ids[:, :-1]], 1), attention_mask)
+        ends = (input_ids == self.config.eos_token_id).astype(lucid.int64) * lucid.arange(1, length + 1)
+        last = ops.take_along(states, ops.unsqueeze(ends.argmax(1), (1, 2)), axis=1).squeeze(1)
+        head = self.classification_head
+        return head["out_proj"](head["dense"](last).tanh())
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
+
+
+class EncoderDecoder(nn.Module):
+    """Encoder and decoder, which share the vectors of tokens, without the output layer."""
+
+    def __init__(self, config: BartConfig) -> None:
+        self.shared = nn.TiedEmbedding(config.vocab_size, config.encoder.hidden_size)
+        computed = None if config.learned_positions else SinesAndCosines(config, config.encoder.hidden_size)
+        self.encoder, self.decoder = Encoder(config, computed), Decoder(config, computed)
+        self.scale = math.sqrt(config.encoder.hidden_size) if config.scaled_embeddings else 1.0
+        self.counted_padding = config.counted_padding
+
+    def forward(self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        memory, key_mask = self.encode(input_ids, attention_mask), _key_mask(attention_mask)
+        layers = [(None, memory)] * len(self.decoder.layers)
+        return self.decoder(self.embed(decoder_input_ids), decoder_input_ids.shape[1], layers, key_mask)[0]
+
+    def encode(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """(N, L) to (N, L, hidden_size)."""
+        return self.encoder(self.embed(input_ids), self.places(input_ids), _key_mask(attention_mask))
+
+    def step(
+        self,
+        input_ids: Tensor,
+        positions: Tensor,
+        caches: Sequence[nn.EncoderDecoderCache],
+        key_mask: Tensor | None,
+    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+        """The decoder's vectors for new tokens at these positions, and the caches of the layers with them."""
+        return self.decoder(self.embed(input_ids), positions, caches, key_mask)
+
+    def embed(self, input_ids: Tensor) -> Tensor:
+        """The vectors of tokens."""
+        x = self.shared(input_ids)
+        return x if self.scale == 1 else x * self.scale
+
+    def places(self, input_ids: Tensor) -> Positions:
+        """Of the encoder's tokens; where the model counts without padding, (N, L), and padding has -1."""
+        if self.counted_padding is None:
+            return input_ids.shape[1]
+        kept = (input_ids != self.counted_padding).astype(lucid.int64)
+        return ops.cumsum(kept, axis=1) * kept - 1
+
+
+def _key_mask(attention_mask: Tensor | None) -> Tensor | None:
+    return None if attention_mask is None else attention_mask.astype(lucid.bool_)
+
+
+class Stack(nn.Module):
+    """What both have in common: positions, learned if none are given, and norms around the layers."""
+
+    def __init__(self, config: BartConfig, stack: StackConfig, positions: nn.Module | None) -> None:
+        width = stack.hidden_size
+        # The first two rows of a learned table are not used.
+        self.embed_positions = positions or nn.LearnedPositions(config.max_positions, width, offset=2)
+        self.layernorm_embedding = nn.LayerNorm(width) if config.normed_embeddings else None
+        self.layer_norm = nn.LayerNorm(width) if stack.norm_first else None
+
+    def embedded(self, x: Tensor, positions: Positions) -> Tensor:
+        """The input of the first layer; positions are integers (..., L), or a length."""
+        x = x + self.embed_positions(positions)
+        return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
+
+    def normed(self, x: Tensor) -> Tensor:
+        """The output of the last layer as others read it."""
+        return x if self.layer_norm is None else self.layer_norm(x)
+
+
+class Encoder(Stack):
+    """The encoder's layers."""
+
+    def __init__(self, config: BartConfig, positions: nn.Module | None) -> None:
+        super().__init__(config, config.encoder, positions)
+        self.layers = [EncoderLayer(config.encoder) for _ in range(config.encoder.num_layers)]
+
+    def forward(self, x: Tensor, positions: Positions, key_mask: Tensor | None) -> Tensor:
+        return self.normed(self.hidden_states(x, positions, key_mask)[-1])
+
+    def hidden_states(self, x: Tensor, positions: Positions, key_mask: Tensor | None) -> list[Tensor]:
+        """What enters the first layer, and what each layer returns."""
+        states = [self.embedded(x, positions)]
+        for layer in self.layers:
+            states.append(layer(states[-1], key_mask))
+        return states
+
+
+class Decoder(Stack):
+    """The decoder's layers."""
+
+    def __init__(self, config: BartConfig, positions: nn.Module | None) -> None:
+        super().__init__(config, config.decoder, positions)
+        self.layers = [DecoderLayer(config.decoder) for _ in range(config.decoder.num_layers)]
+
+    def forward(
+        self,
+        x: Tensor,
+        positions: Positions,
+        layers: Sequence[tuple[nn.Cache | None, Tensor | nn.KeyValueCache]],
+        source_key_mask: Tensor | None,
+    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+        """The vectors of new tokens, and the caches with them. `layers` has the cache of each layer, and the encoder's
+        output or its keys and values.
+        """
+        x, present = self.embedded(x, positions), []
+        for layer, (past, source) in zip(self.layers, layers, strict=True):
+            x, cache = layer(x, past, source, source_key_mask)
+            present.append(cache)
+        return self.normed(x), present
+
+
+class SinesAndCosines(nn.Module):
+    """Positions as sines, then cosines (Vaswani et al. 2017, section 3.5, in halves). They are computed, not learned.
+
+    Where padding has no position, its number is -1 and its row zero.
+    """
+
+    def __init__(self, config: BartConfig, width: int) -> None:
+        places, half, padding = np.arange(config.max_positions), np.arange(width // 2), config.counted_padding
+        self.offset = 0 if padding is None else 1
+        if padding is None:
+            angles = places[:, None] * 10000.0 ** (-2 * half / width)
+        else:  # in float32 and from padding + 1 on, as the models were trained
+            steps = half.astype(np.float32) * np.float32(-math.log(10000) / (width // 2 - 1))
+            frequencies = np.exp(steps.astype(np.float64)).astype(np.float32)
+            angles = ((places + padding + 1).astype(np.float32)[:, None] * frequencies).astype(np.float64)
+        rows = np.concatenate([np.sin(angles), np.cos(angles)], -1).astype(np.float32)
+        self._table = Tensor(np.concatenate([np.zeros((self.offset, width), np.float32), rows]))
+
+    def forward(self, positions: Positions) -> Tensor:
+        """(..., L) integers, or a length L, to (..., L, width)."""
+        if isinstance(positions, Tensor):
+            return ops.take(self._table, positions + self.offset if self.offset else positions)
+        held = self._table.shape[0] - self.offset
+        if isinstance(positions, int) and positions > held:
+            raise ValueError(f"Bart: the input has {positions} tokens, the model {held} positions; shorten the input")
+        return self._table[self.offset : positions + self.offset]
+
+
+def main() -> None:
+    """Answer a text, given as token ids, with the exported model: ``python -m lucid.models.bart FOLDER 0 363 19 2``."""
+    both, source = SideBySide(Bart.from_pretrained(checkpoint_folder("bart/base"))), token_ids(0, 5, 6, 7, 2)
+    start, end = 2, 2
+    _, *answer = written(lambda ids: both(source, ids, ones_like(source)), lucid.tensor([[start]]), end)
+    print(f"{source.tolist()[0]} is answered by {answer}")
+    print(both.verdict("logits"))
+
+
+if __name__ == "__main__":
+    main()
