@@ -3,6 +3,8 @@
 from lucid.dims import Dim as Dim
 from lucid.dims import Size as Size
 from lucid.dims import SymbolicSizeError as SymbolicSizeError
+from lucid.dims import sym_max as sym_max
+from lucid.dims import sym_min as sym_min
 from lucid.graph import Graph as Graph
 from lucid.ops import baddbmm as baddbmm
 from lucid.ops import concat as concat

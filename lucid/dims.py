@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex, TypeAlias, Union
 
 from lucid.polynomials import add, constant, multiply
-from lucid.quotients import Terms, floordiv, in_order, is_polynomial, mod, plain, text
+from lucid.size_operations import Terms, extreme, floordiv, in_order, is_counted, is_polynomial, mod, plain, text
 
 Size: TypeAlias = Union[int, "Dim"]
 Shape: TypeAlias = tuple[Size, ...]
@@ -157,6 +157,24 @@ def names_of(sizes: Iterable[Size]) -> set[str]:
     return set[str]().union(*(size.names() for size in sizes if isinstance(size, Dim)))
 
 
+def sym_max(a: Size, b: Size) -> Size:
+    """The larger of two sizes, also where which one it is depends on the input: Python's `max` would have to decide.
+
+    Raises:
+        TypeError: for what is no size.
+    """
+    return _extreme("max", a, b)
+
+
+def sym_min(a: Size, b: Size) -> Size:
+    """The smaller of two sizes; see `sym_max`.
+
+    Raises:
+        TypeError: for what is no size.
+    """
+    return _extreme("min", a, b)
+
+
 def same(a: Size, b: Size) -> bool:
     """Whether two sizes are certainly equal. Never raises, unlike ``==``."""
     if a is b:  # most often, and no difference has to be computed
@@ -183,6 +201,14 @@ def bind(value: Any, sizes: Mapping[str, int]) -> Any:
     return evaluate(value, sizes) if isinstance(value, Dim) else value
 
 
+_OPERATORS: Mapping[str, Callable[[int, int], int]] = {
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "max": max,
+    "min": min,
+}
+
+
 def _evaluate(terms: Terms, sizes: Mapping[str, int]) -> int:
     total = 0
     for product, coefficient in terms.items():
@@ -190,8 +216,7 @@ def _evaluate(terms: Terms, sizes: Mapping[str, int]) -> int:
             if isinstance(atom, str):
                 coefficient *= sizes[atom]
             else:
-                left, right = _evaluate(atom.left, sizes), _evaluate(atom.right, sizes)
-                coefficient *= left // right if atom.operator == "//" else left % right
+                coefficient *= _OPERATORS[atom.operator](_evaluate(atom.left, sizes), _evaluate(atom.right, sizes))
         total += coefficient
     return total
 
@@ -242,6 +267,16 @@ def _divided(a: Size, operator: str, b: Size) -> Size:
     return as_written((floordiv if operator == "//" else mod)(_terms(a), _terms(b)))
 
 
+def _extreme(operator: str, a: Size, b: Size) -> Size:
+    a, b = as_size(f"sym_{operator}", a), as_size(f"sym_{operator}", b)
+    difference = a - b
+    if _sign(difference + 1) == 1:  # a is certainly not less
+        return a if operator == "max" else b
+    if _sign(difference - 1) == -1:
+        return b if operator == "max" else a
+    return as_written(extreme(operator, _terms(a), _terms(b)))
+
+
 def _names(terms: Terms) -> set[str]:
     found: set[str] = set()
     for atom in (atom for product in terms for atom in product):
@@ -253,12 +288,12 @@ def _sign(difference: Size) -> int | None:
     """-1, 0 or 1 if the sign is certain for all sizes of zero or more, else None."""
     if isinstance(difference, int):
         return (difference > 0) - (difference < 0)
-    number = difference.terms.get((), 0)
-    polynomial = is_polynomial(difference.terms)
-    coefficients = [c for monomial, c in difference.terms.items() if monomial]
-    if polynomial and number > 0 and all(c > 0 for c in coefficients):
+    terms = plain(difference.terms)
+    number, counted = terms.get((), 0), is_counted(terms)
+    coefficients = [c for monomial, c in terms.items() if monomial]
+    if counted and number > 0 and all(c > 0 for c in coefficients):
         return 1
-    if polynomial and number < 0 and all(c < 0 for c in coefficients):
+    if counted and number < 0 and all(c < 0 for c in coefficients):
         return -1
     return None
 
@@ -277,6 +312,7 @@ def _decide(a: Dim, operator: str, b: Size) -> int:
     if sign is None:
         raise SymbolicSizeError(
             f"whether {a} {operator} {b} is known only at run time: a traced model cannot branch on it; "
-            "fix the size with a number in lucid.spec(...), or compute with lucid.where(...)"
+            "fix the size with a number in lucid.spec(...), or compute with lucid.where(...); the larger or smaller of "
+            "two sizes is lucid.sym_max(...) or lucid.sym_min(...)"
         )
     return sign

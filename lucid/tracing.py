@@ -16,6 +16,7 @@ from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.phases import phase
 from lucid.scope import Scope, entered
+from lucid.size_readings import readings
 from lucid.structure import like, taken_apart
 from lucid.threads import single_threaded_blas
 from lucid.types import Array, TensorType, as_dtype, spec
@@ -158,12 +159,12 @@ def _replace(path: str, value: Any, make: Make, top: bool = False) -> Any:
 
 
 def _check_sizes(inputs: Sequence[Input]) -> None:
-    sizes = [size for value in inputs for size in value.type.shape]
-    unknown = names_of(sizes) - {str(size) for size in sizes}
+    shapes = [value.type.shape for value in inputs]
+    unknown = names_of(size for shape in shapes for size in shape) - {reading.name for reading in readings(shapes)}
     if unknown:
         raise ValueError(
-            f"trace: size {', '.join(sorted(unknown))} appears only inside sums or products; "
-            "give one of the inputs an axis of this size alone, so that its value can be read there"
+            f"trace: size {', '.join(sorted(unknown))} cannot be told from the sizes of the inputs; give one of them "
+            'an axis of this size alone, or of one that it alone decides, such as "2*L + 1"'
         )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lucid.dims import Dim, Shape, Size, dim, evaluate, same
+from lucid.size_readings import readings
 
 Array: TypeAlias = npt.NDArray[Any]
 Scalar: TypeAlias = bool | int | float
@@ -182,7 +183,8 @@ def spec(*shape: str | Size, dtype: DTypeLike = float32) -> TensorType:
 
     Args:
         shape: a number for a fixed size, a name (``"N"``) for one known at run time, or a sum of products (``"2*L +
-            1"``). Axes with the same name have the same size.
+            1"``). Axes with the same name have the same size. Each name must be the size of an axis somewhere, or all
+            that is unknown in one.
         dtype: the element type.
 
     Example:
@@ -246,17 +248,20 @@ def bind_sizes(names: Sequence[str], types: Sequence[TensorType], arrays: Sequen
         TypeError: for an array of another dtype.
         ValueError: for an array of another rank or size, or two different values for one name.
     """
-    sizes: dict[str, int] = {}
-    owner: dict[str, str] = {}
     for name, expected, array in zip(names, types, arrays, strict=True):
         if array.dtype != expected.dtype.numpy:
             raise TypeError(f"input {name}: dtype {array.dtype}, expected {expected.dtype}; use .astype(...)")
         if array.ndim != expected.rank:
             raise ValueError(f"input {name}: shape {show_shape(array.shape)}, expected {show_shape(expected.shape)}")
-        for axis, (size, value) in enumerate(zip(expected.shape, array.shape, strict=True)):
-            plain = str(size)
-            if isinstance(size, Dim) and plain.isidentifier() and plain not in sizes:
-                sizes[plain], owner[plain] = value, f"{name} axis {axis}"
+    sizes: dict[str, int] = {}
+    owner: dict[str, str] = {}
+    for reading in readings([expected.shape for expected in types]):
+        name, value = names[reading.source], arrays[reading.source].shape[reading.axis]
+        try:
+            sizes[reading.name] = reading.value(value, sizes)
+        except ValueError as error:
+            raise ValueError(f"input {name}: size {value} at axis {reading.axis}, {error}") from None
+        owner[str(reading.size)] = f"{name} axis {reading.axis}"
     for name, expected, array in zip(names, types, arrays, strict=True):
         for axis, (size, value) in enumerate(zip(expected.shape, array.shape, strict=True)):
             wanted = evaluate(size, sizes)

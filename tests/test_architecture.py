@@ -38,7 +38,7 @@ FLOORS = [
         "lucid.runtime_record",
     ],
     ["lucid.known_runtimes"],
-    ["lucid.polynomials", "lucid.quotients", "lucid.dims"],
+    ["lucid.polynomials", "lucid.size_operations", "lucid.dims", "lucid.size_readings"],
     ["lucid.types"],
     ["lucid.values", "lucid.structure", "lucid.names", "lucid.torch_habits"],
     ["lucid.scope", "lucid.order", "lucid.flat", "lucid.bodies"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import pickle
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lucid
-from lucid import nn
+from lucid import nn, sym_max, sym_min
 from lucid.dims import Dim, Size, SymbolicSizeError, as_size, dim, evaluate, identity, names_of, product, same
 from lucid.runtime import Session
 
@@ -48,7 +49,9 @@ POLYNOMIALS = st.recursive(
 EXPRESSIONS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
-        st.tuples(inner, inner, st.sampled_from([operator.add, operator.sub, operator.mul])).map(_join),
+        st.tuples(inner, inner, st.sampled_from([operator.add, operator.sub, operator.mul, sym_max, sym_min])).map(
+            _join
+        ),
         st.tuples(
             inner,
             st.one_of(st.integers(-7, 7).filter(bool), st.sampled_from([N, -L, 2 * S, N * S])),
@@ -183,6 +186,29 @@ def test_division_keeps_what_it_can() -> None:
     assert evaluate(-(-N // 4), {"N": 9}) == 3  # the usual way to round up
 
 
+def test_maxima_and_minima_have_one_normal_form() -> None:
+    assert [str(size) for size in (sym_max(L, 4), sym_min(2 * L, N), 2 * sym_max(L, 4))] == [
+        "max(L, 4)",
+        "min(2*L, N)",
+        "2*max(L, 4)",
+    ]
+    assert same(sym_max(L, 4), sym_max(4, L))
+    assert same(sym_max(L, 4) + sym_min(L, 4), L + 4)
+    assert same(sym_max(2 * L + N, 8 + N), 2 * sym_max(L, 4) + N)
+    assert same(sym_min(L, -(-L // 4) * 4), L - sym_max(0, L - (L + 3) // 4 * 4))
+    assert len({sym_max(L, 4), sym_max(4, L), sym_min(L, 4), sym_max(L, 5)}) == 3
+
+
+def test_a_maximum_that_is_certain_is_no_question() -> None:
+    assert sym_max(3, 5) == 5 and sym_min(3, 5) == 3
+    assert same(sym_max(L, 0), L) and same(sym_max(1, L + 1), L + 1)
+    assert same(sym_min(L, L + 3 * N), L) and same(sym_min(2 * L, L), L)
+    assert same(sym_max(sym_max(L, 4), 4), sym_max(L, 4))
+    assert L - sym_min(L, 4) >= 0 and sym_max(L, 4) > 3
+    with pytest.raises(TypeError, match=r"sym_max: size 2.5 is float, expected a whole number or a symbolic size"):
+        sym_max(L, 2.5)  # type: ignore[arg-type]
+
+
 def test_text_orders_powers_first_and_constants_last() -> None:
     assert str(1 + L + N * L - 2 * S) == "L*N + L - 2*S + 1"
     assert str(-N) == "-N"
@@ -256,8 +282,8 @@ def test_a_question_about_an_unknown_size_is_an_error_that_names_it(question: Ca
 
 
 def test_the_errors_show_the_way_out() -> None:
-    with pytest.raises(SymbolicSizeError, match=r"lucid.where\(...\)"):
-        _ = L > 4
+    with pytest.raises(SymbolicSizeError, match=r"lucid.where\(...\).*lucid.sym_max\(...\) or lucid.sym_min"):
+        _ = max(L, 4)
     with pytest.raises(SymbolicSizeError, match=r"x.reshape\(L, -1\).*lucid.arange\(L\).*lucid.spec"):
         int(L)  # type: ignore[call-overload]
     with pytest.raises(SymbolicSizeError, match=r"both the same name in lucid\.spec"):
@@ -338,6 +364,50 @@ def test_attention_in_windows_that_pad_and_cut_back_is_exported(
             return y.reshape(n, -1, window, e).reshape(n, l + p, e)[:, :l]
 
     check_at_sizes(Local(), ("N", "L", 8), [(1, length, 8) for length in (1, 2, 3, 6, 7, 8, 13, 28)])
+
+
+def test_maxima_and_minima_are_exported() -> None:
+    def model(x: lucid.Tensor) -> lucid.Tensor:
+        n, l = x.shape
+        longer = lucid.concat([x, lucid.zeros(n, sym_max(8 - l, 0))], axis=1)  # at least 8 long
+        return longer[:, : sym_min(l, 11)]
+
+    check_at_sizes(model, ("N", "L"), [(2, length) for length in (1, 5, 6, 7, 8, 9, 13)])
+
+
+# Sizes of the inputs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("specs", "shapes"),
+    [
+        ([("2*L", "N")], [(6, 1)]),
+        ([("3*L + 2", "N"), ("L + P + N",)], [(11, 2), (9,)]),
+        ([("N*N + L", "N")], [(13, 3)]),
+    ],
+)
+def test_a_name_is_read_from_an_axis_that_it_alone_decides(
+    specs: list[tuple[str, ...]], shapes: list[tuple[int, ...]]
+) -> None:
+    def model(*given: lucid.Tensor) -> lucid.Tensor:
+        return lucid.concat([lucid.full(given[0].shape[0] + L, 0.5), *(x.reshape(-1) for x in given)])
+
+    arrays = [np.ones(shape, np.float32) for shape in shapes]
+    session = Session(lucid.export.to_onnx(model, *specs), threads=1)
+    found = session.run(dict(zip(session.inputs, arrays, strict=True)))
+    np.testing.assert_array_equal(next(iter(found.values())), lucid.trace(model, *specs).run(arrays)[0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"), [((1, 3), "size 3 at axis 1, expected 2*L, with a whole number L"), ((0, 0), "")]
+)
+def test_a_length_that_no_size_gives_is_refused(shape: tuple[int, int], told: str) -> None:
+    graph = lucid.trace(lambda x: x + 1, ("N", "2*L"))
+    if told:
+        with pytest.raises(ValueError, match=re.escape(told)):
+            graph.run([np.zeros(shape, np.float32)])
+    else:
+        graph.run([np.zeros(shape, np.float32)])
 
 
 def test_windows_of_a_symbolic_width_are_exported() -> None:

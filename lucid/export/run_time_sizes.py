@@ -12,7 +12,8 @@ import numpy as np
 from lucid.dims import Dim, Shape, Size, as_written, same
 from lucid.export.builder import Builder, Operand
 from lucid.export.target import ExportError
-from lucid.quotients import Quotient
+from lucid.size_operations import Operation
+from lucid.size_readings import Reading, readings
 
 
 def sizes_vector(build: Builder, sizes: Sequence[Size]) -> str:
@@ -50,21 +51,30 @@ def size_vector(build: Builder, size: Size) -> str:
         return total
 
 
-def _atom(build: Builder, atom: str | Quotient) -> str:
-    if isinstance(atom, Quotient):
+def _atom(build: Builder, atom: str | Operation) -> str:
+    if isinstance(atom, Operation):
         left, right = size_vector(build, as_written(atom.left)), size_vector(build, as_written(atom.right))
+        if atom.operator in ("max", "min"):
+            return build.op(atom.operator.capitalize(), left, right)
         rest = build.op("Mod", left, right)
         # ONNX Div truncates; after subtracting the remainder the division is exact, so it rounds down as in Python.
         return rest if atom.operator == "%" else build.op("Div", build.op("Sub", left, rest), right)
     if atom in build.sizes:
         return build.sizes[atom]
-    for value in build.graph.inputs:
-        for axis, size in enumerate(value.type.shape):
-            if isinstance(size, Dim) and str(size) == atom:
-                return build.op("Shape", value, start=axis, end=axis + 1)
+    for reading in readings([value.type.shape for value in build.graph.inputs]):
+        if reading.name == atom:
+            return _read(build, reading)
     raise ExportError(
         f"size {atom} is not an axis of any input, so the model cannot compute it: give an input that has it"
     )
+
+
+def _read(build: Builder, reading: Reading) -> str:
+    """A named size from the length of an axis."""
+    length = build.op("Shape", build.graph.inputs[reading.source], start=reading.axis, end=reading.axis + 1)
+    if not isinstance(reading.rest, int) or reading.rest:
+        length = build.op("Sub", length, size_vector(build, reading.rest))
+    return length if reading.times == 1 else build.op("Div", length, np.asarray([reading.times], np.int64))
 
 
 def reshaped(build: Builder, operand: Operand, given: Shape, wanted: Shape) -> str:

@@ -1,35 +1,41 @@
-"""Quotients and remainders of integer polynomials, rounded down as in Python.
+"""Operations on integer polynomials that need not give one: quotients and remainders, rounded down as in Python, and
+the larger or smaller of two.
 
-If a division is exact, the result is a polynomial again. Otherwise it is an atom, a `Quotient`, which is shown as it
-was written; `plain` gives the normal form that equal ones share: ``l + -l % 4`` and ``(l + 3) // 4 * 4`` are one size.
+If a division is exact, the result is a polynomial again. Otherwise it is an atom, an `Operation`, which is shown as it
+was written; `plain` gives the normal form that equal ones share: ``l + -l % 4`` and ``(l + 3) // 4 * 4`` are one size,
+and so are ``max(l, 4) + min(l, 4)`` and ``l + 4``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 from typing import TypeAlias, Union
 
 from lucid.polynomials import Product, add, constant, divide, multiply, order
 
-Atom: TypeAlias = Union[str, "Quotient"]
+Atom: TypeAlias = Union[str, "Operation"]
 Terms: TypeAlias = Mapping[Product[Atom], int]
 
 
-class Quotient:
-    """A quotient or remainder that is not a polynomial, such as ``L // 2``. Those with the same text are equal."""
+class Operation:
+    """What is no polynomial: ``L // 2``, ``L % 2``, ``max(L, 4)``, ``min(L, 4)``. Those of the same text are equal."""
 
     __slots__ = ("_text", "left", "operator", "plain", "right")
 
     def __init__(self, operator: str, left: Terms, right: Terms) -> None:
         self.operator, self.left, self.right = operator, left, right
-        self._text = f"{_bracket(text(left))}{operator}{_bracket(text(right))}"
+        if operator in ("max", "min"):
+            self._text = f"{operator}({text(left)}, {text(right)})"
+        else:
+            self._text = f"{_bracket(text(left))}{operator}{_bracket(text(right))}"
         self.plain: Terms | None = None  # set on first use
 
     def __str__(self) -> str:
         return self._text
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quotient) and self._text == other._text
+        return isinstance(other, Operation) and self._text == other._text
 
     def __hash__(self) -> int:
         return hash(self._text)
@@ -40,10 +46,14 @@ def text(terms: Terms) -> str:
     shown = ""
     for product, coefficient in terms.items():
         factors = [str(abs(coefficient))] if abs(coefficient) != 1 or not product else []
-        factor = "*".join(factors + [atom if isinstance(atom, str) else f"({atom})" for atom in product])
+        factor = "*".join(factors + [_factor(atom) for atom in product])
         sign = "-" if coefficient < 0 else "+"
         shown += f" {sign} {factor}" if shown else ("-" if coefficient < 0 else "") + factor
     return shown or "0"
+
+
+def _factor(atom: Atom) -> str:
+    return f"({atom})" if isinstance(atom, Operation) and atom.operator in ("//", "%") else str(atom)
 
 
 def in_order(terms: Terms) -> Terms:
@@ -62,7 +72,7 @@ def mod(a: Terms, b: Terms) -> Terms:
     divisor, number = constant(b), constant(remainder)
     if number is not None and (number == 0 or divisor is not None):
         return add({(): number % divisor} if divisor else {}, {})
-    return {(Quotient("%", in_order(remainder), in_order(b)),): 1}
+    return {(Operation("%", in_order(remainder), in_order(b)),): 1}
 
 
 def _divided(a: Terms, b: Terms) -> tuple[Terms, Terms]:
@@ -84,6 +94,18 @@ def is_polynomial(terms: Terms) -> bool:
     return True
 
 
+def extreme(operator: str, a: Terms, b: Terms) -> Terms:
+    """The larger ("max") or smaller ("min") of two."""
+    return {(Operation(operator, in_order(a), in_order(b)),): 1}
+
+
+def is_counted(terms: Terms) -> bool:
+    """Whether all atoms are certainly 0 or more: names, and maxima with 0."""
+    return all(
+        isinstance(atom, str) or (atom.operator == "max" and not atom.right) for product in terms for atom in product
+    )
+
+
 def plain(terms: Terms) -> Terms:
     """The normal form that all spellings of a size share: no remainders, and only some kinds of quotients."""
     if is_polynomial(terms):
@@ -97,13 +119,30 @@ def plain(terms: Terms) -> Terms:
     return total
 
 
-def _plain_atom(atom: Quotient) -> Terms:
+def _plain_atom(atom: Operation) -> Terms:
     if atom.plain is None:
         left, right = plain(atom.left), plain(atom.right)
-        quotient = _plain_quotient(left, right)
-        # a % b is a - b * (a // b).
-        atom.plain = quotient if atom.operator == "//" else add(left, multiply(right, quotient), -1)
+        if atom.operator == "//":
+            atom.plain = _plain_quotient(left, right)
+        elif atom.operator == "%":  # a % b is a - b * (a // b)
+            atom.plain = add(left, multiply(right, _plain_quotient(left, right)), -1)
+        elif atom.operator == "max":
+            atom.plain = _plain_maximum(left, right)
+        else:  # min(a, b) is a + b - max(a, b)
+            atom.plain = add(add(left, right), _plain_maximum(left, right), -1)
     return atom.plain
+
+
+def _plain_maximum(a: Terms, b: Terms) -> Terms:
+    """max(a, b) as b + f * max(d, 0): f is positive, and d begins with a positive term and has no common factor."""
+    difference: Terms = add(a, b, -1)
+    if not difference:
+        return a
+    if difference[min(difference, key=order)] < 0:
+        a, b, difference = b, a, _negative(difference)
+    factor = gcd(*difference.values())
+    divided = {product: coefficient // factor for product, coefficient in difference.items()}
+    return add(b, {(Operation("max", in_order(divided), {}),): factor})
 
 
 def _plain_quotient(a: Terms, b: Terms) -> Terms:
@@ -127,7 +166,7 @@ def _whole_and_rest(whole: Terms, rest: Terms, b: Terms) -> Terms:
     number, divisor = constant(rest), constant(b)
     if number is not None and (number == 0 or divisor is not None):
         return add(whole, {(): number // divisor} if divisor else {})
-    return add(whole, {(Quotient("//", in_order(rest), in_order(b)),): 1})
+    return add(whole, {(Operation("//", in_order(rest), in_order(b)),): 1})
 
 
 def _negative(terms: Terms) -> Terms:
