@@ -30,6 +30,7 @@ READERS = {  # a line for each class: its file and name, and the model_type of t
     "swin.Swin": ("swin",),
     "t5.T5": ("t5", "mt5", "umt5"),
     "vit.ViT": ("vit", "deit", "dinov2"),
+    "wav2vec2.Wav2Vec2": ("wav2vec2", "hubert"),
     "whisper.Whisper": ("whisper",),
 }
 _CLASSES = {kind: name for name, kinds in READERS.items() for kind in kinds}

@@ -13,13 +13,14 @@ Reader: TypeAlias = type[Pretrained[Any]]
 
 SENTENCES = "sentence-similarity"
 _TASKS = {  # how the names in `architectures` end, as BertForMaskedLM; what ends with one of _NONE has no head
-    "ForMaskedLM": "fill-mask",
-    "ForSequenceClassification": "text-classification",
-    "ForTokenClassification": "token-classification",
-    "ForQuestionAnswering": "question-answering",
-    "ForConditionalGeneration": "text2text-generation",
-    "ForImageClassification": "image-classification",
-    "ForImageClassificationWithTeacher": "image-classification",
+    "ForMaskedLM": ("fill-mask",),
+    "ForSequenceClassification": ("text-classification", "audio-classification"),  # the one that the model has
+    "ForTokenClassification": ("token-classification",),
+    "ForQuestionAnswering": ("question-answering",),
+    "ForConditionalGeneration": ("text2text-generation",),
+    "ForImageClassification": ("image-classification",),
+    "ForImageClassificationWithTeacher": ("image-classification",),
+    "ForCTC": ("automatic-speech-recognition",),
 }
 _NONE = ("Model", "ForPreTraining")
 
@@ -85,7 +86,9 @@ def _told(base: Reader, options: Config) -> dict[str, str | None]:
     told: dict[str, str | None] = {}
     for name in names:
         ending = re.search(r"For[A-Z]\w*$", name)
-        told[name] = base.checkpoint.task if name.endswith(_NONE) else ending and _TASKS.get(ending[0])
+        tasks = _TASKS.get(ending[0], ()) if ending else ()
+        known = [task for task in tasks if task in base.checkpoint.heads]
+        told[name] = base.checkpoint.task if name.endswith(_NONE) else next(iter([*known, *tasks]), None)
     return told
 
 

@@ -10,15 +10,15 @@ The layers of heads have the names of RoBERTa's checkpoints; a checkpoint's `ren
 
 from __future__ import annotations
 
-import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import lucid
 from lucid import Tensor, nn
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError, Pretrained
+from lucid.models._labels import reading_labels
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.nn import functional as F
 
 
@@ -218,23 +218,3 @@ def with_labels(base: Checkpoint[C], task: str, key: str, expected: int | None =
         task=task,
         head_keys=[f"^{key}"],
     )
-
-
-def reading_labels(read: Callable[[Config], C], key: str, expected: int | None = None) -> Callable[[Config], C]:
-    """How a config is read with the number of labels that the head's last weight tells."""
-
-    def reading(options: Config) -> C:
-        found = next((name for name in options.weights if re.fullmatch(key, name)), None)
-        if found is None:
-            name = re.sub("[^a-z_.]", "", key)
-            raise KeyError(
-                f"{options.where}: the checkpoint has no {name}; load it for another task, without this head"
-            )
-        shape = options.weights[found].shape
-        if len(shape) != 2:
-            raise KeyError(f"{options.where}: {found} has shape {list(shape)}, expected [labels, width]")
-        if expected is not None and shape[0] != expected:
-            raise ConfigError(f"{options.where}: {found} has {shape[0]} labels, expected {expected}")
-        return replace(read(options), num_labels=shape[0])  # type: ignore[type-var]  # the config is a dataclass
-
-    return reading

@@ -18,7 +18,7 @@ from typing import ClassVar, Self
 import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._image_options import count_labels
+from lucid.models._labels import reading_labels
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 
@@ -52,11 +52,6 @@ class ConvNextConfig:
             eps=options.real("layer_norm_eps"),
             layer_scale=version == 1 and options.real("layer_scale_init_value", 1e-6) > 0,
         )
-
-    @classmethod
-    def read_classifier(cls, options: Config) -> Self:
-        """For a classifier: its weights say how many labels it has."""
-        return replace(cls.read(options), num_labels=count_labels(options, "ConvNext"))
 
 
 class ConvNext(Pretrained[ConvNextConfig]):
@@ -95,7 +90,7 @@ class ConvNextForImageClassification(Pretrained[ConvNextConfig]):
 
     checkpoint = replace(
         ConvNext.checkpoint,
-        read=ConvNextConfig.read_classifier,
+        read=reading_labels(ConvNextConfig.read, r"classifier\.weight"),
         renames=[(r"^convnextv2\.", "convnext.")],
         ignored_keys=[],
         task="image-classification",

@@ -21,7 +21,8 @@ from typing import ClassVar, Self
 import lucid
 from lucid import Dim, Size, Tensor, TensorType, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._image_options import count_labels, read_image_size
+from lucid.models._image_options import read_image_size
+from lucid.models._labels import reading_labels
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 
 
@@ -70,11 +71,6 @@ class SwinConfig:
             learned_positions=options.get("use_absolute_embeddings", bool, False),
         )
 
-    @classmethod
-    def read_classifier(cls, options: Config) -> Self:
-        """For a classifier: its weights say how many labels it has."""
-        return replace(cls.read(options), num_labels=count_labels(options, "Swin"))
-
 
 class Swin(Pretrained[SwinConfig]):
     """Images (N, num_channels, H, W) to the patches of the last stage (N, patches, E) and their mean (N, E)."""
@@ -116,7 +112,7 @@ class SwinForImageClassification(Pretrained[SwinConfig]):
 
     checkpoint = replace(
         Swin.checkpoint,
-        read=SwinConfig.read_classifier,
+        read=reading_labels(SwinConfig.read, r"classifier\.weight"),
         renames=[],
         ignored_keys=[r"embeddings\.mask_token$", r"\.relative_position_index$"],
         task="image-classification",

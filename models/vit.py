@@ -19,7 +19,8 @@ from typing import ClassVar, Self
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._image_options import count_labels, read_image_size
+from lucid.models._image_options import read_image_size
+from lucid.models._labels import reading_labels
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
 
@@ -66,14 +67,8 @@ class ViTConfig:
             eps=options.real("layer_norm_eps"),
             qkv_bias=options.get("qkv_bias", bool, True),
             swiglu=swiglu,
+            teacher="cls_classifier.weight" in options.weights,
         )
-
-    @classmethod
-    def read_classifier(cls, options: Config) -> Self:
-        """For a classifier: its weights say how many labels it has, and whether it had a teacher."""
-        teacher = "cls_classifier.weight" in options.weights
-        labels = count_labels(options, "ViT", "cls_classifier.weight" if teacher else "classifier.weight")
-        return replace(cls.read(options), num_labels=labels, teacher=teacher)
 
 
 class ViT(Pretrained[ViTConfig]):
@@ -127,7 +122,7 @@ class ViTForImageClassification(Pretrained[ViTConfig]):
 
     checkpoint = replace(
         ViT.checkpoint,
-        read=ViTConfig.read_classifier,
+        read=reading_labels(ViTConfig.read, r"(?:cls_)?classifier\.weight"),
         renames=[(r"^(deit|dinov2)\.", "vit.")],
         ignored_keys=[r"embeddings\.mask_token$"],
         task="image-classification",

@@ -26,6 +26,7 @@ from goldens import (
     seq2seq,
     seq2seq_generation,
     smollm2,
+    speech,
     torch_nn,
     transcription,
     vision,
@@ -75,6 +76,8 @@ FAMILIES = {
     "siglip": vision.siglip,
     "swin": vision_stages.swin,
     "convnext": vision_stages.convnext,
+    "wav2vec2": speech.wav2vec2,
+    "hubert": speech.hubert,
 }
 OTHERS = {
     "torch_nn": torch_nn.store_all,
@@ -84,6 +87,7 @@ OTHERS = {
     "smollm2": smollm2.store_all,
     "chat_templates": chat_templates.store_all,
     "transcription": transcription.store_all,
+    "ctc": speech.store_texts,
 }
 """Goldens of other kinds: each writes its own folder."""
 

@@ -22,7 +22,6 @@ from tests.models.zoo import ZOO
 
 Row = list[str]
 BLOCK = 16  # of the models, which are small
-_TEXT = ("attention_mask", "token_type_ids")  # what models of texts may take beside the ids
 
 # Forms ----------------------------------------------------------------------------------------------------------------
 
@@ -82,12 +81,8 @@ def models() -> Iterator[tuple[str, str, list[float]]]:
     other targets are exported, too, and pass ONNX's checker.
     """
     for entry in reversed({entry.file: entry for entry in reversed(ZOO)}.values()):  # the first of each file
-        inputs = goldens.cases(entry.variant)[0].inputs
-        yield (
-            entry.name,
-            entry.file,
-            _errors(entry.load(), goldens.as_exported(inputs, _TEXT if "input_ids" in inputs else ())),
-        )
+        model, inputs = entry.load(), goldens.cases(entry.variant)[0].inputs
+        yield entry.name, entry.file, _errors(model, goldens.as_exported(inputs, model.input_specs()))
     lucid.manual_seed(0)
     numbers = np.random.default_rng(0)
     for name, file, model in (

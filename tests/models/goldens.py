@@ -57,7 +57,8 @@ def cases(variant: str) -> list[Case]:
 
 def with_mask(inputs: Mapping[str, Array]) -> dict[str, Array]:
     """The inputs of an exported model, which always takes a mask: one that keeps everything if a case has none."""
-    return {"attention_mask": np.ones_like(inputs["input_ids"]), **inputs}
+    read = inputs["input_ids" if "input_ids" in inputs else "input_values"]
+    return {"attention_mask": np.ones(read.shape, np.int64), **inputs}
 
 
 def as_exported(inputs: Mapping[str, Array], names: Iterable[str]) -> dict[str, Array]:

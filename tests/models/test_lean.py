@@ -88,13 +88,18 @@ def test_a_layer_of_llama_is_what_one_would_draw_by_hand() -> None:
 
 # Names ----------------------------------------------------------------------------------------------------------------
 
-SUFFIXES = re.compile(r"(\[\w+\])?(\.T)?(\.add\(1\)|\.exp|\.less_equal\(.*\))?$")
+SUFFIXES = re.compile(r"(\[[\w:, ]+\])?(\.T)?(\.add\(1\)|\.exp|\.less_equal\(.*\))?$")
 """The suffix of an initializer's name after the checkpoint's: ``[q]`` for a part, ``.T`` if it is stored transposed,
 ``.add(1)`` for the sum with 1, which a norm of Gemma stores where it is expanded, ``.exp`` for the scale of logits,
 ``.less_equal(...)`` for what of a mask excludes, where attention is expanded.
 """
 
-UNUSED = r"pooler\.|^cls\.|^lm_head|^vocab_|classifier|mask_token|position_ids|^logit_scale$|EncDecAttention.relative"
+UNUSED = "|".join(
+    (
+        r"pooler\.|^cls\.|^lm_head|^vocab_|classifier|mask_token|position_ids|^logit_scale$|EncDecAttention.relative",
+        r"masked_spec_embed$|parametrizations\.weight\.original0$",  # the second is a factor of original1's
+    )
+)
 """Stored, but not used by the model: heads of other tasks, and position numbers."""
 
 

@@ -307,6 +307,7 @@ def test_configs_have_one_vocabulary() -> None:
             "swin",
             "t5",
             "vit",
+            "wav2vec2",
             "whisper",
         )
         for value in vars(import_module(f"lucid.models.{name}")).values()

@@ -51,6 +51,9 @@ def name_of(source: Path, task: str | None = None) -> str:
         ("dinov2/classifier", "ViTForImageClassification"),
         ("swin/classifier", "SwinForImageClassification"),
         ("convnext/v2_classifier", "ConvNextForImageClassification"),
+        ("wav2vec2/base", "Wav2Vec2"),
+        ("hubert/ctc", "Wav2Vec2ForCTC"),
+        ("wav2vec2/classifier", "Wav2Vec2ForSequenceClassification"),
         ("gpt2/base", "GPT2"),
     ],
 )
@@ -69,6 +72,8 @@ def test_the_files_say_what_a_checkpoint_is_for(variant: str, expected: str) -> 
         ("vit/classifier", "image-feature-extraction", "ViT"),
         ("clip/gelu", "image-feature-extraction", "CLIPVisionModel"),
         ("siglip/base", "feature-extraction", "SigLIPTextModel"),
+        ("wav2vec2/ctc", "feature-extraction", "Wav2Vec2"),
+        ("whisper/base", "automatic-speech-recognition", "Whisper"),
         ("gpt2/base", "text-generation", "GPT2"),
     ],
 )
@@ -159,7 +164,7 @@ def test_a_pooler_that_a_classifier_of_tokens_was_saved_with_changes_nothing(tmp
 
 def test_a_head_without_its_weights_says_which_are_missing() -> None:
     classifier = class_of("bert_tasks.BertForSequenceClassification")
-    with pytest.raises(KeyError, match=r"has no classifier\.out_proj\.weight; load it for another task"):
+    with pytest.raises(KeyError, match=r"has no classifier\.weight; load it for another task"):
         classifier.from_pretrained(goldens.folder("bert/base"))
 
 
@@ -191,6 +196,7 @@ def test_what_a_cross_encoder_does_with_its_logits_changes_nothing_here(tmp_path
             ["start_logits", "end_logits"],
         ),
         ("vit/classifier", ["pixel_values"], ["logits"]),
+        ("wav2vec2/ctc", ["input_values", "attention_mask"], ["logits"]),
         ("clip/gelu", ["input_ids", "pixel_values", "attention_mask"], SIMILARITIES),
         ("siglip/base", ["input_ids", "pixel_values"], SIMILARITIES),
     ],

@@ -33,6 +33,8 @@ from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
 from lucid.models.swin import Swin, SwinForImageClassification
 from lucid.models.t5 import T5
 from lucid.models.vit import ViT, ViTForImageClassification
+from lucid.models.wav2vec2 import Wav2Vec2
+from lucid.models.wav2vec2_tasks import Wav2Vec2ForCTC, Wav2Vec2ForSequenceClassification
 from lucid.models.whisper import Whisper
 from tests.models import goldens
 
@@ -175,5 +177,10 @@ ZOO = [
     Entry("SigLIP", SigLIP, "siglip/base", _SIMILARITIES),
     Entry("SigLIP: towers", SigLIPVisionModel, "siglip/images", _POOLED),
     Entry("SigLIP: towers", SigLIPTextModel, "siglip/texts", _POOLED),
+    Entry("wav2vec 2.0", Wav2Vec2, "wav2vec2/base", _HIDDEN),
+    Entry("wav2vec 2.0, HuBERT: speech", Wav2Vec2ForCTC, "wav2vec2/ctc", _LOGITS),
+    Entry("wav2vec 2.0, HuBERT: speech", Wav2Vec2ForCTC, "hubert/ctc", _LOGITS),
+    Entry("wav2vec 2.0: sounds", Wav2Vec2ForSequenceClassification, "wav2vec2/classifier", _LOGITS),
+    Entry("HuBERT", Wav2Vec2, "hubert/base", _HIDDEN),
     *(Entry("Whisper", Whisper, f"whisper/{v}", _LOGITS) for v in ("base", "uneven")),
 ]

@@ -1,0 +1,319 @@
+"""wav2vec 2.0 (Baevski et al. 2020) and HuBERT (Hsu et al. 2021): sound, as it is, to states of 20 ms each.
+
+::
+
+    wav2vec2 = Wav2Vec2.from_pretrained("folder with config.json and model.safetensors")
+    states = wav2vec2(input_values)                                   # (N, samples) to (N, frames, hidden_size)
+    lucid.export.to_onnx(wav2vec2, path="wav2vec2.onnx")              # any batch, any length
+
+Convolutions make frames of samples; a transformer, whose positions come from a wide convolution, reads them. Heads, and
+the way from a WAV file to text, are in `wav2vec2_tasks.py`. Modules have the names of the published checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import lucid
+from lucid import Size, Tensor, TensorType, nn, ops
+from lucid.models._demonstration import SideBySide, checkpoint_folder
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+
+GROUP, LAYER = "group", "layer"  # values of feat_extract_norm
+
+
+@dataclass(frozen=True)
+class Wav2Vec2Config:
+    """The sizes and options of a model; the defaults are those of wav2vec 2.0 base."""
+
+    hidden_size: int = 768
+    num_layers: int = 12
+    num_heads: int = 12
+    intermediate_size: int = 3072
+    activation: str = "gelu"
+    eps: float = 1e-5
+    conv_sizes: tuple[int, ...] = (512,) * 7  # channels of each convolution
+    conv_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
+    conv_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)
+    conv_bias: bool = False
+    conv_activation: str = "gelu"
+    conv_norm: str = GROUP  # of the first convolution, over time; or of each, over channels
+    position_kernel: int = 128
+    position_groups: int = 16
+    norm_first: bool = False  # within layers; what transformers calls stable
+    projection_norm: bool = True  # which some HuBERTs do without
+    num_labels: int = 0  # of a head
+    projector_size: int = 0  # of a classifier
+    weighted_layers: bool = False  # a classifier of all layers' states
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From config.json."""
+        for name in ("add_adapter", "conv_pos_batch_norm"):
+            options.only(name, False)
+        width, sizes = options.size("hidden_size"), options.sizes("conv_dim")
+        kernel = options.size("num_conv_pos_embeddings")
+        return cls(
+            hidden_size=width,
+            num_layers=options.layers("num_hidden_layers"),
+            num_heads=options.heads("num_attention_heads", width),
+            intermediate_size=options.size("intermediate_size"),
+            activation=options.activation("hidden_act"),
+            eps=options.real("layer_norm_eps", 1e-5),
+            conv_sizes=sizes,
+            conv_kernels=options.sizes("conv_kernel", count=len(sizes)),
+            conv_strides=options.sizes("conv_stride", count=len(sizes)),
+            conv_bias=options.get("conv_bias", bool, False),
+            conv_activation=options.activation("feat_extract_activation", "gelu"),
+            conv_norm=options.choose("feat_extract_norm", {name: name for name in (GROUP, LAYER)}, GROUP),
+            position_kernel=kernel,
+            position_groups=options.heads("num_conv_pos_embedding_groups", width),
+            norm_first=options.get("do_stable_layer_norm", bool, False),
+            projection_norm=options.get("feat_proj_layer_norm", bool, True),
+        )
+
+
+class Wav2Vec2(Pretrained[Wav2Vec2Config]):
+    """Sound (N, samples) to states (N, frames, hidden_size)."""
+
+    checkpoint = Checkpoint(
+        model_types=("wav2vec2", "hubert"),
+        read=Wav2Vec2Config.read,
+        ignored_options=[
+            "num_feat_extract_layers|vocab_size|output_hidden_size",  # repeat what lists and weights say
+            "apply_spec_augment|mask_(time|feature)_.*|freeze_.*",  # training
+            "codevector_dim|num_codevector.*|contrastive_.*|num_negatives|diversity_.*|proj_codevector_dim|ctc_.*",
+            "(num_)?adapter_(kernel_size|stride|layers)|num_adapter_layers",  # of an adapter that is not there
+            "classifier_proj_size|tdnn_.*|xvector_.*|use_weighted_layer_sum",  # heads
+            "tie_word_embeddings",
+        ],
+        renames=[
+            (r"^(wav2vec2|hubert)\.", ""),
+            # What older checkpoints call the length and the direction of each filter.
+            (r"\.conv\.weight_g$", ".conv.parametrizations.weight.original0"),
+            (r"\.conv\.weight_v$", ".conv.parametrizations.weight.original1"),
+        ],
+        # Heads, and what only training uses.
+        ignored_keys=[
+            r"^(lm_head|projector|classifier|quantizer|project_(hid|q)|label_embeddings_concat|final_proj)\b",
+            r"^(masked_spec_embed|layer_weights)$",
+        ],
+        heads={
+            "automatic-speech-recognition": "wav2vec2_tasks.Wav2Vec2ForCTC",
+            "audio-classification": "wav2vec2_tasks.Wav2Vec2ForSequenceClassification",
+        },
+    )
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
+
+    def __init__(self, config: Wav2Vec2Config | None = None) -> None:
+        super().__init__(config := config or Wav2Vec2Config())
+        self.feature_extractor = FeatureExtractor(config)
+        self.feature_projection = FeatureProjection(config)
+        self.encoder = Encoder(config)
+
+    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """States (N, frames, hidden_size).
+
+        Args:
+            input_values: (N, samples), 16,000 per second, padded at the end with 0.
+            attention_mask: (N, samples) int64, 0 for padding. Models whose first convolution is normalised over time
+                ("group") are trained without one, so theirs is not an input of an exported model.
+        """
+        return self.encoder(*self.frames(input_values, attention_mask))
+
+    def frames(self, input_values: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """What the encoder reads, (N, frames, hidden_size), and which frames are not padding, (N, frames)."""
+        if input_values.ndim != 2:
+            shape = ", ".join(map(str, input_values.shape))
+            raise ValueError(f"Wav2Vec2: input_values have shape [{shape}], expected (N, samples)")
+        x = self.feature_projection(self.feature_extractor(input_values))
+        if attention_mask is None:
+            return x, None
+        samples = (attention_mask != 0).astype(lucid.int64).sum(1)
+        kept = self.feature_extractor.kept(x.shape[1], samples)
+        return ops.where(kept.unsqueeze(2), x, lucid.tensor(0.0, dtype=x.dtype)), kept
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        dtype = self.feature_projection.projection.weight.dtype
+        specs = {"input_values": lucid.spec("N", "L", dtype=dtype)}
+        if self.config.conv_norm == LAYER:
+            specs["attention_mask"] = lucid.spec("N", "L", dtype=lucid.int64)
+        return specs
+
+
+class FeatureExtractor(nn.Module):
+    """Samples (N, L) to what convolutions find in them, (N, frames, channels)."""
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        self.conv_layers = [ConvLayer(config, index) for index in range(len(config.conv_sizes))]
+        self.stride, self.span = 1, 1  # samples from a frame to the next, and those that a frame is made of
+        for kernel, stride in zip(config.conv_kernels, config.conv_strides, strict=True):
+            self.span += (kernel - 1) * self.stride
+            self.stride *= stride
+
+    def forward(self, input_values: Tensor) -> Tensor:
+        x = input_values.unsqueeze(1)
+        for layer in self.conv_layers:
+            x = layer(x)
+        return x.mT
+
+    def kept(self, frames: Size, samples: Tensor) -> Tensor:
+        """(N, frames): whether a frame is made of the first `samples` (N,) of its row alone."""
+        return lucid.arange(frames) * self.stride + self.span <= samples.unsqueeze(1)
+
+
+class ConvLayer(nn.Module):
+    """A convolution, a norm if it has one, and the activation: (N, C, L) to (N, C', L')."""
+
+    def __init__(self, config: Wav2Vec2Config, index: int) -> None:
+        before, channels = (1, *config.conv_sizes)[index], config.conv_sizes[index]
+        kernel, stride = config.conv_kernels[index], config.conv_strides[index]
+        self.conv = nn.Conv1d(before, channels, kernel, stride=stride, bias=config.conv_bias)
+        self.layer_norm: nn.GroupNorm | nn.LayerNorm | None = None
+        if config.conv_norm == LAYER:
+            self.layer_norm = nn.LayerNorm(channels)
+        elif index == 0:
+            self.layer_norm = nn.GroupNorm(channels, channels)
+        self.activation = ACTIVATIONS[config.conv_activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        if isinstance(self.layer_norm, nn.LayerNorm):
+            x = self.layer_norm(x.mT).mT
+        elif self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return self.activation(x)
+
+
+class FeatureProjection(nn.Module):
+    """Features, normalised, in the width of the encoder."""
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        channels = config.conv_sizes[-1]
+        self.layer_norm = nn.LayerNorm(channels, config.eps) if config.projection_norm else None
+        self.projection = nn.Linear(channels, config.hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.projection(x if self.layer_norm is None else self.layer_norm(x))
+
+
+class Encoder(nn.Module):
+    """Frames (N, L, hidden_size) to states of the same shape; `kept` (N, L) is false for padding."""
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        self.pos_conv_embed = PositionalEmbedding(config)
+        self.layer_norm = nn.LayerNorm(config.hidden_size, config.eps)
+        self.layers = [Layer(config) for _ in range(config.num_layers)]
+        self.norm_first = config.norm_first
+
+    def forward(self, x: Tensor, kept: Tensor | None = None) -> Tensor:
+        x = self.hidden_states(x, kept)[-1]
+        return self.layer_norm(x) if self.norm_first else x
+
+    def hidden_states(self, x: Tensor, kept: Tensor | None = None) -> list[Tensor]:
+        """The input of the first layer, and the output of each layer."""
+        x = x + self.pos_conv_embed(x)
+        states = [x if self.norm_first else self.layer_norm(x)]
+        for layer in self.layers:
+            states.append(layer(states[-1], kept))
+        return states
+
+
+class PositionalEmbedding(nn.Module):
+    """What a wide convolution, in groups of channels, makes of the neighbours of each frame."""
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        self.conv = WeightNormConv1d(config.hidden_size, config.position_kernel, config.position_groups)
+        self.activation = ACTIVATIONS[config.conv_activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activation(self.conv(x.mT)).mT
+
+
+class WeightNormConv1d(nn.Module):
+    """A convolution that keeps the length: (N, C, L) to the same. An even kernel reads one more before than after."""
+
+    def __init__(self, channels: int, kernel: int, groups: int) -> None:
+        self.groups = groups
+        self.pads = (kernel // 2, (kernel - 1) // 2)
+        self.bias = nn.init.new_parameter(channels)
+        self.parametrizations = {"weight": WeightNorm(channels, channels // groups, kernel)}
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.parametrizations["weight"]()
+        return ops.conv(x, weight, self.bias, strides=(1,), pads=self.pads, dilations=(1,), group=self.groups)
+
+
+class WeightNorm(nn.Module):
+    """A weight that is stored as lengths and directions (Salimans & Kingma 2016), under torch's names.
+
+    There is one length for each place of the kernel, that of all filters together.
+    """
+
+    def __init__(self, channels: int, read: int, kernel: int) -> None:
+        self.original0 = nn.init.new_parameter(1, 1, kernel, value=1.0)
+        self.original1 = nn.init.normal_(nn.init.new_parameter(channels, read, kernel))
+
+    def forward(self) -> Tensor:
+        """(channels, read, kernel)."""
+        length, direction = self.original0, self.original1
+        weight = direction * (length / (direction * direction).sum((0, 1), keepdims=True).sqrt())
+        return weight.part_of(direction, "[normed]")
+
+
+class Layer(nn.Module):
+    """Attention and two linear layers, each with a norm, before or after it, and a residual connection."""
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        self.attention = Attention(config)
+        self.layer_norm, self.final_layer_norm = (nn.LayerNorm(config.hidden_size, config.eps) for _ in range(2))
+        self.feed_forward = FeedForward(config)
+        self.norm_first = config.norm_first
+
+    def forward(self, x: Tensor, kept: Tensor | None) -> Tensor:
+        if self.norm_first:
+            x = x + self.attention(self.layer_norm(x), kept)
+            return x + self.feed_forward(self.final_layer_norm(x))
+        x = self.layer_norm(x + self.attention(x, kept))
+        return self.final_layer_norm(x + self.feed_forward(x))
+
+
+class Attention(nn.Module):
+    """Self-attention of the frames that are not padding."""
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        width, self.num_heads = config.hidden_size, config.num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x: Tensor, kept: Tensor | None) -> Tensor:
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        return self.out_proj(ops.attention(q, k, v, None, kept, heads=self.num_heads))
+
+
+class FeedForward(nn.Module):
+    """Two linear layers."""
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        self.intermediate_dense = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.output_dense = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.activation = ACTIVATIONS[config.activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.output_dense(self.activation(self.intermediate_dense(x)))
+
+
+def main() -> None:
+    """Encode noise, exported and eagerly: ``python -m lucid.models.wav2vec2 FOLDER``."""
+    wav2vec2 = Wav2Vec2.from_pretrained(checkpoint_folder("hubert/base"))
+    both = SideBySide(wav2vec2)
+    lucid.manual_seed(0)
+    sound = lucid.randn(2, 1_600)
+    masks = [lucid.ones(2, 1_600, dtype=lucid.int64)] if "attention_mask" in wav2vec2.input_specs() else []
+    states = both(sound, *masks)
+    print(f"{sound.shape} samples are states {states.shape}, {both.verdict('states')}")
+
+
+if __name__ == "__main__":
+    main()
