@@ -137,7 +137,10 @@ def test_the_report_says_what_the_bits_cost(call: Any, llama: Path, text: Path, 
     assert code == 0, err
     found = re.search(r'<script id="data" type="application/json">(.*?)</script>', page.read_text("utf-8"), re.S)
     assert found is not None
-    data = json.loads(found[1])["precision"]
+    whole = json.loads(found[1])
+    assert "".join(whole["attention"]["tokens"]).startswith("he animal did not")  # the tokenizer knows no capitals
+    assert not whole["random"] and whole["shapes"]["input_ids"] == [1, len(whole["attention"]["tokens"])]
+    data = whole["precision"]
     small = lucid.quantize(lucid.models.load(llama), 4, block=16)
     report = lucid.testing.precision_report(lucid.models.load(llama), small, text_calls(load_tokenizer(llama), TEXT))
     assert [layer["module"] for layer in data["layers"]] == [layer.path for layer in report.layers]

@@ -35,7 +35,7 @@ class Tokenizer:
     max_positions: int | None = None
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, with those that the tokenizer adds before and after it.
+        """The ids of a text, with those that the tokenizer adds before and after it, and without padding.
 
         Raises:
             ValueError: for text without any token, or that is not valid Unicode.
@@ -71,7 +71,8 @@ class Tokenizer:
             raise ValueError(
                 f"the text is not valid Unicode: {error.reason} at character {error.start}; give it in UTF-8"
             ) from None
-        ids: list[int] = self.library.encode(text, add_special_tokens=add_special_tokens).ids
+        found = self.library.encode(text, add_special_tokens=add_special_tokens)
+        ids = [each for each, kept in zip(found.ids, found.attention_mask, strict=True) if kept]  # without padding
         if not ids:
             what = "no token of the model is in the text" if text else "the text is empty"
             raise ValueError(f"{what}, expected at least one token to continue from")

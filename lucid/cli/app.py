@@ -150,7 +150,8 @@ def report(
     call: o.Call = None,
     seed: o.Seed = 0,
     data: Annotated[
-        Path | None, typer.Option("--data", metavar="INPUT.NPZ", help="Arrays by input name; random ones otherwise.")
+        Path | None,
+        typer.Option("--data", metavar="INPUT.NPZ", help="Arrays by input name; otherwise a sentence, or random ones."),
     ] = None,
     tokens: Annotated[
         Path | None, typer.Option("--tokens", metavar="FILE", help="Labels for the attention maps, one per line.")
@@ -173,12 +174,12 @@ def report(
     json: o.Json = False,
     debug: o.Debug = False,
 ) -> None:
-    """Write an HTML page: the graph, attention maps, the error of every node, latency and memory by target.
+    """Write an HTML page: graph, cost and time by module, attention maps, errors, time and memory by target.
 
     Examples:
 
     \b
-      lucid report all-MiniLM-L6-v2 --size L=32 -o report.html
+      lucid report all-MiniLM-L6-v2 -o report.html
       lucid report all-MiniLM-L6-v2 --data input.npz --tokens tokens.txt -o r.html
     """
     run_command(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
+
+import numpy as np
 
 from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
+from lucid.cli.dispatch import command_module
 from lucid.cli.errors import OK, usage
 from lucid.cli.few_bits import in_few_bits, text_calls
 from lucid.cli.run import read_arrays
@@ -13,11 +18,13 @@ from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.files import open_regular
+from lucid.graph import Graph
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.report.report import TARGETS
 from lucid.report.report import report as write_report
 from lucid.tracing import trace
+from lucid.types import Array
 
 
 def run(
@@ -54,9 +61,12 @@ def run(
     kwargs = calls.arguments(small, inputs, call)
     graph = trace(small, kwargs=kwargs)
     check_known(given, graph.sizes())
+    checkpoint, decoder = weights or checkpoint_of(source), isinstance(model, CausalDecoder)
+    if arrays is None and not given and checkpoint is not None:
+        arrays, known = _sentence(graph, checkpoint)
+        labels = labels or known
     chosen = targets or list(TARGETS)
     floating = model if isinstance(model, Module) and small is not model else None
-    checkpoint, decoder = weights or checkpoint_of(source), isinstance(model, CausalDecoder)
     write_report(
         graph if floating is None else small,
         kwargs=kwargs,
@@ -75,6 +85,26 @@ def run(
     else:
         show.written(show.console(beside=output), [output])
     return OK
+
+
+def _sentence(graph: Graph, checkpoint: Path) -> tuple[dict[str, Array] | None, list[str]]:
+    """A sentence as the inputs of a model of texts, and its tokens; None for other models, and without a tokenizer."""
+    types = {value.name: value.type.dtype.numpy for value in graph.inputs}
+    if "input_ids" not in types or not types.keys() <= _OF_TEXTS.keys() or not all(map(find_spec, _NEEDED)):
+        return None, []
+    try:
+        ids, tokens = command_module("texts").sentence(checkpoint)
+    except (ValueError, OSError):  # random inputs do, and the page says so
+        return None, []
+    return {name: _OF_TEXTS[name](ids).astype(dtype) for name, dtype in types.items()}, tokens
+
+
+_NEEDED = ("tokenizers", "jinja2")  # the extra `chat`
+_OF_TEXTS: Mapping[str, Callable[[Array], Array]] = {
+    "input_ids": np.asarray,
+    "attention_mask": np.ones_like,
+    "token_type_ids": np.zeros_like,
+}
 
 
 def _labels(path: Path) -> list[str]:

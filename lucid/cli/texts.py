@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from lucid.chat import load_tokenizer, text_calls
 from lucid.cli.errors import usage
 from lucid.files import open_regular
 from lucid.types import Array
 
+SENTENCE = "The animal did not cross the street because it was too tired."
 _LARGEST = 64 << 20  # bytes of a file of texts; some hundred sentences do
 
 
@@ -29,3 +32,15 @@ def calls(text: Path, checkpoint: Path, decoder: bool) -> list[Array]:
     if not found:
         raise usage(f"--text {text}: has no text, expected some hundred sentences")
     return found
+
+
+def sentence(checkpoint: Path) -> tuple[Array, list[str]]:
+    """The ids (1, L) of a sentence, and its tokens as text.
+
+    Raises:
+        ValueError, OSError: as `load_tokenizer`.
+    """
+    tokenizer = load_tokenizer(checkpoint)
+    ids = tokenizer.encode(SENTENCE)[: tokenizer.max_positions]
+    tokens = [tokenizer.decode([each]) or str(tokenizer.library.id_to_token(each)) for each in ids]
+    return np.asarray([ids], np.int64), tokens

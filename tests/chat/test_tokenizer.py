@@ -28,6 +28,13 @@ def test_text_becomes_ids_and_ids_text(tmp_path: Path) -> None:
     assert tokenizer.decode([1, *ids, 2]) == "a b é東."  # special tokens are no text
 
 
+def test_a_tokenizer_that_pads_gives_the_text_alone(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(checkpoint(tmp_path))
+    alone = tokenizer.encode("ab")
+    tokenizer.library.enable_padding(length=16)
+    assert len(tokenizer.library.encode("ab").ids) == 16 and tokenizer.encode("ab") == alone
+
+
 def test_a_conversation_is_rendered_and_its_special_tokens_are_tokens(tmp_path: Path) -> None:
     tokenizer = load_tokenizer(checkpoint(tmp_path))
     ids = tokenizer.encode_chat([{"role": "user", "content": "ab"}])

@@ -17,7 +17,8 @@ const lucidReport = (() => {
   // Head ----------------------------------------------------------------------------------------------------------------
 
   const shapes = Object.entries(data.shapes).map(([name, shape]) => `${name} [${shape.join(", ")}]`).join(", ");
-  const inputs = shapes && (data.random ? `inputs of this page: random, ${shapes}` : `inputs of this page: ${shapes}`);
+  const text = data.attention.tokens.length ? `“${data.attention.tokens.join(" ")}”, ` : "";
+  const inputs = shapes && (data.random ? `inputs of this page: random, ${shapes}` : `inputs of this page: ${text}${shapes}`);
   byId("facts").textContent = [many(data.graph.nodes.length, "operation"), inputs].filter(Boolean).join(" · ");
   byId("made").textContent = `Made by Lucid ${data.version}. This page loads nothing from anywhere.`;
   const empty = { "summary-section": !data.cost && !data.targets.some((t) => !t.problem), "cost-section": !data.cost,
