@@ -37,7 +37,7 @@ def new_folder(path: str | os.PathLike[str], may_replace: Check | None = None) -
         OSError: for a file of that name, a missing parent folder, missing permission or a full disk.
     """
     target = Path(path).resolve()
-    _check(target, may_replace)
+    check_place(target, may_replace)
     temporary = temporary_name(target)  # before the try, so that after an interrupt it can always be removed
     try:
         with _made(temporary, target):
@@ -52,7 +52,7 @@ def new_folder(path: str | os.PathLike[str], may_replace: Check | None = None) -
         shutil.rmtree(temporary, ignore_errors=True)  # once renamed, there is none, or the one that was replaced
 
 
-def _check(target: Path, may_replace: Check | None) -> None:
+def check_place(target: Path, may_replace: Check | None = None) -> None:
     """Refuse a target whose place a new folder cannot take."""
     if not target.parent.is_dir():
         raise FileNotFoundError(
@@ -127,7 +127,7 @@ def _close(descriptor: int | None) -> None:
 
 def _publish(temporary: Path, target: Path, may_replace: Check | None) -> None:
     if target.exists():  # it may be another one than at the beginning
-        _check(target, may_replace)
+        check_place(target, may_replace)
         shutil.copymode(target, temporary)
         exchange(temporary, target)
     else:

@@ -144,3 +144,13 @@ def test_what_is_read_is_not_held(llama: Path, tmp_path: Path) -> None:
     assert "written" in done.stdout
     wide = lucid.quantize(lucid.models.load(source), 4, block=16)
     np.testing.assert_array_equal(logits(tmp_path / "small"), wide(lucid.tensor([[5, 9, 3]])).numpy())
+
+
+def test_a_folder_that_is_there_is_refused_before_anything_is_done(tmp_path, monkeypatch, capsys):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    command = ["quantize", "tests/goldens/gpt2/base", "--bits", "4", "-o", str(tmp_path / "full")]
+    with monkeypatch.context() as patch:
+        patch.setattr("lucid.cli.quantize.load_model", lambda *_, **__: pytest.fail("the model is read"))
+        assert in_process(command, monkeypatch) == 1
+    assert "the folder is not empty" in capsys.readouterr().err

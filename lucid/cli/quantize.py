@@ -16,7 +16,8 @@ from lucid.cli.few_bits import text_calls
 from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import settings
 from lucid.export import to_onnx
-from lucid.folders import new_folder
+from lucid.export.exporter import check_folder
+from lucid.folders import check_place, new_folder
 from lucid.layouts.companions import SENTENCE_COMPANIONS, copy_files, write_tokenizer
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
@@ -45,6 +46,10 @@ def run(
     _check(few_bits, target_error)
     if output.suffix.lower() != _MODEL and (checkpoint is None or not checkpoint.exists()):
         raise usage(f"--output {output}: a folder needs a checkpoint as SOURCE; write an ONNX file, as -o model.onnx")
+    if output.suffix.lower() == _MODEL:
+        check_folder(output)
+    else:
+        check_place(output)
     # What is only rounded is read from the mapped file, layer by layer; other models run, in float32.
     mapped = target_error is None and few_bits.only_rounds
     model = load_model(source, settings("--set", arguments), weights, seed, dequantize=True, mapped=mapped, task=task)
