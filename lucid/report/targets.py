@@ -24,6 +24,7 @@ from lucid.phases import phase
 from lucid.report.costs import cost_data
 from lucid.rounding import rounded_values
 from lucid.testing import compare_file
+from lucid.threads import blas_threads_for
 from lucid.types import Array, bind_sizes
 
 _TIMEOUT = 600  # seconds for one target
@@ -45,7 +46,9 @@ def compare_targets(
         data = Path(scratch) / "inputs.npz"
         with data.open("wb") as archive:
             write_npz(archive, {value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
-        case = _Case(graph, arrays, graph.run(arrays), data, seconds)
+        with blas_threads_for(sum(array.size for array in arrays)):
+            expected = graph.run(arrays)
+        case = _Case(graph, arrays, expected, data, seconds)
         for target in targets:
             with phase(f"measuring target {target}"):
                 entry, measured_cost = case.measured(target, Path(scratch) / f"{target}.onnx", with_cost=cost is None)
