@@ -101,6 +101,11 @@ MEANT = {
     "export nn.ReLU --target cpuu -o a.onnx": "'openvino', 'webgpu'; did you mean cpu? See lucid export --help.",
     "export nn.ReLU --taget cpu -o a.onnx": "No such option: --taget",
     "exprot nn.ReLU": "Did you mean 'export'",
+    "export model.onnx -o a.onnx": "is no checkpoint, but a model that is exported already: inspect, run and bench",
+    "export w.safetensors -o a.onnx": "is no checkpoint: it has no config; give its folder, or the model's class as",
+    "report checkpoint": "checkpoint.html exists; give -o to write it again",
+    "report nn.ReLU": "is no checkpoint to name the file after; give it, as -o model.html",
+    "inspect --depth x model.onnx": "unable to parse string as an integer. See lucid inspect --help.",
     "inspect mdel.onnx": "there is no file 'mdel.onnx'; did you mean model.onnx?",
     "generate checkpont text": "there is no file or folder 'checkpont'; did you mean checkpoint?",
 }
@@ -112,5 +117,7 @@ def test_what_is_nearly_right_is_suggested(command, tmp_path, monkeypatch, capsy
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "weights").mkdir()
     (tmp_path / "model.onnx").touch()
+    (tmp_path / "w.safetensors").touch()
+    (tmp_path / "checkpoint.html").touch()
     assert in_process(command.split(), monkeypatch, tmp_path) in (1, 2)
     assert MEANT[command] in capsys.readouterr().err

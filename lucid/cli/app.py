@@ -141,8 +141,15 @@ def bench(
 def report(
     source: o.Source,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="PAGE.HTML", help="The page to write.", show_default=False)
-    ],
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PAGE.HTML",
+            help="The page to write. By default one beside a checkpoint, named after it.",
+            show_default=False,
+        ),
+    ] = None,
     weights: o.Weights = None,
     task: o.Task = None,
     arguments: o.Set = None,
@@ -179,7 +186,8 @@ def report(
     Examples:
 
     \b
-      lucid report all-MiniLM-L6-v2 -o report.html
+      lucid report all-MiniLM-L6-v2
+      lucid report all-MiniLM-L6-v2 --size L=32 -o report.html
       lucid report all-MiniLM-L6-v2 --data input.npz --tokens tokens.txt -o r.html
     """
     run_command(

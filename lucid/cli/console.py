@@ -75,7 +75,7 @@ def _told(error: typer.TyperException) -> str:
     meant = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2])) if choice else ""
     context = vars(error).get("ctx")
     where = f" See {context.command_path} --help." if context is not None else ""
-    return f"{text.rstrip('.')}{meant}{where}" if meant else f"{text}{where}"
+    return f"{text.rstrip('.')}{meant or '.'}{where}"
 
 
 def _trace(error: BaseException) -> None:

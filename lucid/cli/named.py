@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -30,10 +31,20 @@ def is_import(source: str) -> bool:
 
 
 def no_such_source(source: str) -> CommandError:
-    """The error about a SOURCE that is neither a path that exists nor a name in Python."""
+    """The error about a SOURCE that is neither a checkpoint nor a name in Python."""
+    if os.path.exists(source):
+        return usage(f"SOURCE {source!r}: is no checkpoint{_what_to_do_with(Path(source))}")
     found = [*paths_near(source), *near(source, modules_of_nn())][:3]
     end = f"; did you mean {' or '.join(found)}?" if found else f"; give {_FORMS}"
     return usage(f"SOURCE {source!r}: there is no such file or folder{end}")
+
+
+def _what_to_do_with(file: Path) -> str:
+    if file.suffix == ".onnx":
+        return ", but a model that is exported already: inspect, run and bench take it, and verify with its SOURCE"
+    if file.suffix == ".safetensors":
+        return ": it has no config; give its folder, or the model's class as SOURCE and this file as --weights"
+    return f"; give {_FORMS}"
 
 
 def find(source: str) -> Any:

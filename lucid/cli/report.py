@@ -14,7 +14,7 @@ from lucid.cli.dispatch import command_module
 from lucid.cli.errors import OK, usage
 from lucid.cli.few_bits import in_few_bits, text_calls
 from lucid.cli.run import read_arrays
-from lucid.cli.source import checkpoint_of, load_model
+from lucid.cli.source import beside, checkpoint_of, load_model
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.files import open_regular
@@ -30,7 +30,7 @@ from lucid.types import Array
 def run(
     *,
     source: str,
-    output: Path,
+    output: Path | None,
     weights: Path | None,
     task: str | None,
     arguments: list[str],
@@ -46,6 +46,7 @@ def run(
     json: bool,
 ) -> int:
     """Collect and write; returns the exit code."""
+    output = output or beside(source, ".html")
     if not output.parent.is_dir():
         raise usage(f"--output: the folder {str(output.parent)!r} does not exist; create it first")
     show.check_apart(output, json)

@@ -118,7 +118,7 @@ def beside(source: str, ending: str, may_exist: bool = False) -> Path:
     if found is None:
         if not is_import(source):
             raise no_such_source(source)
-        raise usage(f"SOURCE {source!r} is no checkpoint to name the file after; give it, as -o model.onnx")
+        raise usage(f"SOURCE {source!r} is no checkpoint to name the file after; give it, as -o model{ending}")
     path = found if found.name not in ("", "..") else Path(os.path.abspath(found))
     output = path.with_name((path.name if path.is_dir() else path.stem) + ending)
     if os.path.lexists(output) and not may_exist:
