@@ -95,7 +95,7 @@ MEANT = {
     "export nte.py:Net -o a.onnx": "there is no file 'nte.py'; did you mean net.py?",
     "export net.py:Nte -o a.onnx": "net.py has no 'Nte'; did you mean Net?",
     "export net.py:Zebra -o a.onnx": "net.py has no 'Zebra'; it has Net, make",
-    "export lucid.models.brt:Bert -o a.onnx": "No module named 'lucid.models.brt'; did you mean bert?",
+    "export lucid.models.wisper:W -o a.onnx": "No module named 'lucid.models.wisper'; did you mean whisper?",
     "export net.py:make --set sise=3 -o a.onnx": "has no argument sise; it is make(size=3); did you mean size?",
     "export nn.ReLU --weights wieghts -i x:N -o a.onnx": "no file or folder 'wieghts'; did you mean weights?",
     "export nn.ReLU --target cpuu -o a.onnx": "'openvino', 'webgpu'; did you mean cpu? See lucid export --help.",

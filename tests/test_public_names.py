@@ -111,7 +111,7 @@ def test_a_model_is_found_without_importing_its_file():
         (functional, "gelo", "; did you mean gelu?"),
         (lucid.ops, "sofmax", "; did you mean softmax?"),
         (lucid.export, "to_onx", "; did you mean to_onnx?"),
-        (lucid.models, "brt", "; did you mean bert?"),
+        (lucid.models, "wisper", "; did you mean whisper?"),
         (lucid, "exprot", "; did you mean export?"),
         (lucid, "xylophone", ""),
         (nn, "__wrapped__", ""),
