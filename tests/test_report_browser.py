@@ -281,3 +281,22 @@ def test_a_bar_for_each_layer_in_few_bits(browser, tmp_path):
     assert bars == [["alone", "bar", 2], ["in the model", "bar", 2]]
     assert "size: 0.00 MB" in browser.find_element("id", "precision-summary").text
     assert [entry["message"] for entry in browser.get_log("browser")] == []
+
+
+def test_the_sites_search_runs_from_files(browser, tmp_path):
+    """Browsers refuse workers to pages opened from files; the documentation brings something in their place."""
+    shim = Path(__file__).parents[1] / "docs" / "javascripts" / "iframe-worker.js"
+    (tmp_path / "half.js").write_text("self.half = (x) => x / 2;", encoding="utf-8")
+    (tmp_path / "worker.js").write_text(
+        "const ready = importScripts('half.js');"
+        "addEventListener('message', async (event) => { await ready; postMessage(self.half(event.data)); });",
+        encoding="utf-8",
+    )
+    (tmp_path / "page.html").write_text(
+        f'<body><script src="{shim.as_uri()}"></script><script>const worker = new Worker("worker.js");'
+        'worker.addEventListener("message", (event) => { document.title = event.data; }); worker.postMessage(42);'
+        "</script></body>",
+        encoding="utf-8",
+    )
+    browser.get((tmp_path / "page.html").as_uri())
+    wait(lambda: browser.title == "21")

@@ -1,4 +1,4 @@
-"""One page about a model: its graph, attention maps, errors, latency by target. It works without a network."""
+"""One page about a model: its graph, cost, attention maps, errors, files by target. It works without a network."""
 
 from lucid import public as _public
 from lucid.report.report import graph_page as graph_page

@@ -45,7 +45,7 @@ def report(
     floating: Module | None = None,
     calls: Iterable[Call] | None = None,
 ) -> None:
-    """Write a page about a model: graph, attention maps, error of each node, latency and memory by target.
+    """Write a page about a model: graph, cost and time by module, attention maps, error of each node, files by target.
 
     Args:
         model, inputs, kwargs: as for `lucid.export.to_onnx`.
