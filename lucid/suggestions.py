@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from itertools import islice
-from pathlib import Path
 
 _LIKE = 0.66  # of 1 for equal names
 _AS_LIKE = 0.1  # how much less like than the nearest one others may be
@@ -35,13 +34,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 def paths_near(path: str | os.PathLike[str]) -> list[str]:
     """Files and folders beside a path that does not exist, which it may mean."""
-    wanted = Path(path)
+    folder, name = os.path.split(os.fspath(path).rstrip("/"))
     try:
-        with os.scandir(wanted.parent) as entries:
-            found = near(wanted.name, (entry.name for entry in islice(entries, _ENTRIES)))
+        with os.scandir(folder or os.curdir) as entries:
+            found = near(name, (entry.name for entry in islice(entries, _ENTRIES)))
     except OSError:  # nor is there that folder
         return []
-    return [str(wanted.with_name(name)) for name in found]
+    return [os.path.join(folder, name) for name in found]
 
 
 def or_check(path: str | os.PathLike[str]) -> str:
