@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from traceback import walk_tb
 from types import CodeType
 
@@ -31,7 +31,7 @@ def _line_of(error: BaseException) -> str | None:
     frames = [
         (frame.f_code, number)
         for frame, number in walk_tb(error.__traceback__)
-        if _is_users(frame.f_globals["__name__"])
+        if _is_users(frame.f_globals.get("__name__", ""))
     ]
     return _shown(*frames[-1]) if frames else None
 
@@ -42,8 +42,9 @@ def _is_users(module: str) -> bool:
 
 
 def _shown(code: CodeType, number: int) -> str:
-    path = os.path.relpath(code.co_filename) if os.path.exists(code.co_filename) else code.co_filename
-    path = code.co_filename if path.startswith(os.pardir) else path
+    path = code.co_filename
+    with suppress(OSError):  # of a working folder that has been removed
+        path = path.removeprefix(os.path.join(os.getcwd(), ""))
     source = linecache.getline(code.co_filename, number).strip()
     name = code.co_qualname.rpartition("<locals>.")[2]
     return f"in {name}, {path}:{number}" + (f": {source[:_WIDEST]}" if source else "")
