@@ -20,6 +20,7 @@ from benchmarks import (
     peers,
     products,
     report,
+    windows,
 )
 from benchmarks.bench import Bench
 from benchmarks.harness import FULL, QUICK
@@ -33,6 +34,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "unmasked": attention.unmasked,
     "padding": attention.padding,
     "scaled": attention.scaled,
+    "windows": windows.windows,
     "mha": modules.multi_head,
     "minilm": minilm.latency,
     "steps": decoding.steps,

@@ -43,7 +43,7 @@ def dynamic(bench: Bench) -> list[Line]:
     lines = []
     for length in (32, 512, 2048) if bench.quick else DYNAMIC:
         q, k, v = arrays = unit_normal(*[(1, HEADS, length, WIDTH)] * 3, seed=length)
-        ways, base = _base(arrays, True)
+        ways, base = base_of(arrays, True)
         ways |= {name: runner(model, arrays, bench.threads) for name, model in models.items()}
         work, wanted = f"L = {length}", exact(q, k, v, np.tri(length, dtype=bool))
         flops = operations(1, length, True)
@@ -63,7 +63,7 @@ def scaled(bench: Bench) -> list[Line]:
     for factor in (1, 3) if bench.quick else (1, 3, 10):
         q, k, v = unit_normal(*[(1, HEADS, 512, WIDTH)] * 3)
         arrays = (factor * q, factor * k, v)
-        ways, base = _base(arrays, True)
+        ways, base = base_of(arrays, True)
         ways[LUCID] = runner(export((1, HEADS, 512, WIDTH), True, "cpu"), arrays, bench.threads)
         ways[NODE] = runner(node(*arrays, is_causal=True), arrays, bench.threads)
         wanted = exact(*arrays, np.tri(512, dtype=bool))
@@ -86,7 +86,7 @@ def _sizes(bench: Bench, table: dict[int, float]) -> dict[int, float]:
     return {length: goal for length, goal in table.items() if length in (128, 512, 2048) or not bench.quick}
 
 
-def _base(arrays: tuple[Array, ...], is_causal: bool, visible: Array | None = None) -> tuple[dict[str, Work], str]:
+def base_of(arrays: tuple[Array, ...], is_causal: bool, visible: Array | None = None) -> tuple[dict[str, Work], str]:
     """The base of all ratios: torch, or one Attention node if torch is not installed."""
     if peers.torch is not None:
         return {TORCH: peers.torch.attention(*arrays, is_causal=is_causal, visible=visible)}, TORCH
@@ -97,7 +97,7 @@ def _base(arrays: tuple[Array, ...], is_causal: bool, visible: Array | None = No
 def _fixed(bench: Bench, section: str, length: int, is_causal: bool, goal: float) -> Line:
     shape = (1, HEADS, length, WIDTH)
     q, k, v = arrays = unit_normal(shape, shape, shape, seed=length)
-    ways, base = _base(arrays, is_causal)
+    ways, base = base_of(arrays, is_causal)
     models = {LUCID: export(shape, is_causal, "cpu")}
     if not bench.quick:
         models |= {
@@ -120,7 +120,7 @@ def _padded(bench: Bench, shape: tuple[int, int, int, int], is_causal: bool, goa
     visible = np.ascontiguousarray(np.broadcast_to(keep[:, None, None], (batch, 1, length, length)))
     if is_causal:
         visible = visible & np.tri(length, dtype=bool)
-    ways, base = _base(arrays, False, visible)
+    ways, base = base_of(arrays, False, visible)
 
     def attend(query: lucid.Tensor, key: lucid.Tensor, value: lucid.Tensor, key_mask: lucid.Tensor) -> Any:
         return ops.attention(query, key, value, None, key_mask, is_causal=is_causal)

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from benchmarks.report import TITLES
 from benchmarks.results import Line, Results
 
-PLOTS = ("causal", "dynamic", "unmasked", "padding", "mha", "minilm", "eager")
+PLOTS = ("causal", "dynamic", "unmasked", "padding", "windows", "mha", "minilm", "eager")
 COLOURS = {"Lucid": "#0b6e4f", "Lucid, any": "#7fb69e", "Lucid, portable": "#b8d8c8", "Lucid eager": "#4c956c"}
 OTHERS = ("#c44536", "#e09f3e", "#8d99ae", "#5e548e")
 

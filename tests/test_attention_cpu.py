@@ -12,6 +12,7 @@ import pytest
 
 import lucid
 from lucid import ops
+from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
 from tests.reference import attention as reference
 from tests.reference import pack
 from tests.test_attention import CASES, Case, arrays_of, bool_input, check, expected, function_of, packed_arrays, sizes
@@ -107,6 +108,66 @@ def test_the_whole_contract(case: Case, packed: bool) -> None:
             pack(want) if packed else want,
             (n, l, s),
         )
+
+
+LOCAL = [
+    Case("causal window", {"is_causal": True, "window": 3}),
+    Case("two sides, key mask", {"window": 4, "window_after": 2}, {"key_mask": bool_input("N", "L")}),
+    Case("the key itself", {"window": 1, "window_after": 0}, {"key_mask": bool_input("N", "L")}),
+    Case("softcap, scale", {"is_causal": True, "window": 5, "softcap": 2.0, "scale": 0.7}),
+    Case("grouped heads", {"window": 2, "window_after": 7}, {"key_mask": bool_input("N", "L")}, kv_heads=2),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("case", LOCAL, ids=str)
+def test_windows_in_blocks(case: Case, packed: bool) -> None:
+    """At one length that is fixed; at lengths around the one from which there are blocks, and with a part of one."""
+    reach = case.attributes["window"] - 1 + case.attributes.get("window_after", 0)
+    limit = int(NARROW.short * (NARROW.rows + reach))
+    assert forms(case, packed)[0] == forms(case, packed, limit + 1)[0] == "window blocks"
+    assert forms(case, packed, limit)[0] != "window blocks"
+    session = lucid.runtime.Session(export(case, packed), threads=1)
+    for n, length in ((3, 1), (2, 7), (1, limit), (2, limit + 1), (1, 192)):
+        check_run(session, case, packed, n, length)
+    check_run(lucid.runtime.Session(export(case, packed, limit + 3, 2), threads=1), case, packed, 2, limit + 3)
+
+
+def test_a_wide_window_has_larger_blocks() -> None:
+    case = Case("", {"is_causal": True, "window": REACH + 1})
+    length = int(WIDE.short * (WIDE.rows + REACH)) + 5
+    q = np.random.default_rng(0).standard_normal((3, 1, length, H * D)).astype(np.float32)
+    got = lucid.runtime.Session(export(case, True), threads=1).run({"query": q[0], "key": q[1], "value": q[2]})
+    tensors = [lucid.tensor(x.reshape(1, length, H, D).transpose(0, 2, 1, 3)).astype("float64") for x in q]
+    check(got["output"], pack(ops.attention(*tensors, **case.attributes).numpy()), length)
+
+
+def test_layers_with_the_same_window_share_its_masks() -> None:
+    def layers(count: int) -> Callable[[lucid.Tensor, lucid.Tensor], lucid.Tensor]:
+        def model(x: lucid.Tensor, keep: lucid.Tensor) -> lucid.Tensor:
+            for _ in range(count):
+                x = ops.attention(x, x, x, None, keep, heads=2, window=3, window_after=3)
+            return x
+
+        return model
+
+    specs = [lucid.spec("N", "L", 8), lucid.spec("N", "L", dtype=lucid.bool_)]
+    one, two = (lucid.export.to_onnx(layers(count), *specs, target="cpu").graph.node for count in (1, 2))
+    assert len(two) == len(one) + 1 and two[-1].op_type == "If"
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"window": 3}, "a query sees all keys on one side"),
+        ({"window_after": 3}, "a query sees all keys on one side"),
+        ({"window": 3, "is_causal": True}, "queries and keys may differ in number"),
+    ],
+)
+def test_windows_that_are_not_computed_in_blocks(options: dict[str, Any], why: str) -> None:
+    specs = [lucid.spec("N", H, length, D) for length in ("L", "S", "S")]
+    explanation = lucid.export.explain(lambda *x: ops.attention(*x, **options), *specs, target="cpu")
+    assert ("window blocks", why) in explanation.attention[0].refused
 
 
 @pytest.mark.parametrize("length", [7, 2048])

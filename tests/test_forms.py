@@ -110,7 +110,12 @@ def test_a_form_says_what_its_op_has() -> None:
 
 
 def test_the_forms_of_an_op_stand_in_one_place_best_first() -> None:
-    assert [f.name for f in FORMS["attention"]][:3] == ["float32 between casts", "query blocks", "three products"]
+    assert [f.name for f in FORMS["attention"]][:4] == [
+        "float32 between casts",
+        "query blocks",
+        "three products",
+        "window blocks",
+    ]
     assert all(f.op == name for name, forms in FORMS.items() for f in forms)
 
 

@@ -161,6 +161,8 @@ class Either:
             hidden |= column > row
         elif starts is not None:
             hidden |= column >= first + queries
+        elif self.call.get("window_after") is not None:
+            hidden |= column > row + self.call["window_after"]
         if self.call["window"] is not None:
             hidden |= column <= row - self.call["window"]
         return hidden

@@ -262,19 +262,32 @@ ATTENTION = [attention, scaled_dot_product]
 
 
 def masked_attention(draft: Drafting) -> Step | None:
-    """Self-attention of float32 with only boolean masks and causality, which target "cpu" computes in blocks of
+    """Self-attention of float32 with boolean masks, causality and windows, which target "cpu" computes in blocks of
     queries."""
     n, l = dim("N"), dim("L")
     x = draft.input(float32, (n, l, 8), lambda *_: PLAIN)  # if scores overflow, the result of a hidden row is open
     causal, both = draft.flag(), draft.number(0, 2)
     mask = draft.input(bool_, draft.choose([(l, l), (n, 1, l, l), (1, l)]), mask_recipe) if both != 1 else None
     key_mask = draft.input(bool_, (n, l), mask_recipe) if both != 0 else None
+    window, after = (
+        (draft.choose([1, 2, 5]), draft.choose([0, 1, 3])) if mask is None and draft.flag() else (None, None)
+    )
     given = [i for i in (mask, key_mask) if i is not None]
 
     def apply(query: Tensor, *masks: Tensor) -> object:
         rest = iter(masks)
         named = [None if i is None else next(rest) for i in (mask, key_mask)]
         value = query + 5.0  # not 0: hidden keys may change a result by a fraction of the values (docs/attention.md)
-        return ops.attention(query, query, value, *named, heads=2, is_causal=causal)
+        return ops.attention(
+            query,
+            query,
+            value,
+            *named,
+            heads=2,
+            is_causal=causal,
+            window=window,
+            window_after=None if causal else after,
+        )
 
-    return Step(f"attention in blocks causal={causal} of {(mask, key_mask)}", (x, *given), apply)
+    what = f"attention in blocks causal={causal} window={window} after={after} of {(mask, key_mask)}"
+    return Step(what, (x, *given), apply)

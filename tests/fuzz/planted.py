@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lucid import Tensor, ops
-from lucid.export.forms import attention_cpu, plain
+from lucid.export.forms import attention_cpu, attention_windows, plain
 from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
 from lucid.ops.attention_call import AttentionOptions
 from lucid.types import Array, float32
@@ -127,6 +127,12 @@ def _(patch: Patch) -> None:
 @fault("a query that sees no key is not zeroed")
 def _(patch: Patch) -> None:
     patch.setattr(attention_cpu, "_sees_a_key", lambda *_: None)
+
+
+@fault("a block of a window reads the text from its first key, not from the one before")
+def _(patch: Patch) -> None:
+    right = attention_windows._band
+    patch.setattr(attention_windows, "_band", lambda rows, keys: np.roll(right(rows, keys), 1, axis=1))
 
 
 # Sums and extremes -------------------------------------------------------------------------------------------------

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from lucid.export import Target
+from lucid.export.forms import attention_windows
 from lucid.ops import attention_tiles
 from lucid.runtime import installed
 from lucid.types import DType
@@ -117,16 +118,19 @@ def draw_sizes(choices: Choices) -> dict[str, int]:
 
 @contextmanager
 def tiles(small: bool) -> Iterator[None]:
-    """Eager attention in tiles so small that a few keys take several; or unchanged, which for small sizes means the
-    body."""
-    before = {name: getattr(attention_tiles, name) for name in _SMALL}
-    try:
-        for name, value in _SMALL.items() if small else ():
-            setattr(attention_tiles, name, value)
+    """Eager attention in tiles, and exported windows in blocks, so small that a few keys take several; or unchanged,
+    which for small sizes means the body and the plain node."""
+    with ExitStack() as stack:
+        for module, name, value in _SMALL if small else ():
+            stack.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, value)
         yield
-    finally:
-        for name, value in before.items():
-            setattr(attention_tiles, name, value)
 
 
-_SMALL = {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64, "TINY": 0}
+_SMALL = [
+    *(
+        (attention_tiles, *tile)
+        for tile in {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64, "TINY": 0}.items()
+    ),
+    *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
+]

@@ -67,6 +67,12 @@ def contrib(build: Builder, node: Node) -> str:
 def write_node(build: Builder, node: Node) -> tuple[str, ...]:
     """The ONNX op, if the target's runtime computes it correctly."""
     call = Call.of(node)
+    refuse_inexact(build, call)
+    return emit_node(build, call)
+
+
+def refuse_inexact(build: Builder, call: Call) -> None:
+    """Refuse a call for which the target's runtime computes the ONNX op wrongly."""
     refuse_common(call)
     refuse_scale(call.options.scale)
     if call.options.need_weights:
@@ -83,4 +89,3 @@ def write_node(build: Builder, node: Node) -> tuple[str, ...]:
         refuse_wrong(build, ATTENTION_CROSS)
     if call.grouped:
         refuse_wrong(build, ATTENTION_OF_GROUPS)
-    return emit_node(build, call)

@@ -75,7 +75,7 @@ def query_blocks(build: Builder, node: Node) -> Taken:
         (256, lambda: filled(build, call, 1)),
         (1024, lambda: filled(build, call, 4)),
     ]
-    chosen = _choose(build, length, by_length, lambda: filled(build, call, 12), node.types[0])
+    chosen = first_that_fits(build, length, by_length, lambda: filled(build, call, 12), node.types[0])
     return Taken(chosen, f"up to {SHORT} queries it is the plain node; {_share(2048, 12)}")
 
 
@@ -261,18 +261,18 @@ def _sees_a_key(call: Call) -> Tensor | None:
     return joint.any(-1, keepdims=True).astype(float32)
 
 
-def _choose(
+def first_that_fits(
     build: Builder,
     length: Size,
     by_length: list[tuple[int, Callable[[], Operand]]],
     otherwise: Callable[[], Operand],
     output: TensorType,
 ) -> Operand:
-    """Nested If nodes: the first form whose limit the length does not exceed."""
+    """Nested If nodes: the first form whose limit the length does not exceed, chosen when the model runs."""
     if not by_length:
         return otherwise()
     (limit, first), *rest = by_length
     condition = build.name_of(size_op(size=length) <= limit)
     then = build.block(lambda: [(build.name_of(first()), output)])
-    orelse = build.block(lambda: [(build.name_of(_choose(build, length, rest, otherwise, output)), output)])
+    orelse = build.block(lambda: [(build.name_of(first_that_fits(build, length, rest, otherwise, output)), output)])
     return build.op("If", condition, then_branch=then, else_branch=orelse)

@@ -1,0 +1,143 @@
+"""Attention within a window for onnxruntime's CPU provider: its time grows with L times the window, not with L times L.
+
+An `Attention` node computes all L x L scores and hides those outside of the window. Here queries are cut into blocks of
+equal size, each block gets copies of the keys and values from `window - 1` before its first query to `window_after`
+after its last one, and all blocks are one batch of plain attention (the sliding chunks of Beltagy et al. 2020,
+"Longformer", section 3). docs/benchmarks.md says when that is faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from lucid.dims import Size, product, same
+from lucid.export.attention_node import Call, emit_node
+from lucid.export.builder import Builder, Operand, computed
+from lucid.export.form import Taken, form, refuse
+from lucid.export.forms.attention import refuse_inexact
+from lucid.export.forms.attention_cpu import first_that_fits
+from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
+from lucid.ops.creation import arange_op, size_op
+from lucid.ops.tensor import Tensor
+from lucid.types import Array
+from lucid.values import Node
+
+
+class Cut(NamedTuple):
+    """How a text is cut: with fewer rows keys are copied more often, with more rows more scores are hidden."""
+
+    rows: int  # queries of a block
+    short: float  # up to so many times the keys of a block, the plain node is as fast
+
+
+NARROW, WIDE = Cut(64, 2.0), Cut(128, 1.5)
+REACH = 384  # from so many visible keys besides its own, a query's window is wide
+
+
+@form(
+    attention,
+    takes="key_mask heads kv_heads scale is_causal window window_after softcap",
+    name="window blocks",
+    opset=23,
+    kind="blocks",
+    kernel="Attention",
+    targets=("cpu",),
+)
+def window_blocks(build: Builder, node: Node) -> Taken:
+    call = Call.of(node)
+    refuse_inexact(build, call)
+    window, ahead = call.options.window, call.options.ahead
+    if window is None or ahead is None:
+        refuse("a query sees all keys on one side")
+    if not same(call.queries, call.new_keys):
+        refuse("queries and keys may differ in number")
+    length, reach = call.queries, window - 1 + ahead
+    rows, short = NARROW if reach < REACH else WIDE
+    limit = int(short * (rows + reach))
+    why = f"{rows} queries at a time get copies of the {rows + reach} keys that they may see"
+    if isinstance(length, int):
+        if length <= limit:
+            refuse(f"{length} queries are too few for windows of {reach + 1} keys to be faster")
+        return Taken(in_blocks(build, call, _blocks(call, rows, window - 1, ahead)), why)
+    blocks = _blocks(call, rows, window - 1, ahead)
+    build.names_of([blocks.own, blocks.near, blocks.visible])  # outside of the branches, where all layers share them
+    chosen = first_that_fits(
+        build,
+        length,
+        [(limit, lambda: emit_node(build, call)[0])],
+        lambda: in_blocks(build, call, blocks),
+        node.types[0],
+    )
+    return Taken(chosen, f"{why}; up to {limit} queries it is the plain node")
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The blocks of a text, and the positions of their queries and keys in it."""
+
+    count: Size
+    own: Tensor  # (blocks, rows), of queries
+    near: Tensor  # (blocks, keys), of keys
+    visible: Tensor  # (N * blocks, 1, rows, keys), which keys a query sees
+
+
+def _blocks(call: Call, rows: int, before: int, after: int) -> _Blocks:
+    """Blocks of so many queries, which see so many keys before and after themselves."""
+    count, keys = -(-call.queries // rows), rows + before + after
+    starts = unsqueeze(arange_op(start=0, stop=count), 1) * rows
+    own, near = starts + np.arange(rows), starts + np.arange(-before, rows + after)
+    # What lies outside of the text is hidden. It is read from the other end of the text, so nothing has to be padded.
+    size = size_op(size=call.queries)
+    places = maximum(size, 1)  # onnxruntime refuses to divide by 0, even where there is nothing to divide
+    seen = unsqueeze(logical_and(near >= 0, near < size), 0)
+    if call.key_mask is not None:
+        seen = logical_and(seen, take(call.key_mask, near % places, 1))
+    visible = logical_and(unsqueeze(seen, 2), _band(rows, keys))
+    visible = reshape(expand(visible, (call.batch, count, rows, keys)), (call.batch * count, 1, rows, keys))
+    return _Blocks(count, own % places, near % places, visible)
+
+
+@cache
+def _band(rows: int, keys: int) -> Array:
+    """Which of a block's keys each of its queries may see; one array for all layers, which the exporter then shares."""
+    distance = np.arange(keys) - np.arange(rows)[:, None]
+    return (distance >= 0) & (distance <= keys - rows)
+
+
+def in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
+    """Attention of as many queries as keys, block by block."""
+    query, key, value = (
+        _batched(x, positions)
+        for x, positions in ((call.query, blocks.own), (call.key, blocks.near), (call.value, blocks.near))
+    )
+    options = replace(call.options, is_causal=False, window=None, window_after=None)
+    batched = Call(query, key, value, blocks.visible, options=options)
+    (name,) = emit_node(build, batched)
+    heads = () if options.heads is not None else (call.query.shape[1],)
+    width = call.value_width * (options.heads or 1)
+    kind = query.type.with_shape((*query.shape[:1], *heads, *query.shape[-2:-1], width))
+    return build.name_of(_joined(computed(build, name, kind), call.batch, blocks.count, call.queries))
+
+
+def _batched(x: Tensor, positions: Tensor) -> Tensor:
+    """What x has at these positions (blocks, rows), with blocks as part of the batch.
+
+    (N, H, L, d) becomes (N * blocks, H, rows, d), and packed (N, L, H*d) becomes (N * blocks, rows, H*d).
+    """
+    found = take(x, positions, -2)
+    if x.ndim == 4:
+        found = permute(found, (0, 2, 1, 3, 4))
+    return reshape(found, (product(found.shape[:2]), *found.shape[2:]))
+
+
+def _joined(x: Tensor, batch: Size, count: Size, length: Size) -> Tensor:
+    """The inverse of `_batched`, without the rows beyond the length."""
+    x = reshape(x, (batch, count, *x.shape[1:]))
+    if x.ndim == 5:
+        x = permute(x, (0, 2, 1, 3, 4))
+    x = reshape(x, (*x.shape[:-3], product(x.shape[-3:-1]), x.shape[-1]))
+    return x[..., :length, :]
