@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lucid import random
-from lucid.dims import evaluate
+from lucid.dims import Dim, evaluate, names_of
 from lucid.evaluation import evaluating
 from lucid.graph import Graph
 from lucid.ops.tensor import Tensor
@@ -15,17 +15,38 @@ from lucid.types import Array, DType, TensorType
 from lucid.user_code import located_errors
 
 _VALUES = (2, 3, 5, 7, 11, 13)
+_WINDOWED = ("conv", "max_pool", "average_pool")
+_TRIPLINGS = 10  # from 1 to 59,049, some seconds of sound; odd sizes stay odd, and different ones different
 
 
 def default_sizes(graph: Graph) -> list[dict[str, int]]:
-    """All ones, and twice different numbers, so that sizes that were mixed up are noticed."""
+    """All ones, and twice different numbers, so that sizes that were mixed up are noticed.
+
+    They are larger where the windows of a convolution or of pooling would not fit otherwise.
+    """
     names = sorted(graph.sizes())
     if not names:
         return [{}]
     runs: list[dict[str, int]] = [dict.fromkeys(names, 1)]
     for start in (1, 0):
         runs.append({name: _VALUES[(start + index) % len(_VALUES)] for index, name in enumerate(names)})
-    return runs
+    return [large_enough(graph, run) for run in runs]
+
+
+def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes, tripled until each convolution and pooling of the graph has a window."""
+    found = dict(sizes)
+    windows = [
+        size
+        for node in graph.nodes()
+        if node.op.name in _WINDOWED
+        for size in node.results[0].type.shape[2:]
+        if isinstance(size, Dim)
+    ]
+    for _ in range(_TRIPLINGS):
+        short = names_of(size for size in windows if evaluate(size, found) < 1)
+        found = {name: 3 * size if name in short else size for name, size in found.items()}
+    return found
 
 
 def run_eagerly(

@@ -110,7 +110,8 @@ def assert_parity(
             tighter for other types, and atol is rtol times the output's typical magnitude; a larger difference passes
             if the element is about as close to the result in float64 as the eager one.
         providers: the providers to run, each of which must start; by default all that start, except TensorRT.
-        sizes: values of the symbolic sizes, one run each; by default three runs, one of them all ones.
+        sizes: values of the symbolic sizes, one run each; by default three runs, one of them all ones, or larger where
+            a window of a convolution would not fit.
         exported: a model made by `to_onnx`, or its path, to be compared instead of a new export.
         target, dtype, keep_io_types: as for `to_onnx`. With `dtype` the eager results are those of the model whose
             weights are rounded to it, computed in the type in which the target computes.

@@ -50,7 +50,7 @@ class DebertaConfig:
         options.only("attention_head_size", width // heads)
         options.only("conv_kernel_size", 0)
         options.only("pooler_hidden_size", width)
-        buckets, most = options.whole("position_buckets", -1), options.whole("max_relative_positions", -1)
+        buckets, most = options.whole("position_buckets", -1), options.size("max_relative_positions", -1)
         most = most if most > 0 else positions
         if buckets > 0 and not 4 <= buckets < 2 * most - 2:
             raise options.wrong("position_buckets", f"expected 4 to {2 * most - 3}, for distances up to {most}")

@@ -83,7 +83,7 @@ class Wav2Vec2(Pretrained[Wav2Vec2Config]):
         read=Wav2Vec2Config.read,
         ignored_options=[
             "num_feat_extract_layers|vocab_size|output_hidden_size",  # repeat what lists and weights say
-            "apply_spec_augment|mask_(time|feature)_.*|freeze_.*",  # training
+            "apply_spec_augment|mask_(time|feature|channel)_.*|freeze_.*",  # training
             "codevector_dim|num_codevector.*|contrastive_.*|num_negatives|diversity_.*|proj_codevector_dim|ctc_.*",
             "(num_)?adapter_(kernel_size|stride|layers)|num_adapter_layers",  # of an adapter that is not there
             "classifier_proj_size|tdnn_.*|xvector_.*|use_weighted_layer_sum",  # heads

@@ -193,3 +193,9 @@ def test_bisect_takes_the_arguments_of_the_export() -> None:
 
     options: dict[str, Any] = {"kwargs": {"scale": 0.5}, "opset": 18, "attention": "expanded"}
     assert bisect(model, ("N", 2, "L", 4), **options) is None
+
+
+def test_default_sizes_hold_a_window_of_each_convolution_and_pooling() -> None:
+    model = nn.Sequential(nn.Conv1d(2, 3, 10, stride=5), nn.AvgPool1d(4))  # four windows of 10, 5 apart
+    runs = [dict(c.sizes) for c in assert_parity(model, ("N", 2, "L"), providers=["cpu"]).comparisons]
+    assert runs == [{"N": 1, "L": 27}, {"N": 5, "L": 27}, {"N": 3, "L": 54}]

@@ -16,7 +16,7 @@ from lucid.nn.module import Module
 from lucid.observing import Call
 from lucid.ops.tensor import Tensor
 from lucid.precision import PrecisionReport, precision_report
-from lucid.random_inputs import random_array
+from lucid.random_inputs import large_enough, random_array
 from lucid.report.attention_maps import attention_weights, maps_data
 from lucid.report.costs import cost_data
 from lucid.report.graph_data import file_data, graph_data, node_ids
@@ -159,6 +159,7 @@ def _random(graph: Graph, given: Mapping[str, int]) -> list[Array]:
         for axis, size in enumerate(value.type.shape):
             for name in sorted(names_of([size])):
                 sizes.setdefault(name, given.get(name, _BATCH if axis == 0 else _LENGTH))
+    sizes = {**large_enough(graph, sizes), **given}
     return [random_array(v.type.dtype, tuple(evaluate(size, sizes) for size in v.type.shape)) for v in graph.inputs]
 
 
