@@ -42,6 +42,8 @@ class SentenceLayer:
 
 USUAL_LAYERS = (SentenceLayer("1_Pooling", POOLING, ("mean",)), SentenceLayer("2_Normalize", NORMALIZE))
 """Of an encoder that has no modules.json: the mean, scaled to length 1."""
+LAST_TOKEN = (SentenceLayer("1_Pooling", POOLING, ("lasttoken",)), SentenceLayer("2_Normalize", NORMALIZE))
+"""Of a decoder that has none, in which only the last token has seen all others."""
 
 
 class Pooling(nn.Module):

@@ -17,6 +17,7 @@ _TASKS = {  # how the names in `architectures` end, as BertForMaskedLM; what end
     "ForSequenceClassification": ("text-classification", "audio-classification"),  # the one that the model has
     "ForTokenClassification": ("token-classification",),
     "ForQuestionAnswering": ("question-answering",),
+    "ForCausalLM": ("text-generation",),
     "ForConditionalGeneration": ("text2text-generation",),
     "ForImageClassification": ("image-classification",),
     "ForImageClassificationWithTeacher": ("image-classification",),
@@ -83,12 +84,15 @@ def _told(base: Reader, options: Config) -> dict[str, str | None]:
     names = options.options.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise options.wrong("architectures", 'expected a list of names, such as ["BertModel"]')
+    task, heads = base.checkpoint.task, base.checkpoint.heads
+    writes = task == "text-generation" and "feature-extraction" in heads  # so the class itself has a head
+    headless = "feature-extraction" if writes else task
     told: dict[str, str | None] = {}
     for name in names:
         ending = re.search(r"For[A-Z]\w*$", name)
         tasks = _TASKS.get(ending[0], ()) if ending else ()
-        known = [task for task in tasks if task in base.checkpoint.heads]
-        told[name] = base.checkpoint.task if name.endswith(_NONE) else next(iter([*known, *tasks]), None)
+        known = [found for found in tasks if found in heads]
+        told[name] = headless if name.endswith(_NONE) else next(iter([*known, *tasks]), None)
     return told
 
 

@@ -36,6 +36,7 @@ class Sizes(Protocol):
 
 
 C = TypeVar("C", bound=Sizes)
+L = TypeVar("L")  # any config that has num_labels
 
 
 def text_specs(type_vocab_size: int) -> dict[str, lucid.TensorType]:
@@ -205,7 +206,7 @@ def for_masked_lm(base: Checkpoint[C], table: str, renames: Sequence[tuple[str, 
 # Labels ---------------------------------------------------------------------------------------------------------------
 
 
-def with_labels(base: Checkpoint[C], task: str, key: str, expected: int | None = None) -> Checkpoint[C]:
+def with_labels(base: Checkpoint[L], task: str, key: str, expected: int | None = None) -> Checkpoint[L]:
     """The checkpoint of a head whose last weight has a row for each label.
 
     `key` is a regular expression for the whole key of that weight; `expected`, if given, how many labels there must be.

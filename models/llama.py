@@ -25,6 +25,7 @@ from lucid import DType, Tensor, nn, ops
 from lucid.models._causal_lm import Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError
+from lucid.models._sentence_layers import LAST_TOKEN, SentenceLayer
 from lucid.models._text_options import FULL, SLIDING, layer_types, rope
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
@@ -58,6 +59,9 @@ class LlamaConfig:
     logits_scaling: float = 1.0  # logits are divided by it
     tied: bool = False  # the output layer is the table of embeddings
     dtype: DType = lucid.float32
+    pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
+    num_labels: int = 0
+    sentence_layers: tuple[SentenceLayer, ...] = LAST_TOKEN  # of a LlamaSentenceEncoder
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -66,7 +70,7 @@ class LlamaConfig:
         width, heads = options.size("hidden_size"), options.size("num_attention_heads")
         # The defaults of these two differ between families, so where they are not obvious they are required.
         kv_heads = options.heads("num_key_value_heads", heads, *([heads] if kind == "llama" else []))
-        if options.has("head_dim") or kind == "qwen3":
+        if options.has("head_dim") or kind in ("qwen3", "seed_oss"):
             head_dim = options.size("head_dim")
         else:
             head_dim = width // options.heads("num_attention_heads", width)
@@ -74,9 +78,13 @@ class LlamaConfig:
             raise ConfigError(
                 f"{options.where}: heads are {head_dim} wide, expected an even number: rotary positions turn pairs"
             )
-        # Mistral and Mixtral have no biases; Qwen2 always has them on queries, keys and values.
-        bias = options.get("attention_bias", bool, False) if kind not in ("mistral", "mixtral", "qwen2") else False
-        mlp_bias = kind in ("llama", "smollm3", "granite", "helium") and options.get("mlp_bias", bool, False)
+        # Mistral and its kin have no biases; Qwen2 always has them on queries, keys and values.
+        bias = kind not in ("mistral", "ministral", "mixtral", "qwen2")
+        bias = bias and options.get("attention_bias", bool, kind == "seed_oss")
+        o_bias = options.get("attention_out_bias", bool, False) if kind == "seed_oss" else bias and kind != "helium"
+        mlp_bias = kind in ("llama", "smollm3", "granite", "helium", "seed_oss") and options.get(
+            "mlp_bias", bool, False
+        )
         theta, scaling = rope(options, {"smollm3": 2e6, "helium": 1e5, "mixtral": 1e6}.get(kind, 10000.0))
         for variation in ("rope_interleaved", "use_mrope"):
             options.only(variation, False)
@@ -95,7 +103,7 @@ class LlamaConfig:
             eps=options.real("rms_norm_eps", 1e-6),
             activation=options.activation("hidden_act"),
             qkv_bias=bias or kind == "qwen2",
-            o_bias=bias and kind != "helium",
+            o_bias=o_bias,
             mlp_bias=mlp_bias,
             qk_norm=_QK_NORMS.get(kind),
             norm_after=kind == "olmo2",
@@ -116,13 +124,30 @@ class Llama(CausalLM[LlamaConfig]):
     """
 
     checkpoint = Checkpoint(
-        model_types=("llama", "mistral", "qwen2", "qwen3", "smollm3", "granite", "helium", "olmo2"),
+        model_types=(
+            "llama",
+            "mistral",
+            "qwen2",
+            "qwen3",
+            "smollm3",
+            "granite",
+            "helium",
+            "olmo2",
+            "ministral",
+            "seed_oss",
+        ),
         task="text-generation",
         read=LlamaConfig.read,
         ignored_options=["pretraining_tp", "is_llama_config"],  # the first: how products are split
-        renames=[(r"^(?!model\.|lm_head\.)", "model.")],  # checkpoints of the decoder only
+        renames=[(r"^(?!model\.|lm_head\.|score\.)", "model.")],  # checkpoints of the decoder only
         ignored_keys=[r"rotary_emb\.inv_freq$"],  # stored by older versions; computed here
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
+        heads={
+            "feature-extraction": "llama_tasks.LlamaStates",
+            "sentence-similarity": "llama_tasks.LlamaSentenceEncoder",
+            "text-classification": "llama_tasks.LlamaForSequenceClassification",
+            "reranking": "llama_tasks.LlamaForReranking",
+        },
     )
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -265,9 +290,12 @@ _QK_NORMS: dict[str, Literal["head", "all"]] = {"qwen3": "head", "qwen3_moe": "h
 def _windows(options: Config, layers: int, rotated: tuple[bool, ...]) -> tuple[int | None, ...]:
     """The window of each layer."""
     kind = options.model_type
-    if kind not in ("mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "smollm3"):
+    if kind not in ("mistral", "ministral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "smollm3"):
         return (None,) * layers
     window = options.whole("sliding_window", None)
+    if kind == "ministral":
+        kinds = layer_types(options, layers, [FULL if window is None else SLIDING] * layers)
+        return tuple(window if kind == SLIDING else None for kind in kinds)
     if kind in ("mistral", "mixtral"):
         if kind == "mistral" and "sliding_window" not in options.options:
             raise ConfigError(f"{options.where}: option sliding_window is missing, expected int, or null for none")

@@ -58,6 +58,8 @@ FAMILIES = {
     "granite": decoders.granite,
     "helium": decoders.helium,
     "olmo2": decoders.olmo2,
+    "ministral": decoders.ministral,
+    "seed_oss": decoders.seed_oss,
     "gemma2": decoders.gemma2,
     "gemma3": decoders.gemma3,
     "phi3": decoders.phi3,

@@ -26,6 +26,7 @@ from lucid.models.deberta import Deberta
 from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
+from lucid.models.llama_tasks import LlamaForReranking, LlamaForSequenceClassification, LlamaStates
 from lucid.models.mixtral import Mixtral
 from lucid.models.modernbert import ModernBert
 from lucid.models.phi3 import Phi3
@@ -149,6 +150,11 @@ ZOO = [
     Entry("Granite", Llama, "granite/base", _LOGITS),
     Entry("Helium", Llama, "helium/base", _LOGITS),
     Entry("OLMo 2", Llama, "olmo2/base", _LOGITS),
+    Entry("Ministral", Llama, "ministral/base", _LOGITS),
+    Entry("Seed-OSS", Llama, "seed_oss/base", _LOGITS),
+    Entry("Qwen3: states", LlamaStates, "tasks/qwen3_feature_extraction", _HIDDEN),
+    Entry("Llama: text classification", LlamaForSequenceClassification, "tasks/llama_text_classification", _LOGITS),
+    Entry("Qwen2: reranking", LlamaForReranking, "tasks/qwen2_reranking", _LOGITS),
     *(Entry("Gemma 2", Gemma, f"gemma2/{v}", _LOGITS) for v in ("base", "capped")),
     Entry("Gemma 3", Gemma, "gemma3/base", _LOGITS),
     *(Entry("Phi-3", Phi3, f"phi3/{v}", _LOGITS) for v in ("base", "long")),

@@ -29,6 +29,8 @@ from transformers import (
     HeliumForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    MinistralConfig,
+    MinistralForCausalLM,
     MistralConfig,
     MistralForCausalLM,
     MixtralConfig,
@@ -44,6 +46,8 @@ from transformers import (
     Qwen3ForCausalLM,
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
+    SeedOssConfig,
+    SeedOssForCausalLM,
     SmolLM3Config,
     SmolLM3ForCausalLM,
 )
@@ -320,6 +324,19 @@ def olmo2() -> list[Golden]:
     config = Olmo2Config(**GROUPED, pad_token_id=0)
     note = "norms after attention and mlp, none before; norms over all queries and all keys"
     return [causal("olmo2/base", Olmo2ForCausalLM(config), note)]
+
+
+def ministral() -> list[Golden]:
+    types = ["sliding_attention", "full_attention"]
+    config = MinistralConfig(**GROUPED, head_dim=6, layer_types=types, sliding_window=4, pad_token_id=0)
+    golden = causal("ministral/base", MinistralForCausalLM(config), "a window of 4 in the first layer alone")
+    return [replace(golden, legacy=None)]
+
+
+def seed_oss() -> list[Golden]:
+    config = SeedOssConfig(**GROUPED, head_dim=8, pad_token_id=0)
+    note = "biases on queries, keys and values, none on o_proj; heads * head_dim is not hidden_size"
+    return [replace(causal("seed_oss/base", SeedOssForCausalLM(config), note), legacy=None)]
 
 
 def gemma2() -> list[Golden]:

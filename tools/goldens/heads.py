@@ -26,6 +26,8 @@ from transformers import (
     DistilBertForTokenClassification,
     ElectraConfig,
     ElectraForSequenceClassification,
+    LlamaConfig,
+    LlamaForSequenceClassification,
     ModernBertConfig,
     ModernBertForMaskedLM,
     ModernBertForQuestionAnswering,
@@ -34,6 +36,10 @@ from transformers import (
     MPNetConfig,
     MPNetForMaskedLM,
     MPNetForSequenceClassification,
+    Qwen2Config,
+    Qwen2ForSequenceClassification,
+    Qwen3Config,
+    Qwen3Model,
     RobertaForMaskedLM,
     RobertaForQuestionAnswering,
     RobertaForSequenceClassification,
@@ -41,6 +47,7 @@ from transformers import (
 )
 
 from .core import Golden, text_cases
+from .decoders import GROUPED
 from .encoders import VOCABULARY, bert_config, deberta_config, roberta_config, with_token_types
 
 CLASSES = {
@@ -109,7 +116,24 @@ def with_heads() -> list[Golden]:
         ]
     pooled = copy.deepcopy(configs["modernbert"])
     pooled.classifier_pooling = "mean"
-    return [*goldens, golden("modernbert", "reranking", ModernBertForSequenceClassification, pooled, 1, 480)]
+    goldens.append(golden("modernbert", "reranking", ModernBertForSequenceClassification, pooled, 1, 480))
+    return [*goldens, *of_decoders()]
+
+
+def of_decoders() -> list[Golden]:
+    """States, and classes by the last token that is not padding, on either side."""
+    cases = text_cases(VOCABULARY, 0, compare="kept", seed=490)
+    cases = {name: cases[name] for name in ("plain", "right_padding", "left_padding")}
+    sizes = GROUPED | {"num_hidden_layers": 1, "pad_token_id": 0}
+    models = {
+        "llama_text_classification": (LlamaForSequenceClassification(LlamaConfig(**sizes, num_labels=3)), "logits"),
+        "qwen2_reranking": (Qwen2ForSequenceClassification(Qwen2Config(**sizes, num_labels=1)), "logits"),
+        "qwen3_feature_extraction": (Qwen3Model(Qwen3Config(**sizes, head_dim=8)), "last_hidden_state"),
+    }
+    return [
+        Golden(f"tasks/{name}", model, cases, [output], lambda model: {}, type(model).__name__)
+        for name, (model, output) in models.items()
+    ]
 
 
 def later_configs() -> dict[str, Any]:

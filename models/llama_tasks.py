@@ -1,0 +1,76 @@
+"""Llama and its kin (Mistral, Qwen2, Qwen3, ...) for other tasks than writing: states, embeddings, classes of texts.
+
+::
+
+    encoder = lucid.models.load("folder of Qwen3-Embedding, which has a modules.json")
+    embeddings = encoder(input_ids, attention_mask)                      # (N, E)
+    reranker = lucid.models.load("folder of a Qwen3ForSequenceClassification", "reranking")
+    logits = reranker(input_ids, attention_mask)                         # (N, 1)
+
+A token sees only those before it, so what is said of a text is read at its last token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lucid import Tensor
+from lucid.models._causal_heads import (
+    DecoderStates,
+    LastTokenClassifier,
+    for_last_token_classification,
+    for_last_token_reranking,
+    for_states,
+)
+from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models.llama import Decoder, Llama, LlamaConfig
+
+
+class LlamaStates(DecoderStates[LlamaConfig]):
+    """Token ids (N, L) to hidden states (N, L, E), each of which has seen the tokens up to its own."""
+
+    checkpoint = for_states(Llama.checkpoint)
+
+    def decoder(self, config: LlamaConfig) -> Decoder:
+        return Decoder(config)
+
+
+class LlamaSentenceEncoder(PooledEncoder[LlamaConfig], LlamaStates):
+    """Llama with the pooling and the layers on top that modules.json lists: one vector for each text, (N, E).
+
+    Without a modules.json it is the state of the last kept token, scaled to length 1.
+    """
+
+    checkpoint = replace(LlamaStates.checkpoint, task="sentence-similarity")
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.sentence_embedding(super().forward(input_ids, attention_mask), attention_mask)
+
+
+class LlamaForSequenceClassification(LastTokenClassifier[LlamaConfig]):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
+
+    checkpoint = for_last_token_classification(Llama.checkpoint)
+
+    def decoder(self, config: LlamaConfig) -> Decoder:
+        return Decoder(config)
+
+
+class LlamaForReranking(LlamaForSequenceClassification):
+    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
+
+    checkpoint = for_last_token_reranking(LlamaForSequenceClassification.checkpoint)
+
+
+def main() -> None:
+    """Classify a text of token ids, eagerly and in onnxruntime: ``python -m lucid.models.llama_tasks FOLDER 1 5 7``."""
+    tiny = "tasks/llama_text_classification"
+    both = SideBySide(LlamaForSequenceClassification.from_pretrained(checkpoint_folder(tiny)))
+    ids = token_ids(1, 5, 7)
+    logits = both(ids, ones_like(ids))
+    print(f"{ids[0].tolist()} is of class {logits.argmax()[0].item()}; {both.verdict('logits')}")
+
+
+if __name__ == "__main__":
+    main()
