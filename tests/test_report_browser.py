@@ -186,6 +186,19 @@ def test_the_chart_of_errors_names_modules_and_leads_to_operations(opened):
         "return a.data.filter(a.axisLabel.interval).map(a.axisLabel.formatter)"
     )
     assert {"0.self_attn", "1.self_attn"} <= set(shown)
+    canvas = opened.find_element("id", "errors")
+    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", canvas)
+    id_, x, y, width, height = opened.execute_script(
+        "const i = 3, e = JSON.parse(document.getElementById('data').textContent).errors[i], box = arguments[0];"
+        f"const [x, y] = {chart}.convertToPixel({{seriesIndex: 0}}, [i, e.max_abs]);"
+        "return [e.id, x, y, box.clientWidth, box.clientHeight]",
+        canvas,
+    )
+    selenium.ActionChains(opened).move_to_element_with_offset(
+        canvas, round(x - width / 2), round(y - height / 2)
+    ).click().perform()
+    assert opened.execute_script("return lucidReport.graph.view.$('node:selected').map(n => n.id())") == [id_]
+    assert opened.find_element("id", "node").is_displayed()
 
 
 def test_a_node_shows_its_types(opened):
@@ -264,6 +277,18 @@ def test_readable_on_a_phone(opened):
         assert opened.execute_script("return document.getElementById('graph').clientWidth") > 300
     finally:
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("boxes", [30, 300])  # placed by dagre; by rows
+def test_every_box_is_below_what_leads_to_it(opened, boxes):
+    arrows = [(f"b{i}", f"b{j}") for j in range(1, boxes) for i in {j - 1, j // 2, 0} if i != j]
+    data = [{"id": f"b{i}", "w": 40, "h": 20} for i in range(boxes)]
+    data += [{"id": f"{a}>{b}", "source": a, "target": b} for a, b in arrows]
+    found = opened.execute_script(
+        "return [...lucidLayout.positions(arguments[0].map((data) => ({data}))).entries()]", data
+    )
+    y = {name: place["y"] for name, place in found}
+    assert len(y) == boxes and all(y[a] + 20 < y[b] for a, b in arrows)
 
 
 def test_nothing_is_loaded_from_anywhere(opened):

@@ -61,9 +61,10 @@ function lucidGraph(graph, colour) {
         }
       }
     }
-    for (const value of [...graph.inputs, ...graph.outputs]) {
-      found.set(value.id, { data: { id: value.id, label: value.name + "\n" + value.type, kind: "io" } });
-    }
+    const addValues = (values) => {
+      for (const value of values) found.set(value.id, { data: { id: value.id, label: value.name + "\n" + value.type, kind: "io" } });
+    };
+    addValues(graph.inputs);
     for (const node of graph.nodes) {
       const module = modules.get(node.module);
       const closed = closedAround(module);
@@ -77,6 +78,7 @@ function lucidGraph(graph, colour) {
         found.set(node.id, { data: { id: node.id, label: node.op, parent: frame(module), kind: kindOf(node.op) } });
       }
     }
+    addValues(graph.outputs);
     const arrows = new Map(); // id -> {source, target, what flows: name of the value -> its shape}
     function connect(from, to, name, type) {
       const source = shownAs(from), target = shownAs(to), id = source + ">" + target;

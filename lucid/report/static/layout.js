@@ -4,15 +4,52 @@
 
 const lucidLayout = (() => {
   const FRAME = 14, TITLE = 16, BESIDE = 30, BELOW = 42; // room inside a frame, for its title, between boxes
+  const MANY = 120; // boxes side by side, beyond which dagre takes too long
   const SIZES = [{ selector: "node", style: { width: "data(w)", height: "data(h)", shape: "rectangle" } }];
 
   // The centres of boxes {id, w, h} that arrows {source, target} join; from the top down.
   function placed(boxes, arrows) {
     if (boxes.length === 1) return new Map([[boxes[0].id, { x: 0, y: 0 }]]);
+    if (boxes.length > MANY) return inRows(boxes, arrows);
     const plane = cytoscape({ headless: true, styleEnabled: true, style: SIZES, elements: [...boxes, ...arrows].map((data) => ({ data })) });
     plane.layout({ name: "dagre", rankDir: "TB", nodeSep: BESIDE, rankSep: BELOW, animate: false, fit: false }).run();
     const found = new Map(plane.nodes().map((node) => [node.id(), { ...node.position() }]));
     plane.destroy();
+    return found;
+  }
+
+  // The same for files without modules, whose thousands of boxes take dagre minutes: each box is in the row below the
+  // last of those that lead to it, or above the first that it leads to, and as far below them as there is room.
+  function inRows(boxes, arrows) {
+    const number = new Map(boxes.map((box, i) => [box.id, i])), above = boxes.map(() => []), below = boxes.map(() => []);
+    for (const { source, target } of arrows) {
+      const from = number.get(source), to = number.get(target);
+      if (from >= to) continue; // the way back of a cycle
+      above[to].push(from);
+      below[from].push(to);
+    }
+    const row = [], x = [], rows = [];
+    boxes.forEach((_, i) => { row[i] = above[i].reduce((last, from) => Math.max(last, row[from] + 1), 0); });
+    boxes.forEach((_, i) => { if (!above[i].length && below[i].length) row[i] = Math.max(0, below[i].reduce((first, to) => Math.min(first, row[to]), Infinity) - 1); });
+    boxes.forEach((_, i) => { (rows[row[i]] ??= []).push(i); });
+    const found = new Map();
+    let y = 0;
+    for (const line of rows.filter(Boolean)) {
+      const middle = (i) => above[i].reduce((sum, from) => sum + (x[from] ?? 0), 0) / Math.max(1, above[i].length);
+      const wished = line.map((i) => [middle(i), i]).sort((a, b) => a[0] - b[0]);
+      let right = -Infinity;
+      for (const [wish, i] of wished) {
+        x[i] = Math.max(wish, right + boxes[i].w / 2);
+        right = x[i] + boxes[i].w / 2 + BESIDE;
+      }
+      const shift = wished.reduce((sum, [wish, i]) => sum + wish - x[i], 0) / wished.length;
+      const high = Math.max(...line.map((i) => boxes[i].h));
+      for (const i of line) {
+        x[i] += shift;
+        found.set(boxes[i].id, { x: x[i], y: y + high / 2 });
+      }
+      y += high + BELOW;
+    }
     return found;
   }
 
