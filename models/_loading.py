@@ -35,6 +35,7 @@ READERS = {  # a line for each class: its file and name, and the model_type of t
         "seed_oss",
     ),
     "mixtral.Mixtral": ("mixtral", "qwen3_moe"),
+    "mamba2.Mamba2": ("mamba2",),
     "modernbert.ModernBert": ("modernbert",),
     "phi3.Phi3": ("phi3",),
     "siglip.SigLIP": ("siglip",),

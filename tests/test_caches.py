@@ -19,7 +19,8 @@ from tests.models import goldens
 from tests.models.zoo import ZOO
 
 # In dynamic NTK scaling the rotation depends on the length of the text; a cache holds keys that are already rotated.
-DECODERS = [e for e in ZOO if issubclass(e.read, nn.CausalDecoder) and e.variant != "llama/dynamic"]
+CAUSAL = [e for e in ZOO if issubclass(e.read, nn.CausalDecoder) and not issubclass(e.read, nn.RecurrentDecoder)]
+DECODERS = [e for e in CAUSAL if e.variant != "llama/dynamic"]
 ids_of = pytest.mark.parametrize("entry", DECODERS, ids=lambda entry: entry.variant)
 TEXT = 9  # tokens
 NAMES = ("batch_size", "sequence_length", "past_sequence_length")  # of the axes of a step

@@ -7,7 +7,7 @@ onnxruntime-genai. Padding is on the left, and hidden by a mask.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -96,22 +96,23 @@ class EagerDecoder:
         return logits.numpy()[:, -1], present
 
     def rows(self, past: list[Cache], rows: Ids) -> list[Cache]:
-        def taken(part: Tensor) -> Tensor:
+        def taken(part: Any) -> Any:
             return Tensor.from_array(part.numpy()[rows])
 
-        return [layer._replace(key=taken(layer.key), value=taken(layer.value)) for layer in past]
+        return [type(layer)(*map(taken, layer)) for layer in past]
 
 
 class SessionDecoder:
     """An exported model in onnxruntime; keys and values stay in its memory."""
 
-    def __init__(self, session: Session, caches: Mapping[str, str], heads: Mapping[str, tuple[int, int]]) -> None:
+    def __init__(self, session: Session, caches: Mapping[str, str], empty: Mapping[str, tuple[int, ...]]) -> None:
+        """`empty`: the shapes before the first token, without the batch."""
         self._stepping = Stepping(session, caches)
         self._types = {name: kind.numpy for name, (kind, _) in session.inputs.items() if kind is not None}
-        self._heads = heads
+        self._empty = empty
 
     def empty(self, batch: int) -> Carried:
-        return self._stepping.zeros({name: (batch, heads, 0, width) for name, (heads, width) in self._heads.items()})
+        return self._stepping.zeros({name: (batch, *shape) for name, shape in self._empty.items()})
 
     def run(self, input_ids: Ids, attention_mask: Ids, position_ids: Ids, past: Carried) -> tuple[StepLogits, Carried]:
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "position_ids": position_ids}

@@ -6,7 +6,7 @@ from typing import Any
 
 from lucid.generation.fixed import FixedStepper
 from lucid.generation.growing import EagerDecoder, GrowingStepper, SessionDecoder
-from lucid.generation.session_caches import CACHE, capacity_of, heads_of, is_fixed, some_of
+from lucid.generation.session_caches import CACHE, STATE, capacity_of, heads_of, is_fixed, some_of, state_shape
 from lucid.generation.steppers import Stepper
 from lucid.nn import CausalDecoder, EncoderDecoder
 from lucid.runtime.session import Session
@@ -30,10 +30,14 @@ def stepper(model: CausalDecoder | Session | Stepper[Any]) -> Stepper[Any]:  # A
             'open a file with lucid.runtime.Session("model.onnx")'
         )
     caches = _caches_of(model)
+    if all(map(STATE.fullmatch, caches)):
+        sizes = {name: state_shape(name, model.inputs[name][1]) for name in caches}
+        return GrowingStepper(SessionDecoder(model, caches, sizes))
     heads = {name: heads_of(name, model.inputs[name][1]) for name in caches}
     first = next(iter(caches))
     if not is_fixed(model, first, caches[first]):
-        return GrowingStepper(SessionDecoder(model, caches, heads))
+        empty = {name: (count, 0, width) for name, (count, width) in heads.items()}
+        return GrowingStepper(SessionDecoder(model, caches, empty))
     return FixedStepper(model, caches, heads, capacity_of(model))
 
 
@@ -43,7 +47,8 @@ def _caches_of(session: Session) -> dict[str, str]:
     Raises:
         ValueError: for a session of another kind of model.
     """
-    caches = {name: name.replace("past_key_values", "present") for name in session.inputs if CACHE.fullmatch(name)}
+    found = [name for name in session.inputs if CACHE.fullmatch(name) or STATE.fullmatch(name)]
+    caches = {name: name.replace("past_key_values", "present") for name in found}
     needed, known = {"input_ids", "attention_mask"}, {"input_ids", "attention_mask", "position_ids", *caches}
     inputs, outputs = session.inputs.keys(), session.outputs.keys()
     if not caches or not needed <= inputs <= known or not {"logits", *caches.values()} <= outputs:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from lucid.runtime.session import Session
 
 CACHE = re.compile(r"past_key_values\.\d+\.(decoder\.)?(key|value)")
+STATE = re.compile(r"past_key_values\.\d+\.(conv|ssm)")  # of a layer that carries a state of one size
 CROSS_CACHE = re.compile(r"past_key_values\.\d+\.encoder\.(key|value)")
 
 
@@ -31,6 +32,17 @@ def heads_of(name: str, shape: tuple[int | str | None, ...]) -> tuple[int, int]:
         f"Generator: the session's input {name} has shape {list(shape)}, expected [N, H, P, d] with fixed H and d; "
         'export with to_onnx(model, cache="growing")'
     )
+
+
+def state_shape(name: str, shape: tuple[int | str | None, ...]) -> tuple[int, ...]:
+    """The sizes of a state without its batch."""
+    sizes = tuple(size for size in shape[1:] if isinstance(size, int))
+    if len(sizes) != len(shape) - 1:
+        raise ValueError(
+            f"Generator: the session's input {name} has shape {list(shape)}, expected fixed sizes after the batch; "
+            'export with to_onnx(model, cache="growing")'
+        )
+    return sizes
 
 
 def some_of(names: Mapping[str, object]) -> str:

@@ -66,6 +66,7 @@ from lucid.nn.quantized import QuantizedWeight as QuantizedWeight
 from lucid.nn.recurrent import GRU as GRU
 from lucid.nn.recurrent import LSTM as LSTM
 from lucid.nn.recurrent import RNN as RNN
+from lucid.nn.recurrent_decoding import RecurrentDecoder as RecurrentDecoder
 from lucid.nn.rope_scaling import DynamicNTKScaling as DynamicNTKScaling
 from lucid.nn.rope_scaling import LinearScaling as LinearScaling
 from lucid.nn.rope_scaling import Llama3Scaling as Llama3Scaling

@@ -51,6 +51,10 @@ class CausalDecoder(Module):
             return [KeyValueCache.empty(shape, batch) for _ in range(shape.layers)]
         return [KeyValueBuffer.empty(shape, batch, capacity) for _ in range(shape.layers)]
 
+    def check_cache(self, caches: Sequence[Cache] | None) -> None:
+        """Raise ValueError for a cache of another model."""
+        check_cache(type(self).__name__, self.cache_shape, caches)
+
     def input_specs(self) -> Mapping[str, TensorType]:
         ids = spec("N", "L", dtype=int64)
         return {"input_ids": ids, "attention_mask": ids}
@@ -106,7 +110,7 @@ class CausalDecoder(Module):
         past_key_values: Sequence[Cache] | None = None,
         logits_to_keep: int | Tensor | None = None,
     ) -> Any:
-        check_cache(type(self).__name__, self.cache_shape, past_key_values)
+        self.check_cache(past_key_values)
         if logits_to_keep is None:  # not every decoder takes it
             return super().__call__(input_ids, attention_mask, position_ids, past_key_values)
         return super().__call__(input_ids, attention_mask, position_ids, past_key_values, logits_to_keep=logits_to_keep)

@@ -41,6 +41,7 @@ from lucid.nn.cache import cross_attention as cross_attention
 from lucid.nn.cache import layer_caches as layer_caches
 from lucid.nn.cache import present_caches as present_caches
 from lucid.nn.decoding import kept_positions as kept_positions
+from lucid.nn.recurrent_decoding import mask_of_new_tokens as mask_of_new_tokens
 from lucid.nn.stored import embedding as embedding
 from lucid.nn.stored import linear as linear
 from lucid.ops.interpolation import interpolate as interpolate
@@ -77,6 +78,7 @@ __all__ = [
     "linear",
     "log_softmax",
     "logsigmoid",
+    "mask_of_new_tokens",
     "multi_head_attention_forward",
     "normalize",
     "one_hot",

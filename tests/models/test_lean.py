@@ -88,9 +88,10 @@ def test_a_layer_of_llama_is_what_one_would_draw_by_hand() -> None:
 
 # Names ----------------------------------------------------------------------------------------------------------------
 
-SUFFIXES = re.compile(r"(\[[\w:, ]+\])?(\.T)?(\.add\(1\)|\.exp|\.less_equal\(.*\))?$")
+SUFFIXES = re.compile(r"(\[[\w:, ]+\])?(\.T)?(\.add\(1\)|\.exp|\.reshape|\.less_equal\(.*\))?$")
 """The suffix of an initializer's name after the checkpoint's: ``[q]`` for a part, ``.T`` if it is stored transposed,
 ``.add(1)`` for the sum with 1, which a norm of Gemma stores where it is expanded, ``.exp`` for the scale of logits,
+``.reshape`` for a number of each head,
 ``.less_equal(...)`` for what of a mask excludes, where attention is expanded.
 """
 

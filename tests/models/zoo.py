@@ -27,6 +27,7 @@ from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.models.llama_tasks import LlamaForReranking, LlamaForSequenceClassification, LlamaStates
+from lucid.models.mamba2 import Mamba2
 from lucid.models.mixtral import Mixtral
 from lucid.models.modernbert import ModernBert
 from lucid.models.phi3 import Phi3
@@ -158,6 +159,7 @@ ZOO = [
     *(Entry("Gemma 2", Gemma, f"gemma2/{v}", _LOGITS) for v in ("base", "capped")),
     Entry("Gemma 3", Gemma, "gemma3/base", _LOGITS),
     *(Entry("Phi-3", Phi3, f"phi3/{v}", _LOGITS) for v in ("base", "long")),
+    *(Entry("Mamba-2", Mamba2, f"mamba2/{v}", _LOGITS) for v in ("base", "limited")),
     *(Entry("T5", T5, f"t5/{v}", _LOGITS) for v in ("v1_0", "v1_1")),
     Entry("mT5", T5, "mt5/base", _LOGITS),
     Entry("UMT5", T5, "umt5/base", _LOGITS),

@@ -29,6 +29,8 @@ from transformers import (
     HeliumForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Mamba2Config,
+    Mamba2ForCausalLM,
     MinistralConfig,
     MinistralForCausalLM,
     MistralConfig,
@@ -52,7 +54,7 @@ from transformers import (
     SmolLM3ForCausalLM,
 )
 
-from .core import Golden, text_cases, write_json
+from .core import Case, Golden, ids, text_cases, write_json
 
 VOCABULARY = 40
 GROUPED = {
@@ -431,3 +433,31 @@ def phi3_legacy(config: dict[str, object]) -> dict[str, object]:
         older[name] = rope.pop(name)
     rope.pop("rope_type")
     return older | {"rope_scaling": {"type": "longrope", **rope}}
+
+
+def mamba2() -> list[Golden]:
+    """Chunks of 4 tokens in transformers; a case of 40 fills a chunk of ours too."""
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 6, "chunk_size": 4}
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    cases = text_cases(VOCABULARY, 0, compare="kept", seed=700)
+    cases["chunks"] = Case("no mask, (2, 40)", {"input_ids": ids((2, 40), VOCABULARY, 710)})
+    limited = {"time_step_limit": (0.01, 0.5), "use_bias": True, "use_conv_bias": False, "conv_kernel": 3}
+    return [
+        Golden(
+            f"mamba2/{name}",
+            Mamba2ForCausalLM(Mamba2Config(**sizes, **special, **options)),
+            cases,
+            ["logits"],
+            lambda model: {"": model.backbone.layers},
+            note,
+            taps=lambda model: {"last_hidden_state": model.backbone.norm_f},
+        )
+        for name, options, note in (
+            ("base", {"num_heads": 4, "head_dim": 8, "n_groups": 2}, "4 heads in 2 groups, lm_head untied"),
+            (
+                "limited",
+                {"num_heads": 8, "head_dim": 4, "n_groups": 1, "tie_word_embeddings": True, **limited},
+                "one group; limited steps, biases of projections but not of convolutions, kernels of 3; tied lm_head",
+            ),
+        )
+    ]

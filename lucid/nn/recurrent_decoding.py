@@ -1,0 +1,82 @@
+"""Decoders whose layers carry states of a fixed size from token to token, instead of keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lucid import ops
+from lucid.dims import Size, same
+from lucid.nn.decoding import CausalDecoder
+from lucid.nn.parts import CacheKind
+from lucid.ops.creation import zeros
+from lucid.ops.tensor import Tensor
+from lucid.types import DType, int64, show_shape, spec
+
+_BATCH, _NEW, _TOTAL = "batch_size", "sequence_length", "total_sequence_length"
+
+
+class RecurrentDecoder(CausalDecoder):
+    """A `CausalDecoder` of layers such as Mamba's: what a layer keeps of earlier tokens has the same size however many
+    there were.
+
+    A subclass defines `state_types` and `layer_count`, and its forward takes and returns, as `past_key_values`, a list
+    of such tuples, one for each layer. Padding comes before a text: what follows a text would change its state.
+    """
+
+    @property
+    def state_types(self) -> Any:
+        """A named tuple of the types of a layer's state, without the batch: ``State(conv=spec(8, 3), ...)``."""
+        raise NotImplementedError(f"{type(self).__name__} has no state_types: define the property")
+
+    @property
+    def layer_count(self) -> int:
+        """How many layers there are."""
+        raise NotImplementedError(f"{type(self).__name__} has no layer_count: define the property")
+
+    def empty_cache(self, batch: Size, capacity: int | None = None) -> list[Any]:
+        """The states before the first token: zeros."""
+        if capacity is not None:
+            raise ValueError(f"{type(self).__name__}: states have no capacity, got {capacity}; leave it out")
+        types = self.state_types
+        return [
+            types._make(zeros(batch, *kind.shape, dtype=kind.dtype) for kind in types) for _ in range(self.layer_count)
+        ]
+
+    def check_cache(self, caches: Sequence[Any] | None) -> None:
+        if caches is None:
+            return
+        name, types = type(self).__name__, self.state_types
+        if len(caches) != self.layer_count:
+            raise ValueError(f"{name}: past_key_values has {len(caches)} layers, expected {self.layer_count}")
+        for layer, state in enumerate(caches):
+            for part, held, kind in zip(types._fields, state, types, strict=True):
+                fits = held.ndim == kind.rank + 1 and all(map(same, held.shape[1:], kind.shape))
+                if not fits or held.dtype != kind.dtype:
+                    raise ValueError(
+                        f"{name}: past_key_values.{layer}.{part} is {held.dtype}{show_shape(held.shape)}, expected "
+                        f"{kind.dtype}{show_shape(('N', *kind.shape))}: a state of this model"  # type: ignore[arg-type]
+                    )
+
+    def cached_input_specs(self, cache: CacheKind = "growing", capacity: Size | None = None) -> Mapping[str, Any]:
+        """The inputs of a step of any number of tokens. The mask may cover earlier ones too."""
+        if cache != "growing":
+            raise ValueError(
+                f'{type(self).__name__}: cache is "{cache}", expected "growing": its states are of one size'
+            )
+        ids, types = spec(_BATCH, _NEW, dtype=int64), self.state_types
+        states = types._make(spec(_BATCH, *kind.shape, dtype=kind.dtype) for kind in types)
+        mask = spec(_BATCH, _TOTAL, dtype=int64)
+        return {"input_ids": ids, "attention_mask": mask, "past_key_values": [states] * self.layer_count}
+
+    def cached_output_names(self) -> list[str]:
+        parts = self.state_types._fields
+        return ["logits", *(f"present.{layer}.{part}" for layer in range(self.layer_count) for part in parts)]
+
+
+def mask_of_new_tokens(attention_mask: Tensor, new: Size, dtype: DType) -> Tensor:
+    """The mask (N, P + L) of the last L tokens, as numbers (N, L, 1) to multiply by."""
+    total = attention_mask.shape[1]
+    if not same(total, new):
+        attention_mask = ops.take(attention_mask, ops.arange(total - new, total), 1)
+    return attention_mask.astype(dtype).unsqueeze(-1)

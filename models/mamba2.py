@@ -1,0 +1,334 @@
+"""Mamba-2: a decoder without attention, of state-space layers (Dao & Gu 2024, "Transformers are SSMs").
+
+::
+
+    mamba = Mamba2.from_pretrained("folder with config.json and model.safetensors")
+    logits = mamba(lucid.tensor([[464, 3290]]))                       # (N, L) to (N, L, vocab_size)
+    lucid.export.to_onnx(mamba, path="mamba2.onnx")                   # any batch, any length
+    lucid.export.to_onnx(mamba, path="step.onnx", cache="growing")    # takes and returns states of one size
+
+What a layer keeps of earlier tokens is a state of one size. Within chunks of tokens it is computed by products of
+matrices (section 6 of the paper), and a loop goes from chunk to chunk; the rest of a text, which fills no chunk, goes
+token by token. Modules have the names of the published checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+import lucid
+from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.nn import functional as F
+
+CHUNK = 8  # tokens; results do not depend on it, and hardly does the time: docs/howto/loops.md has figures
+
+
+@dataclass(frozen=True)
+class Mamba2Config:
+    """The sizes of a model; heads times their width is the inner width."""
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    head_dim: int
+    num_groups: int  # of heads that share B and C
+    state_size: int
+    conv_size: int = 4
+    activation: str = "silu"
+    eps: float = 1e-5
+    bias: bool = False
+    conv_bias: bool = True
+    time_step_limit: tuple[float, float] = (0.0, float("inf"))
+    tied: bool = False  # the output layer is the table of embeddings
+
+    @property
+    def inner_size(self) -> int:
+        """The width of all heads."""
+        return self.num_heads * self.head_dim
+
+    @property
+    def conv_width(self) -> int:
+        """How many channels are convolved: x, B and C."""
+        return self.inner_size + 2 * self.num_groups * self.state_size
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From config.json."""
+        width = options.size("hidden_size")
+        heads, head_dim = options.size("num_heads"), options.size("head_dim")
+        if options.whole("expand", 2) * width != heads * head_dim:
+            raise options.wrong("expand", f"expected num_heads * head_dim = expand * {width}")
+        return cls(
+            vocab_size=options.size("vocab_size"),
+            hidden_size=width,
+            num_layers=options.layers("num_hidden_layers"),
+            num_heads=heads,
+            head_dim=head_dim,
+            num_groups=options.heads("n_groups", heads),
+            state_size=options.size("state_size"),
+            conv_size=options.size("conv_kernel", 4, low=2),
+            activation=options.activation("hidden_act", "silu"),
+            eps=options.real("layer_norm_epsilon", 1e-5),
+            bias=options.get("use_bias", bool, False),
+            conv_bias=options.get("use_conv_bias", bool, True),
+            time_step_limit=_limits(options),
+            tied=options.get("tie_word_embeddings", bool, False),
+        )
+
+
+def _limits(options: Config) -> tuple[float, float]:
+    """The least and the largest step of time. JSON has no infinity, so files have a word or an object for it."""
+    given = options.get("time_step_limit", list, [0.0, float("inf")])
+    numbers = [float("inf") if number in ("Infinity", {"__float__": "Infinity"}) else number for number in given]
+    if len(numbers) != 2 or not all(type(n) in (int, float) and n >= 0 for n in numbers) or numbers[0] > numbers[1]:
+        raise options.wrong("time_step_limit", "expected two numbers, the least and the largest step")
+    return float(numbers[0]), float(numbers[1])
+
+
+class State(NamedTuple):
+    """What a layer keeps of earlier tokens: the last inputs of its convolution, and the state of its heads."""
+
+    conv: Tensor
+    ssm: Tensor
+
+
+class Types(NamedTuple):
+    """The types of a `State`, without the batch."""
+
+    conv: TensorType
+    ssm: TensorType
+
+
+class Mamba2(Pretrained[Mamba2Config], nn.RecurrentDecoder):
+    """Token ids to the logits of the token that follows each.
+
+    State: the keys of Hugging Face's Mamba2ForCausalLM, ``backbone.layers.0.mixer.in_proj.weight`` and so on.
+    """
+
+    takes_logits_to_keep = True
+    checkpoint = Checkpoint(
+        model_types=("mamba2",),
+        task="text-generation",
+        read=Mamba2Config.read,
+        # How it is initialised and trained; chunks change nothing; residuals are of the model's type here.
+        ignored_options=[
+            "time_step_(rank|min|max|floor)|rescale_prenorm_residual|chunk_size|residual_in_fp32|rms_norm|norm_before_gate"
+        ],
+        renames=[(r"^backbone\.embedding\.", "backbone.embeddings.")],
+        tied_keys={"lm_head.weight": "backbone.embeddings.weight"},
+    )
+
+    def __init__(self, config: Mamba2Config) -> None:
+        super().__init__(config)
+        self.backbone = Backbone(config)
+        self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[State] | None = None,
+        logits_to_keep: int | Tensor | None = None,
+    ) -> Tensor | tuple[Tensor, list[State]]:
+        """Logits (N, L, vocab_size); with states also those after the new tokens.
+
+        Args:
+            input_ids: (N, L) int64, the new tokens.
+            attention_mask: (N, P + L) int64, 0 where a token is padding, which comes before a text.
+            position_ids: not used: the order is all that counts.
+            past_key_values: the states after P earlier tokens, of each layer; see `nn.RecurrentDecoder`.
+            logits_to_keep: as in `nn.CausalDecoder`.
+        """
+        x, states = self.backbone(input_ids, attention_mask, past_key_values)
+        x = F.kept_positions(x, logits_to_keep)
+        logits = F.linear(x, self.backbone.embeddings.weight) if self.lm_head is None else self.lm_head(x)
+        return logits if past_key_values is None else (logits, states)
+
+    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
+        """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
+        return self.backbone.all_states(input_ids, attention_mask, None)[0]
+
+    @property
+    def layer_count(self) -> int:
+        return self.config.num_layers
+
+    @property
+    def state_types(self) -> Types:
+        c, dtype = self.config, self.backbone.embeddings.weight.dtype
+        return Types(
+            lucid.spec(c.conv_width, c.conv_size - 1, dtype=dtype),
+            lucid.spec(c.num_heads, c.head_dim, c.state_size, dtype=dtype),
+        )
+
+
+class Backbone(nn.Module):
+    """The model without its output layer: (N, L) token ids to (N, L, hidden_size), and the new states."""
+
+    def __init__(self, c: Mamba2Config) -> None:
+        embedding = nn.TiedEmbedding if c.tied else nn.Embedding
+        self.embeddings = embedding(c.vocab_size, c.hidden_size)
+        self.layers = [Block(c) for _ in range(c.num_layers)]
+        self.norm_f = nn.RMSNorm(c.hidden_size, c.eps)
+
+    def all_states(
+        self, input_ids: Tensor, attention_mask: Tensor | None, past: Sequence[State] | None
+    ) -> tuple[list[Tensor], list[State]]:
+        xs, states = [self.embeddings(input_ids)], []
+        keep = None if attention_mask is None else F.mask_of_new_tokens(attention_mask, input_ids.shape[1], xs[0].dtype)
+        before: Sequence[State | None] = [None] * len(self.layers) if past is None else past
+        for block, state in zip(self.layers, before, strict=True):
+            x, after = block(xs[-1], keep, state)
+            xs.append(x)
+            states.append(after)
+        return xs, states
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None, past: Sequence[State] | None
+    ) -> tuple[Tensor, list[State]]:
+        xs, states = self.all_states(input_ids, attention_mask, past)
+        return self.norm_f(xs[-1]), states
+
+
+class Block(nn.Module):
+    """A mixer after a normalisation, with a residual connection."""
+
+    def __init__(self, c: Mamba2Config) -> None:
+        self.norm = nn.RMSNorm(c.hidden_size, c.eps)
+        self.mixer = Mixer(c)
+
+    def forward(self, x: Tensor, keep: Tensor | None, state: State | None) -> tuple[Tensor, State]:
+        y, state = self.mixer(self.norm(x), keep, state)
+        return x + y, state
+
+
+class Mixer(nn.Module):
+    """A convolution over the last tokens, then the state-space model, gated: (N, L, hidden_size) to the same."""
+
+    def __init__(self, c: Mamba2Config) -> None:
+        self.config = c
+        self.in_proj = nn.Linear(c.hidden_size, c.inner_size + c.conv_width + c.num_heads, bias=c.bias)
+        self.conv1d = nn.Conv1d(c.conv_width, c.conv_width, c.conv_size, groups=c.conv_width, bias=c.conv_bias)
+        self.dt_bias = nn.init.ones_(nn.init.new_parameter(c.num_heads))
+        self.A_log = nn.init.ones_(nn.init.new_parameter(c.num_heads))
+        self.D = nn.init.ones_(nn.init.new_parameter(c.num_heads))
+        self.norm = GatedNorm(c.inner_size, c.num_groups, c.eps)
+        self.out_proj = nn.Linear(c.inner_size, c.hidden_size, bias=c.bias)
+
+    def forward(self, x: Tensor, keep: Tensor | None, state: State | None) -> tuple[Tensor, State]:
+        c = self.config
+        x = x if keep is None else x * keep
+        gate, mixed, dt = self.in_proj(x).split([c.inner_size, c.conv_width, c.num_heads], -1)
+        n = x.shape[0]
+        if state is None:
+            state = State(
+                lucid.zeros(n, c.conv_width, c.conv_size - 1, dtype=x.dtype),
+                lucid.zeros(n, c.num_heads, c.head_dim, c.state_size, dtype=x.dtype),
+            )
+        window = ops.concat([state.conv, mixed.transpose(1, 2)], 2)
+        mixed = ACTIVATIONS[c.activation](self.conv1d(window)).transpose(1, 2)
+        mixed = mixed if keep is None else mixed * keep
+        conv = window[:, :, -(c.conv_size - 1) :]
+        width = c.num_groups * c.state_size
+        inputs, enter, leave = mixed.split([c.inner_size, width, width], -1)
+        low, high = c.time_step_limit
+        dt = ops.softplus(dt + self.dt_bias).clamp(low, high if np.isfinite(high) else None)
+        inputs, enter, leave = (
+            _split(part, count) for part, count in ((inputs, c.num_heads), (enter, c.num_groups), (leave, c.num_groups))
+        )
+        y, ssm = state_space(inputs, dt, self.A_log, enter, leave, state.ssm)
+        y = y + inputs * self.D.reshape(-1, 1)
+        return self.out_proj(self.norm(y.reshape(n, x.shape[1], c.inner_size), gate)), State(conv, ssm)
+
+
+def _split(x: Tensor, parts: int) -> Tensor:
+    """(N, L, parts * d) to (N, L, parts, d)."""
+    return x.reshape(*x.shape[:2], parts, x.shape[2] // parts)
+
+
+class GatedNorm(nn.Module):
+    """x * silu(gate), with its root mean square normalised in groups."""
+
+    def __init__(self, size: int, groups: int, eps: float) -> None:
+        self.groups, self.eps = groups, eps
+        self.weight = nn.init.ones_(nn.init.new_parameter(size))
+
+    def forward(self, x: Tensor, gate: Tensor) -> Tensor:
+        n, l, width = x.shape
+        x = (x * ops.silu(gate)).reshape(n, l, self.groups, width // self.groups)
+        return F.rms_norm(x, eps=self.eps).reshape(n, l, width) * self.weight
+
+
+def state_space(
+    x: Tensor, dt: Tensor, log_a: Tensor, enter: Tensor, leave: Tensor, state: Tensor, chunk: int = CHUNK
+) -> tuple[Tensor, Tensor]:
+    """y_t = C_t h_t with h_t = exp(-dt_t a) h_(t-1) + dt_t B_t x_t, for each head: chunk by chunk, the rest by tokens.
+
+    Args:
+        x: (N, L, H, P). dt: (N, L, H), 0 or more. log_a: (H), of a.
+        enter, leave: B and C (N, L, G, S), each for the H / G heads of a group.
+        state: h_0 (N, H, P, S).
+
+    Returns:
+        y (N, L, H, P), and the last state.
+    """
+    decay = -ops.exp(log_a + ops.log(dt))  # a stays as it is stored
+    whole = x.shape[1] // chunk * chunk
+    results = []
+    for size, part in ((chunk, slice(None, whole)), (1, slice(whole, None))):
+        y, state = _by_chunks(size, state, *(t[:, part] for t in (x, decay, dt, enter, leave)))
+        results.append(y)
+    return ops.concat(results, 1), state
+
+
+def _by_chunks(
+    size: int, state: Tensor, x: Tensor, decay: Tensor, dt: Tensor, enter: Tensor, leave: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`state_space` for a whole number of chunks."""
+    n, length, heads, width = x.shape
+    groups, states = enter.shape[2:]
+    each = heads // groups
+    before = lucid.tensor(np.tri(size, dtype=bool))
+
+    def chunks(t: Tensor, *shape: int | Dim) -> Tensor:
+        """(N, L, ...) to (chunks, N, groups, heads of a group, size, ...)."""
+        t = t.reshape(n, length // size, size, groups, *shape)
+        return t.permute(1, 0, 3, 4, 2, *range(5, t.ndim))
+
+    def step(h: Tensor, given: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        x, decay, enter, leave = given
+        total = decay @ before.T.astype(decay.dtype)  # the sum of the decays up to each token, (N, G, H / G, size)
+        between = ops.exp(total.unsqueeze(-1) - total.unsqueeze(-2))
+        weights = (leave @ enter.mT) * ops.where(before, between, 0.0)
+        y = weights @ x + ops.exp(total).unsqueeze(-1) * (leave @ h.mT)
+        left = ops.exp(total[..., -1:] - total).unsqueeze(-1)  # what is left of each token at the end of the chunk
+        h = ops.exp(total[..., -1:]).unsqueeze(-1) * h + (x * left).mT @ enter
+        return h, y
+
+    given = (
+        chunks(x * dt.unsqueeze(-1), each, width),
+        chunks(decay, each),
+        chunks(enter, 1, states),
+        chunks(leave, 1, states),
+    )
+    h, y = ops.scan(step, state.reshape(n, groups, each, width, states), given)
+    y = y.permute(1, 0, 4, 2, 3, 5).reshape(n, length, heads, width)
+    return y, h.reshape(n, heads, width, states)
+
+
+def main() -> None:
+    """Continue a text of token ids greedily with the exported model, and compare it with eager."""
+    both = SideBySide(Mamba2.from_pretrained(checkpoint_folder("mamba2/base")))
+    ids = written(lambda ids: both(ids, ones_like(ids)), lucid.tensor([[1, 11, 7]]))
+    print(f"token ids {ids}, {both.verdict('logits')}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""models/mamba2.py against transformers and a plain recurrence; its states, step by step and in generation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor
+from lucid.export import to_onnx
+from lucid.generation import Generator
+from lucid.models._pretrained import ConfigError
+from lucid.models.mamba2 import Mamba2, state_space
+from lucid.runtime import Session
+from tests.models import goldens
+
+VARIANTS = ["mamba2/base", "mamba2/limited"]
+TEXT = np.random.default_rng(0).integers(3, 40, (2, 41))
+
+
+def mamba(variant: str = "mamba2/base") -> Mamba2:
+    return Mamba2.from_pretrained(goldens.folder(variant))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_hidden_states_are_those_of_transformers(variant: str) -> None:
+    model = mamba(variant)
+    for case in goldens.cases(variant):
+        states = model.hidden_states(**{name: Tensor(array) for name, array in case.inputs.items()})
+        for index, state in enumerate(states):
+            case.close(f"hidden_states.{index}", state, rtol=1e-5)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 7, 50])
+def test_chunks_compute_the_recurrence(chunk: int) -> None:
+    """h_t = exp(-dt_t a) h_(t-1) + dt_t B_t x_t, y_t = C_t h_t, token by token in float64."""
+    generator = np.random.default_rng(1)
+    n, length, heads, groups, width, states = 2, 11, 4, 2, 3, 5
+    x, enter, leave = (generator.standard_normal((n, length, *s)) for s in ((heads, width), *[(groups, states)] * 2))
+    dt, a = generator.random((n, length, heads)), np.arange(1.0, heads + 1)
+    start = h = generator.standard_normal((n, heads, width, states))
+    expected = np.empty(x.shape)
+    for t in range(length):
+        b, c = (np.repeat(part[:, t], heads // groups, axis=1) for part in (enter, leave))
+        h = np.exp(-dt[:, t] * a)[..., None, None] * h + (dt[:, t, :, None] * x[:, t])[..., None] * b[:, :, None]
+        expected[:, t] = (h * c[:, :, None]).sum(-1)
+    given = [lucid.tensor(array, dtype="float64") for array in (x, dt, np.log(a), enter, leave, start)]
+    y, last = state_space(*given, chunk=chunk)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(last.numpy(), h, rtol=1e-11, atol=1e-12)
+
+
+def stepped(call: Any, states: Any, cuts: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """The logits of all positions, from as many calls as there are cuts."""
+    logits, start = [], 0
+    for count in cuts:
+        found, states = call(TEXT[:, start : start + count], np.ones((2, start + count), np.int64), states)
+        logits.append(np.asarray(found))
+        start += count
+    return np.concatenate(logits, 1)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("cuts", [(41,), (1, 35, 1, 1, 3)])
+def test_step_by_step_eagerly_and_exported(variant: str, cuts: tuple[int, ...]) -> None:
+    model = mamba(variant)
+    whole = model(lucid.tensor(TEXT)).numpy()
+
+    def eagerly(ids: Any, mask: Any, states: Any) -> Any:
+        return model(lucid.tensor(ids), lucid.tensor(mask), past_key_values=states)
+
+    session = Session(to_onnx(model, cache="growing"))
+    names = [name for name in session.inputs if name.startswith("past")]
+
+    def exported(ids: Any, mask: Any, states: Any) -> Any:
+        given = dict(zip(names, states, strict=True))
+        logits, *after = session.run({"input_ids": ids, "attention_mask": mask, **given}).values()
+        return logits, after
+
+    empty = model.empty_cache(2)
+    for call, start in ((eagerly, empty), (exported, [part.numpy() for state in empty for part in state])):
+        np.testing.assert_allclose(stepped(call, start, cuts), whole, rtol=1e-4, atol=2e-5)
+
+
+def test_generation_with_padding_on_the_left() -> None:
+    model = mamba()
+    prompts, mask = TEXT[:, :5], np.array([[1] * 5, [0, 0, 1, 1, 1]])
+    session = Session(to_onnx(model, cache="growing"))
+    for options in ({"do_sample": False}, {"do_sample": False, "num_beams": 3}):
+        found = [
+            Generator(m).generate(prompts, attention_mask=mask, max_new_tokens=6, **options).tolist()  # type: ignore[arg-type]
+            for m in (model, session)
+        ]
+        assert found[0] == found[1]
+        assert found[0][1] == Generator(model).generate(prompts[1:, 2:], max_new_tokens=6, **options).tolist()[0]  # type: ignore[arg-type]
+
+
+def test_a_state_of_another_model_and_a_capacity_are_errors() -> None:
+    model = mamba()
+    states = mamba("mamba2/limited").empty_cache(2)
+    with pytest.raises(ValueError, match=r"0.conv is float32\[2, 44, 2\], expected float32\[N, 56, 3\]"):
+        model(lucid.tensor(TEXT), past_key_values=states)
+    with pytest.raises(ValueError, match="past_key_values has 1 layers, expected 2"):
+        model(lucid.tensor(TEXT), past_key_values=states[:1])
+    with pytest.raises(ValueError, match="states have no capacity, got 4"):
+        model.empty_cache(1, capacity=4)
+    with pytest.raises(ValueError, match='cache is "fixed", expected "growing"'):
+        to_onnx(model, cache="fixed")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"expand": 3}, r"expand is 3, expected num_heads \* head_dim = expand \* 16"),
+        ({"time_step_limit": [1.0, 0.5]}, r"time_step_limit is \[1.0, 0.5\], expected two numbers"),
+        ({"n_groups": 3}, "n_groups is 3"),
+        ({"window": 4}, "window = 4"),
+    ],
+)
+def test_options_that_are_wrong(changed: dict[str, Any], message: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(goldens.folder("mamba2/base"), tmp_path / "model")
+    options = json.loads((folder / "config.json").read_text(encoding="utf-8")) | changed
+    (folder / "config.json").write_text(json.dumps(options), encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        Mamba2.from_pretrained(folder)
