@@ -10,6 +10,7 @@ from traceback import walk_tb
 from types import CodeType
 
 _WIDEST = 100  # characters of a source line
+_LIBRARY = os.path.dirname(os.__file__)
 
 
 @contextmanager
@@ -31,14 +32,20 @@ def _line_of(error: BaseException) -> str | None:
     frames = [
         (frame.f_code, number)
         for frame, number in walk_tb(error.__traceback__)
-        if _is_users(frame.f_globals.get("__name__", ""))
+        if not _is_lucids(frame.f_globals.get("__name__", ""))
     ]
-    return _shown(*frames[-1]) if frames else None
+    own = [(code, number) for code, number in frames if not _is_installed(code.co_filename)]
+    return _shown(*(own or frames)[-1]) if frames else None
 
 
-def _is_users(module: str) -> bool:
+def _is_lucids(module: str) -> bool:
     top, _, rest = module.partition(".")
-    return rest.startswith("models.") if top == "lucid" else top not in ("contextlib", "numpy")
+    return top == "contextlib" or (top == "lucid" and not rest.startswith("models."))
+
+
+def _is_installed(file: str) -> bool:
+    """Whether a file is of Python's library or of a package, which the user's code has called."""
+    return file.startswith(("<frozen", _LIBRARY)) or "site-packages" in file or "dist-packages" in file
 
 
 def _shown(code: CodeType, number: int) -> str:

@@ -17,7 +17,7 @@ from tests.console import in_process
 
 NET = """
 from lucid import nn
-import numpy as np
+import numpy as np, json
 
 class Inner(nn.Module):
     def __init__(self):
@@ -37,6 +37,9 @@ def divided(x):
 def by_numpy(x):
     return np.linalg.svd(x)
 
+def by_library(x):
+    return json.dumps(x)
+
 def branching(x):
     return x if x.shape[0] == 4 else -x
 """
@@ -45,7 +48,8 @@ LINES = {
     "Net": "in Inner.forward, net.py:9: return self.linear(x.mT)",
     "divided": "in divided, net.py:18: return x * (1 / 0)",
     "by_numpy": "in by_numpy, net.py:21: return np.linalg.svd(x)",
-    "branching": "in branching, net.py:24: return x if x.shape[0] == 4 else -x",
+    "by_library": "in by_library, net.py:24: return json.dumps(x)",
+    "branching": "in branching, net.py:27: return x if x.shape[0] == 4 else -x",
 }
 
 

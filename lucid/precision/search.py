@@ -48,7 +48,7 @@ class TargetError(ValueError):
     """No model in few bits stays below the error."""
 
 
-@phase("searching the fewest bits")
+@phase("searching bits")
 def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], target: float) -> Found[M]:
     """Begin with 4 bits for all weights; raise some to 8, then keep some as they are, until the outputs are near.
 
