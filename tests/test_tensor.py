@@ -591,3 +591,14 @@ def test_random_numbers_are_distributed_as_they_say() -> None:
     assert abs(normal.std() - 1) < 0.03
     assert 0 <= uniform.min() < 0.01
     assert 0.99 < uniform.max() <= 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 0, 4, 5), (2, 3, 4, 0)])
+def test_many_matrices_times_one_are_one_product(shape: tuple[int, ...], dtype: str) -> None:
+    generator = np.random.default_rng(0)
+    x = generator.integers(-4, 5, shape[::-1]).astype(dtype).T  # strided: its last axis is the first in memory
+    y = generator.integers(-4, 5, (shape[-1], 6)).astype(dtype)
+    product = (Tensor(x) @ Tensor(y)).numpy()
+    assert product.dtype == dtype
+    np.testing.assert_array_equal(product, np.einsum("nhwk,km->nhwm", x.astype(np.int64), y.astype(np.int64)))
