@@ -14,7 +14,8 @@ from lucid.text import visible
 _STATIC = files("lucid.report") / "static"
 _LIBRARIES = ("cytoscape.min.js", "cytoscape-dagre.min.js", "echarts.min.js")
 _IDENTITIES = ("id", "from")
-_OWN = ("elements.js", "layout.js", "graph.js", "finding.js", "cost.js", "charts.js", "attention.js", "page.js")
+_SCRIPTS = ("elements", "layout", "graph", "search", "outline", "cost", "charts", "attention", "page")
+_OWN = tuple(f"{name}.js" for name in _SCRIPTS)
 
 
 def write_page(path: Path, data: dict[str, Any]) -> None:

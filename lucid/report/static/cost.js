@@ -53,7 +53,9 @@ function lucidCost(data, choose) {
       for (const row of rows) if (row.level === level) row.open = true;
     }
     const head = document.createElement("thead"), body = document.createElement("tbody"), titles = document.createElement("tr");
-    titles.append(lucidElement("th", "module"), ...columns.flatMap(([name, key]) => (key === "flops" || key === "seconds" ? [name, "share"] : [name])).map((name) => lucidElement("th", name)));
+    const shared = (key) => key === "flops" || key === "seconds"; // columns with the share of the whole beside them
+    const names = ["module", ...columns.flatMap(([name, key]) => (shared(key) ? [name, "share"] : [name]))];
+    titles.append(...names.map((name) => lucidElement("th", name)));
     head.append(titles);
     function line(row) {
       const made = document.createElement("tr"), first = document.createElement("td");
@@ -62,13 +64,14 @@ function lucidCost(data, choose) {
       turn.dataset.turn = row.module;
       turn.setAttribute("aria-label", `${row.open ? "close" : "open"} ${row.module || "the model"}`);
       if (row.children.length) turn.setAttribute("aria-expanded", row.open);
-      const name = row.module ? row.module.slice(row.module.lastIndexOf(".") + 1) : "the whole model";
+      const name = row.module.slice(row.module.lastIndexOf(".") + 1);
+      const link = () => lucidElement("button", name, { type: "button", title: `show ${row.module} in the graph`, onclick: () => choose("m:" + row.module) });
       first.style.paddingLeft = `${0.4 + (row.level || 0)}rem`;
-      first.append(turn, row.module ? lucidElement("button", name, { type: "button", title: `show ${row.module} in the graph`, onclick: () => choose("m:" + row.module) }) : name);
+      first.append(turn, row.module ? link() : "the whole model");
       made.append(first);
       for (const [, key, shown] of columns) {
         made.append(lucidElement("td", row[key] ? shown(row[key]) : ""));
-        if (key !== "flops" && key !== "seconds") continue;
+        if (!shared(key)) continue;
         const part = `${(100 * row[key] / total[key]).toFixed(1)}%`, cell = lucidElement("td", row[key] ? part.replace("%", " %") : "", { className: "share" });
         cell.style.setProperty("--part", part);
         made.append(cell);
@@ -79,8 +82,9 @@ function lucidCost(data, choose) {
     fill();
     byId("cost").append(head, body);
     const uncounted = total.uncounted ? ` ${many(total.uncounted, "node")} could not be counted.` : "";
+    const merged = Math.round(100 * cost.merged / total.seconds);
     const times = !cost.timed ? "" : ` Time was measured by onnxruntime itself in the file for target “${cost.target}”, the median of ten runs.` +
-      (cost.merged ? ` A node that onnxruntime makes of several is counted with the module that ran before it: ${Math.round(100 * cost.merged / total.seconds)} % of the time.` : "");
+      (cost.merged ? ` A node that onnxruntime makes of several is counted with the module that ran before it: ${merged} % of the time.` : "");
     byId("cost-note").textContent = `For ${Object.entries(cost.sizes).map(([k, v]) => `${k} = ${v}`).join(", ") || "inputs of fixed sizes"}. ` +
       `FLOPs are the work: a multiplication and an addition count as two.${uncounted}${times} Click a name to see the module in the graph.`;
   }

@@ -11,8 +11,8 @@ const lucidReport = (() => {
   document.documentElement.dataset.theme = dark.matches ? "dark" : "light";
 
   const graph = lucidGraph(data.graph, colour);
-  graph.values = [...data.graph.inputs, ...data.graph.outputs];
-  const finding = lucidFinding(graph, choose);
+  const values = [...data.graph.inputs, ...data.graph.outputs];
+  const outline = lucidOutline(graph, choose), search = lucidSearch(graph, values, choose);
 
   // Head ----------------------------------------------------------------------------------------------------------------
 
@@ -35,7 +35,7 @@ const lucidReport = (() => {
   function choose(id) {
     const node = graph.reveal(id);
     if (node) showNode(node);
-    finding.chosen(id);
+    outline.mark(id);
     if (byId("graph").getBoundingClientRect().top < 0 || byId("graph").getBoundingClientRect().bottom > window.innerHeight) {
       byId("graph-section").scrollIntoView();
     }
@@ -57,7 +57,7 @@ const lucidReport = (() => {
     if (node.error !== null) row("largest difference from NumPy", error(node.error));
     panel.append(list, element("button", "Close", { type: "button", onclick: closeNode }));
     graph.view.resize();
-    finding.chosen(node.id);
+    outline.mark(node.id);
   }
   function closeNode() {
     byId("node").hidden = true;
@@ -65,8 +65,8 @@ const lucidReport = (() => {
   }
   graph.onNode(showNode);
   graph.onChange(() => {
-    finding.showOutline();
-    const shown = graph.view.nodes(":childless").length - graph.values.length;
+    outline.show();
+    const shown = graph.view.nodes(":childless").length - values.length;
     byId("count").textContent = `${shown === 1 ? "1 box" : `${shown} boxes`} for ${many(graph.nodes.size, "operation")}`;
   });
   graph.start();
@@ -89,7 +89,7 @@ const lucidReport = (() => {
     const writing = event.target.matches("input, textarea");
     if (event.key === "/" && !writing) {
       event.preventDefault();
-      finding.focus();
+      search.focus();
     }
     if (event.key === "Escape" && !writing) closeNode();
   });
