@@ -82,6 +82,7 @@ _EVERYWHERE = (
     Missing("Where", "int8", until=(1, 31)),
     Missing("Trilu", "int32", until=(1, 29)),
     Missing("Max Min", "int8 uint8", until=(1, 24)),
+    Missing("Resize", "int64 bool"),
     Missing("Relu", "bool uint8 int64"),
     Missing("Softplus RotaryEmbedding MultiHeadAttention MatMulNBits GatherBlockQuantized", "float64 bfloat16"),
     Missing("Attention", "float64", "falls back to a form that gives NaN on fully masked rows"),
@@ -112,7 +113,7 @@ _CPU_LACKS = (
     Missing("ConvTranspose", "float16 float64"),
     Missing("CumSum", "float32", "adds up in float32, but eager code in float64"),
     Missing("LogSoftmax", "float64", "ignores NaN"),
-    Missing("Gelu FusedMatMul", "float16 float64"),
+    Missing("Gelu FusedMatMul Resize", "float16 float64"),
     Missing(
         "MoE", "float16 float64", "has no kernel for float64, and is wrong in float16 unless weights are normalised"
     ),

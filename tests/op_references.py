@@ -349,6 +349,39 @@ def top(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
     return np.take_along_axis(x, picks, axis), picks
 
 
+def resized(
+    x: Array, sizes: tuple[int, ...], factors: tuple[float | None, ...], mode: str, align_corners: bool
+) -> Array:
+    """One axis after the other, element by element: each is a sum over its neighbours, weighted by their distance."""
+    a = -0.75
+
+    def cubic(t: float) -> float:  # Keys 1981
+        t = abs(t)
+        if t <= 1:
+            return (a + 2) * t**3 - (a + 3) * t**2 + 1
+        return a * t**3 - 5 * a * t**2 + 8 * a * t - 4 * a if t < 2 else 0.0
+
+    for axis, (size, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
+        old = x.shape[axis]
+        step = old / size if factor is None else 1 / factor
+        middle = 0.0 if mode == "nearest" else 0.5
+        pieces = []
+        for place in range(size):
+            at = (place + middle) * step - (0 if mode == "nearest" else 0.5)
+            if align_corners:
+                at = place * (old - 1) / (size - 1) if size > 1 else 0.0
+            if mode == "bilinear":
+                at = max(at, 0.0)
+            first = math.floor(at + 0.5 if mode == "nearest-exact" else at)
+            if mode == "bicubic":
+                weights = {first + offset: cubic(at - first - offset) for offset in (-1, 0, 1, 2)}
+            else:
+                weights = {first: first + 1 - at, first + 1: at - first} if mode == "bilinear" else {first: 1.0}
+            pieces.append(sum(w * x.take(min(max(i, 0), old - 1), axis) for i, w in weights.items()))
+        x = np.stack(pieces, axis)
+    return x
+
+
 def grouped_mm(x: Array, weight: Array, ends: Array) -> Array:
     """Row by row: that of the first group which does not end before it."""
     return np.array([row @ weight[int(np.argmax(ends > place))] for place, row in enumerate(x)])

@@ -59,6 +59,7 @@ from tests.op_references import (
     quantized_embedding,
     quantized_linear,
     reduced,
+    resized,
     rms_norm,
     rotary,
     scanned,
@@ -670,6 +671,33 @@ SAMPLES: list[Sample] = [
         slices=2,
         reverse=True,
     ),
+    # Other sizes
+    sample(
+        ops.resize,
+        x(N, 2, L, S),
+        ref=resized,
+        sizes=(2 * L, 4 * S),
+        factors=(None, 4.0),
+        mode="bilinear",
+        align_corners=False,
+    ),
+    *[
+        sample(
+            ops.resize,
+            x(N, 1, 2 * L, S),
+            ref=resized,
+            dtypes=(float32,),
+            label=f"{mode}, {label}",
+            mode=mode,
+            **options,
+        )
+        for mode, label, options in (
+            ("bicubic", "corners", {"sizes": (3 * L, S), "factors": (None, None), "align_corners": True}),
+            ("bicubic", "halves", {"sizes": (L, 2 * S), "factors": (0.5, 2.0), "align_corners": False}),
+            ("nearest", "3 of 2", {"sizes": (3 * L, S), "factors": (1.5, None), "align_corners": False}),
+            ("nearest-exact", "twice", {"sizes": (4 * L, S), "factors": (None, None), "align_corners": False}),
+        )
+    ],
     # Experts
     sample(
         ops.grouped_mm,

@@ -69,6 +69,11 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "einsum, sizes": (lambda: lucid.einsum("ijk,kji->i", X, X), ValueError, "axis k has sizes 4 and 2"),
     "interpolate": (lambda: F.interpolate(X, 5, mode="bilinear"), ValueError, "^interpolate: mode is 'bilinear' for"),
     "interpolate, both": (lambda: F.interpolate(X), ValueError, "expected one of size and scale_factor"),
+    "interpolate, integers": (
+        lambda: F.interpolate(X.long(), scale_factor=2, mode="linear"),
+        TypeError,
+        "mode 'linear' of int64.*expected floating-point numbers",
+    ),
     "antialias": (lambda: F.interpolate(X, 5, antialias=True), ValueError, "antialias=True is not supported"),
     "pad": (lambda: F.pad(X, (1,)), ValueError, r"^pad: got 1 numbers for \[2, 3, 4\]"),
     "pad, mode": (lambda: F.pad(X, (1, 1), "mirror"), ValueError, "^pad: mode is 'mirror', expected"),

@@ -223,3 +223,28 @@ def test_a_form_refuses_before_it_emits(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(FORMS, "relu", (form(ops_.relu, name="late")(late),))
     with pytest.raises(AssertionError, match="late refuses relu with nodes emitted: refuse first"):
         to_onnx(F.relu, ("N",))
+
+
+@pytest.mark.parametrize("target", ["any", "portable", "openvino", "webgpu"])
+@pytest.mark.parametrize(("mode", "factor"), [("bilinear", 2), ("bicubic", 0.5), ("nearest", (4, 2))])
+def test_an_image_of_any_size_is_doubled_or_halved_by_one_node(mode: str, factor: Any, target: str) -> None:
+    def model(x: lucid.Tensor) -> lucid.Tensor:
+        return F.interpolate(x, scale_factor=factor, mode=mode)
+
+    assert ops(model, ("N", 3, "H", "W"), target=target) == ["Resize"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"scale_factor": 1.5}, "multiplied with a power of two, and it rounds positions differently"),
+        ({"size": (7, 9)}, "7 is not H multiplied with a power of two"),
+        ({"scale_factor": 2, "mode": "bilinear", "align_corners": True}, "positions differently with align_corners"),
+    ],
+)
+def test_other_sizes_are_read_where_torch_reads_them(options: dict[str, Any], why: str) -> None:
+    def model(x: lucid.Tensor) -> lucid.Tensor:
+        return F.interpolate(x, **options)
+
+    assert "Resize" not in ops(model, ("N", 3, "H", "W"))
+    assert why in str(explain(model, ("N", 3, "H", "W")))

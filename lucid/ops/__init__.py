@@ -75,6 +75,7 @@ from lucid.ops.int8 import int8_linear_dynamic as int8_linear_dynamic
 from lucid.ops.int8 import int8_linear_rows as int8_linear_rows
 from lucid.ops.int8 import int8_linear_static as int8_linear_static
 from lucid.ops.interpolation import interpolate as interpolate
+from lucid.ops.interpolation import resize as resize
 from lucid.ops.linalg import linear as linear
 from lucid.ops.linalg import matmul as matmul
 from lucid.ops.loops import scan as scan

@@ -1,7 +1,7 @@
-"""Images and signals brought to another size, with torch's rules, made of gathers: every target has them.
+"""Images and signals brought to another size, with torch's rules.
 
-Axes are treated one after the other. Positions are computed in float32 as torch does, so that the same elements are
-taken; for known sizes they are constants of the exported model.
+The body is made of gathers, one axis after the other. Positions are computed in float32 as torch does, so that the
+same elements are taken; for known sizes they are constants of the exported model.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from lucid.dims import Dim, Size, same
+from lucid.dims import Dim, Shape, Size, same
 from lucid.ops.convolution import adaptive_average_pool
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import floor, maximum, minimum
 from lucid.ops.indexing import take_op
-from lucid.ops.op import as_tensor
+from lucid.ops.op import as_tensor, composite
 from lucid.ops.shaping import unsqueeze
 from lucid.ops.tensor import Tensor
 from lucid.spelling import torch_names
@@ -54,6 +54,7 @@ def interpolate(
         recompute_scale_factor: positions by the rounded sizes instead of the factor.
 
     Raises:
+        TypeError: for integers, unless the mode is one of the nearest ones.
         ValueError: for another mode, number of axes or sizes, or options that do not go together.
     """
     axes = x.ndim - 2
@@ -76,8 +77,31 @@ def interpolate(
     )
     if mode == "area":
         return adaptive_average_pool(x, output_size=tuple(int(n) for n in sizes))
+    if recompute_scale_factor:
+        factors = [None] * axes
+    unchanged = all(map(same, x.shape[2:], sizes)) and all(factor in (None, 1) for factor in factors)
+    if unchanged:
+        return x
+    return resize(x, sizes=tuple(sizes), factors=tuple(factors), mode=mode, align_corners=bool(align_corners))
+
+
+@composite
+def resize(x: Tensor, *, sizes: Shape, factors: tuple[float | None, ...], mode: str, align_corners: bool) -> Tensor:
+    """(N, C, *spatial) with other spatial sizes, as `interpolate` makes them (ONNX Resize).
+
+    Args:
+        sizes: of each spatial axis.
+        factors: by which positions are divided; None: the quotient of both sizes.
+        mode: "nearest", "nearest-exact", "linear", "bilinear", "bicubic" or "trilinear".
+        align_corners: as for `interpolate`.
+
+    Raises:
+        TypeError: for integers, which only the nearest modes take.
+    """
+    if x.dtype.kind != "float" and not mode.startswith("nearest"):
+        raise TypeError(f"interpolate: mode {mode!r} of {x.type}, expected floating-point numbers; use .float()")
     for axis, (wanted, factor) in enumerate(zip(sizes, factors, strict=True), start=2):
-        x = _along(x, axis, wanted, None if recompute_scale_factor else factor, mode, bool(align_corners))
+        x = _along(x, axis, wanted, factor, mode, align_corners)
     return x
 
 

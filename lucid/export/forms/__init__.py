@@ -15,6 +15,7 @@ from lucid.export.forms import (
     extremes,
     int8,
     integers,
+    interpolation,
     loops,
     neural,
     places,
@@ -80,6 +81,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     experts.scan,
     experts.split_products,
     # the rest
+    interpolation.resize,
     attention_portable.softmax_apart,
     neural.dropout,
     neural.relu,
