@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
 
 from lucid import nn
+from lucid.models._loading import READERS
+from lucid.models._tasks import class_of
 from tests.module_samples import MODULES
-from tools import make_coverage
+from tools import make_coverage, model_tables
 from tools.make_coverage import PAGE, figure, page
 
 
@@ -44,3 +47,28 @@ def test_a_figure_stays_as_long_as_it_is_true(measured: float, before: float | N
 def test_figures_are_read_from_the_page_they_were_written_to() -> None:
     rows = make_coverage.table(("model", "a", "b"), [["GPT-2", "<= 1e-6", "<= 2e-5"], ["`x`", "", "<= 5e-6"]])
     assert make_coverage._figures(rows) == {("GPT-2", 0): 1e-6, ("GPT-2", 1): 2e-5, ("`x`", 0): 5e-6}
+
+
+def test_every_class_that_load_knows_is_on_it_with_its_task() -> None:
+    shown = {(entry.read, task) for _, task, entries in model_tables.groups() for entry in entries}
+    assert {(base, base.checkpoint.task) for base in map(class_of, READERS)} <= shown
+
+
+def test_times_stay_until_they_are_measured_again() -> None:
+    rows = make_coverage.table(("architecture: task", "nodes a layer", "export"), [["GPT-2: text", "15", "5 ms"]])
+    assert dict(model_tables.kept_times(rows)) == {"GPT-2: text": "5 ms"}
+
+
+@pytest.mark.parametrize(
+    ("names", "counted"),
+    [
+        (["embed/Gather", "model.layers.0/Mul", "model.layers.0.mlp/Add", "model.layers.1.mlp/Add"], "1"),
+        (["encoder.layer.0.a/Mul", "encoder.layer.0.b/Add"], "2"),  # the only one
+        (["encoder.block.1.layer.0/Add", "decoder.block.1.layer.0/Add", "decoder.block.1.layer.2/Add"], "1, 2"),
+        (["encoder.layers.0.blocks.1/Add", "encoder.layers.1.blocks.1/Add"], "1"),  # stages of blocks
+        (["attention/MatMul"], ""),
+    ],
+)
+def test_nodes_are_counted_by_layer(names: list[str], counted: str) -> None:
+    graph = onnx.helper.make_graph([onnx.helper.make_node("X", [], [], name=name) for name in names], "g", [], [])
+    assert model_tables.nodes_a_layer(onnx.helper.make_model(graph)) == counted

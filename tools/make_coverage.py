@@ -1,8 +1,9 @@
 """docs/coverage.md from the code: models, modules and ops, their ONNX forms by opset and target, and parity figures.
 
     python tools/make_coverage.py
+    python tools/make_coverage.py --times     # measures how long exports take, too
 
-Parity is measured each time. A figure on the page is kept as long as it is true and not more than ten times larger than
+Parity and nodes are measured each time, times of exports only for new rows. A figure on the page is kept as long as it is true and not more than ten times larger than
 needed, so that another machine's rounding changes nothing. tests/test_coverage_page.py compares the page with the result.
 """
 
@@ -30,10 +31,9 @@ from lucid.ops.op import REGISTERED  # noqa: E402
 from lucid.ops.tensor import OPS  # noqa: E402
 from lucid.testing import assert_parity  # noqa: E402
 from tests.models.goldens import TARGETS  # noqa: E402
-from tests.models.zoo import ZOO  # noqa: E402
 from tests.module_samples import MODULES  # noqa: E402
 from tests.samples import SAMPLES, Sample  # noqa: E402
-from tools import cache_tables, precision_tables  # noqa: E402
+from tools import cache_tables, model_tables, precision_tables  # noqa: E402
 
 PAGE = ROOT / "docs" / "coverage.md"
 
@@ -55,8 +55,10 @@ Each is one file of `models/` that reads like the paper, and knows its inputs: `
 size and length are dynamic. All but the last two read Hugging Face's `config.json` and safetensors
 (`Bert.from_pretrained(folder)`); an option that is not supported is an error that names it. Figures: eager and exported
 models compared with transformers, over `tests/goldens`, relative to the largest number of the output; for the last two,
-exported compared with eager, absolute. For `cuda` all are exported and pass ONNX's checker; [the GPU page](gpu.md) says
-what has been run there.
+exported compared with eager, absolute. Nodes are those of the second layer for target `any` (of the only one where the golden has one), of encoder and
+decoder or of both towers where there are two. The time is that of an export of the golden, of one to three layers, to memory, on the machine of
+[the benchmarks](benchmarks.md); the width of a model only adds what its weights take to write. For `cuda` all are exported and pass
+ONNX's checker; [the GPU page](gpu.md) says what has been run there.
 """
 
 FILES = {
@@ -79,10 +81,17 @@ FILES = {
 }
 
 
-def page(before: str) -> str:
-    """The page; figures of the page before are kept where they are still true."""
-    kept = _figures(before)
-    parts = [TOP, "## Models\n", MODELS_TEXT, _models(kept), "## Checkpoints\n", table(("what", "how"), FILES.items())]
+def page(before: str, times: Mapping[str, str] | None = None) -> str:
+    """The page; figures of the page before are kept where they are still true, and its times unless others are given."""
+    kept, times = _figures(before), dict(model_tables.kept_times(before)) if times is None else times
+    parts = [
+        TOP,
+        "## Models\n",
+        MODELS_TEXT,
+        _models(kept, times),
+        "## Checkpoints\n",
+        table(("what", "how"), FILES.items()),
+    ]
     parts += ["## Modules\n", _MODULES_TEXT, _modules(kept), "## Ops\n", _OPS_TEXT, _ops(), _functions()]
     parts += ["## Attention by situation\n", _ATTENTION_TEXT, _attention(), "## Caches\n", _CACHES_TEXT]
     parts += [table(*cache_tables.forms()), _CACHED_MODELS_TEXT, _cached_models(kept)]
@@ -130,31 +139,30 @@ def _figures(text: str) -> Kept:
 # Models ---------------------------------------------------------------------------------------------------------------
 
 
-def _models(kept: Kept) -> str:
+def _models(kept: Kept, times: Mapping[str, str]) -> str:
     rows = []
-    for name in dict.fromkeys(entry.name for entry in ZOO):
-        entries = [entry for entry in ZOO if entry.name == name]
+    for architecture, task, entries in model_tables.groups():
         first = {entry.read: entry for entry in reversed(entries)}.values()
         errors = [max(entry.eager_error() for entry in first)]
         errors += [max(entry.exported_error(target) for entry in first) for target in TARGETS]
-        classes = ", ".join(f"`{entry.read.__name__}`" for entry in reversed(first))
-        rows.append(_model_row(name, entries[0].file, classes, str(len(entries)), errors, kept))
+        entry = entries[0]
+        name = f"{architecture}: {task}"
+        figures = [figure(error, kept.get((name, index))) for index, error in enumerate(errors)]
+        cells = [f"[`{entry.read.__name__}`](../{entry.file})", str(len(entries)), *figures]
+        layers = model_tables.nodes_a_layer(entry.exported("any"))
+        rows.append([name, *cells, layers, times.get(name) or model_tables.export_time(entry.load())])
     for name, file, model in (
         ("Transformer (2017)", "models/transformer.py", Transformer(50, 16, 2, 32, 2).eval()),
         ("DelightfulTTS", "models/delightful_tts.py", ConformerBlock(dim=12, num_heads=3).eval()),
     ):
         lucid.manual_seed(0)
         errors = [assert_parity(model, target=target).max_abs for target in TARGETS]
-        rows.append(_model_row(name, file, f"`{type(model).__name__}`", "", [None, *errors], kept))
-    return table(("model", "file", "class", "goldens", "eager", *TARGETS), rows)
-
-
-def _model_row(
-    name: str, file: str, classes: str, goldens: str, errors: Sequence[float | None], kept: Kept
-) -> list[str]:
-    measured = iter(range(len(errors)))
-    figures = ["" if e is None else figure(e, kept.get((name, next(measured)))) for e in errors]
-    return [name, f"[{file}](../{file})", classes, goldens, *figures]
+        figures = [figure(error, kept.get((name, index))) for index, error in enumerate(errors)]
+        layers = model_tables.nodes_a_layer(to_onnx(model))
+        cells = [f"[`{type(model).__name__}`](../{file})", "", "", *figures, layers]
+        rows.append([name, *cells, times.get(name) or model_tables.export_time(model)])
+    heads = ("architecture: task", "class", "goldens", "eager", *TARGETS, "nodes a layer", "export")
+    return table(heads, rows)
 
 
 # Modules --------------------------------------------------------------------------------------------------------------
@@ -320,5 +328,6 @@ def _small_models(kept: Kept) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""), encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    PAGE.write_text(page(text, {} if "--times" in sys.argv else None), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)}: {len(PAGE.read_text(encoding='utf-8').splitlines())} lines")

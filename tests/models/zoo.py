@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
 
 import lucid
 from lucid import Tensor, nn
@@ -69,14 +71,17 @@ class Entry(NamedTuple):
 
     def exported_error(self, target: str, providers: str = "cpu", opset: int | None = None) -> float:
         """The same for the model exported once for a target, over all cases with the inputs that it has."""
-        exported = lucid.export.to_onnx(self.load(), target=target, opset=opset)
-        session = lucid.runtime.Session(exported, providers, spinning=False)
+        session = lucid.runtime.Session(self.exported(target, opset), providers, spinning=False)
         errors = []
         for case in goldens.cases(self.variant):
             given = goldens.as_exported(case.inputs, session.inputs)
             if given.keys() == session.inputs.keys():
                 errors.append(self._error(case, tuple(session.run(given).values())))
         return max(errors)
+
+    def exported(self, target: str, opset: int | None = None) -> onnx.ModelProto:
+        """The model exported for a target. Do not change it: the last ones are kept."""
+        return _exported(self, target, opset)
 
     def _error(self, case: goldens.Case, answer: Any) -> float:
         worst = 0.0
@@ -86,6 +91,11 @@ class Entry(NamedTuple):
                 found, expected = found[case.kept], expected[case.kept]
             worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
         return worst
+
+
+@lru_cache(maxsize=4)
+def _exported(entry: Entry, target: str, opset: int | None) -> onnx.ModelProto:
+    return lucid.export.to_onnx(entry.load(), target=target, opset=opset)
 
 
 _HIDDEN, _LOGITS, _ANSWER = ("last_hidden_state",), ("logits",), ("start_logits", "end_logits")

@@ -1,0 +1,79 @@
+"""The table of docs/coverage.md of models: a row for each architecture and task."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import onnx
+
+from lucid import nn
+from lucid.export import to_onnx
+from lucid.models._loading import READERS
+from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models._tasks import SENTENCES, class_of
+from tests.models.zoo import ZOO, Entry
+
+Group = tuple[str, str, list[Entry]]
+
+
+def groups() -> list[Group]:
+    """Architecture, task, and the entries of the zoo, of which the first of each class is measured."""
+    tasks = _tasks()
+    found: dict[tuple[str, str], list[Entry]] = {}
+    for entry in ZOO:
+        task = SENTENCES if issubclass(_class(entry), PooledEncoder) else tasks[entry.read]
+        found.setdefault((entry.name.split(":")[0], task), []).append(entry)
+    return [(architecture, task, entries) for (architecture, task), entries in found.items()]
+
+
+def _tasks() -> dict[Callable[..., Any], str]:
+    """The task of each class, by the table that `lucid.models.load` reads."""
+    found: dict[Callable[..., Any], str] = {}
+    for base in map(class_of, READERS):
+        found[base] = base.checkpoint.task
+        for task, place in base.checkpoint.heads.items():
+            found.setdefault(class_of(place), task)
+    return found
+
+
+def _class(entry: Entry) -> type[nn.Module]:
+    assert isinstance(entry.read, type)
+    return entry.read
+
+
+_LAYER = re.compile(r"((?:.*?[./])?(?:layers?|blocks?|h|stages)[./])(\d+)(?:[./](?:blocks|layers)[./](\d+))?[./]")
+
+
+def nodes_a_layer(model: onnx.ModelProto) -> str:
+    """The nodes of the second layer of each list of layers, because what layers share is computed in the first.
+
+    If there is one layer, those of that one; of stages of layers those of a layer of the first stage.
+    """
+    counts: dict[str, Counter[int]] = {}
+    for node in model.graph.node:
+        match = _LAYER.match(node.name)
+        if match is not None and (match[3] is None or match[2] == "0"):
+            counts.setdefault(match[1], Counter())[int(match[3] or match[2])] += 1
+    return ", ".join(str(found[1] or found[0]) for found in counts.values())
+
+
+def export_time(model: nn.Module) -> str:
+    """To a model in memory, the fastest of five."""
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        to_onnx(model)
+        times.append(time.perf_counter() - start)
+    return f"{1e3 * min(times):.0f} ms"
+
+
+def kept_times(page: str) -> Iterator[tuple[str, str]]:
+    """The times of a page by the first cell of their row."""
+    for line in page.splitlines():
+        match = re.match(r"\| ([^|]+) \|.* (\d+ ms) \|$", line)
+        if match is not None:
+            yield match[1], match[2]
