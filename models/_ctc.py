@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -158,7 +159,7 @@ def _options(folder: Path, name: str) -> Config:
 def _added(tokenizer: Config) -> dict[str, int]:
     """The tokens beside vocab.json, as newer files of tokenizers list them by their ids."""
     added: Mapping[str, Any] = tokenizer.get("added_tokens_decoder", dict, {})
-    return {_text_of(token, ""): int(number) for number, token in added.items() if number.isdecimal()}
+    return {_text_of(token, ""): int(number) for number, token in added.items() if re.fullmatch("[0-9]{1,9}", number)}
 
 
 def _text_of(token: object, default: str) -> str:

@@ -262,6 +262,7 @@ class SelfAttention(nn.Module):
         if regions is None:
             return bias.unsqueeze(0).part_of(table, "[window]")
         apart = regions.unsqueeze(1) != regions.unsqueeze(2)  # (windows, patches, patches)
+        # Not minus infinity: the models are trained with this number.
         bias = bias + ops.where(apart, -100.0, 0.0).astype(bias.dtype).unsqueeze(1)
         return bias.flatten(0, 1).unsqueeze(0).part_of(table, "[shifted]")
 
