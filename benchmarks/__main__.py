@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     attention,
+    attention_options,
     costs,
     decoding,
     encoders,
@@ -35,6 +36,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "padding": attention.padding,
     "scaled": attention.scaled,
     "windows": windows.windows,
+    "options": attention_options.options,
     "mha": modules.multi_head,
     "minilm": minilm.latency,
     "steps": decoding.steps,

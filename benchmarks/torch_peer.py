@@ -30,6 +30,32 @@ def attention(*arrays: Any, is_causal: bool = False, visible: Any = None) -> Cal
     return lambda: F.scaled_dot_product_attention(*tensors, attn_mask=mask, is_causal=is_causal and mask is None)
 
 
+def attention_with(
+    *arrays: Any, is_causal: bool = False, softcap: float = 0.0, need_weights: bool = False
+) -> Callable[[], object]:
+    """torch's fused attention, with a mask or grouped heads; for a softcap or weights, which it has not, the products
+    that users write."""
+    query, key, value, *masks = (torch.from_numpy(array) for array in arrays)
+    grouped, mask = query.shape[1] != key.shape[1], masks[0] if masks else None
+    if not softcap and not need_weights:
+        return lambda: F.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=is_causal, enable_gqa=grouped
+        )
+    length = query.shape[-2]
+    hidden = torch.full((length, length), -torch.inf).triu(1) if is_causal else None
+
+    def products() -> object:
+        scores = query @ key.mT * query.shape[-1] ** -0.5
+        if softcap:
+            scores = torch.tanh(scores / softcap) * softcap
+        if hidden is not None:
+            scores = scores + hidden
+        weights = torch.softmax(scores, -1)
+        return weights @ value
+
+    return products
+
+
 def static_cache(heads: int, new: Any, cache: Any, filled: int) -> Callable[[], object]:
     """A decode step over buffers: the new key and value are written in place, and the filled part is attended to."""
     query, key, value = (torch.from_numpy(array) for array in new)

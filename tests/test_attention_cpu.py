@@ -31,6 +31,7 @@ SELF = [
     Case("mask", {}, {"mask": bool_input("L", "L")}),
     Case("mask of keys", {}, {"mask": bool_input("N", 1, 1, "L")}),
     Case("masks", {}, {"mask": bool_input("N", 1, "L", "L"), "key_mask": bool_input("N", "L")}),
+    Case("causal, softcap", {"is_causal": True, "softcap": 2.0}, {"key_mask": bool_input("N", "L")}, kv_heads=2),
 ]
 
 
@@ -131,6 +132,35 @@ def test_windows_in_blocks(case: Case, packed: bool) -> None:
     for n, length in ((3, 1), (2, 7), (1, limit), (2, limit + 1), (1, 192)):
         check_run(session, case, packed, n, length)
     check_run(lucid.runtime.Session(export(case, packed, limit + 3, 2), threads=1), case, packed, 2, limit + 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "form"),
+    [
+        ({"softcap": 2.0}, "expanded, for its tanh"),
+        ({"softcap": 2.0, "window": 2}, "expanded, for its tanh"),
+        ({"softcap": 2.0, "is_causal": True}, "query blocks"),
+        ({"softcap": 2.0, "is_causal": True, "window": 2}, "window blocks"),
+    ],
+    ids=str,
+)
+def test_the_tanh_of_capped_scores_is_an_op_of_its_own(options: dict[str, Any], form: str) -> None:
+    """The node computes it number by number."""
+    case = Case("", options)
+    assert forms(case, True, 300) == [form]
+    nodes = [node.op_type for node in export(case, True, 300).graph.node]
+    assert "Tanh" in nodes and "Attention" not in nodes
+
+
+def test_over_a_cache_capped_scores_are_those_of_the_node() -> None:
+    specs = [lucid.spec(1, H, 1, D)] * 3 + [lucid.spec(1, H, "P", D)] * 2
+    step = lambda q, k, v, *past: ops.attention(q, k, v, None, None, *past, softcap=2.0)  # noqa: E731
+    (decision,) = lucid.export.explain(step, *specs, target="cpu").attention
+    assert decision.taken == "ai.onnx Attention"
+    assert (
+        "expanded, for its tanh",
+        "the node reads a cache without copying it for groups of heads",
+    ) in decision.refused
 
 
 def test_a_wide_window_has_larger_blocks() -> None:

@@ -33,6 +33,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     attention_cpu.query_blocks,
     attention_cpu.three_products,
     attention_windows.window_blocks,
+    attention_cpu.capped_scores,
     attention_cuda.standard,
     attention_cuda.group_query,
     attention.standard,

@@ -27,16 +27,17 @@ from lucid.known_runtimes import FILLED_MASKS
 from lucid.ops import attention, concat, cumsum, exp, logical_not, minimum, reshape, unsqueeze, where
 from lucid.ops.attention_masks import causal_mask, combined_mask, position_mask
 from lucid.ops.creation import arange_op, size_op
+from lucid.ops.op import Op
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32, int64
 from lucid.values import Node
 
-# The score of hidden keys is lowered by FILL, or by the lowest number, which is exact and slow. No score exceeds
-# b = |q| |k| scale in size (Cauchy-Schwarz), so with FILL a hidden key weighs at most exp(2 b + FILL) of the largest
-# visible one, and all of them together change a result by at most that times the sum of all |v|. FILL is used if this
-# is below LEAK times the smallest of all rows' largest values: for values of similar size and heads 64 wide, up to
-# about b = 18.
+# The score of hidden keys is lowered by FILL, or by the lowest number, which is exact and slow. No score, capped or
+# not, exceeds b = |q| |k| scale in size (Cauchy-Schwarz), so with FILL a hidden key weighs at most exp(2 b + FILL) of
+# the largest visible one, and all of them together change a result by at most that times the sum of all |v|. FILL is
+# used if this is below LEAK times the smallest of all rows' largest values: for values of similar size and heads 64
+# wide, up to about b = 18.
 FILL = -70.0
 LEAK = 2.0**-26
 LOST = 2.0**-50  # more than underflow can take from the norm of a row
@@ -47,7 +48,7 @@ LONG = 512  # rows of queries that fit into the caches together with their score
 
 @form(
     attention,
-    takes="mask key_mask heads kv_heads scale is_causal",
+    takes="mask key_mask heads kv_heads scale is_causal softcap",
     name="query blocks",
     opset=23,
     kind="blocks",
@@ -119,6 +120,19 @@ def three_products(build: Builder, node: Node) -> Taken:
     return Taken(build.op("Concat", *parts, axis=2), f"the scores of {LONG} queries at a time stay in the caches")
 
 
+@form(attention, takes="*", name="expanded, for its tanh", kind="expanded", targets=("cpu",))
+def capped_scores(build: Builder, node: Node) -> Taken:
+    """The body where scores are capped: its Tanh computes eight numbers or more at a time, the Attention node one."""
+    call = Call.of(node)
+    if not call.options.softcap:
+        refuse("no softcap")
+    if call.past_key is not None:
+        refuse("the node reads a cache without copying it for groups of heads")
+    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
+    assert isinstance(node.op, Op)
+    return Taken(node.op.expand(given, node.attributes), "onnxruntime's Attention node computes tanh number by number")
+
+
 def _refuse_unfit_for_blocks(call: Call) -> None:
     if call.dtype != float32:
         refuse(f"the bound on hidden weights is proven for float32, not {call.dtype}")
@@ -172,6 +186,7 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
                 heads=options.heads,
                 kv_heads=options.key_heads,
                 scale=options.scale,
+                softcap=options.softcap,
             )
         )
         start = stop

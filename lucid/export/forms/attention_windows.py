@@ -116,11 +116,34 @@ def in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
     )
     options = replace(call.options, is_causal=False, window=None, window_after=None)
     batched = Call(query, key, value, blocks.visible, options=options)
-    (name,) = emit_node(build, batched)
-    heads = () if options.heads is not None else (call.query.shape[1],)
-    width = call.value_width * (options.heads or 1)
-    kind = query.type.with_shape((*query.shape[:1], *heads, *query.shape[-2:-1], width))
-    return build.name_of(_joined(computed(build, name, kind), call.batch, blocks.count, call.queries))
+    output = _capped(batched) if options.softcap else _plain(build, batched)
+    return build.name_of(_joined(output, call.batch, blocks.count, call.queries))
+
+
+def _plain(build: Builder, call: Call) -> Tensor:
+    """One node. The best form for long texts fills hidden scores, which costs more than it saves in small blocks."""
+    (name,) = emit_node(build, call)
+    packed = call.options.heads is not None
+    shape = (call.batch, call.queries, call.value_width * (call.options.heads or 1))
+    return computed(
+        build, name, call.query.type.with_shape(shape if packed else (*call.query.shape[:3], call.value_width))
+    )
+
+
+def _capped(call: Call) -> Tensor:
+    """The best form of attention with a softcap."""
+    options = call.options
+    output: Tensor = attention(
+        call.query,
+        call.key,
+        call.value,
+        call.mask,
+        heads=options.heads,
+        kv_heads=options.kv_heads,
+        scale=options.scale,
+        softcap=options.softcap,
+    )
+    return output
 
 
 def _batched(x: Tensor, positions: Tensor) -> Tensor:
