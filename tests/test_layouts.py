@@ -351,7 +351,13 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_folder_that_was_there(tmp_
         ("bert/base", "sentence-transformers", {}, "takes sentence encoders, .* and cross-encoders; got a Bert"),
         ("t5/v1_0", "triton", {}, "Triton runs a T5 as several models and a program between them"),
         ("t5/v1_0", "optimum", {"cache": "fixed"}, "the decoder in one file with its first step has a growing cache"),
-        ("llama/llama3", "optimum", {}, "keys of width 8, and optimum 0.1 takes them for .* = 6, whoever exports it"),
+        ("llama/llama3", "optimum", {}, "2 heads of width 8, and optimum 0.1 makes one of 2 heads of width 6 for"),
+        (
+            "phi3/base",
+            "optimum",
+            {},
+            "2 heads of width 6, and optimum 0.1 makes one of 4 heads of width 6 for",
+        ),
         ("llama/llama3", "genai", {"dtype": "float16"}, "onnxruntime-genai's folders are float32"),
     ],
 )

@@ -216,7 +216,7 @@ def test_nothing_is_computed_in_float64_where_the_results_are_near(monkeypatch: 
     def never(*_: Any) -> Any:
         raise AssertionError("computed in float64")
 
-    monkeypatch.setattr("lucid.testing.run_in_float64", never)
+    monkeypatch.setattr("lucid.comparing.run_in_float64", never)
     assert_parity(nn.Linear(30, 3))
     with pytest.raises(ParityError):  # nor if the tolerance is given
         assert_parity(nn.Linear(300, 30), rtol=0, atol=0)

@@ -16,13 +16,16 @@ from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.parts import parts_of
 from lucid.layouts.sentences import write_sentence_layers
 from lucid.models._pretrained import Pretrained, read_options
+from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
 from lucid.nn.stored import StoredWeight
 
 _SIDE = ".onnx_data"  # by this ending optimum and transformers.js know the weights beside a model
-_OPTIMUM_READS_HEAD_DIM = ("gemma", "gemma3_text", "gpt_oss", "nemotron")  # values of model_type
+# Values of model_type for which optimum reads head_dim, and num_key_value_heads.
+_READS_HEAD_DIM = ("gemma", "gemma3_text", "gpt_oss", "nemotron")
+_READS_KV_HEADS = (*_READS_HEAD_DIM, "granite", "helium", "mistral", "llama", "qwen2", "qwen3", "qwen3_moe", "smollm3")
 _WIDTHS = (
     ("hidden_size", "d_model", "n_embd"),
     ("num_attention_heads", "num_heads", "n_head", "decoder_attention_heads"),
@@ -87,19 +90,23 @@ def _plain(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
 def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     _check_config(model, checkpoint, "optimum")
     if isinstance(model, Pretrained) and isinstance(model, (CausalDecoder, EncoderDecoder)):
-        _check_heads(model, model.cache_shape.head_dim, checkpoint)
+        _check_cache(model, model.cache_shape, checkpoint)
     return _write(_OPTIMUM, model, checkpoint, folder, options)
 
 
-def _check_heads(model: Pretrained[Any], width: int, checkpoint: Path) -> None:
-    """optimum makes the first, empty cache by config.json, and does not read head_dim or d_kv of most models."""
+def _check_cache(model: Pretrained[Any], shape: CacheShape, checkpoint: Path) -> None:
+    """optimum makes the first, empty cache by config.json, of which it reads less than there is."""
     options = read_options(files_home(checkpoint), *model.checkpoint.model_types)
     whole, heads = (next((options.options[name] for name in names if options.has(name)), 0) for names in _WIDTHS)
-    taken = whole // heads if heads else width
-    if width != taken and options.model_type not in _OPTIMUM_READS_HEAD_DIM:
+    kind = options.model_type
+    taken = shape.kv_heads if kind in _READS_KV_HEADS else heads, whole // heads if heads else shape.head_dim
+    if kind in _READS_HEAD_DIM:
+        taken = taken[0], shape.head_dim
+    if taken != (shape.kv_heads, shape.head_dim):
         raise ValueError(
-            f"the model has keys of width {width}, and optimum 0.1 takes them for hidden_size / num_attention_heads = "
-            f"{taken}, whoever exports it; use layout 'transformers.js', 'genai' or 'onnxruntime'"
+            f"the cache has {shape.kv_heads} heads of width {shape.head_dim}, and optimum 0.1 makes one of {taken[0]} "
+            f"heads of width {taken[1]} for model_type {kind}, whoever exports it; use layout 'transformers.js', "
+            "'genai' or 'onnxruntime'"
         )
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, overload
 
-from lucid import ops
-from lucid.dims import Size, same
+import numpy as np
+
+from lucid import ops, random
+from lucid.dims import Size, evaluate, same
+from lucid.evaluation import evaluating
 from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart, buffer_sizes
 from lucid.ops.tensor import Tensor
-from lucid.types import TensorType, int64, show_shape, spec
+from lucid.types import Array, TensorType, int64, show_shape, spec
 
 # The names that optimum gives to the axes of a step; transformers.js makes the first, empty cache by that of the batch.
 _BATCH, _NEW, _PAST, _TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"
 _CAPACITY = "capacity"
+_DRAWN = 8  # positions of a buffer that a comparison fills
 
 
 class CausalDecoder(Module):
@@ -78,7 +83,39 @@ class CausalDecoder(Module):
     def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
         """What is exported of it with a cache."""
         sizes = buffer_sizes(_BATCH, (_NEW, _TOTAL), _CAPACITY, capacity) if cache == "fixed" else None
-        return ModelPart(self, self.cached_input_specs(cache, capacity), self.cached_output_names(), sizes=sizes)
+        inputs, outputs = self.cached_input_specs(cache, capacity), self.cached_output_names()
+        return ModelPart(self, inputs, outputs, sizes=sizes, draw=partial(self._drawn, inputs))
+
+    def _drawn(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Array]:
+        """Tokens of the whole vocabulary, and a cache that the model itself has made, for a comparison.
+
+        Random numbers in the place of a cache are no keys that a trained model has seen; it may answer them with
+        numbers so large that rounding shows.
+        """
+        batch, new = sizes[_BATCH], sizes[_NEW]
+        past = inputs["past_key_values"][0].key
+        slots = evaluate(past.shape[2], sizes)
+        grows = isinstance(inputs["past_key_values"][0], KeyValueCache)
+        filled = slots if grows else min(slots, _DRAWN)
+        with evaluating():
+            vocabulary = self(Tensor.from_array(np.zeros((1, 1), np.int64))).numpy().shape[-1]
+            ids = random.generator().integers(0, vocabulary, (batch, filled + new))
+            drawn = {"input_ids": ids[:, filled:]}
+            if not filled:
+                return drawn
+            _, caches = self(Tensor.from_array(ids[:, :filled]), past_key_values=self.empty_cache(batch))
+        for layer, cache in enumerate(caches):
+            for name, tensor in (("key", cache.key), ("value", cache.value)):
+                array = np.zeros((*tensor.shape[:2], slots, tensor.shape[3]), tensor.dtype.numpy)
+                array[:, :, :filled] = tensor.numpy()
+                drawn[f"past_key_values.{layer}.{name}"] = array
+        if grows:
+            places = np.arange(filled + new)
+            drawn["position_ids"] = np.tile(places[filled:], (batch, 1))
+            # Padding on the left, of another length in each row.
+            padding = np.arange(batch)[:, None] % (filled + 1)
+            drawn["attention_mask"] = (places >= padding).astype(np.int64)
+        return drawn
 
     # The return type depends on past_key_values, which a ParamSpec cannot express.
     @overload

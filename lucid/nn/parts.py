@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from lucid.dims import Size
+from lucid.types import Array
 
 CacheKind: TypeAlias = Literal["growing", "fixed"]
 CACHE_KINDS: tuple[str, ...] = get_args(CacheKind)
 PartName: TypeAlias = Literal["encoder", "decoder", "decoder_merged"]
 PART_NAMES: tuple[str, ...] = get_args(PartName)
+Draw: TypeAlias = Callable[[Mapping[str, int]], Mapping[str, Array]]
+"""From the values of symbolic sizes to arrays for inputs, by name."""
 
 
 def buffer_sizes(batch: str, lengths: Sequence[str], slots: str, capacity: Size | None) -> list[dict[str, int]]:
@@ -33,7 +36,7 @@ class ModelPart(NamedTuple):
     true only the first is computed, elsewhere only the second.
 
     `sizes` are values of the symbolic sizes with which it can be compared on random inputs, where positions are 0 or 1;
-    None where any will do.
+    None where any will do. `draw` gives values of inputs for such a comparison; what it does not give is random.
     """
 
     function: Callable[..., Any]
@@ -41,3 +44,4 @@ class ModelPart(NamedTuple):
     outputs: Sequence[str] | None = None
     condition: str | None = None
     sizes: Sequence[Mapping[str, int]] | None = None
+    draw: Draw | None = None

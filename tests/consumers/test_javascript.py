@@ -1,0 +1,168 @@
+"""transformers.js in Node loads the folders that are written for it, and gives what NumPy gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lucid.generation import EncoderDecoderGenerator, Generator
+from tests.consumers.folders import TEXTS, WORK, close, computed, eager, exported, lines, tokens
+
+HERE = Path(__file__).parent
+NODE = shutil.which("node")
+PROMPT = np.array([[5, 9, 3, 11, 7]])
+
+
+def node(*arguments: object) -> str:
+    assert NODE is not None, "make test-consumers needs Node"
+    done = subprocess.run([NODE, *map(str, arguments)], cwd=WORK, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def asked(**request: Any) -> Any:
+    """The answer to one request of consumer.mjs."""
+    inputs = {name: sent(array) for name, array in request.pop("inputs", {}).items()}
+    folder = Path(request.pop("folder")).name
+    asked = WORK / "request.json"
+    asked.write_text(json.dumps({"work": str(WORK), "requests": [{**request, "folder": folder, "inputs": inputs}]}))
+    return json.loads(node(HERE / "consumer.mjs", asked))[0]
+
+
+def sent(array: Any) -> dict[str, Any]:
+    kind = "int64" if array.dtype.kind == "i" else "float32"
+    return {"type": kind, "data": array.ravel().tolist(), "dims": list(array.shape)}
+
+
+def segmented(inputs: dict[str, Any]) -> dict[str, Any]:
+    return {**inputs, "token_type_ids": 0 * inputs["input_ids"]}
+
+
+def test_sentence_embeddings_are_ours_from_the_model_and_from_the_pipeline() -> None:
+    folder, inputs = exported("minilm", "transformers.js"), tokens("minilm")
+    expected = computed("minilm", inputs)
+    found = asked(
+        kind="model",
+        **{"class": "AutoModel"},
+        folder=folder,
+        inputs=segmented(inputs),
+        outputs=["sentence_embedding", "last_hidden_state"],
+    )
+    close(found["sentence_embedding"], expected)
+    close(found["last_hidden_state"], computed("minilm", inputs, "feature-extraction"))
+    pooled = asked(
+        kind="pipeline",
+        task="feature-extraction",
+        folder=folder,
+        arguments=[TEXTS, {"pooling": "mean", "normalize": True}],
+    )
+    close(pooled, expected)
+
+
+def test_decoders_write_our_tokens() -> None:
+    inputs = {"input_ids": PROMPT, "attention_mask": np.ones_like(PROMPT)}
+    for variant in ("gpt2/base", "llama/llama3", "qwen3/base", "gemma3/base"):
+        folder = exported(variant, "transformers.js")
+        found = asked(kind="tokens", **{"class": "AutoModelForCausalLM"}, folder=folder, inputs=inputs, count=8)
+        expected = Generator(eager(variant)).generate(PROMPT, max_new_tokens=8)
+        assert [row[PROMPT.shape[1] :] for row in found] == expected.tolist(), variant
+
+
+def test_encoder_decoders_write_our_tokens() -> None:
+    inputs = {"input_ids": PROMPT, "attention_mask": np.ones_like(PROMPT)}
+    folder = exported("t5/v1_1", "transformers.js")
+    found = asked(kind="tokens", **{"class": "AutoModelForSeq2SeqLM"}, folder=folder, inputs=inputs, count=8)
+    expected = EncoderDecoderGenerator(eager("t5/v1_1")).generate(PROMPT, max_new_tokens=8)
+    assert [row[1:] for row in found] == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("variant", "name"),
+    [
+        ("tasks/bert_text_classification", "AutoModelForSequenceClassification"),
+        ("tasks/bert_token_classification", "AutoModelForTokenClassification"),
+        ("bert/masked_lm", "AutoModelForMaskedLM"),
+    ],
+)
+def test_heads_give_our_logits(variant: str, name: str) -> None:
+    inputs = tokens(variant, ["abc", "the cat"])
+    folder = exported(variant, "transformers.js")
+    found = asked(kind="model", **{"class": name}, folder=folder, inputs=segmented(inputs), outputs=["logits"])
+    close(found["logits"], computed(variant, inputs))
+
+
+def test_the_pipeline_of_text_classification_gives_our_label() -> None:
+    variant = "tasks/bert_text_classification"
+    folder = exported(variant, "transformers.js")
+    (found,) = asked(kind="pipeline", task="text-classification", folder=folder, arguments=["the cat"])
+    logits = computed(variant, tokens(variant, ["the cat"]))[0]
+    chances = np.exp(logits) / np.exp(logits).sum()
+    assert found["label"] == f"LABEL_{chances.argmax()}"
+    close(found["score"], chances.max())
+
+
+def test_images_are_classified_as_we_do() -> None:
+    shape = eager("vit/classifier").input_specs()["pixel_values"].shape[1:]
+    pixels = np.random.default_rng(0).standard_normal((2, *shape)).astype(np.float32)
+    found = asked(
+        kind="model",
+        **{"class": "AutoModelForImageClassification"},
+        folder=exported("vit/classifier", "transformers.js"),
+        inputs={"pixel_values": pixels},
+        outputs=["logits"],
+    )
+    close(found["logits"], computed("vit/classifier", {"pixel_values": pixels}))
+
+
+@pytest.mark.parametrize(
+    ("options", "least"),
+    [
+        (["--dtype", "float16"], 0.99999),
+        (["--bits", "8"], 0.99),
+        (["--bits", "4"], 0.95),
+        (["--bits", "4", "--dtype", "float16"], 0.95),
+        (["--external-data"], 0.9999999),
+    ],
+    ids=str,
+)
+def test_the_file_is_found_by_what_the_config_says(options: list[str], least: float) -> None:
+    """Without any option in the program."""
+    inputs = tokens("minilm", TEXTS[:2])
+    found = asked(
+        kind="model",
+        **{"class": "AutoModel"},
+        folder=exported("minilm", "transformers.js", *options),
+        inputs=segmented(inputs),
+        outputs=["sentence_embedding"],
+    )
+    assert (np.array(found["sentence_embedding"]) * computed("minilm", inputs)).sum(1).min() > least
+
+
+def test_the_lines_of_a_card_load_its_folder() -> None:
+    for variant, printed in (
+        ("minilm", "["),
+        ("llama/llama3", "generated_text"),
+        ("t5/v1_1", "generated_text"),
+        ("modernbert/base", "["),
+        ("tasks/bert_text_classification", "LABEL_"),
+        ("tasks/bert_token_classification", "LABEL_"),
+        ("smollm2", "Paris"),
+    ):
+        program = WORK / "card.mjs"
+        program.write_text(lines(exported(variant, "transformers.js")))
+        assert printed in node(program), variant
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _installed() -> None:
+    """Programs in WORK find the packages of this folder."""
+    modules = WORK / "node_modules"
+    if not modules.is_symlink():
+        os.symlink(HERE / "node_modules", modules)
