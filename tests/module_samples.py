@@ -94,6 +94,7 @@ MODULES: dict[str, tuple[nn.Module, tuple[Any, ...]]] = {
     "RNN": (nn.RNN(8, 4), ()),
     "Upsample": (nn.Upsample(scale_factor=2, mode="bilinear"), (IMAGES,)),
     "Flatten": (nn.Flatten(), (("N", 8, 12),)),
+    "Unfold": (nn.Unfold(3, padding=1, stride=2), (IMAGES,)),
     "AvgPool1d": (nn.AvgPool1d(3), (("N", 8, 12),)),
     "AvgPool2d": (nn.AvgPool2d(3), (IMAGES,)),
     "MaxPool1d": (nn.MaxPool1d(3), (("N", 8, 12),)),

@@ -21,7 +21,7 @@ def test_the_page_is_current() -> None:
 def test_every_module_is_on_it() -> None:
     """The module classes, without base classes, the classes of caches, and weights."""
     public = {name for name, value in vars(nn).items() if isinstance(value, type)}
-    bases = {"Module", "Parameter", "RopeScaling", "CausalDecoder", "EncoderDecoder"}
+    bases = {"Module", "Parameter", "RopeScaling", "CausalDecoder", "EncoderDecoder", "RecurrentDecoder"}
     caches = {"KeyValueCache", "KeyValueBuffer", "EncoderDecoderCache", "CacheShape"}
     assert public - bases - caches - {"QuantizedWeight", "Int8Weight"} == set(MODULES)
 

@@ -158,11 +158,18 @@ def test_recurrent(name: str) -> None:
         close(got, expected)
 
 
+@pytest.mark.parametrize("name", named("sampling"))
+def test_windows_and_places_of_images(name: str) -> None:
+    case = read("sampling", name)
+    close(getattr(F, name.split()[0])(*case.inputs.values(), **case.options), case.outputs["output"])
+
+
 def test_the_whole_grid_is_there() -> None:
     assert {group: len(cases) for group, cases in GROUPS.items()} == {
         "multi_head_attention_forward": 23,
         "multihead_attention": 300,
         "recurrent": 27,
+        "sampling": 16,
         "scaled_dot_product_attention": 26,
         "transformer": 40,
         "transformer_decoder": 40,

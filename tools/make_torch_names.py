@@ -55,9 +55,7 @@ INSTEAD: dict[str, dict[str, str]] = {
         "expm1": "`lucid.exp(x) - 1`",
         "histc": "one-hot vectors, summed: `F.one_hot(x, n).sum(0)`",
     },
-    "functional": {
-        "grid_sample": "gathers: `x.gather(axis, indices)`",
-    },
+    "functional": {},
     "nn": {},
 }
 

@@ -57,6 +57,7 @@ from lucid.nn.pooling import AvgPool1d as AvgPool1d
 from lucid.nn.pooling import AvgPool2d as AvgPool2d
 from lucid.nn.pooling import MaxPool1d as MaxPool1d
 from lucid.nn.pooling import MaxPool2d as MaxPool2d
+from lucid.nn.pooling import Unfold as Unfold
 from lucid.nn.positions import ALiBi as ALiBi
 from lucid.nn.positions import LearnedPositions as LearnedPositions
 from lucid.nn.positions import RelativePositionBias as RelativePositionBias

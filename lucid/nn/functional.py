@@ -33,6 +33,9 @@ from lucid.nn._convolutions import conv3d as conv3d
 from lucid.nn._convolutions import conv_transpose1d as conv_transpose1d
 from lucid.nn._convolutions import conv_transpose2d as conv_transpose2d
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
+from lucid.nn._sampling import affine_grid as affine_grid
+from lucid.nn._sampling import grid_sample as grid_sample
+from lucid.nn._sampling import unfold as unfold
 from lucid.nn.cache import cache_key_mask as cache_key_mask
 from lucid.nn.cache import cache_positions as cache_positions
 from lucid.nn.cache import cache_span as cache_span
@@ -53,6 +56,7 @@ from lucid.spelling import torch_names, torch_names_and
 from lucid.types import float64, int64, same_shape, show_shape
 
 __all__ = [
+    "affine_grid",
     "cache_key_mask",
     "cache_positions",
     "cache_span",
@@ -68,6 +72,7 @@ __all__ = [
     "embedding",
     "gelu",
     "glu",
+    "grid_sample",
     "hardsigmoid",
     "hardswish",
     "interpolate",
@@ -93,6 +98,7 @@ __all__ = [
     "softmax",
     "softplus",
     "tanh",
+    "unfold",
 ]
 
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from lucid import ops
 from lucid.nn._checks import check_positive
+from lucid.nn._sampling import unfold
 from lucid.nn.convolution import Ints, Spatial, per_axis
+from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32
 
@@ -120,3 +122,17 @@ class AdaptiveAvgPool2d(_AdaptiveAveragePool):
     """Means over windows that divide H and W into cells: (N, C, H, W) to (N, C, *output_size)."""
 
     axes = 2
+
+
+class Unfold(Module):
+    """The windows of images (N, C, H, W) as columns, (N, C * window, number of windows); see `F.unfold`."""
+
+    def __init__(self, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> None:
+        given = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
+        self.sizes = {name: per_axis("Unfold", name, value, 2) for name, value in given.items()}
+
+    def forward(self, x: Tensor) -> Tensor:
+        return unfold(x, **self.sizes)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.sizes.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import torch_attention, torch_functions, torch_recurrent, torch_transformer
+from . import torch_attention, torch_functions, torch_recurrent, torch_sampling, torch_transformer
 
 GROUPS = {
     "multihead_attention": torch_attention.multihead_attention,
@@ -16,6 +16,7 @@ GROUPS = {
     "transformer_decoder": torch_transformer.decoder,
     "transformer": torch_transformer.transformer,
     "recurrent": torch_recurrent.recurrent,
+    "sampling": torch_sampling.sampling,
 }
 
 
