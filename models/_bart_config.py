@@ -37,15 +37,19 @@ class BartConfig:
             options.only("share_encoder_decoder_embeddings", True)
             options.only("decoder_vocab_size", vocabulary)
         options.only("tie_word_embeddings", True)
-        norm_first = kind in ("mbart", "m2m_100")
+        norm_first, learned = kind in ("mbart", "m2m_100"), kind in ("bart", "mbart")
+        if not learned:  # half of the features are sines, half cosines, of a table that is computed
+            if options.size("d_model") % 2 or options.size("d_model") < 4:
+                raise options.wrong("d_model", "expected an even number from 4 on, for sines and cosines")
+            options.whole("max_position_embeddings", high=1 << 14)
         return cls(
             encoder=StackConfig.read(options, "encoder", norm_first=norm_first),
             decoder=StackConfig.read(options, "decoder", norm_first=norm_first),
             vocab_size=vocabulary,
             max_positions=options.size("max_position_embeddings"),
-            learned_positions=kind in ("bart", "mbart"),
+            learned_positions=learned,
             counted_padding=options.whole("pad_token_id", 1, low=0) if kind == "m2m_100" else None,
-            normed_embeddings=kind in ("bart", "mbart"),
+            normed_embeddings=learned,
             scaled_embeddings=options.get("scale_embedding", bool, kind == "m2m_100"),
             output_bias="final_logits_bias" in options.weights,
             decoder_start_token_id=options.whole("decoder_start_token_id", 2 if kind == "bart" else None, low=0),

@@ -31,6 +31,9 @@ class DebertaConfig:
     type_vocab_size: int = 0  # 0: no such embedding
     activation: str = "gelu"
     eps: float = 1e-7
+    conv_kernel_size: int = 0  # of a convolution beside the first layer, in large models of version 2; 0: none
+    conv_groups: int = 1
+    conv_activation: str = "tanh"
     head_activation: str = "gelu"  # of a classifier of texts
     num_labels: int = 0
     sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a DebertaSentenceEncoder
@@ -48,7 +51,9 @@ class DebertaConfig:
         if options.get("relative_attention", bool, False) is not True:
             raise options.wrong("relative_attention", "supported: True")
         options.only("attention_head_size", width // heads)
-        options.only("conv_kernel_size", 0)
+        kernel = options.whole("conv_kernel_size", 0, low=0)
+        if kernel and kernel % 2 == 0:
+            raise options.wrong("conv_kernel_size", "expected an odd number, or 0 for no convolution")
         options.only("pooler_hidden_size", width)
         buckets, most = options.whole("position_buckets", -1), options.size("max_relative_positions", -1)
         most = most if most > 0 else positions
@@ -72,6 +77,9 @@ class DebertaConfig:
             type_vocab_size=options.size("type_vocab_size", 0, low=0),
             activation=options.activation("hidden_act", "gelu"),
             eps=options.real("layer_norm_eps", 1e-7),
+            conv_kernel_size=kernel,
+            conv_groups=options.heads("conv_groups", width, 1),
+            conv_activation=options.activation("conv_act", "tanh"),
             head_activation=options.activation("pooler_hidden_act", "gelu"),
         )
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -49,7 +50,7 @@ class Bart(Pretrained[BartConfig], nn.EncoderDecoder):
             "num_hidden_layers|output_past",
             # What earlier versions said and the model type tells.
             "normalize_(before|embedding)|add_(bias_logits|final_layer_norm)|static_position_embeddings",
-            "extra_pos_embeddings|classif_dropout|replacing_rate|student_(en|de)coder_layers|save_step|num_labels_",
+            "extra_pos_embeddings|classif_dropout|replacing_rate|student_(en|de)coder_layers|save_step",
             "force_bos_token_to_be_generated|forced_(bos|eos)_token_id|bad_words_ids",  # of generation
         ],
         renames=[(r"^(?!model\.|lm_head\.|final_logits_bias$|classification_head\.)", "model.")],
@@ -203,8 +204,9 @@ class Stack(nn.Module):
 
     def __init__(self, config: BartConfig, stack: StackConfig, positions: nn.Module | None) -> None:
         width = stack.hidden_size
-        # The first two rows of a learned table are not used.
-        self.embed_positions = positions or nn.LearnedPositions(config.max_positions, width, offset=2)
+        if positions is None:  # of whose table the first two rows are not used
+            positions = nn.LearnedPositions(config.max_positions, width, offset=2)
+        self.embed_positions = positions
         self.layernorm_embedding = nn.LayerNorm(width) if config.normed_embeddings else None
         self.layer_norm = nn.LayerNorm(width) if stack.norm_first else None
 
@@ -267,8 +269,14 @@ class SinesAndCosines(nn.Module):
     """
 
     def __init__(self, config: BartConfig, width: int) -> None:
-        places, half, padding = np.arange(config.max_positions), np.arange(width // 2), config.counted_padding
-        self.offset = 0 if padding is None else 1
+        self.held, self.width, self.padding = config.max_positions, width, config.counted_padding
+        self.offset = 0 if config.counted_padding is None else 1
+
+    @cached_property
+    def _table(self) -> Tensor:
+        """Made when it is read first: by then weights have shown that the sizes of an untrusted config are true."""
+        width, padding = self.width, self.padding
+        places, half = np.arange(self.held), np.arange(width // 2)
         if padding is None:
             angles = places[:, None] * 10000.0 ** (-2 * half / width)
         else:  # in float32 and from padding + 1 on, as the models were trained
@@ -276,15 +284,16 @@ class SinesAndCosines(nn.Module):
             frequencies = np.exp(steps.astype(np.float64)).astype(np.float32)
             angles = ((places + padding + 1).astype(np.float32)[:, None] * frequencies).astype(np.float64)
         rows = np.concatenate([np.sin(angles), np.cos(angles)], -1).astype(np.float32)
-        self._table = Tensor(np.concatenate([np.zeros((self.offset, width), np.float32), rows]))
+        return Tensor(np.concatenate([np.zeros((self.offset, width), np.float32), rows]))
 
     def forward(self, positions: Positions) -> Tensor:
         """(..., L) integers, or a length L, to (..., L, width)."""
         if isinstance(positions, Tensor):
             return ops.take(self._table, positions + self.offset if self.offset else positions)
-        held = self._table.shape[0] - self.offset
-        if isinstance(positions, int) and positions > held:
-            raise ValueError(f"Bart: the input has {positions} tokens, the model {held} positions; shorten the input")
+        if isinstance(positions, int) and positions > self.held:
+            raise ValueError(
+                f"Bart: the input has {positions} tokens, the model {self.held} positions; shorten the input"
+            )
         return self._table[self.offset : positions + self.offset]
 
 

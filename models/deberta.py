@@ -121,6 +121,7 @@ class Encoder(nn.Module):
         self.layer = [Layer(c) for _ in range(c.num_layers)]
         self.rel_embeddings = nn.Embedding(2 * c.num_rows, c.hidden_size)
         self.LayerNorm = nn.LayerNorm(c.hidden_size, c.eps) if c.normed_distances else None
+        self.conv = Convolution(c) if c.conv_kernel_size else None
         self._rows, self.max_distance = Tensor(c.rows_of_distances()), c.max_distance
 
     def hidden_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
@@ -130,7 +131,10 @@ class Encoder(nn.Module):
             table = self.LayerNorm(table)
         rows, states = self.rows(x), [x]
         for layer in self.layer:
-            states.append(layer(states[-1], key_mask, table, rows))
+            y = layer(states[-1], key_mask, table, rows)
+            if self.conv is not None and layer is self.layer[0]:
+                y = self.conv(x, y, key_mask)
+            states.append(y)
         return states
 
     def rows(self, x: Tensor) -> Tensor:
@@ -138,6 +142,22 @@ class Encoder(nn.Module):
         places, far = ops.arange(x.shape[1]), self.max_distance
         distance = places.unsqueeze(1) - places
         return ops.take(self._rows, ops.minimum(ops.maximum(distance, -far), far) + far)
+
+
+class Convolution(nn.Module):
+    """A convolution over neighbouring tokens beside the first layer: it reads what the layer reads."""
+
+    def __init__(self, c: DebertaConfig) -> None:
+        size, groups = c.conv_kernel_size, c.conv_groups
+        self.conv = nn.Conv1d(c.hidden_size, c.hidden_size, size, padding=size // 2, groups=groups)
+        self.LayerNorm = nn.LayerNorm(c.hidden_size, c.eps)
+        self.activation = ACTIVATIONS[c.conv_activation]
+
+    def forward(self, x: Tensor, y: Tensor, key_mask: Tensor | None) -> Tensor:
+        """`x` is what the layer read, `y` what it gave, (N, L, E) each; padding counts as zeros."""
+        if key_mask is not None:
+            x = ops.where(key_mask.unsqueeze(-1), x, 0.0)
+        return self.LayerNorm(y + self.activation(self.conv(x.mT).mT))
 
 
 class Layer(nn.Module):

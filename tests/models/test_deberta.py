@@ -18,7 +18,7 @@ from lucid.models.deberta import Deberta, DebertaSentenceEncoder
 from tests.models import goldens
 
 
-@pytest.mark.parametrize("variant", ["deberta/v3", "deberta/masked_lm", "deberta/content_to_position"])
+@pytest.mark.parametrize("variant", ["deberta/v3", "deberta/masked_lm"])
 def test_hidden_states_are_those_of_transformers(variant: str) -> None:
     model = Deberta.from_pretrained(goldens.folder(variant))
     for case in goldens.cases(variant):
@@ -93,8 +93,9 @@ def test_a_language_model_head_as_the_authors_store_it_is_read_too(tmp_path: Pat
         ({"pos_att_type": "p2p"}, 'pos_att_type is \'p2p\', supported: "c2p", "p2c" or both'),
         ({"pos_att_type": None}, "pos_att_type is None, supported"),
         ({"position_buckets": 22}, "position_buckets is 22, expected 4 to 21, for distances up to 12"),
+        ({"max_relative_positions": 1 << 30}, "max_relative_positions is 1073741824, expected a whole number from 1"),
         ({"norm_rel_ebd": "batch_norm"}, "norm_rel_ebd is 'batch_norm', supported: none, layer_norm"),
-        ({"conv_kernel_size": 3}, "conv_kernel_size is 3, supported: 0"),
+        ({"conv_kernel_size": 2}, "conv_kernel_size is 2, expected an odd number, or 0 for no convolution"),
         ({"attention_head_size": 8}, "attention_head_size is 8, supported: 4"),
         ({"embedding_size": 8}, "not supported here.*embedding_size = 8"),
     ],

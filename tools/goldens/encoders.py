@@ -361,6 +361,7 @@ def deberta() -> list[Golden]:
         "outputs": ["last_hidden_state"],
         "layers": encoder_layers,
     }
+    convolved = {"conv_kernel_size": 3, "conv_groups": 2, "conv_act": "gelu"}
     typed = with_token_types(text_cases(VOCABULARY, 0, compare="kept", seed=160))
     typed["token_types"] = replace(typed["token_types"], compare="kept")
     plain = {"position_buckets": -1, "max_relative_positions": 5, "share_att_key": False, "norm_rel_ebd": "none"}
@@ -384,8 +385,8 @@ def deberta() -> list[Golden]:
         ),
         Golden(
             "deberta/content_to_position",
-            DebertaV2Model(deberta_config(pos_att_type=["c2p"], type_vocab_size=2)),
-            note="one product with distances; token types",
+            DebertaV2Model(deberta_config(pos_att_type=["c2p"], type_vocab_size=2, **convolved)),
+            note="one product with distances; token types; a convolution beside the first layer",
             **(common | {"cases": typed}),
         ),
     ]
