@@ -251,13 +251,14 @@ def load_into(
     """
     sources: dict[str, str] = {}
     own = module.state_dict()
+    stored = weights.checkpoint if isinstance(weights, StackedWeights) else weights
     for key in weights:
         name = key
         for pattern, replacement in renames:
             name = re.sub(pattern, replacement, name)
         if name not in own and name not in (tied or {}) and any(re.search(pattern, name) for pattern in ignore):
             continue
-        if name not in own and isinstance(weights, PackedWeights) and weights.is_zero_bias(key):
+        if name not in own and isinstance(stored, PackedWeights) and stored.is_zero_bias(key):
             continue
         if name in sources:
             raise ValueError(f"{type(module).__name__}: both {sources[name]} and {key} would be loaded as {name}")

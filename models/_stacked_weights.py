@@ -27,14 +27,14 @@ class StackedWeights(Mapping[str, Held]):
     """
 
     def __init__(self, weights: Mapping[str, Held], stacked: Mapping[str, Sequence[str]]) -> None:
-        self._weights = weights
+        self.checkpoint = weights
         self._stacks = {key: stack for name, parts in stacked.items() for key, stack in _stacks(weights, name, parts)}
         joined = {key for stack in self._stacks.values() for keys in stack for key in keys}
         self._names = [*(key for key in weights if key not in joined), *self._stacks]
 
     def __getitem__(self, key: str) -> Held:
         stack = self._stacks.get(key)
-        return self._weights[key] if stack is None else self._joined(key, stack)
+        return self.checkpoint[key] if stack is None else self._joined(key, stack)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -44,12 +44,12 @@ class StackedWeights(Mapping[str, Held]):
 
     def _joined(self, key: str, stack: _Stack) -> Array:
         """The experts one after the other, copied into one array: no two are in memory besides."""
-        first = [numbers_of(self._weights[name]) for name in stack[0]]
+        first = [numbers_of(self.checkpoint[name]) for name in stack[0]]
         result = np.empty((len(stack), sum(len(part) for part in first), *first[0].shape[1:]), first[0].dtype)
         for whole, names in zip(result, stack, strict=True):
             row = 0
             for name, like in zip(names, first, strict=True):
-                part = numbers_of(self._weights[name])
+                part = numbers_of(self.checkpoint[name])
                 if part.shape != like.shape or part.dtype != like.dtype or part.shape[1:] != whole.shape[1:]:
                     raise WeightsError(
                         f"{name} is {part.dtype}{list(part.shape)}, expected {like.dtype}{list(like.shape)} as of the "

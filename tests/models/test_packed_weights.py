@@ -155,6 +155,23 @@ def test_a_checkpoint_is_the_model_that_its_integers_stand_for(method: Method, t
     np.testing.assert_allclose(kept(ids), wanted, atol=1e-5 * np.abs(wanted).max())
 
 
+def test_experts_in_few_bits_are_read_and_become_float32(tmp_path: Path) -> None:
+    weights, expert = checkpoint(tmp_path, Method("gptq")), f"{LAYER}block_sparse_moe.experts.0."
+    names = {"mlp.gate_proj": "w1", "mlp.up_proj": "w3", "mlp.down_proj": "w2"}
+    arrays = {}
+    for key, array in lucid.load(tmp_path).items():
+        own = next((name for name in names if key.startswith(f"{LAYER}{name}.")), None)
+        arrays[key if own is None else key.replace(f"{LAYER}{own}.", f"{expert}{names[own]}.")] = np.array(array)
+    zeros = {f"{expert}w1.bias": np.zeros(128, np.float16), f"{LAYER}self_attn.q_proj.bias": np.zeros(64, np.float16)}
+    router = {f"{LAYER}block_sparse_moe.gate.weight": np.ones((1, 64), np.float32)}
+    options = {"model_type": "mixtral", "num_local_experts": 1, "num_experts_per_tok": 1}
+    save(tmp_path, arrays | zeros | router, quantization_config=Method("gptq").config, **options)
+    model = lucid.models.load(tmp_path)
+    experts = model.state_dict()[f"{LAYER}mlp.experts.gate_up_proj"].numpy()
+    np.testing.assert_array_equal(experts[0, :128], weights[f"{LAYER}mlp.gate_proj.weight"])
+    assert sum(isinstance(module, nn.QuantizedWeight) for module in model.modules()) == 4  # those of attention
+
+
 @pytest.mark.parametrize("name", ["gptq", "awq"])
 @pytest.mark.parametrize("target", ["any", "cpu"])
 def test_the_export_keeps_them_too(name: str, target: str, tmp_path: Path) -> None:
