@@ -135,6 +135,7 @@ def test_beside_pickles_the_safetensors_are_read_and_this_is_said(call: Any, sou
     (source / "pytorch_model.bin").write_bytes(b"not read")
     code, _, err = call("export", source, "--no-check")
     assert code == 0 and "filler: the safetensors files are read, not pytorch_model.bin" in err
+    assert type(lucid.models.load(source)).__name__ == "BertForMaskedLM"
     (source / "model.safetensors").unlink()
     code, _, err = call("export", source, "-o", "again.onnx")
     assert code == 1 and "holds only pickled weights" in err

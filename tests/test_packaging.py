@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.layout_checkpoints import whole
+
 ROOT = Path(__file__).parents[1]
 CLEAN = {
     name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "COVERAGE"))
@@ -105,6 +107,19 @@ def test_a_checkpoint_is_read_in_a_fresh_environment(fresh, tmp_path):
     )
     folder = ROOT / "tests" / "goldens" / "llama" / "llama2"
     assert run(fresh / "python", "-W", "error", "-c", code, folder, cwd=tmp_path) == "Llama\n(1, 3, 40)\n"
+
+
+def test_folders_for_other_runtimes_are_written_in_a_fresh_environment(fresh, tmp_path):
+    """All but that for onnxruntime-genai, which needs the extra chat, and says so."""
+    code = (
+        "import sys, lucid; source = sys.argv[1]; model = lucid.models.load(source);"
+        "[lucid.layouts.write_folder(model, source, name, layout=name) for name in sys.argv[2:]]"
+    )
+    source = whole(tmp_path / "source", "sentences/cls")
+    layouts = ["onnxruntime", "transformers.js", "sentence-transformers", "optimum", "triton"]
+    run(fresh / "python", "-W", "error", "-c", code, source, *layouts, cwd=tmp_path)
+    assert all("| yes |" in (tmp_path / name / "README.md").read_text() for name in layouts)
+    assert "pip install 'lucid-onnx[chat]'" in run(fresh / "python", "-c", code, source, "genai", cwd=tmp_path, code=1)
 
 
 def test_a_models_program_says_that_it_needs_a_checkpoint(fresh, tmp_path):
