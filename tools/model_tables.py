@@ -56,7 +56,7 @@ def nodes_a_layer(model: onnx.ModelProto) -> str:
     counts: dict[str, Counter[int]] = {}
     for node in model.graph.node:
         match = _LAYER.match(node.name)
-        if match is not None and (match[3] is None or match[2] == "0"):
+        if match is not None and (match[2] == "0" if match[3] else not match[1].endswith("stages.")):
             counts.setdefault(match[1], Counter())[int(match[3] or match[2])] += 1
     return ", ".join(str(found[1] or found[0]) for found in counts.values())
 
