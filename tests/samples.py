@@ -763,6 +763,16 @@ SAMPLES: list[Sample] = [
         need_weights=True,
     ),
     sample(ops.attention, *_A, None, flag(N, S), ref=attention, label="window, softcap", window=2, softcap=1.5),
+    sample(
+        ops.attention,
+        *[x(N, 4, L, 8)] * 3,
+        None,
+        flag(N, L),
+        ref=attention,
+        label="window on both sides",
+        window=2,
+        window_after=1,
+    ),
     sample(ops.attention, *_A, ref=attention, label="negative scale", scale=-0.5),
     # Positions
     sample(ops.rotary_embedding, x(N, 2, L, 6), angle(np.cos, N, L, 2), angle(np.sin, N, L, 2), ref=rotary),

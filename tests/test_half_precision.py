@@ -168,8 +168,8 @@ def test_weights_in_few_bits_keep_their_forms(target: str) -> None:
 @both
 @pytest.mark.parametrize("entry", ONE_OF_EACH, ids=lambda entry: entry.variant)
 def test_a_gpu_computes_in_half_precision(entry: Entry, dtype: str) -> None:
-    """Weights have no casts, only inputs and outputs, but those of experts, which are computed in float32; the result is
-    that in float64 but for rounding."""
+    """Weights have no casts, only inputs and outputs, but those of experts, which are computed in float32; the result
+    is that in float64 but for rounding."""
     graph = lucid.trace(entry.load())
     exported = to_onnx(graph, target="cuda", dtype=dtype)  # passes ONNX's checker and shape inference
     weights = {
