@@ -10,7 +10,8 @@ from lucid.models._loading import READERS
 from lucid.models._tasks import class_of
 from tests.module_samples import MODULES
 from tools import make_coverage, model_tables
-from tools.make_coverage import PAGE, figure, page
+from tools.figures import Figures, figure
+from tools.make_coverage import PAGE, page
 
 
 def test_the_page_is_current() -> None:
@@ -46,7 +47,14 @@ def test_a_figure_stays_as_long_as_it_is_true(measured: float, before: float | N
 
 def test_figures_are_read_from_the_page_they_were_written_to() -> None:
     rows = make_coverage.table(("model", "a", "b"), [["GPT-2", "<= 1e-6", "<= 2e-5"], ["`x`", "", "<= 5e-6"]])
-    assert make_coverage._figures(rows) == {("GPT-2", 0): 1e-6, ("GPT-2", 1): 2e-5, ("`x`", 0): 5e-6}
+    assert Figures(rows).before == {("GPT-2", 0): 1e-6, ("GPT-2", 1): 2e-5, ("`x`", 0): 5e-6}
+
+
+def test_only_new_rows_are_measured_where_that_is_asked_for() -> None:
+    rows = make_coverage.table(("model", "a", "b"), [["GPT-2", "<= 1e-6", "<= 2e-5"]])
+    assert Figures(rows, again=False).of("GPT-2", lambda: [1.0, 1.0]) == ["<= 1e-6", "<= 2e-5"]
+    assert Figures(rows, again=False).of("BERT", lambda: [1e-4]) == ["<= 2e-4"]
+    assert Figures(rows).of("GPT-2", lambda: [1e-7, 1e-4]) == ["<= 1e-6", "<= 2e-4"]
 
 
 def test_every_class_that_load_knows_is_on_it_with_its_task() -> None:

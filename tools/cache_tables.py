@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -94,8 +95,8 @@ def lowered(graph: lucid.Graph, target: Target) -> Lowering:
 # Models ---------------------------------------------------------------------------------------------------------------
 
 
-def models() -> Iterator[tuple[str, str, list[float]]]:
-    """Each model that takes caches, its file, and the errors of its steps over a growing and over a fixed cache.
+def models() -> Iterator[tuple[str, str, Callable[[], list[float]]]]:
+    """Each model that takes caches, its file, and what measures the errors of its steps over a growing and over a fixed cache.
 
     Where the model has goldens, the error is the difference to the reference's logits for the whole text, relative to
     the largest; else that to its own.
@@ -106,13 +107,13 @@ def models() -> Iterator[tuple[str, str, list[float]]]:
         if not issubclass(kind, (nn.CausalDecoder, nn.EncoderDecoder)) or issubclass(kind, nn.RecurrentDecoder):
             continue
         case = max((c for c in goldens.cases(entry.variant) if c.kept is None), key=lambda c: c.outputs["logits"].size)
-        yield name, entry.file, _errors(entry.load(), case.inputs, case.outputs["logits"])
+        yield name, entry.file, partial(_errors, entry.load(), case.inputs, case.outputs["logits"])
     lucid.manual_seed(0)
     model = Transformer(50, 16, 2, 32, 2).eval()
     source, text = np.arange(10).reshape(2, 5), np.arange(12).reshape(2, 6)
     logits = model(Tensor(source), Tensor(text)).numpy()
     inputs = {"input_ids": source, "decoder_input_ids": text}
-    yield "Transformer (2017)", "models/transformer.py", _errors(model, inputs, logits)
+    yield "Transformer (2017)", "models/transformer.py", partial(_errors, model, inputs, logits)
 
 
 def _errors(model: nn.Module, inputs: dict[str, Array], expected: Array) -> list[float]:

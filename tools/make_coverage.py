@@ -1,6 +1,7 @@
 """docs/coverage.md from the code: models, modules and ops, their ONNX forms by opset and target, and parity figures.
 
     python tools/make_coverage.py
+    python tools/make_coverage.py --new       # measures only rows that are not on the page yet: seconds instead of half a minute
     python tools/make_coverage.py --times     # measures how long exports take, too
 
 Parity and nodes are measured each time, times of exports only for new rows. A figure on the page is kept as long as it is true and not more than ten times larger than
@@ -10,13 +11,11 @@ needed, so that another machine's rounding changes nothing. tests/test_coverage_
 from __future__ import annotations
 
 import inspect
-import math
-import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
@@ -31,13 +30,13 @@ from lucid.ops.op import REGISTERED  # noqa: E402
 from lucid.ops.tensor import OPS  # noqa: E402
 from lucid.testing import assert_parity  # noqa: E402
 from tests.models.goldens import TARGETS  # noqa: E402
+from tests.models.zoo import Entry  # noqa: E402
 from tests.module_samples import MODULES  # noqa: E402
 from tests.samples import SAMPLES, Sample  # noqa: E402
 from tools import cache_tables, model_tables, precision_tables  # noqa: E402
+from tools.figures import Figures  # noqa: E402
 
 PAGE = ROOT / "docs" / "coverage.md"
-
-Kept: TypeAlias = Mapping[tuple[str, int], float]
 
 TOP = """\
 # Coverage
@@ -81,9 +80,10 @@ FILES = {
 }
 
 
-def page(before: str, times: Mapping[str, str] | None = None) -> str:
-    """The page; figures of the page before are kept where they are still true, and its times unless others are given."""
-    kept, times = _figures(before), dict(model_tables.kept_times(before)) if times is None else times
+def page(before: str, times: Mapping[str, str] | None = None, again: bool = True) -> str:
+    """The page. Figures of the page before are kept where they are still true, or without `again` as they are; its times
+    unless others are given."""
+    kept, times = Figures(before, again), dict(model_tables.kept_times(before)) if times is None else times
     parts = [
         TOP,
         "## Models\n",
@@ -111,43 +111,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-# Figures --------------------------------------------------------------------------------------------------------------
-
-
-def figure(measured: float, before: float | None) -> str:
-    """A bound: that of the page before if it fits, else 1, 2 or 5 times a power of ten, at least twice the error.
-
-    Below 1e-6 there is only rounding, so that is the smallest bound.
-    """
-    wanted = max(2 * measured, 1e-6)
-    if before is None or not measured <= before <= 10.001 * wanted:
-        power = 10.0 ** math.floor(math.log10(wanted) + 1e-9)
-        before = next(step * power for step in (1, 2, 5, 10) if step * power >= wanted * (1 - 1e-9))
-    return f"<= {before:.0e}".replace("e-0", "e-")
-
-
-def _figures(text: str) -> Kept:
-    """The figures of a page by the first cell of their row and their place in it."""
-    found: dict[tuple[str, int], float] = {}
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
-        for index, value in enumerate(re.findall(r"<= (\d+e-?\d+)", line)):
-            found[cells[0], index] = float(value)
-    return found
-
-
 # Models ---------------------------------------------------------------------------------------------------------------
 
 
-def _models(kept: Kept, times: Mapping[str, str]) -> str:
+def _models(kept: Figures, times: Mapping[str, str]) -> str:
     rows = []
     for architecture, task, entries in model_tables.groups():
         first = {entry.read: entry for entry in reversed(entries)}.values()
-        errors = [max(entry.eager_error() for entry in first)]
-        errors += [max(entry.exported_error(target) for entry in first) for target in TARGETS]
         entry = entries[0]
         name = f"{architecture}: {task}"
-        figures = [figure(error, kept.get((name, index))) for index, error in enumerate(errors)]
+        figures = kept.of(name, lambda first=first: _model_errors(first))
         cells = [f"[`{entry.read.__name__}`](../{entry.file})", str(len(entries)), *figures]
         layers = model_tables.nodes_a_layer(entry.exported("any"))
         rows.append([name, *cells, layers, times.get(name) or model_tables.export_time(entry.load())])
@@ -155,14 +128,22 @@ def _models(kept: Kept, times: Mapping[str, str]) -> str:
         ("Transformer (2017)", "models/transformer.py", Transformer(50, 16, 2, 32, 2).eval()),
         ("DelightfulTTS", "models/delightful_tts.py", ConformerBlock(dim=12, num_heads=3).eval()),
     ):
-        lucid.manual_seed(0)
-        errors = [assert_parity(model, target=target).max_abs for target in TARGETS]
-        figures = [figure(error, kept.get((name, index))) for index, error in enumerate(errors)]
+        figures = kept.of(name, lambda model=model: _parity(model))
         layers = model_tables.nodes_a_layer(to_onnx(model))
         cells = [f"[`{type(model).__name__}`](../{file})", "", "", *figures, layers]
         rows.append([name, *cells, times.get(name) or model_tables.export_time(model)])
     heads = ("architecture: task", "class", "goldens", "eager", *TARGETS, "nodes a layer", "export")
     return table(heads, rows)
+
+
+def _model_errors(entries: Collection[Entry]) -> list[float]:
+    exported = [max(entry.exported_error(target) for entry in entries) for target in TARGETS]
+    return [max(entry.eager_error() for entry in entries), *exported]
+
+
+def _parity(module: nn.Module, *inputs: Any) -> list[float]:
+    lucid.manual_seed(0)
+    return [assert_parity(module, *inputs, target=target).max_abs for target in TARGETS]
 
 
 # Modules --------------------------------------------------------------------------------------------------------------
@@ -173,14 +154,13 @@ nodes are those for target `any` at opset 23; the figure is absolute and covers 
 """
 
 
-def _modules(kept: Kept) -> str:
+def _modules(kept: Figures) -> str:
     rows = []
     for name, (module, inputs) in MODULES.items():
         nodes = Counter(node.op_type for node in to_onnx(module, *inputs).graph.node)
-        lucid.manual_seed(0)
-        error = max(assert_parity(module, *inputs, target=target).max_abs for target in TARGETS)
+        figures = kept.of(f"`{name}`", lambda module=module, inputs=inputs: [max(_parity(module, *inputs))])
         about = (inspect.getdoc(getattr(nn, name)) or "").split("\n\n")[0].replace("\n", " ").replace("|", "\\|")
-        rows.append([f"`{name}`", about, _counted(nodes), figure(error, kept.get((f"`{name}`", 0)))])
+        rows.append([f"`{name}`", about, _counted(nodes), *figures])
     return table(("module", "", "nodes", "parity"), rows)
 
 
@@ -292,11 +272,11 @@ largest; for the last one, with its own.
 """
 
 
-def _cached_models(kept: Kept) -> str:
+def _cached_models(kept: Figures) -> str:
     rows = []
     for name, file, errors in cache_tables.models():
         cell = f"{name} with a cache"
-        figures = [figure(error, kept.get((cell, index))) for index, error in enumerate(errors)]
+        figures = kept.of(cell, errors)
         rows.append([cell, f"[{file}](../{file})", *figures])
     return table(("model", "file", "growing", "fixed"), rows)
 
@@ -317,11 +297,11 @@ exported for `cuda`, `openvino` and `webgpu`, too, and pass ONNX's checker.
 """
 
 
-def _small_models(kept: Kept) -> str:
+def _small_models(kept: Figures) -> str:
     rows = []
     for name, file, errors in precision_tables.models():
         cell = f"{name} in few bits"
-        figures = [figure(error, kept.get((cell, index))) for index, error in enumerate(errors)]
+        figures = kept.of(cell, errors)
         rows.append([cell, f"[{file}](../{file})", *figures])
     heads = [f"{bits} bits, {target}" for bits in (4, 8) for target in TARGETS]
     return table(("model", "file", *heads), rows)
@@ -329,5 +309,5 @@ def _small_models(kept: Kept) -> str:
 
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    PAGE.write_text(page(text, {} if "--times" in sys.argv else None), encoding="utf-8")
+    PAGE.write_text(page(text, {} if "--times" in sys.argv else None, "--new" not in sys.argv), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)}: {len(PAGE.read_text(encoding='utf-8').splitlines())} lines")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import onnx
@@ -74,22 +75,26 @@ def _with_minimums() -> nn.Linear:
 # Models ---------------------------------------------------------------------------------------------------------------
 
 
-def models() -> Iterator[tuple[str, str, list[float]]]:
-    """A model of each file, and the errors of its exports in 4 and in 8 bits at level 0 for `TARGETS`.
+def models() -> Iterator[tuple[str, str, Callable[[], list[float]]]]:
+    """A model of each file, and what measures the errors of its exports in 4 and in 8 bits at level 0 for `TARGETS`.
 
     An error is the difference to the eager model in few bits, relative to the largest number of an output. In 4 bits all
     other targets are exported, too, and pass ONNX's checker.
     """
     for entry in reversed({entry.file: entry for entry in reversed(ZOO)}.values()):  # the first of each file
         model, inputs = entry.load(), goldens.cases(entry.variant)[0].inputs
-        yield entry.name, entry.file, _errors(model, goldens.as_exported(inputs, model.input_specs()))
+        yield entry.name, entry.file, partial(_errors, model, goldens.as_exported(inputs, model.input_specs()))
     lucid.manual_seed(0)
     numbers = np.random.default_rng(0)
     for name, file, model in (
         ("Transformer (2017)", "models/transformer.py", Transformer(50, 16, 2, 32, 2).eval()),
         ("DelightfulTTS", "models/delightful_tts.py", ConformerBlock(dim=12, num_heads=3).eval()),
     ):
-        yield name, file, _errors(model, {key: _drawn(kind, numbers) for key, kind in model.input_specs().items()})
+        yield (
+            name,
+            file,
+            partial(_errors, model, {key: _drawn(kind, numbers) for key, kind in model.input_specs().items()}),
+        )
 
 
 def _drawn(kind: TensorType, numbers: np.random.Generator) -> Array:
