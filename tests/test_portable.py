@@ -385,3 +385,13 @@ def test_webgpu_reads_products_in_few_bits_as_they_are_stored(level: Any, bits: 
     small = lucid.quantize(nn.Linear(64, 32, bias=False), bits)
     model = to_onnx(small, target=Target("webgpu", accuracy_level=level))
     assert [node.op_type for node in model.graph.node] == ["MatMulNBits"]
+
+
+@without_openvino
+@pytest.mark.parametrize("layer", [nn.LSTM(4, 6), nn.GRU(4, 3, bidirectional=True)], ids=["LSTM", "GRU"])
+def test_the_weights_that_steps_of_a_loop_read_reach_them_in_openvino(layer: nn.Module) -> None:
+    """It does not load a Scan that reads values around it."""
+    run = in_openvino(to_onnx(layer, ("N", "L", 4), target="openvino"))
+    x = np.random.default_rng(0).standard_normal((2, 7, 4)).astype(np.float32)
+    (found, *_), (output, _) = run({"input": x}).values(), layer(lucid.tensor(x))
+    np.testing.assert_allclose(found, output.numpy(), atol=1e-6)

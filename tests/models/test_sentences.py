@@ -158,12 +158,12 @@ def test_a_layer_without_its_config_is_an_error(tmp_path: Path) -> None:
 
 
 def test_modules_of_an_architecture_without_sentence_encoders_are_an_error(tmp_path: Path) -> None:
-    source = shutil.copytree(goldens.folder("qwen3/base"), tmp_path / "model")
+    source = shutil.copytree(goldens.folder("gpt2/base"), tmp_path / "model")
     shutil.copytree(goldens.folder("sentences/cls") / "1_Pooling", source / "1_Pooling")
     shutil.copy(goldens.folder("sentences/cls") / "modules.json", source)
-    with pytest.raises(ConfigError, match="'sentence-similarity' is not known for model_type qwen3; its modules.json"):
+    with pytest.raises(ConfigError, match="'sentence-similarity' is not known for model_type gpt2; its modules.json"):
         lucid.models.load(source)
-    assert type(lucid.models.load(source, "text-generation")).__name__ == "Llama"
+    assert type(lucid.models.load(source, "text-generation")).__name__ == "GPT2"
 
 
 @pytest.mark.parametrize("variant", ["sentences/dense", "sentences/last_then_max"])

@@ -13,7 +13,7 @@ from lucid.dims import Size, SymbolicSizeError
 from lucid.export.builder import Block, Builder
 from lucid.export.form import Taken, form, refuse
 from lucid.export.run_time_sizes import size_vector
-from lucid.known_runtimes import SCAN_OF_NOTHING
+from lucid.known_runtimes import OUTER_VALUES, SCAN_OF_NOTHING
 from lucid.ops.creation import full
 from lucid.ops.loops import scan_op
 from lucid.values import Body, Node, Value
@@ -67,21 +67,34 @@ def _given(node: Node) -> list[Value]:
 
 def _scanned(build: Builder, node: Node) -> tuple[str, ...]:
     carries, slices, reverse = (node.attributes[name] for name in ("carries", "slices", "reverse"))
-    given = _given(node)
-    return build.ops(
+    body, given, results = node.attributes["body"], _given(node), len(node.types)
+    own = carries + slices
+    # A runtime that does not load a body that reads values around it gets them as carries that no step changes.
+    constant = range(own, len(given)) if build.target.wrong(OUTER_VALUES) else range(0)
+    order = [*range(carries), *constant, *range(carries, own)]
+    names = build.ops(
         "Scan",
-        *given[: carries + slices],
-        outputs=len(node.types),
-        body=_body(build, node.attributes["body"], given, carries + slices),
+        *(given[place] for place in order),
+        outputs=results + len(constant),
+        body=_body(build, body, given, order, carries, constant),
         num_scan_inputs=slices,
         scan_input_directions=[1] * slices if reverse else None,
-        scan_output_directions=[1] * (len(node.types) - carries) if reverse and len(node.types) > carries else None,
+        scan_output_directions=[1] * (results - carries) if reverse and results > carries else None,
     )
+    return (*names[:carries], *names[carries + len(constant) :])
 
 
-def _body(build: Builder, body: Body, given: list[Value], own: int) -> Block:
-    """The body as a nested graph, which reads what does not change from outside."""
-    outer = {id(inside): value for inside, value in zip(body.inputs[own:], given[own:], strict=True)}
+def _body(build: Builder, body: Body, given: list[Value], order: list[int], carries: int, constant: range) -> Block:
+    """The body as a nested graph with the inputs of this order, which reads the others from outside."""
+    outer = {
+        id(inside): value
+        for place, (inside, value) in enumerate(zip(body.inputs, given, strict=True))
+        if place not in order
+    }
     outputs = with_inputs(body, outer)
+    unchanged = [body.inputs[place] for place in constant]
     with build.of_modules_within():
-        return build.block(lambda: build.block_outputs(outputs), body.inputs[:own])
+        return build.block(
+            lambda: build.block_outputs([*outputs[:carries], *unchanged, *outputs[carries:]]),
+            [body.inputs[place] for place in order],
+        )
