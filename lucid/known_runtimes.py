@@ -166,9 +166,9 @@ _CUDA_FAULTS = {
     ATTENTION_WEIGHTS: Known("has no kernel for Attention that returns weights"),
 }
 _OPENVINO_FAULTS = {
+    SCAN_OF_NOTHING: Known("stops with an error"),
     FUSED_SOFTMAX: Known("fuses them, and is wrong after a first call with a single key"),
     PRODUCT_OF_NOTHING: Known("gives uninitialised memory"),
-    SCAN_OF_NOTHING: Known("stops with an error"),
     OUTER_VALUES: Known("does not load one"),
 }
 

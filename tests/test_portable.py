@@ -393,5 +393,5 @@ def test_the_weights_that_steps_of_a_loop_read_reach_them_in_openvino(layer: nn.
     """It does not load a Scan that reads values around it."""
     run = in_openvino(to_onnx(layer, ("N", "L", 4), target="openvino"))
     x = np.random.default_rng(0).standard_normal((2, 7, 4)).astype(np.float32)
-    (found, *_), (output, _) = run({"input": x}).values(), layer(lucid.tensor(x))
+    (found, *_), (output, _) = run({"x": x}).values(), layer(lucid.tensor(x))
     np.testing.assert_allclose(found, output.numpy(), atol=1e-6)
