@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -42,11 +43,16 @@ class LayerWeight(NamedTuple):
 
     def matches(self, pattern: str) -> bool:
         """Whether a pattern names the layer or its parameter."""
-        return fnmatchcase(self.path, pattern) or fnmatchcase(self.key, pattern)
+        return names(pattern, self.key)
 
     def replace(self, weight: StoredWeight) -> None:
         """Put a weight in the place of the parameter."""
         setattr(self.module, self.name, weight)
+
+
+def names(pattern: str, key: str) -> bool:
+    """Whether a pattern matches the key of a parameter, or the path of its module."""
+    return fnmatchcase(key.rpartition(".")[0], pattern) or fnmatchcase(key, pattern)
 
 
 def layer_weights(model: Module, smallest_table: int = 0) -> list[LayerWeight]:
@@ -103,6 +109,16 @@ def parameter_count(model: Module) -> int:
     inside = {id(part) for weight in stored for part in weight.parameters()}
     floats: int = sum(each.numpy().size for each in model.parameters() if id(each) not in inside)
     return floats + sum(int(math.prod(weight.shape)) for weight in stored)
+
+
+def unchanged_bytes(model: Module) -> dict[str, int]:
+    """What parameters take that are in no stored weight, by the type of their module, the most first."""
+    modules, taken = dict(model.named_modules()), Counter[str]()
+    for key, parameter in model.named_parameters():
+        module = modules[key.rpartition(".")[0]]
+        if not isinstance(module, StoredWeight):
+            taken[type(module).__name__] += parameter.numpy().nbytes
+    return dict(taken.most_common())
 
 
 def _declared(model: Module) -> Iterator[tuple[Place, Any]]:

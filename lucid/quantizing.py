@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from lucid.activations import Int8, Ranges, check_activations
 from lucid.calibrating import Products, Seen, hessians
-from lucid.layer_weights import Identity, LayerWeight, copied, layer_weights
+from lucid.layer_weights import Identity, LayerWeight, copied, layer_weights, names
 from lucid.nn.int8 import Activations, Int8Weight
 from lucid.nn.module import Module
 from lucid.nn.quantized import QuantizedWeight
@@ -108,7 +108,7 @@ def quantize(
         raise ValueError(
             f"quantize: {type(model).__name__} has no linear layers and no embedding tables of {smallest_table} rows"
         )
-    chosen = _chosen(patterns, layers)
+    chosen = _chosen(patterns, layers, made)
     stored: Callable[[LayerWeight], StoredWeight]
     if activations is None:
         seen = {} if calibration is None else hessians(model, set(chosen), calibration)
@@ -191,14 +191,27 @@ def _by_pattern(bits: Bits, block: int) -> list[Choice]:
     return [Choice("bits", pattern, width) for pattern, width in bits.items()]
 
 
-def _chosen(choices: Sequence[Choice], layers: Sequence[LayerWeight]) -> dict[Identity, int]:
+def _chosen(choices: Sequence[Choice], layers: Sequence[LayerWeight], model: Module) -> dict[Identity, int]:
     """The bits of each weight that gets few: those of the first choice that matches one of its layers."""
     chosen: dict[Identity, int | None] = {}
     for option, pattern, bits in choices:
         matching = [layer for layer in layers if layer.matches(pattern)]
         if not matching:
-            some = ", ".join([layer.path for layer in layers][:5])
-            raise ValueError(f"quantize: {option} names {pattern!r}, which no layer has; there are {some}, ...")
+            raise ValueError(f"quantize: {option} names {pattern!r}, {_unmatched(pattern, layers, model)}")
         for layer in matching:
             chosen.setdefault(layer.identity, bits)
     return {weight: bits for weight, bits in chosen.items() if bits is not None}
+
+
+def _unmatched(pattern: str, layers: Sequence[LayerWeight], model: Module) -> str:
+    """What a pattern names that matches none of the layers."""
+    small = [layer for layer in layer_weights(model) if layer.matches(pattern)]
+    if small:
+        path, rows = small[0].path, small[0].parameter.size(0)
+        return f"and {path} is a table of {rows} rows, which stays as it is without smallest_table={rows} or less"
+    others = [f"{key} {show_shape(p.shape)}" for key, p in model.named_parameters() if names(pattern, key)]
+    if others:
+        told = "as weights of experts, convolutions, recurrent layers, norms and biases do"
+        return f"and {others[0]} stays as it is, {told}; leave out the pattern"
+    some = ", ".join([layer.path for layer in layers][:5])
+    return f"which no layer has; there are {some}, ..."

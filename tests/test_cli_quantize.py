@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import lucid
 from lucid.chat import load_language_model, load_tokenizer, text_calls
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
+from tests.models import goldens
 from tests.test_cli import lucid as in_a_process
 from tests.test_cli_bits import TEXT
 
@@ -61,6 +63,15 @@ def test_a_folder_is_a_checkpoint_with_its_tokenizer(call: Any, llama: Path, tmp
     assert code == 0 and "weights are in few bits already; they become float32 first, and lose a second time" in err
     code, _, err = call("quantize", llama, "--bits", "4", "-o", folder)
     assert code == 1 and "the folder is not empty; give the name of a new one" in err
+
+
+def test_what_stays_as_it_is_is_told_by_its_modules(call: Any, llama: Path, tmp_path: Path) -> None:
+    mixtral = ["quantize", goldens.folder("mixtral/base"), "--bits", "4", "--block", "16", "-o"]
+    _, out, _ = call(*mixtral, tmp_path / "experts")
+    assert re.search(r"\nunchanged   85.2 KiB of these: GatedExperts 81.0 KiB\n", out), out
+    found = json.loads(call(*mixtral, tmp_path / "again", "--json")[1])
+    assert found["bytes_unchanged"]["GatedExperts"] == 81 * 1024
+    assert "unchanged" not in call("quantize", llama, "--bits", "4", "--block", "16", "-o", tmp_path / "small")[1]
 
 
 def test_an_onnx_file_is_that_of_export(call: Any, llama: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -11,11 +12,12 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.export import Target, explain, to_onnx
-from lucid.layer_weights import parameter_count
+from lucid.layer_weights import parameter_count, unchanged_bytes
 from lucid.models.delightful_tts import ConformerBlock
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.transformer import Transformer
+from lucid.models.wav2vec2 import WeightNorm
 from lucid.nn import functional as F
 from lucid.ops.tensor import Tensor
 from lucid.quantization import rtn
@@ -35,10 +37,16 @@ def relative(found: Any, wanted: Any) -> float:
     return float(np.abs(np.asarray(found) - np.asarray(wanted)).max() / np.abs(np.asarray(wanted)).max())
 
 
+def is_vector(shape: tuple[int, ...]) -> bool:
+    """Such as a bias, also where it is stored as (1, 1, width)."""
+    return sum(size > 1 for size in shape) < 2
+
+
 def floats(model: nn.Module) -> list[str]:
-    """The parameters of two axes or more that are not in few bits."""
+    """The parameters that are no vectors and not in few bits."""
     state = model.state_dict().items()
-    return [key for key, t in state if t.ndim > 1 and t.dtype.kind == "float" and not key.endswith(".scales")]
+    numbers = {key: t.shape for key, t in state if t.dtype.kind == "float" and not key.endswith(".scales")}
+    return [key for key, shape in numbers.items() if not is_vector(shape)]
 
 
 def operators(model: nn.Module, target: Any) -> set[str]:
@@ -295,34 +303,65 @@ def test_a_name_that_tensors_do_not_have_either() -> None:
 
 # Models ---------------------------------------------------------------------------------------------------------------
 
-# What stays: the patches of images and the first layers of Whisper's encoder are convolutions; tables of positions that
-# are no module of their own; T5's biases by distance, which are scores.
-STAYS = (
-    ".projection.weight",
-    ".patch_embedding.weight",
-    ".conv1.weight",
-    ".conv2.weight",
-    "_token",
-    ".position_embeddings",
-)
-SCORES = ".relative_attention_bias.weight"
+# Modules whose own weights stay: convolutions (the patches of images, the first layers that read sounds, Mamba's and
+# ConvNeXt's windows), also where the filters are stored as lengths and directions; experts, as there are no products of
+# groups in few bits; T5's biases by distance, which are scores.
+STAYS = (nn.Conv1d, nn.Conv2d, WeightNorm, nn.GatedExperts, nn.RelativePositionBias)
+# Parameters that stay: tables of positions that are no module of their own; Swin's biases by distance, scores as well.
+SCORES_AND_POSITIONS = (".relative_position_bias_table", ".position_embeddings")
 FAMILIES = [
     e for e in ZOO if e.variant.endswith(("/base", "llama3", "v1_1", "/window", "classifier", "gelu", "swiglu"))
 ]
+
+
+def stays(model: nn.Module, key: str) -> bool:
+    module = dict(model.named_modules())[key.rpartition(".")[0]]
+    return isinstance(module, STAYS) or key.endswith(SCORES_AND_POSITIONS)
 
 
 @pytest.mark.parametrize("entry", FAMILIES, ids=lambda entry: entry.variant)
 def test_every_weight_of_every_family_of_models_is_in_few_bits(entry: Entry) -> None:
     whole = entry.load()
     small = lucid.quantize(whole, 8, block=16, smallest_table=1)
-    assert [key for key in floats(small) if not key.endswith((*STAYS, SCORES))] == []
+    assert set(floats(small)) == {key for key in floats(whole) if stays(whole, key)}
     products = [node for node in lucid.trace(small).nodes() if node.op.name in ("linear", "matmul", "embedding")]
-    constant = [v for node in products for v in node.inputs if isinstance(v, Constant) and v.array.dtype.kind == "f"]
-    assert len(constant) == ("dinov2" in entry.variant)  # its positions are interpolated, by a product
+    constant = [v.array for node in products for v in node.inputs if isinstance(v, Constant)]
+    matrices = [array for array in constant if array.dtype.kind == "f" and not is_vector(array.shape)]
+    assert len(matrices) == ("dinov2" in entry.variant)  # its positions are interpolated, by a product
     case = goldens.cases(entry.variant)[0]
     found, wanted = (m(**{name: Tensor(array) for name, array in case.inputs.items()}) for m in (small, whole))
     for one, other in zip(*(t if isinstance(t, tuple) else (t,) for t in (found, wanted)), strict=True):
         assert 0 < relative(one, other) < 0.1
+
+
+@pytest.mark.parametrize("option", ["skip", "bits"])
+@pytest.mark.parametrize(
+    ("pattern", "told"),
+    [
+        (
+            "experts",
+            r"experts.gate_up_proj \[4, 64, 32\] stays as it is, as weights of experts, .*; leave out the pattern",
+        ),
+        ("*.down_proj", r"experts.down_proj \[4, 32, 32\] stays as it is"),
+        ("table", "table is a table of 40 rows, which stays as it is without smallest_table=40 or less"),
+        ("gates", "which no layer has; there are gate"),
+    ],
+)
+def test_a_pattern_for_weights_that_stay_says_why(pattern: str, told: str, option: str) -> None:
+    model: Any = nn.MixtureOfExperts(4, 2, 32, 32)
+    model.table = nn.Embedding(40, 32)
+    options: dict[str, Any] = {"skip": pattern} if option == "skip" else {"bits": {pattern: 4, "*": 8}}
+    with pytest.raises(ValueError, match=f"^quantize: {option} names {re.escape(repr(pattern))}, (and )?{told}"):
+        lucid.quantize(model, **options)
+    assert floats(lucid.quantize(model)) == ["experts.gate_up_proj", "experts.down_proj", "table.weight"]
+
+
+def test_what_is_unchanged_is_counted_by_the_type_of_its_module() -> None:
+    lucid.manual_seed(0)
+    model = nn.Sequential(nn.MixtureOfExperts(4, 2, 32, 32), nn.LayerNorm(32), nn.Linear(32, 16))
+    experts = 4 * 4 * (64 * 32 + 32 * 32)
+    assert unchanged_bytes(lucid.quantize(model)) == {"GatedExperts": experts, "LayerNorm": 256, "Linear": 64}
+    assert sum(unchanged_bytes(model).values()) == sum(p.numpy().nbytes for p in model.parameters())
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from lucid.cli.values import settings
 from lucid.export import to_onnx
 from lucid.export.exporter import check_folder
 from lucid.folders import check_place, new_folder
+from lucid.layer_weights import unchanged_bytes
 from lucid.layouts.companions import SENTENCE_COMPANIONS, copy_files, write_tokenizer
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
@@ -25,6 +26,7 @@ from lucid.precision.search import TargetError, fewest_bits
 from lucid.quantizing import quantize
 
 _MODEL = ".onnx"
+_LARGE = 0.05  # of the result: what a type of modules takes to be named among what is unchanged
 
 
 def run(
@@ -67,7 +69,8 @@ def run(
         small, found = _searched(model, options, few_bits, checkpoint, target_error)
     after = _weight_bytes(small)
     _write(small, checkpoint, output, target)
-    data = {"file": str(output), "bytes_before": before, "bytes_after": after, **found}
+    sizes = {"bytes_before": before, "bytes_after": after, "bytes_unchanged": unchanged_bytes(small)}
+    data = {"file": str(output), **sizes, **found}
     if json:
         show.print_json(data)
     else:
@@ -127,6 +130,10 @@ def _write(model: Module, checkpoint: Path | None, output: Path, target: str) ->
 def _print(out: show.Output, data: Mapping[str, Any], output: Path) -> None:
     before, after = data["bytes_before"], data["bytes_after"]
     out.line(f"weights     {show.size(before)}, in few bits {show.size(after)} ({after / before:.0%})")
+    unchanged = data["bytes_unchanged"]
+    large = [f"{module} {show.size(taken)}" for module, taken in unchanged.items() if taken >= _LARGE * after]
+    if large:
+        out.line(f"unchanged   {show.size(sum(unchanged.values()))} of these: {', '.join(large)}")
     if "bits" in data:
         out.line(f"error       {data['error']:.3g} of the outputs")
         bits = ", ".join(f"{json_module.dumps(name)}: {width}" for name, width in data["bits"].items())
