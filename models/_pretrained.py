@@ -45,6 +45,7 @@ from lucid.models._held_weights import Held, Int8, numbers_of, stored_weight
 from lucid.models._packed_weights import OPTION, PackedWeights, with_packed_weights
 from lucid.models._stacked_weights import StackedWeights
 from lucid.models._stored_weights import METHOD, with_stored_weights
+from lucid.nn.module import StateError
 from lucid.nn.stored import StoredWeight
 from lucid.quantization import Blocks
 
@@ -111,7 +112,8 @@ class Pretrained(nn.Module, Generic[C]):
         Args:
             folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json.
             dtype: the element type of the parameters, and of the scales of weights in few bits. "auto": of each
-                parameter that of the checkpoint, whose arrays are used without a copy: they stay in the mapped file.
+                parameter that of the checkpoint, whose arrays are used without a copy: they stay in the mapped file
+                (but those of single experts are joined, which is a copy).
             dequantize: whether weights in few bits become parameters, as for `lucid.quantize`.
 
         Raises:
@@ -283,8 +285,16 @@ def _load(module: nn.Module, weights: Mapping[str, Callable[[], Held]], dequanti
     uses = {id(getattr(layer, name)): use for layer, name, use in layers}
     made: dict[int, StoredWeight] = {}  # by the parameter in whose place it is
     state: dict[str, Array] = {}
+    misfits: list[str] = []
     for name, read in weights.items():
-        weight, parameter = read(), parameters.get(name)
+        parameter = parameters.get(name)
+        try:
+            weight = read()
+        except StateError as error:
+            misfits.append(str(error))
+            if parameter is None:
+                state[name] = np.empty(0)  # unexpected, whatever it would be
+            continue
         if not isinstance(weight, (Blocks, Int8)):
             state[name] = weight
             continue
@@ -296,7 +306,10 @@ def _load(module: nn.Module, weights: Mapping[str, Callable[[], Held]], dequanti
             # load_state_dict checks all keys and shapes, then loads: of this one nothing but its shape counts.
             numbers = np.broadcast_to(np.zeros((), parameter.dtype.numpy), weight.shape)
         state[name] = numbers.T if use == "transposed" else numbers
-    module.load_state_dict(state, assign=assign)
+    try:
+        module.load_state_dict(state, assign=assign)
+    except StateError as error:  # as always where there are misfits: each is missing or unexpected
+        raise StateError("; ".join([str(error), *misfits])) from None
     for layer, name, _ in layers:
         if id(getattr(layer, name)) in made:
             setattr(layer, name, made[id(getattr(layer, name))])

@@ -212,7 +212,7 @@ class Stack(nn.Module):
 
     def embedded(self, x: Tensor, positions: Positions) -> Tensor:
         """The input of the first layer; positions are integers (..., L), or a length."""
-        x = x + self.embed_positions(positions)
+        x = x + self.embed_positions(positions).astype(x.dtype)  # computed ones are float32 in any model
         return x if self.layernorm_embedding is None else self.layernorm_embedding(x)
 
     def normed(self, x: Tensor) -> Tensor:

@@ -88,8 +88,9 @@ def test_a_layer_of_llama_is_what_one_would_draw_by_hand() -> None:
 
 # Names ----------------------------------------------------------------------------------------------------------------
 
-SUFFIXES = re.compile(r"(\[[\w:, ]+\])?(\.T)?(\.add\(1\)|\.exp|\.reshape|\.less_equal\(.*\))?$")
+SUFFIXES = re.compile(r"(\[[\w:, ]+\])?(\.T(\[\d+\])?|\.turned)?(\.add\(1\)|\.exp|\.reshape|\.less_equal\(.*\))?$")
 """The suffix of an initializer's name after the checkpoint's: ``[q]`` for a part, ``.T`` if it is stored transposed,
+``.T[3]`` for that of one expert, ``.turned`` for those of all experts as onnxruntime's MoE has them,
 ``.add(1)`` for the sum with 1, which a norm of Gemma stores where it is expanded, ``.exp`` for the scale of logits,
 ``.reshape`` for a number of each head,
 ``.less_equal(...)`` for what of a mask excludes, where attention is expanded.
@@ -104,9 +105,17 @@ UNUSED = "|".join(
 """Stored, but not used by the model: heads of other tasks, and position numbers."""
 
 
+JOINED = [
+    (r"\.block_sparse_moe\.", ".mlp."),
+    (r"experts\.\d+\.(w1|w3|gate_proj|up_proj)\.weight$", "experts.gate_up_proj"),
+    (r"experts\.\d+\.(w2|down_proj)\.weight$", "experts.down_proj"),
+]
+"""The weights of all experts are one array, with the name that transformers gives it in memory."""
+
+
 def checkpoint_names(entry: Entry) -> set[str]:
-    """The keys of the files; the names of the family's oldest files are replaced by the current ones."""
-    renames = {"models/bert.py": RENAMES}.get(entry.file, [])
+    """The keys of the files; the current ones for the family's oldest files, the joined ones for single experts."""
+    renames = {"models/bert.py": RENAMES, "models/mixtral.py": JOINED}.get(entry.file, [])
     names = set()
     for name in lucid.load(goldens.folder(entry.variant)):
         for pattern, replacement in renames:

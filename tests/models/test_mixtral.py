@@ -85,16 +85,31 @@ def test_a_missing_expert_is_named(tmp_path: Path) -> None:
         Mixtral.from_pretrained(tmp_path)
 
 
-def test_experts_of_two_shapes_are_refused(tmp_path: Path) -> None:
+def test_experts_that_cannot_be_joined_are_listed_with_all_else(tmp_path: Path) -> None:
     folder = goldens.folder("mixtral/base")
     shutil.copy(folder / "config.json", tmp_path / "config.json")
     arrays = dict(lucid.load(folder))
-    arrays["model.layers.0.block_sparse_moe.experts.2.w2.weight"] = np.zeros((24, 35), np.float32)
+    experts, joined = "model.layers.0.block_sparse_moe.experts", "model.layers.0.mlp.experts"
+    spare = "model.layers.7.mlp.experts"  # of a layer that the model does not have
+    arrays[f"{experts}.0.w2.weight"] = np.zeros((24, 35), np.float32)
+    arrays[f"{experts}.1.w3.weight"] = np.zeros((), np.float32)
+    arrays[f"{experts}.3.w1.weight"] = arrays[f"{experts}.3.w1.weight"].astype(np.float16)
+    arrays[f"{spare}.0.down_proj.weight"] = np.zeros((24, 36), np.float32)
+    arrays[f"{spare}.1.down_proj.weight"] = np.zeros((24, 37), np.float32)
+    del arrays["model.norm.weight"]
     lucid.save(tmp_path / "model.safetensors", arrays)
-    with pytest.raises(
-        lucid.WeightsError, match=r"experts\.2\.w2\.weight is float32\[24, 35\], expected float32\[24, 36\]"
-    ):
+    with pytest.raises(KeyError) as caught:
         Mixtral.from_pretrained(tmp_path)
+    why = "as others that are joined in"
+    assert str(caught.value).split("; ") == [
+        "Mixtral: nothing loaded",
+        f"missing: {joined}.down_proj, {joined}.gate_up_proj, model.norm.weight",
+        f"unexpected: {spare}.down_proj",
+        f"{spare}.1.down_proj.weight has shape [24, 37], expected [24, 36], {why} {spare}.down_proj",
+        f"{experts}.1.w3.weight has shape [], expected [36, 24], {why} {joined}.gate_up_proj",
+        f"{experts}.3.w1.weight has dtype float16, expected float32, {why} {joined}.gate_up_proj",
+        f"{experts}.0.w2.weight has shape [24, 35], expected [24, 36], {why} {joined}.down_proj",
+    ]
 
 
 @pytest.mark.parametrize(
