@@ -28,8 +28,7 @@ def near(name: str, known: Iterable[str]) -> list[str]:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of an error message: "; did you mean Linear or LinearScaling?", or nothing."""
-    found = near(name, known)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    return _asked(near(name, known))
 
 
 def paths_near(path: str | os.PathLike[str]) -> list[str]:
@@ -45,8 +44,11 @@ def paths_near(path: str | os.PathLike[str]) -> list[str]:
 
 def or_check(path: str | os.PathLike[str]) -> str:
     """The end of an error message about a path that does not exist."""
-    found = paths_near(path)
-    return f"; did you mean {' or '.join(found)}?" if found else "; check the path"
+    return _asked(paths_near(path)) or "; check the path"
+
+
+def _asked(found: list[str]) -> str:
+    return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def _folded(name: str) -> str:

@@ -21,7 +21,7 @@ from lucid.ops.shaping import reshape, unsqueeze
 from lucid.ops.sorting import sort, topk
 from lucid.ops.tensor import Tensor
 from lucid.threads import share
-from lucid.types import Array, TensorType, float32, int64, promote, same_shape, show_shape
+from lucid.types import Array, DType, TensorType, float32, int64, promote, same_shape, show_shape
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": silu,
@@ -87,6 +87,11 @@ def grouped_mm(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:  # type: igno
         TypeError: for operands of different element types.
         ValueError: for shapes that do not fit; eagerly, for ends that are not ends of groups.
     """
+
+
+def computed_in(x: Tensor, gate_up: Tensor, down: Tensor) -> DType:
+    """The element type in which experts are computed: at least float32."""
+    return promote(promote(promote(x.dtype, gate_up.dtype), down.dtype), float32)
 
 
 def gated(both: Tensor, activation: str) -> Tensor:
@@ -176,7 +181,7 @@ def gated_experts(
         ValueError: for shapes that do not fit, or another activation.
     """
     _check(x, indices, weights, gate_up, down, activation)
-    kind = promote(promote(promote(x.dtype, gate_up.dtype), down.dtype), float32)
+    kind = computed_in(x, gate_up, down)
     tokens, k = product(x.shape[:-1]), indices.shape[-1]
     chosen = reshape(indices.astype(int64), (tokens * k,))
     order = sort(chosen).indices

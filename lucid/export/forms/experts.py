@@ -17,7 +17,7 @@ from lucid.export.run_time_sizes import sizes_vector
 from lucid.known_runtimes import EXPERTS, OUTER_VALUES
 from lucid.ops import arange, concat, experts, flip
 from lucid.ops.tensor import Tensor
-from lucid.types import DType, TensorType, float32, int64, promote
+from lucid.types import DType, TensorType, float32, int64
 from lucid.values import Constant, Input, Node, Value
 
 _FEW = 16
@@ -96,7 +96,7 @@ def scan(build: Builder, node: Node) -> Taken:
     x, indices, weights, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(5))
     _refuse_few(down.shape[0])
     refuse_wrong(build, OUTER_VALUES)
-    kind = promote(promote(promote(x.dtype, gate_up.dtype), down.dtype), float32)
+    kind = experts.computed_in(x, gate_up, down)
     count, k, width = down.shape[0], indices.shape[-1], x.shape[-1]
     tokens = x.reshape(-1, width)
     total = TensorType(kind, tokens.shape)

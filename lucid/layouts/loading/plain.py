@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from lucid.layouts.loading.subject import Subject, zeros
 
-_TOKENIZER = """
-import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
+_IMPORTS = "\nimport numpy as np\nimport onnxruntime\n"  # of the lines, not of this file
+_TOKENIZER = f"""{_IMPORTS}from tokenizers import Tokenizer
 
 tokenizer = Tokenizer.from_file("FOLDER/tokenizer.json")
 session = onnxruntime.InferenceSession("FILE")
@@ -65,14 +63,11 @@ generator = EncoderDecoderGenerator(Session("FILE"), Session("SECOND"), decoder_
 features = FEATURES  # of a sound, as preprocessor_config.json says
 print(tokenizer.decode(generator.encode(lucid.tensor(features)).generate(max_new_tokens=16)[0].tolist()))
 """
-_OTHER = """
-import numpy as np
-import onnxruntime
-
+_OTHER = f"""{_IMPORTS}
 session = onnxruntime.InferenceSession("FILE")
-inputs = {
+inputs = {{
 ROWS
-}
+}}
 print(session.run(None, inputs)[0])
 """
 
