@@ -141,8 +141,18 @@ class Config:
         """
         path = Path(folder) / "config.json"
         config = Config(read_json(path), str(path), cache(lambda: lucid.load(folder)))
-        config.choose("model_type", {name: name for name in model_types})
+        config.expect_type(model_types)
         return config
+
+    def expect_type(self, model_types: Sequence[str]) -> None:
+        """Require an architecture that is known.
+
+        Raises:
+            ConfigError: for another one, listing those that are; the message says where to read how one is added.
+        """
+        if self.get("model_type", str) not in model_types:
+            known = ", ".join(model_types)
+            raise self.wrong("model_type", f"supported: {known}; docs/extending.md shows how a model is added")
 
     @property
     def model_type(self) -> str:

@@ -39,7 +39,7 @@ def read_config(path: str | os.PathLike[str], *model_types: str) -> Config:
     if widened := header.widened():
         _log.info("%s: dequantised to float32: %s", path, widened)
     config = Config(source.options(), str(path), lambda: weights, lambda: weights.shapes)
-    config.choose("model_type", {name: name for name in model_types})
+    config.expect_type(model_types)
     return config
 
 

@@ -39,10 +39,12 @@ def test_every_model_type_that_a_checkpoint_names_is_known() -> None:
         assert vars(import_module(f"lucid.models.{file}"))[name].checkpoint.model_types == kinds
 
 
-def test_an_unknown_model_type_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
+def test_an_unknown_model_type_is_an_error_that_lists_the_known_ones_and_points_to_the_page(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba"}))
-    with pytest.raises(ConfigError, match=r"config\.json: option model_type is 'mamba', supported: .*bert, .*whisper$"):
+    listed = r"config\.json: option model_type is 'mamba', supported: .*bert, .*whisper; docs/extending\.md shows how"
+    with pytest.raises(ConfigError, match=listed):
         lucid.models.load(tmp_path)
+    assert "\n## A model\n" in (ROOT / "docs/extending.md").read_text()
 
 
 @pytest.mark.parametrize("variant", ["llama/llama2", "gpt2/base"])
