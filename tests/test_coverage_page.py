@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import itertools
+
 import onnx
 import pytest
 
 from lucid import nn
 from lucid.models._loading import READERS
 from lucid.models._tasks import class_of
+from tests.models.goldens import TARGETS
 from tests.module_samples import MODULES
-from tools import make_coverage, model_tables
+from tools import make_coverage, model_tables, precision_tables
 from tools.figures import Figures, figure
 from tools.make_coverage import PAGE, page
 
 
 def test_the_page_is_current() -> None:
+    """All but its figures, which take long to measure: `.ci/run` makes the page with all of them."""
     text = PAGE.read_text(encoding="utf-8")
-    assert page(text) == text, "run python tools/make_coverage.py"
+    assert page(text, again=False) == text, "run python tools/make_coverage.py"
+
+
+def test_models_in_few_bits_are_as_near_as_the_page_says() -> None:
+    """Each model in one of the ways that the page has, the next model in the next; CI measures all."""
+    bounds = Figures(PAGE.read_text(encoding="utf-8")).before
+    ways = list(itertools.product((4, 8), TARGETS))
+    for number, small in enumerate(precision_tables.models()):
+        way = number % len(ways)
+        bits, target = ways[way]
+        assert small.error(bits, target) <= bounds[f"{small.name} in few bits", way], (small.name, bits, target)
+        if bits == 4:
+            small.check_other_targets()
 
 
 def test_every_module_is_on_it() -> None:

@@ -5,7 +5,8 @@
     python tools/make_coverage.py --times     # measures how long exports take, too
 
 Parity and nodes are measured each time, times of exports only for new rows. A figure on the page is kept as long as it is true and not more than ten times larger than
-needed, so that another machine's rounding changes nothing. tests/test_coverage_page.py compares the page with the result.
+needed, so that another machine's rounding changes nothing. `.ci/run` compares the page with the result, and tests/test_coverage_page.py
+all but the figures.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def _models(kept: Figures, times: Mapping[str, str]) -> str:
     rows = []
     for architecture, task, entries in model_tables.groups():
-        first = {entry.read: entry for entry in reversed(entries)}.values()
+        first = model_tables.measured(entries)
         entry = entries[0]
         name = f"{architecture}: {task}"
         figures = kept.of(name, lambda first=first: _model_errors(first))
@@ -298,11 +299,14 @@ exported for `cuda`, `openvino` and `webgpu`, too, and pass ONNX's checker.
 
 
 def _small_models(kept: Figures) -> str:
+    def measured(small: precision_tables.Small) -> list[float]:
+        small.check_other_targets()
+        return small.errors()
+
     rows = []
-    for name, file, errors in precision_tables.models():
-        cell = f"{name} in few bits"
-        figures = kept.of(cell, errors)
-        rows.append([cell, f"[{file}](../{file})", *figures])
+    for small in precision_tables.models():
+        cell = f"{small.name} in few bits"
+        rows.append([cell, f"[{small.file}](../{small.file})", *kept.of(cell, lambda small=small: measured(small))])
     heads = [f"{bits} bits, {target}" for bits in (4, 8) for target in TARGETS]
     return table(("model", "file", *heads), rows)
 

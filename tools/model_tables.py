@@ -30,6 +30,11 @@ def groups() -> list[Group]:
     return [(architecture, task, entries) for (architecture, task), entries in found.items()]
 
 
+def measured(entries: list[Entry]) -> list[Entry]:
+    """Those of a group whose errors the page has: the first of each class."""
+    return list({entry.read: entry for entry in reversed(entries)}.values())
+
+
 def _tasks() -> dict[Callable[..., Any], str]:
     """The task of each class, by the table that `lucid.models.load` reads."""
     found: dict[Callable[..., Any], str] = {}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import numpy as np
 import onnx
@@ -22,6 +22,7 @@ from tests.models.goldens import TARGETS
 from tests.models.zoo import ZOO
 
 Row = list[str]
+Bits = Literal[4, 8]
 BLOCK = 16  # of the models, which are small
 
 # Forms ----------------------------------------------------------------------------------------------------------------
@@ -75,26 +76,45 @@ def _with_minimums() -> nn.Linear:
 # Models ---------------------------------------------------------------------------------------------------------------
 
 
-def models() -> Iterator[tuple[str, str, Callable[[], list[float]]]]:
-    """A model of each file, and what measures the errors of its exports in 4 and in 8 bits at level 0 for `TARGETS`.
+class Small(NamedTuple):
+    """A model whose weights are put in few bits, its file, and inputs."""
 
-    An error is the difference to the eager model in few bits, relative to the largest number of an output. In 4 bits all
-    other targets are exported, too, and pass ONNX's checker.
-    """
+    name: str
+    file: str
+    model: nn.Module
+    inputs: dict[str, Array]
+
+    def errors(self) -> list[float]:
+        """Of the exports in 4 and in 8 bits at level 0 for `TARGETS`."""
+        return [self.error(bits, target) for bits in (4, 8) for target in TARGETS]
+
+    def error(self, bits: Bits, target: str) -> float:
+        """Of one export: the difference to the eager model in few bits, relative to the largest number of an output."""
+        small = self._in_few(bits)
+        session = Session(to_onnx(small, target=Target(target, accuracy_level=0)), spinning=False)
+        return _error(small, session, self.inputs)
+
+    def check_other_targets(self) -> None:
+        """In 4 bits all other targets are exported, too, and pass ONNX's checker."""
+        for provider in set(PROVIDERS) - set(TARGETS):
+            to_onnx(self._in_few(4), target=Target(provider, accuracy_level=0))
+
+    def _in_few(self, bits: Bits) -> nn.Module:
+        return lucid.quantize(self.model, bits, block=BLOCK, smallest_table=1)
+
+
+def models() -> Iterator[Small]:
+    """A model of each file."""
     for entry in reversed({entry.file: entry for entry in reversed(ZOO)}.values()):  # the first of each file
         model, inputs = entry.load(), goldens.cases(entry.variant)[0].inputs
-        yield entry.name, entry.file, partial(_errors, model, goldens.as_exported(inputs, model.input_specs()))
+        yield Small(entry.name, entry.file, model, goldens.as_exported(inputs, model.input_specs()))
     lucid.manual_seed(0)
     numbers = np.random.default_rng(0)
     for name, file, model in (
         ("Transformer (2017)", "models/transformer.py", Transformer(50, 16, 2, 32, 2).eval()),
         ("DelightfulTTS", "models/delightful_tts.py", ConformerBlock(dim=12, num_heads=3).eval()),
     ):
-        yield (
-            name,
-            file,
-            partial(_errors, model, {key: _drawn(kind, numbers) for key, kind in model.input_specs().items()}),
-        )
+        yield Small(name, file, model, {key: _drawn(kind, numbers) for key, kind in model.input_specs().items()})
 
 
 def _drawn(kind: TensorType, numbers: np.random.Generator) -> Array:
@@ -102,17 +122,6 @@ def _drawn(kind: TensorType, numbers: np.random.Generator) -> Array:
     if kind.dtype.kind == "float":
         return numbers.standard_normal(shape).astype(kind.dtype.numpy)
     return numbers.integers(0, 2, shape).astype(kind.dtype.numpy)
-
-
-def _errors(model: nn.Module, inputs: dict[str, Array]) -> list[float]:
-    errors = []
-    for bits in (4, 8):
-        small = lucid.quantize(model, bits, block=BLOCK, smallest_table=1)
-        for provider in PROVIDERS if bits == 4 else TARGETS:
-            exported = to_onnx(small, target=Target(provider, accuracy_level=0))
-            if provider in TARGETS:
-                errors.append(_error(small, Session(exported, spinning=False), inputs))
-    return errors
 
 
 def _error(model: nn.Module, session: Session, inputs: dict[str, Array]) -> float:

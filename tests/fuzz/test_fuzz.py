@@ -1,5 +1,4 @@
-"""Over a thousand random models, each computed on all paths. `.ci/run` has as many again; `make fuzz` runs more, for a
-given time."""
+"""Five hundred random models, each computed on all paths. `.ci/run` has two thousand more; `make fuzz` runs others."""
 
 from __future__ import annotations
 
