@@ -28,6 +28,8 @@ from lucid.runtime import Session
 # For the same reason threads of onnxruntime sleep while they wait, unless a test asks for spinning: a thread that spins
 # for its next op keeps others from theirs.
 Session.__init__.__kwdefaults__["spinning"] = False
+# The tests write thousands of files, of which none need outlive the machine: this process does not wait for the disk.
+os.fsync = lambda descriptor: None  # type: ignore[assignment]
 
 settings.register_profile(
     "lucid",

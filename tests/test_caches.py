@@ -68,13 +68,14 @@ def left_padded(ids: Tensor) -> Tensor:
 
 
 @ids_of
-@pytest.mark.parametrize("cuts", CUTS, ids=str)
 @pytest.mark.parametrize("capacity", [None, TEXT, TEXT + 4], ids=["growing", "full at the end", "with room"])
-def test_steps_give_what_one_shot_gives(entry: Any, capacity: int | None, cuts: tuple[int, ...]) -> None:
+def test_steps_give_what_one_shot_gives(entry: Any, capacity: int | None) -> None:
     decoder = entry.load()
     ids = tokens(decoder)
-    got = stepped(decoder, ids, cuts, capacity=capacity).numpy()
-    np.testing.assert_allclose(got, decoder(ids).numpy(), rtol=2e-5, atol=5e-6)
+    want = decoder(ids).numpy()
+    for cuts in CUTS:
+        got = stepped(decoder, ids, cuts, capacity=capacity).numpy()
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=5e-6, err_msg=f"in steps of {cuts}")
 
 
 @ids_of
@@ -113,12 +114,12 @@ def test_exported_steps_give_what_one_shot_gives(entry: Any, target: str) -> Non
 
 
 @ids_of
-@pytest.mark.parametrize(("target", "opset"), [("any", None), ("any", 24), ("cpu", None), ("portable", None)])
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
 @pytest.mark.parametrize("capacity", [None, TEXT + 2], ids=["symbolic", "given"])
-def test_exported_steps_over_buffers(entry: Any, capacity: int | None, target: str, opset: int | None) -> None:
+def test_exported_steps_over_buffers(entry: Any, capacity: int | None, target: str) -> None:
     """Rows of a batch at different positions: the first text is shorter, and its padding comes last."""
     decoder = entry.load()
-    exported = to_onnx(decoder, cache="fixed", capacity=capacity, target=target, opset=opset)
+    exported = to_onnx(decoder, cache="fixed", capacity=capacity, target=target)
     session = Session(exported, threads=1)
     ids, short = tokens(decoder).numpy(), 3
     want = decoder(lucid.tensor(ids)).numpy()

@@ -121,7 +121,8 @@ class Module:
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """The modules directly inside, those in lists and dicts under ``list.0`` and ``dict.key``."""
         for name, value in vars(self).items():
-            yield from _modules_in(name, value)
+            if isinstance(value, (Module, list, tuple, dict)):  # most are not: tensors and options
+                yield from _modules_in(name, value)
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """This module and all inside it by path, each once, parents first."""

@@ -149,15 +149,26 @@ DAMAGES = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "message"), DAMAGES)
-@named(FIRST)
-def test_a_file_that_is_not_exactly_right_is_refused(
-    entry: Entry, damage: Damage, message: str, tmp_path: Path
-) -> None:
-    folder = copied(entry, tmp_path)
-    damage(folder)
+def refused(entry: Entry, damage: Damage, message: str, folder: Path) -> None:
+    made = copied(entry, folder)
+    damage(made)
     with pytest.raises(WeightsError, match=f"(?s){message}"):
-        read(entry, folder)
+        read(entry, made)
+
+
+@pytest.mark.parametrize(("damage", "message"), DAMAGES)
+def test_a_file_that_is_not_exactly_right_is_refused(damage: Damage, message: str, tmp_path: Path) -> None:
+    refused(FIRST[0], damage, message, tmp_path)
+
+
+@named(FIRST)
+def test_no_model_reads_one_that_is_not_exactly_right(entry: Entry, tmp_path: Path) -> None:
+    """Two ways for each model, the next two for the next."""
+    for place in range(2):
+        damage, message = DAMAGES[(2 * FIRST.index(entry) + place) % len(DAMAGES)].values
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        refused(entry, damage, message, folder)
 
 
 @named(FIRST)

@@ -45,19 +45,29 @@ def numbers(options: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
             yield options, name
 
 
+FIRST = {entry.read: entry.variant for entry in reversed(ENTRIES)}
+
+
+def tried(entry: Entry, number: int) -> list[str]:
+    """The values in the place of an entry's option of this number: all for the first entry of a class, and a quarter
+    for others, whose options the same code reads; the next option has the next quarter."""
+    return NASTY if FIRST[entry.read] == entry.variant else NASTY[number % 4 :: 4]
+
+
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.variant)
 def test_any_value_in_the_place_of_a_number_makes_a_model_or_a_clear_error(entry: Entry, tmp_path: Path) -> None:
     arrays = lucid.load(goldens.folder(entry.variant))
     lucid.save(tmp_path / "model.safetensors", arrays)
     options = json.loads((goldens.folder(entry.variant) / "config.json").read_text())
-    refused = set()
+    config, refused = tmp_path / "config.json", set[str]()
     ignored = re.compile("|".join(entry.read.checkpoint.ignored_options) or "-")  # type: ignore[attr-defined]
     with Peak() as peak:
-        for place, name in list(numbers(options)):
+        for number, (place, name) in enumerate(list(numbers(options))):
             right = place[name]
-            for nasty in NASTY[-1:] if ignored.fullmatch(name) else NASTY:
+            for nasty in NASTY[-1:] if ignored.fullmatch(name) else tried(entry, number):
                 place[name] = "<here>"
-                (tmp_path / "config.json").write_text(json.dumps(options).replace('"<here>"', nasty))
+                config.unlink(missing_ok=True)  # a new file is made at once; one that is cut to nothing is waited for
+                config.write_text(json.dumps(options).replace('"<here>"', nasty))
                 try:
                     entry.read.from_pretrained(tmp_path)  # type: ignore[attr-defined]
                 except ConfigError as error:
