@@ -13,6 +13,7 @@ from lucid.absent import why_absent as _why_absent
 from lucid.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from lucid import batch as batch
     from lucid import chat as chat
     from lucid import export as export
     from lucid import generation as generation
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lucid._api import *  # noqa: F403  # re-exports each of its names
 else:
     _PARTS = (
+        "batch",
         "chat",
         "export",
         "generation",

@@ -178,12 +178,12 @@ class _Buffers(threading.local):
         return memory[:size].view(dtype).reshape(shape)
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
     """The number of cores that this process may run on; in a container or under taskset, fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-_workers = _Workers(_usable_cores())
+_workers = _Workers(usable_cores())
 _blas = _Blas()
 _buffers = _Buffers()
 

@@ -63,6 +63,7 @@ FLOORS = [
     ["lucid.testing", "lucid.comparing", "lucid.part_parity", "lucid.precision", "lucid.generation"],
     ["lucid.plot", "lucid.inspection", "lucid.models"],
     ["lucid.report", "lucid.chat", "lucid.layouts"],
+    ["lucid.batch"],
     ["lucid.cli", "lucid.__main__"],
 ]
 
@@ -77,6 +78,10 @@ PLACES = {
     "gguf": ("lucid.models",),
     "tokenizers": ("lucid.models", "lucid.chat"),
     "jinja2": ("lucid.chat",),
+    "pyarrow": ("lucid.batch",),
+    "fsspec": ("lucid.batch",),
+    "PIL": ("lucid.batch",),
+    "ray": ("lucid.batch.ray_engine",),
     "typer": ("lucid.cli",),
     "click": ("lucid.cli",),
     "rich": ("lucid.cli",),
@@ -189,9 +194,10 @@ def test_no_import_cycles() -> None:
 
 # What imports a module by name at run time: `lucid`, on first use; the command, which imports the user's code too; an
 # op read from a pickle, which imports the module that defined it, as pickle does for functions; checkpoints, which need
-# one model of many, or the reader of GGUF files; and layouts, of which some need an extra.
+# one model of many, or the reader of GGUF files; and layouts and engines, of which some need an extra.
 LOADERS = {
     "lucid",
+    "lucid.batch.on_demand",
     "lucid.cli",
     "lucid.cli.dispatch",
     "lucid.cli.doctor",

@@ -28,6 +28,7 @@ NEEDS = {
     "tokenizers": "the extra demo",
     "jinja2": "the extra chat",
     "matplotlib": "the extra plot",
+    "pyarrow": "the extra batch",
 }
 
 

@@ -23,7 +23,7 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.split())
 
 
-HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "tokenizers"}
+HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "tokenizers", "pyarrow", "ray"}
 
 
 @pytest.mark.parametrize(

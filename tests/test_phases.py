@@ -25,7 +25,7 @@ class Recorder:
         self.done: dict[str, list[int]] = {}
 
     @contextmanager
-    def __call__(self, name: str, total: int | None) -> Iterator[Advance]:
+    def __call__(self, name: str, total: int | None, unit: str) -> Iterator[Advance]:
         self.told.append(name)
         self.done[name] = []
         yield self.done[name].append

@@ -26,6 +26,7 @@ PAGES = {
     "generation": ["lucid.generation"],
     "models": ["lucid.models"],
     "layouts": ["lucid.layouts"],
+    "batch": ["lucid.batch"],
     "chat": ["lucid.chat"],
     "quantization": ["lucid.quantization"],
     "testing": ["lucid.testing"],

@@ -16,7 +16,14 @@ from lucid.phases import phase
 from lucid.version import __version__
 
 _NEEDED = ("numpy", "onnx", "ml_dtypes", "threadpoolctl", "typer", "rich")
-_OPTIONAL = {"tokenizers": "chat", "jinja2": "chat", "matplotlib": "plot", "gguf": "gguf"}
+_OPTIONAL = {
+    "tokenizers": "chat",
+    "jinja2": "chat",
+    "matplotlib": "plot",
+    "gguf": "gguf",
+    "pyarrow": "batch",
+    "ray": "ray",
+}
 _CPU, _GPU = "onnxruntime", "onnxruntime-gpu"
 
 

@@ -6,14 +6,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from lucid.phases import Advance, listening
 from lucid.text import visible
+
+_EVERY = 30.0  # seconds between two lines of a log
 
 
 def shown_on_terminal() -> AbstractContextManager[None]:
@@ -30,28 +33,28 @@ class _Phases:
         self._progress: Progress | None = None
 
     @contextmanager
-    def __call__(self, name: str, total: int | None) -> Iterator[Advance]:
+    def __call__(self, name: str, total: int | None, unit: str) -> Iterator[Advance]:
         self._names.append(visible(name))
         try:
             if self._progress is None:
-                with self._outermost(total) as advance:
+                with self._outermost(total, unit) as advance:
                     yield advance
             else:
-                with self._described(self._progress, total) as advance:
+                with self._described(self._progress, total, unit) as advance:
                     yield advance
         finally:
             self._names.pop()
 
     @contextmanager
-    def _outermost(self, total: int | None) -> Iterator[Advance]:
+    def _outermost(self, total: int | None, unit: str) -> Iterator[Advance]:
         start = time.monotonic()
-        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), _Bar(), TimeElapsedColumn()
+        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), _Bar(), _Speed(), TimeElapsedColumn()
         # What the command prints goes above the line; what a pipe reads stays as it is.
         with Progress(*columns, console=self._console, transient=True, redirect_stdout=sys.stdout.isatty()) as progress:
-            progress.add_task(self._names[-1], total=None)
+            progress.add_task(self._names[-1], total=None, unit="")
             self._progress = progress
             try:
-                with self._described(progress, total) as advance:
+                with self._described(progress, total, unit) as advance:
                     yield advance
             finally:
                 self._progress = None
@@ -59,17 +62,17 @@ class _Phases:
         self._console.print(took, style="dim", markup=False, emoji=False)
 
     @contextmanager
-    def _described(self, progress: Progress, total: int | None) -> Iterator[Advance]:
+    def _described(self, progress: Progress, total: int | None, unit: str) -> Iterator[Advance]:
         """The line shows these names, and a bar if there is a total; at the end what it showed before."""
         (task,) = progress.tasks
-        before = task.description, task.total, task.completed
-        progress.update(task.id, description=": ".join(self._names))
+        before = task.description, task.total, task.completed, task.fields["unit"]
+        progress.update(task.id, description=": ".join(self._names), unit=unit)
         task.total, task.completed = total, 0
         try:
             yield lambda done: progress.advance(task.id, done)
         finally:
-            progress.update(task.id, description=before[0])
-            task.total, task.completed = before[1:]
+            progress.update(task.id, description=before[0], unit=before[3])
+            task.total, task.completed = before[1:3]
 
 
 class _Bar(BarColumn):
@@ -77,3 +80,46 @@ class _Bar(BarColumn):
 
     def render(self, task: Task) -> ProgressBar | Text:  # type: ignore[override]  # rich renders either
         return super().render(task) if task.total else Text("")
+
+
+class _Speed(ProgressColumn):
+    """How much is done of what is counted, how fast, and how long the rest takes."""
+
+    def render(self, task: Task) -> Text:
+        unit = task.fields["unit"]
+        if not unit or task.total is None:
+            return Text("")
+        return Text(so_far(task.completed, task.total, unit, task.elapsed or 0.0), style="dim")
+
+
+def so_far(done: float, total: float, unit: str, seconds: float) -> str:
+    """What is told of a long phase: 2,048 of 20,000 rows, 310 rows/s, 58 s left."""
+    text = f"{done:,.0f} of {total:,.0f} {unit}"
+    if not done or not seconds:
+        return text
+    left = round((total - done) * seconds / done)
+    shown = f"{left} s" if left < 100 else str(timedelta(seconds=left))
+    return f"{text}, {done / seconds:,.3g} {unit}/s, {shown} left"
+
+
+class _Lines:
+    """A listener that writes a line now and then, for a log; only of what people count."""
+
+    @contextmanager
+    def __call__(self, name: str, total: int | None, unit: str) -> Iterator[Advance]:
+        start = told = time.monotonic()
+        done = 0
+
+        def advance(more: int) -> None:
+            nonlocal done, told
+            done, now = done + more, time.monotonic()
+            if unit and total and now - told >= _EVERY:
+                told = now
+                print(so_far(done, total, unit, now - start), file=sys.stderr, flush=True)
+
+        yield advance
+
+
+def in_a_log() -> AbstractContextManager[None]:
+    """Inside, a job that takes long tells how far it is, where the standard error output is no terminal."""
+    return nullcontext() if sys.stderr.isatty() else listening(_Lines())

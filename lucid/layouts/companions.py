@@ -25,6 +25,7 @@ COMPANIONS = (
     "merges.txt",
     "preprocessor_config.json",
     "processor_config.json",
+    "sentence_bert_config.json",
     "sentencepiece.bpe.model",
     "special_tokens_map.json",
     "spiece.model",
@@ -36,7 +37,7 @@ COMPANIONS = (
 )
 """What other programs read beside config.json and the weights."""
 
-SENTENCE_COMPANIONS = ("config_sentence_transformers.json", "sentence_bert_config.json")
+SENTENCE_COMPANIONS = ("config_sentence_transformers.json",)
 """What sentence-transformers reads beside these and modules.json."""
 
 _TOKENIZERS = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")

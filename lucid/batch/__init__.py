@@ -1,0 +1,28 @@
+"""An exported model over many rows: a callable for any engine, and `map_rows`, which is the command `lucid map`.
+
+Needs the extra `batch`.
+
+::
+
+    embed = lucid.batch.Predictor("minilm-onnxruntime", input="text")
+    embed({"text": ["A cat sits on a rug.", None]})      # embedding (2, 384), error [None, "the text is null"]
+"""
+
+# ruff: noqa: E402  # the check comes first: its message is clearer than an ImportError
+from importlib.util import find_spec as _find_spec
+
+_NEEDED = {"pyarrow": "pyarrow", "fsspec": "fsspec", "PIL": "pillow", "tokenizers": "tokenizers", "jinja2": "jinja2"}
+if _missing := [name for module, name in _NEEDED.items() if _find_spec(module) is None]:
+    raise ModuleNotFoundError(f"lucid.batch needs {' and '.join(_missing)}: pip install 'lucid-onnx[batch]'")
+
+from lucid import public as _public
+from lucid.batch.folder import FolderChangedError as FolderChangedError
+from lucid.batch.mapping import Summary as Summary
+from lucid.batch.mapping import map_rows as map_rows
+from lucid.batch.predictor import Predictor as Predictor
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

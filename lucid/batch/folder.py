@@ -1,0 +1,96 @@
+"""A folder that `lucid export FOLDER --for ...` wrote: its model, and a hash of everything that results depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from lucid.layouts.companions import COMPANIONS, CONFIG, sha256
+from lucid.runtime.model_file import check_model_file
+from lucid.suggestions import or_check
+
+Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
+"""Of each file its name, bytes, time of change and number; equal stamps are of equal contents."""
+
+_PLACES = (".", "onnx")  # where layouts have their ONNX files
+_MODEL = "model.onnx"
+
+
+class FolderChangedError(RuntimeError):
+    """A folder is not what it was when the job began: its results would be those of two models."""
+
+
+@dataclass(frozen=True)
+class ExportedFolder:
+    """The files of an exported folder.
+
+    Args:
+        path: the folder.
+        model: its ONNX file.
+        files: all files that results depend on: the model, its weights, configs, the tokenizer.
+    """
+
+    path: Path
+    model: Path
+    files: tuple[Path, ...]
+
+    def digest(self) -> str:
+        """The SHA-256 of the names and contents of the files."""
+        found = hashlib.sha256()
+        for path in self.files:
+            found.update(f"{path.relative_to(self.path).as_posix()}\0{sha256(path)}\n".encode())
+        return found.hexdigest()
+
+    def stamp(self) -> Stamp:
+        """What tells, without reading them, that no file has been touched.
+
+        Raises:
+            OSError: if a file is missing.
+        """
+        found = [(path, os.stat(path)) for path in self.files]
+        return tuple((str(path), status.st_size, status.st_mtime_ns, status.st_ino) for path, status in found)
+
+
+def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
+    """The files of a folder of one of the layouts onnxruntime, optimum, sentence-transformers and transformers.js.
+
+    Raises:
+        FileNotFoundError: if there is no such folder, or no model in it; the message names the command that exports it.
+        ValueError: for a folder with an encoder and a decoder, several models, or a file that is no model.
+    """
+    path = Path(os.path.abspath(source))
+    if not path.is_dir():
+        raise FileNotFoundError(f"there is no folder {os.fspath(source)!r}{or_check(source)}")
+    model = _model_in(path)
+    told = check_model_file(model)
+    beside = sorted({model.parent / place for place in _locations(told)})
+    companions = [path / name for name in (CONFIG, *COMPANIONS)]
+    return ExportedFolder(path, model, (model, *beside, *(one for one in companions if one.is_file())))
+
+
+def _model_in(folder: Path) -> Path:
+    found = sorted(file for place in _PLACES for file in (folder / place).glob("*.onnx"))
+    if not found:
+        raise FileNotFoundError(
+            f"{folder}: has no ONNX file, so it is no exported model; write one: "
+            f"lucid export {folder} --for onnxruntime --external-data"
+        )
+    if any(file.name.startswith("encoder_model") for file in found):
+        raise ValueError(
+            f"{folder}: has an encoder and a decoder, which are not run over many rows; expected one model"
+        )
+    named = [file for file in found if file.name == _MODEL] or found
+    if len(named) > 1:
+        raise ValueError(
+            f"{folder}: has {len(named)} ONNX files, expected one: {', '.join(file.name for file in named)}"
+        )
+    return named[0]
+
+
+def _locations(model: Any) -> list[str]:
+    """The files of weights beside a model."""
+    entries = [entry for tensor in model.graph.initializer for entry in tensor.external_data]
+    return [entry.value for entry in entries if entry.key == "location"]

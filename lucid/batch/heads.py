@@ -1,0 +1,142 @@
+"""What a model's outputs say about a row: an embedding, a label, or a score."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from lucid.batch.rows import Column, Kind, Ready, Results
+from lucid.runtime import Session
+from lucid.types import Array
+
+EMBEDDINGS = ("sentence_embedding", "image_embeds", "text_embeds", "pooler_output")
+"""Outputs (N, E) that are the vectors of rows, the first that there is."""
+
+_STATES = "last_hidden_state"
+_ACTIVATIONS = (
+    "activation_fn",
+    "sbert_ce_default_activation_function",
+)  # of cross-encoders, in newer and older configs
+
+
+class Reader(Protocol):
+    """Makes inputs of a model from values of rows: `TextReader`, `ImageReader`."""
+
+    def ready(self, values: Sequence[Any]) -> Ready:
+        """As `Task.ready`."""
+
+    def arrays(self, batch: Sequence[Any]) -> dict[str, Array]:
+        """The inputs of the model for rows that are ready."""
+
+
+class Head:
+    """A task of one run of a model for each batch.
+
+    Args:
+        reader: makes its inputs.
+        session: the model.
+        columns: as `Task.columns`.
+        results: makes the results of the model's outputs and inputs.
+        inputs: as `Task.inputs`.
+    """
+
+    part_rows = (1 << 10, 1 << 16)
+
+    def __init__(
+        self,
+        reader: Reader,
+        session: Session,
+        columns: Mapping[str, Column],
+        results: Callable[[Mapping[str, Array], Mapping[str, Array]], dict[str, Results]],
+        inputs: int = 1,
+    ) -> None:
+        self.columns, self.inputs, self.ready = columns, inputs, reader.ready
+        self._reader, self._session, self._results = reader, session, results
+
+    def run(self, batch: Sequence[Any]) -> dict[str, Results]:
+        """As `Task.run`."""
+        arrays = self._reader.arrays(batch)
+        return self._results(self._session.run(arrays), arrays)
+
+
+def embedding(reader: Reader, session: Session, output: str, pooling: str | None, where: str) -> Head:
+    """The vector of a row: the output that is one, or the states of its tokens, pooled.
+
+    Raises:
+        ValueError: for a model that gives states alone, without `pooling`, which only the checkpoint could say.
+    """
+    name = next((name for name in EMBEDDINGS if name in session.outputs), None)
+    if name is not None:
+        if pooling is not None:
+            raise ValueError(f"{where}: its model gives {name}, which is a vector for each row; leave out pooling")
+        return Head(reader, session, _vectors(session, name, output), lambda results, _: {output: results[name]})
+    if pooling not in ("cls", "mean"):
+        raise ValueError(
+            f"{where}: its model gives {_STATES}, a vector for each token, and the checkpoint does not say how they "
+            f"are pooled; give pooling 'cls' or 'mean', got {pooling!r}"
+        )
+
+    def pooled(results: Mapping[str, Array], arrays: Mapping[str, Array]) -> dict[str, Results]:
+        states = results[_STATES]
+        if pooling == "cls":
+            return {output: states[:, 0]}
+        mask = arrays.get("attention_mask", np.ones(states.shape[:2]))[..., None].astype(np.float32)
+        return {output: (states * mask).sum(axis=1) / mask.sum(axis=1)}
+
+    return Head(reader, session, _vectors(session, _STATES, output), pooled)
+
+
+def classification(reader: Reader, session: Session, output: str, config: Mapping[str, Any]) -> Head:
+    """The likeliest label of a row, and in the column `score` its probability.
+
+    Labels have the names of `id2label`; probabilities are softmax, or the sigmoid where config.json says that a row may
+    have several labels.
+    """
+    names = config.get("id2label")
+    several = config.get("problem_type") == "multi_label_classification"
+
+    def labels(results: Mapping[str, Array], _: Mapping[str, Array]) -> dict[str, Results]:
+        logits = results["logits"].astype(np.float64)
+        best = logits.argmax(axis=-1)
+        scores = _sigmoid(logits) if several else _softmax(logits)
+        given = names if isinstance(names, dict) else {}
+        return {
+            output: [str(given.get(str(label), f"LABEL_{label}")) for label in best],
+            "score": np.take_along_axis(scores, best[:, None], axis=-1)[:, 0],
+        }
+
+    return Head(reader, session, {output: Column(Kind.TEXT), "score": Column(Kind.NUMBER)}, labels)
+
+
+def ranking(reader: Reader, session: Session, output: str, config: Mapping[str, Any]) -> Head:
+    """How well two texts belong together, as sentence-transformers' CrossEncoder has it: the sigmoid of the logit, or
+    the logit where config.json names the identity.
+    """
+    told = config.get("sentence_transformers")
+    about = {**config, **(told if isinstance(told, dict) else {})}
+    activation = next((about[name] for name in _ACTIVATIONS if name in about), "")
+    identity = str(activation).endswith("Identity")
+
+    def scores(results: Mapping[str, Array], _: Mapping[str, Array]) -> dict[str, Results]:
+        logits = results["logits"][:, 0].astype(np.float64)
+        return {output: logits if identity else _sigmoid(logits)}
+
+    return Head(reader, session, {output: Column(Kind.NUMBER)}, scores, inputs=2)
+
+
+def _vectors(session: Session, name: str, output: str) -> dict[str, Column]:
+    width = session.outputs[name][1][-1]
+    if not isinstance(width, int):
+        raise ValueError(f"the model's output {name} has vectors of {width} numbers, expected a fixed number")
+    return {output: Column(Kind.VECTOR, width)}
+
+
+def _softmax(logits: Array) -> Array:
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def _sigmoid(logits: Array) -> Array:
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * logits)))  # without an overflow

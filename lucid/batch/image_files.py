@@ -1,0 +1,54 @@
+"""Rows of folders of images: a file is a row."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from lucid.batch.places import content
+from lucid.batch.rows import RowError
+from lucid.batch.source import Part, Rows
+
+ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+"""Of the names of images."""
+
+_AT_A_TIME = 64  # files in memory
+
+
+class ImageSource:
+    """Image files; the output has their paths in the column `path`.
+
+    Args:
+        files: their addresses.
+    """
+
+    schema = pa.schema([("path", pa.string())])
+
+    def __init__(self, files: tuple[str, ...]) -> None:
+        self._folder = os.path.commonpath([os.path.dirname(file) for file in files]) if len(files) > 1 else ""
+        if "://" in files[0]:  # commonpath makes one slash of two
+            self._folder = ""
+        self.files, self.total = files, len(files)
+
+    def parts(self, rows: int) -> list[Part]:
+        """As `Source.parts`."""
+        starts = range(0, self.total, rows)
+        return [
+            Part(first, len(names), "", names=names) for first in starts if (names := self.files[first : first + rows])
+        ]
+
+    def read(self, part: Part) -> Iterator[Rows]:
+        """As `Source.read`."""
+        for start in range(0, part.rows, _AT_A_TIME):
+            files = part.names[start : start + _AT_A_TIME]
+            paths = [os.path.relpath(file, self._folder) if self._folder else file for file in files]
+            yield Rows(pa.RecordBatch.from_pydict({"path": paths}, self.schema), [_read(file) for file in files])
+
+
+def _read(file: str) -> tuple[bytes] | RowError:
+    try:
+        return (content(file),)
+    except OSError as error:
+        return RowError(f"the file cannot be read: {error}")

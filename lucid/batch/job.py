@@ -1,0 +1,171 @@
+"""A job: what it computes, where it writes, and what is written already.
+
+The rows are divided into parts. Each becomes a Parquet file, which appears when it is complete, so the folder can be
+read at any moment, and a job that was interrupted goes on with the parts that are not there. Nothing is lost and
+nothing is twice, whatever ended it: a part has the name of its first row, and is the same whoever computes it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lucid.batch.places import about, content, made, names_in, writing
+from lucid.batch.predictor import ERROR, Predictor
+from lucid.batch.source import Part, Source
+from lucid.batch.tables import result_schema, with_results
+from lucid.phases import Advance
+from lucid.version import __version__
+
+JOB_FILE = "_lucid_map.json"
+"""What the folder is for, in it; readers of Parquet leave out names that begin like this."""
+
+
+def _unheard(rows: int) -> None:
+    """Nobody is told of parts that another process computes before they are complete."""
+
+
+class Computed(NamedTuple):
+    """A part that has been written.
+
+    Args:
+        rows: how many it has.
+        errors: how many of them have no result.
+        seconds: how long it took.
+    """
+
+    rows: int
+    errors: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is computed and where it is written. It can be pickled.
+
+    Args:
+        predictor: computes the results.
+        source: has the rows.
+        output: the address of the folder of the parts.
+    """
+
+    predictor: Predictor
+    source: Source
+    output: str
+
+    def schema(self) -> pa.Schema:
+        """Of the parts.
+
+        Raises:
+            ValueError: as `result_schema`.
+        """
+        return result_schema(self.source.schema, self.predictor.columns)
+
+    def compute(self, part: Part, advance: Advance = _unheard) -> Computed:
+        """Compute a part and write it.
+
+        Args:
+            part: one of the job's.
+            advance: called with how many rows more are computed.
+
+        Raises:
+            FolderChangedError: if the model is not what it was.
+            OSError: for a file that cannot be read or written, as on a full disk; nothing of the part is there then.
+        """
+        start, errors, schema = time.monotonic(), 0, self.schema()
+        repeating = [field.name for field in schema if not pa.types.is_list(field.type)]
+        with (
+            writing(f"{self.output}/{part.name}") as file,
+            pq.ParquetWriter(file, schema, use_dictionary=repeating) as writer,
+        ):
+            for rows in self.source.read(part):
+                results = self.predictor.predict(rows.values)
+                errors += sum(reason is not None for reason in results[ERROR])
+                writer.write_batch(with_results(rows.passed, schema, results))
+                advance(len(rows.values))
+        return Computed(part.rows, errors, time.monotonic() - start)
+
+
+def started(job: Job, rows: int, resume: bool) -> list[Part]:
+    """The parts of a job that are to be computed.
+
+    Args:
+        job: the job.
+        rows: of a part; a job that goes on keeps what it began with.
+        resume: whether to go on with what is in the folder.
+
+    Raises:
+        FileExistsError: for a folder that is not empty, without `resume`.
+        ValueError: with `resume`, for a folder of another job; the message says what differs.
+    """
+    there = names_in(job.output)
+    told = {
+        "made_by": f"lucid {__version__}",
+        "model": job.predictor.plan.digest,
+        "options": _options(job.predictor),
+        "input": [[file, *about(file)] for file in job.source.files],
+        "rows": job.source.total,
+        "rows_of_a_part": rows,
+    }
+    if JOB_FILE not in there:
+        if there:
+            raise FileExistsError(f"{job.output}: has other files, such as {min(there)}; give the name of a new folder")
+        made(job.output)
+        with writing(f"{job.output}/{JOB_FILE}") as file:
+            file.write(json.dumps(told, indent=1).encode())
+    else:
+        rows = _went_on(job, told, resume)
+    return [part for part in job.source.parts(rows) if part.name not in there]
+
+
+def _went_on(job: Job, told: dict[str, Any], resume: bool) -> int:
+    if not resume:
+        raise FileExistsError(
+            f"{job.output}: has the results of an earlier job; --resume goes on with it, or give the name of a new "
+            "folder"
+        )
+    try:
+        before = json.loads(content(f"{job.output}/{JOB_FILE}"))
+        rows = int(before["rows_of_a_part"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{job.output}/{JOB_FILE}: is not as lucid map wrote it; give a new folder") from error
+    for name, what in (
+        ("model", "the model"),
+        ("options", "the options"),
+        ("input", "the input"),
+        ("rows", "the input"),
+    ):
+        if before.get(name) != json.loads(json.dumps(told[name])):
+            raise ValueError(
+                f"{job.output}: {what} of the job that began there was another one, so it cannot go on; its results "
+                f"would be of two kinds. Give the name of a new folder{_difference(name, before.get(name), told[name])}"
+            )
+    return rows
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    if name == "input" and isinstance(before, list):
+        files = [one[0] for one in now if list(one) not in before]
+        return f" ({files[0]} is new or has changed)" if files else " (there are fewer files)"
+    if name == "options" and isinstance(before, dict):
+        names = [each for each in now if before.get(each) != json.loads(json.dumps(now[each]))]
+        return f" ({', '.join(f'{each}: {before.get(each)!r}, now {now[each]!r}' for each in names)})"
+    return ""
+
+
+def _options(predictor: Predictor) -> dict[str, Any]:
+    """What results depend on beside the model: not on threads and providers, and not on batches but by rounding."""
+    choices = predictor.plan.choices
+    return {
+        "input": predictor.inputs,
+        "output": choices.output,
+        "max_length": choices.max_length,
+        "max_characters": choices.max_characters,
+        "pooling": choices.pooling,
+        "generation": choices.generation,
+    }

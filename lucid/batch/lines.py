@@ -1,0 +1,201 @@
+"""Rows of text files, JSON lines and CSV, which are read once before anything is computed.
+
+So all of the rows are counted, the type of each column is one that holds all of its values, and a part is read from the
+byte where it begins.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from lucid.batch.places import opened
+from lucid.batch.rows import RowError
+from lucid.batch.source import CHUNK, Part, Rows, no_column
+from lucid.phases import phase
+
+LONGEST = 1 << 26  # bytes of a line
+_MARK = b"\xef\xbb\xbf"  # with which some programs begin a file in UTF-8
+_INDEX = 4096  # places that are remembered in each file
+_INT64 = range(-(1 << 63), 1 << 63)
+_TYPES = {frozenset({bool}): pa.bool_(), frozenset({int}): pa.int64()} | {
+    frozenset({float}): pa.float64(),
+    frozenset({int, float}): pa.float64(),
+}  # all others are text, as are columns of several types, whose values are written as JSON
+
+
+class Record(NamedTuple):
+    """A row, or why there is none, and where the next one begins."""
+
+    row: Mapping[str, Any] | RowError
+    end: int
+    line: int
+
+
+class _Place(NamedTuple):
+    first: int  # row of the file
+    start: int
+    line: int
+
+
+class LineSource:
+    """Text files of one format.
+
+    Args:
+        files: their addresses.
+        inputs: the columns that the model reads.
+        separator: of CSV; None for JSON lines.
+
+    Raises:
+        KeyError: for a column that is not there.
+        ValueError: for CSV without columns, or with a quote that is not closed.
+    """
+
+    def __init__(self, files: tuple[str, ...], inputs: tuple[str, ...], separator: str | None) -> None:
+        self.files, self._inputs, self._separator = files, inputs, separator
+        self._places: list[list[_Place]] = []
+        self._rows: list[int] = []
+        types: dict[str, set[type]] = {}
+        with phase("reading the input", len(files)) as advance:
+            for file in files:
+                self._index(file, types)
+                advance(1)
+        self.total = sum(self._rows)
+        for name in inputs:
+            if name not in types and self.total:
+                raise no_column(name, files[0], list(types))
+        self.schema = pa.schema([(name, _TYPES.get(frozenset(kinds), pa.string())) for name, kinds in types.items()])
+
+    def parts(self, rows: int) -> list[Part]:
+        """As `Source.parts`."""
+        parts, before = [], 0
+        for file, places, count in zip(self.files, self._places, self._rows, strict=True):
+            chosen: list[_Place] = []
+            for place in places:
+                if not chosen or place.first - chosen[-1].first >= rows:
+                    chosen.append(place)
+            ends = [place.first for place in chosen[1:]] + [count]
+            for place, end in zip(chosen, ends, strict=True):
+                parts.append(Part(before + place.first, end - place.first, file, place.start, place.line))
+            before += count
+        return parts
+
+    def read(self, part: Part) -> Iterator[Rows]:
+        """As `Source.read`."""
+        records = islice(self._records(part.file, part.start, part.line), part.rows)
+        while chunk := [record.row for record in islice(records, CHUNK)]:
+            there = [{} if isinstance(row, RowError) else row for row in chunk]
+            arrays = [
+                pa.array([_stored(row.get(field.name), field.type) for row in there], field.type)
+                for field in self.schema
+            ]
+            values = [
+                row if isinstance(row, RowError) else tuple(row.get(name) for name in self._inputs) for row in chunk
+            ]
+            yield Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schema), values)
+
+    def _index(self, file: str, types: dict[str, set[type]]) -> None:
+        """Count the rows of a file, and remember where some of them begin: every one, every second, every fourth ..."""
+        places, every, count = [_Place(0, 0, 1)], 1, 0
+        for record in self._records(file, 0, 1):
+            count += 1
+            if count % every == 0:
+                places.append(_Place(count, record.end, record.line))
+                if len(places) > _INDEX:
+                    places, every = places[::2], 2 * every
+            if not isinstance(record.row, RowError):
+                for name, value in record.row.items():
+                    kinds = types.setdefault(name, set())
+                    if value is not None:
+                        kinds.add(type(value) if not isinstance(value, int) or value in _INT64 else object)
+        self._places.append([place for place in places if place.first < count])
+        self._rows.append(count)
+
+    def _records(self, file: str, start: int, line: int) -> Iterator[Record]:
+        with opened(file) as stream:
+            if self._separator is None:
+                stream.seek(start)
+                yield from _json_records(stream, file, start, line)
+            else:
+                yield from _csv_records(stream, file, start, line, self._separator)
+
+
+def _json_records(stream: Any, file: str, start: int, line: int) -> Iterator[Record]:
+    """JSON lines; empty ones are no rows."""
+    while raw := stream.readline(LONGEST):
+        where, start, line = line, start + len(raw), line + 1
+        if len(raw) == LONGEST and not raw.endswith(b"\n"):
+            while (rest := stream.readline(LONGEST)) and not rest.endswith(b"\n"):
+                start += len(rest)
+            start += len(rest)
+            yield Record(RowError(f"line {where} of {file} has more than {LONGEST} bytes"), start, line)
+        elif raw.strip():
+            yield Record(_object(raw.removeprefix(_MARK), where, file), start, line)
+
+
+def _object(raw: bytes, line: int, file: str) -> Mapping[str, Any] | RowError:
+    try:
+        found = json.loads(raw.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError) as error:
+        return RowError(f"line {line} of {file} is not valid JSON: {str(error)[:80]}")
+    if not isinstance(found, dict):
+        return RowError(f"line {line} of {file} is a JSON {type(found).__name__}, expected an object")
+    return found
+
+
+def _csv_records(stream: Any, file: str, start: int, line: int, separator: str) -> Iterator[Record]:
+    """CSV with a first line of names; every value is text. A record may have several lines."""
+    csv.field_size_limit(LONGEST)  # of this process; its default is 131,072
+    lines = _Lines(stream, file)
+    reader, where = csv.reader(lines, delimiter=separator, strict=True), 1
+    try:
+        names = next(reader, None)
+        if not names:
+            raise ValueError(f"{file}: is empty, expected a line with the names of columns")
+        if start:
+            stream.seek(start)
+            lines.position, lines.line = start, line
+        where = lines.line
+        for fields in reader:
+            if len(fields) == len(names):
+                yield Record(dict(zip(names, fields, strict=True)), lines.position, lines.line)
+            elif fields:  # an empty line is no row
+                wrong = RowError(f"line {where} of {file} has {len(fields)} values, expected {len(names)}")
+                yield Record(wrong, lines.position, lines.line)
+            where = lines.line
+    except csv.Error as error:
+        raise ValueError(f"{file}: the record at line {where} is not CSV: {error}") from error
+
+
+class _Lines:
+    """The lines of a stream as text, and where the next one begins."""
+
+    def __init__(self, stream: Any, file: str) -> None:
+        self._stream, self._file = stream, file
+        self.position, self.line = 0, 1
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        raw: bytes = self._stream.readline(LONGEST)
+        if not raw:
+            raise StopIteration
+        if len(raw) == LONGEST:
+            raise csv.Error(f"line {self.line} has more than {LONGEST} bytes")
+        first = self.position == 0
+        self.position, self.line = self.position + len(raw), self.line + 1
+        return (raw.removeprefix(_MARK) if first else raw).decode("utf-8", "surrogateescape")
+
+
+def _stored(value: Any, kind: pa.DataType) -> Any:
+    """A value as Arrow takes it for a column."""
+    if value is None or not pa.types.is_string(kind):
+        return float(value) if value is not None and pa.types.is_floating(kind) else value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

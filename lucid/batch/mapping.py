@@ -1,0 +1,156 @@
+"""`map_rows`: a model over all rows of files, in this process or on Ray Data."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+from lucid.batch.ids import check_ids
+from lucid.batch.image_files import ENDINGS, ImageSource
+from lucid.batch.job import Computed, Job, started
+from lucid.batch.lines import LineSource
+from lucid.batch.on_demand import ray_engine
+from lucid.batch.parquet import ParquetSource
+from lucid.batch.places import address, files_at
+from lucid.batch.predictor import Predictor
+from lucid.batch.source import Source
+from lucid.phases import phase
+
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+_PARTS = 64  # about as many at least, so that workers have equally much to do
+
+
+def _json_lines(files: tuple[str, ...], inputs: tuple[str, ...]) -> Source:
+    return LineSource(files, inputs, None)
+
+
+def _commas(files: tuple[str, ...], inputs: tuple[str, ...]) -> Source:
+    return LineSource(files, inputs, ",")
+
+
+def _tabs(files: tuple[str, ...], inputs: tuple[str, ...]) -> Source:
+    return LineSource(files, inputs, "\t")
+
+
+def _images(files: tuple[str, ...], inputs: tuple[str, ...]) -> Source:
+    return ImageSource(files)
+
+
+_READERS: dict[str, Callable[[tuple[str, ...], tuple[str, ...]], Source]] = {
+    ".parquet": ParquetSource,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json_lines,
+    ".csv": _commas,
+    ".tsv": _tabs,
+    **dict.fromkeys(ENDINGS, _images),
+}
+ENGINES = ("local", "ray")
+
+
+class Summary(NamedTuple):
+    """What a job has done.
+
+    Args:
+        rows: the rows of the input.
+        computed: how many of them this run has computed; an earlier one has computed the others.
+        errors: how many of these have no result; the column `error` says why.
+        seconds: how long it took.
+    """
+
+    rows: int
+    computed: int
+    errors: int
+    seconds: float
+
+
+def map_rows(
+    predictor: Predictor,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    output: str | os.PathLike[str],
+    *,
+    engine: str = "local",
+    resume: bool = False,
+    id_column: str | None = None,
+    part_rows: int | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
+) -> Summary:
+    """Compute the rows of files and write them, with their results, as Parquet files.
+
+    Memory does not grow with the input: rows are read, computed and written some at a time.
+
+    Args:
+        predictor: the model and its options. With the engine "local" its `threads` are those of the job.
+        source: files, folders or patterns (`in/*.parquet`), as paths or as addresses that fsspec knows (`s3://...`):
+            all Parquet, or all JSON lines (.jsonl, .ndjson, .json), CSV (.csv, .tsv) or images.
+        output: the folder of the results, which is made; or an address of one.
+        engine: "local" is this process; "ray" is Ray Data, which needs the extra `ray`.
+        resume: go on with a job that was interrupted: compute what is not in the folder.
+        id_column: check first that each row has an id of its own there; it takes 8 bytes of memory for each row.
+        part_rows: the rows of a file of results; by default there are 64 files or more.
+        workers: processes of "ray"; by default one for each GPU or for as many cores as the predictor has threads.
+        cluster: the address of a Ray cluster; by default one is started on this machine.
+
+    Raises:
+        FileNotFoundError: for an input that is not there, or not mounted.
+        FileExistsError: for a folder of another job, or of this one without `resume`.
+        KeyError: for a column that is not there.
+        ValueError: for files of several kinds or without rows, ids that are missing or twice, and a job that differs
+            from the one that began in the folder.
+        FolderChangedError: if the folder of the model changes while the job runs.
+        OSError: for a file that cannot be read or written. What is written by then stays, and `resume` goes on.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine {engine!r} does not exist: choose one of {', '.join(ENGINES)}")
+    if engine == "local" and (workers is not None or cluster is not None):
+        raise ValueError("workers and cluster are for the engine ray; the engine local has the predictor's threads")
+    distributed = ray_engine() if engine == "ray" else None
+    start = time.monotonic()
+    job = Job(predictor, open_source(source, predictor.inputs), address(output))
+    job.schema()  # its errors come before the folder is made
+    if id_column is not None:
+        check_ids(job.source, id_column)
+    fewest, most = predictor.part_rows
+    parts = started(job, part_rows or min(max(job.source.total // _PARTS, fewest), most), resume)
+    written: list[Computed] = []
+    with phase("computing rows", sum(part.rows for part in parts), "rows") as advance:
+        try:
+            if distributed is None:
+                written += [job.compute(part, advance) for part in parts]
+            else:
+                for done in distributed.run(job, parts, workers, cluster):
+                    written.append(done)
+                    advance(done.rows)
+        except OSError as error:
+            error.add_note(f"what is in {os.fspath(output)} is complete; resume (--resume) goes on with the rest")
+            raise
+    rows, errors = sum(done.rows for done in written), sum(done.errors for done in written)
+    return Summary(job.source.total, rows, errors, time.monotonic() - start)
+
+
+def open_source(place: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], inputs: tuple[str, ...]) -> Source:
+    """The rows of files, by the endings of their names.
+
+    Raises:
+        FileNotFoundError, KeyError, ValueError: as `map_rows`.
+    """
+    places = [place] if isinstance(place, (str, os.PathLike)) else list(place)
+    files = tuple(dict.fromkeys(file for each in places for file in files_at(address(each))))
+    kinds = {_ending(file): file for file in files}
+    found = {_READERS.get(ending) for ending in kinds}
+    if len(found) > 1 or None in found:
+        known = ", ".join(_READERS)
+        raise ValueError(f"expected files of one kind ({known}), got {', '.join(sorted(kinds.values())[:4])}")
+    source = _READERS[_ending(files[0])](files, inputs)
+    if not source.total:
+        raise ValueError(f"{files[0]}: has no rows")
+    return source
+
+
+def _ending(file: str) -> str:
+    path = PurePath(file.lower())
+    return path.with_suffix("").suffix if path.suffix in _COMPRESSED else path.suffix

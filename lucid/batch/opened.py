@@ -1,0 +1,101 @@
+"""Models that are open in this process: each folder once, however often a predictor is unpickled."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from lucid.batch.folder import ExportedFolder, FolderChangedError, Stamp, exported_folder
+from lucid.batch.rows import Task
+from lucid.batch.tasks import Choices, open_task
+from lucid.runtime import Session
+from lucid.threads import usable_cores
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is opened: a folder as it was, and options; no weights, so it is small in a pickle.
+
+    Args:
+        folder: the absolute path.
+        digest: of the folder's files.
+        threads: how many batches are computed at a time.
+        providers: of the `Session`.
+        prepack: of the `Session`.
+        choices: of the task.
+    """
+
+    folder: str
+    digest: str
+    threads: int
+    providers: tuple[str, ...]
+    prepack: bool
+    choices: Choices
+
+
+class Opened:
+    """A model in this process: its task, and threads that compute batches.
+
+    Raises:
+        FolderChangedError: if the folder is not what it was when the plan was made.
+        ValueError, OSError: as `open_task`.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._folder = _unchanged(plan)
+        self._stamp = self._folder.stamp()
+        threads = min(plan.threads, usable_cores())
+        session = Session(self._folder.model, plan.providers, threads=1, spinning=False, prepack=plan.prepack)
+        self.task: Task = open_task(self._folder, session, plan.choices)
+        self._pool = ThreadPoolExecutor(threads, "lucid-batch") if threads > 1 else None
+
+    def check(self) -> None:
+        """Whether the folder is still what it was.
+
+        Raises:
+            FolderChangedError: if it is not.
+        """
+        if _stamp(self._folder) != self._stamp:  # rewritten, perhaps with the same contents
+            self._folder = _unchanged(self._plan)
+            self._stamp = self._folder.stamp()
+
+    def run(self, batches: list[list[Any]]) -> list[dict[str, Any]]:
+        """The results of each batch of rows that are ready."""
+        return list(map(self.task.run, batches) if self._pool is None else self._pool.map(self.task.run, batches))
+
+
+_lock = Lock()
+_open: dict[Plan, Opened] = {}
+
+
+def opened(plan: Plan) -> Opened:
+    """The model of a plan, opened on first use in this process; another plan takes its place."""
+    with _lock:
+        if plan not in _open:
+            _open.clear()  # one model at a time in memory
+            _open[plan] = Opened(plan)
+        return _open[plan]
+
+
+def _unchanged(plan: Plan) -> ExportedFolder:
+    try:
+        folder = exported_folder(plan.folder)
+        digest = folder.digest()
+    except (OSError, ValueError) as error:
+        raise FolderChangedError(f"{plan.folder}: is not what it was when the job began: {error}") from error
+    if digest != plan.digest:
+        raise FolderChangedError(
+            f"{plan.folder}: its files have changed since the job began (their hash is {digest[:12]}, and was "
+            f"{plan.digest[:12]}), so results would be those of two models; begin the job again"
+        )
+    return folder
+
+
+def _stamp(folder: ExportedFolder) -> Stamp | None:
+    try:
+        return folder.stamp()
+    except OSError:  # a file is gone
+        return None

@@ -1,0 +1,103 @@
+"""Files that are read and written, on this machine or in an object store, by fsspec's addresses."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from lucid.files import write_atomically
+from lucid.suggestions import or_check
+
+# What tells one content of a file from the next one, by the names that file systems give it.
+_VERSIONS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created")
+
+
+def address(place: str | os.PathLike[str]) -> str:
+    """A path as an absolute one, which is the same in every process; `s3://...` and its kin as they are."""
+    text = os.fspath(place)
+    return text if "://" in text else os.path.abspath(text)
+
+
+def files_at(place: str) -> list[str]:
+    """The files that an address names: one, those of a pattern, or those in a folder and its folders; sorted.
+
+    Raises:
+        FileNotFoundError: if there are none.
+    """
+    system, path = _system(place)
+    if any(mark in path for mark in "*?["):
+        found = [each for each in system.glob(path) if system.isfile(each)]
+    elif system.isdir(path):
+        found = system.find(path)
+    else:
+        found = [path] if system.exists(path) else []
+    shown = sorted(each for each in found if not os.path.basename(each).startswith((".", "_")))
+    if not shown:
+        hint = or_check(place) if isinstance(system, LocalFileSystem) else ""
+        raise FileNotFoundError(f"there is no file {place!r}{hint}")
+    return [each if isinstance(system, LocalFileSystem) else system.unstrip_protocol(each) for each in shown]
+
+
+def opened(place: str) -> BinaryIO:
+    """A file to read from any position, decompressed if its name ends with .gz, .bz2, .xz or .zst."""
+    system, path = _system(place)
+    file: BinaryIO = system.open(path, "rb", compression="infer")
+    return file
+
+
+def content(place: str) -> bytes:
+    """All of a file."""
+    system, path = _system(place)
+    found: bytes = system.cat_file(path)
+    return found
+
+
+def about(place: str) -> tuple[int, str]:
+    """How many bytes a file has, and what changes with its content."""
+    system, path = _system(place)
+    info = system.info(path)
+    version = next((str(info[name]) for name in _VERSIONS if info.get(name) is not None), "")
+    return int(info.get("size") or 0), version
+
+
+def names_in(folder: str) -> set[str]:
+    """The names of the files in a folder, which need not be there."""
+    system, path = _system(folder)
+    if not system.exists(path):
+        return set()
+    return {os.path.basename(each) for each in system.ls(path, detail=False)}
+
+
+def made(folder: str) -> None:
+    """Make a folder where there are folders."""
+    system, path = _system(folder)
+    system.makedirs(path, exist_ok=True)
+
+
+@contextmanager
+def writing(place: str) -> Iterator[BinaryIO]:
+    """A file that appears whole or not at all: by its name on a disk, in one request in an object store.
+
+    Raises:
+        OSError: as `lucid.files.write_atomically`.
+    """
+    system, path = _system(place)
+    if isinstance(system, LocalFileSystem):
+        with write_atomically(Path(path)) as file:
+            yield file
+        return
+    memory = io.BytesIO()
+    yield memory
+    system.pipe_file(path, memory.getvalue())
+
+
+def _system(place: str) -> tuple[Any, str]:
+    system, path = fsspec.core.url_to_fs(place)
+    return system, str(path)

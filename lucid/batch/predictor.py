@@ -1,0 +1,142 @@
+"""A callable over columns: what Ray Data, Daft, Dask, Spark and `lucid map` call for some rows at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lucid.batch.batches import batches
+from lucid.batch.folder import exported_folder
+from lucid.batch.opened import Plan, opened
+from lucid.batch.rows import Column, Ready, RowError, objects
+from lucid.batch.tasks import Choices
+from lucid.types import Array
+
+ERROR = "error"
+"""The column that says why a row has no result."""
+
+
+class Predictor:
+    """What an exported model says about each row: an embedding, a label, a score, a text.
+
+    It takes columns by name and returns all of them, with the results and the column `error` added. A row that has no
+    result (null, empty, of another type, too long, an image that cannot be read) is NaN or None there, `error` says
+    why, and the others are computed. Rows are sorted by length, and computed in batches of so many tokens.
+
+    The model is opened on first use in each process. A pickle has the path, the hash and the options, so the folder
+    must be at the same path on every machine, with the same contents: anything else is an error.
+
+    Args:
+        folder: what `lucid export FOLDER --for onnxruntime` wrote, or `sentence-transformers`, `optimum`,
+            `transformers.js`. With `--external-data` all processes of a machine share one copy of the weights.
+        input: the column of texts or images, or the two columns of a cross-encoder. An image is a path, the bytes of a
+            file, or an array (H, W, 3) uint8.
+        output: the column of the results; by default `embedding`, `label` (beside it `score`), `score` or `answer`.
+        batch_tokens: the most tokens of a batch, padding included; an image has one for each 16 x 16 pixels.
+        threads: how many batches are computed at a time, each by one thread; never more than there are cores. Results
+            do not depend on it.
+        task: an error unless the folder is exported for it.
+        max_length: the most tokens of a row, at which texts are cut off; by default what the checkpoint says.
+        max_characters: a longer text has no result.
+        pooling: "cls" or "mean", for a model that gives a vector for each token.
+        providers: of the `Session`.
+        prepack: of the `Session`: faster by some percent, with a copy of the weights in each process.
+        generation: for decoders, options of `Generator.generate`, such as ``{"max_new_tokens": 64}``, and ``chat``.
+
+    Raises:
+        FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
+        TypeError, ValueError: for an option of another type or out of range.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        input: str | Sequence[str] = "text",
+        output: str | None = None,
+        *,
+        batch_tokens: int = 4096,
+        threads: int = 1,
+        task: str | None = None,
+        max_length: int | None = None,
+        max_characters: int = 1_000_000,
+        pooling: str | None = None,
+        providers: str | Sequence[str] = "cpu",
+        prepack: bool = False,
+        generation: Mapping[str, Any] | None = None,
+    ) -> None:
+        for name, number in (("batch_tokens", batch_tokens), ("threads", threads), ("max_length", max_length)):
+            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
+                raise ValueError(f"Predictor: {name} is {number!r}, expected a whole number of 1 or more")
+        self.inputs = (input,) if isinstance(input, str) else tuple(input)
+        self.batch_tokens = batch_tokens
+        given = (providers,) if isinstance(providers, str) else tuple(providers)
+        chosen = Choices(output, task, max_length, max_characters, pooling, _frozen(generation or {}))
+        found = exported_folder(folder)
+        self.plan = Plan(str(found.path), found.digest(), threads, given, prepack, chosen)
+
+    def __call__(self, columns: Mapping[str, Any]) -> dict[str, Array]:
+        """The columns, with the results and `error` added.
+
+        Args:
+            columns: arrays, or other sequences, by name; all of one length.
+
+        Raises:
+            KeyError: for a column that is missing.
+            ValueError: for a column that has the name of a result.
+            FolderChangedError: if the folder is not what it was.
+        """
+        if missing := [name for name in self.inputs if name not in columns]:
+            raise KeyError(f"there is no column {', '.join(missing)}; the columns are {', '.join(columns)}")
+        if taken := [name for name in (*self.columns, ERROR) if name in columns]:
+            raise ValueError(f"there is a column {taken[0]} already; rename it, or give another name for output")
+        values = list(zip(*(list(columns[name]) for name in self.inputs), strict=True))
+        return {**columns, **self.predict(values)}
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """The columns of results by name; beside them is `error`, which is text."""
+        return opened(self.plan).task.columns
+
+    @property
+    def part_rows(self) -> tuple[int, int]:
+        """The fewest and the most rows of a file of results."""
+        return opened(self.plan).task.part_rows
+
+    def predict(self, rows: Sequence[Sequence[Any] | RowError]) -> dict[str, Array]:
+        """The results and `error` for rows, each of which is its values, or why it has none.
+
+        Raises:
+            ValueError: for more or fewer columns than the model reads.
+            FolderChangedError: if the folder is not what it was.
+        """
+        model = opened(self.plan)
+        model.check()
+        if len(self.inputs) != model.task.inputs:
+            raise ValueError(
+                f"{self.plan.folder}: its model reads {model.task.inputs} columns, got {len(self.inputs)}: "
+                f"{', '.join(self.inputs)}"
+            )
+        ready: list[tuple[int, Ready]] = []
+        reasons: list[str | None] = [None] * len(rows)
+        for place, row in enumerate(rows):
+            try:
+                if isinstance(row, RowError):
+                    raise row
+                ready.append((place, model.task.ready(row)))
+            except RowError as error:
+                reasons[place] = str(error)
+        chosen = batches([one.size for _, one in ready], self.batch_tokens)
+        found = model.run([[ready[each][1].data for each in batch] for batch in chosen])
+        results: dict[str, list[Any]] = {name: [None] * len(rows) for name in model.task.columns}
+        for batch, computed in zip(chosen, found, strict=True):
+            for name, values in computed.items():
+                for each, value in zip(batch, values, strict=True):
+                    results[name][ready[each][0]] = value
+        made = {name: column.array(results[name]) for name, column in model.task.columns.items()}
+        return {**made, ERROR: objects(reasons)}
+
+
+def _frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Options as part of a plan, which is a key."""
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(options.items()))

@@ -1,0 +1,93 @@
+"""Rows that have no result, and what a result is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from lucid.types import Array
+
+Results: TypeAlias = Sequence[Any] | Array
+"""Of some rows, one for each."""
+
+
+class RowError(ValueError):
+    """Why a row has no result. It goes to the column `error`, and the job goes on."""
+
+
+class Kind(Enum):
+    """What a column of results holds for each row."""
+
+    VECTOR = "vector"
+    NUMBER = "number"
+    TEXT = "text"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of results: what it holds, and how long its vectors are."""
+
+    kind: Kind
+    width: int = 0
+
+    def array(self, results: Sequence[Any | None]) -> Array:
+        """The results as an array: (N, E) float32, (N,) float32 or (N,) objects; None is NaN among numbers."""
+        if self.kind is Kind.TEXT:
+            return objects(results)
+        shape = (len(results), self.width) if self.kind is Kind.VECTOR else (len(results),)
+        made = np.full(shape, np.nan, np.float32)
+        for row, one in enumerate(results):
+            if one is not None:
+                made[row] = one
+        return made
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A row that is ready for the model.
+
+    Args:
+        size: how many tokens it takes; rows of a similar size share a batch.
+        data: what its task makes a batch of.
+    """
+
+    size: int
+    data: Any
+
+
+class Task(Protocol):
+    """What a folder's model does with a row. A task may be used from several threads at once.
+
+    Attributes:
+        columns: those of its results, by name.
+        inputs: how many columns it reads.
+        part_rows: the fewest and the most rows that are worth a file of results: what is lost if a job is interrupted.
+    """
+
+    columns: Mapping[str, Column]
+    inputs: int
+    part_rows: tuple[int, int]
+
+    def ready(self, values: Sequence[Any]) -> Ready:
+        """What the model takes for a row, of which these are the values; raises RowError."""
+
+    def run(self, batch: Sequence[Any]) -> dict[str, Results]:
+        """The results of rows that are ready, by column, in their order."""
+
+
+def objects(values: Sequence[Any]) -> Array:
+    """An array of objects, whatever they are."""
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made
+
+
+def missing(value: Any) -> bool:
+    """Whether a value is what engines have in the place of none: None, NaN, pandas' NA."""
+    return (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    )

@@ -1,0 +1,103 @@
+"""Which task an exported folder is for: the inputs and outputs of its model tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lucid.batch import heads
+from lucid.batch.folder import ExportedFolder
+from lucid.batch.generating import Generation
+from lucid.batch.images import ImageReader
+from lucid.batch.rows import Task
+from lucid.batch.texts import TextReader
+from lucid.chat.tokenizer_files import load_tokenizer
+from lucid.generation.session_caches import CACHE, STATE
+from lucid.layouts.companions import CONFIG
+from lucid.models._config import read_json
+from lucid.runtime import Session
+
+OUTPUTS = {
+    "sentence-similarity": "embedding",
+    "text-classification": "label",
+    "reranking": "score",
+    "text-generation": "answer",
+    "image-classification": "label",
+    "image-feature-extraction": "embedding",
+}
+"""The tasks, and the column of each one's results."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What may be chosen about a task; `Predictor` describes each."""
+
+    output: str | None = None
+    task: str | None = None
+    max_length: int | None = None
+    max_characters: int = 1_000_000
+    pooling: str | None = None
+    generation: tuple[tuple[str, Any], ...] = ()
+
+
+def task_name(session: Session, where: str) -> str:
+    """The task that a model is for.
+
+    Raises:
+        ValueError: for a model of none of the tasks.
+    """
+    inputs, outputs = session.inputs, session.outputs
+    vectors = {*heads.EMBEDDINGS, "last_hidden_state"} & outputs.keys()
+    if any(CACHE.fullmatch(name) or STATE.fullmatch(name) for name in inputs):
+        return "text-generation"
+    labels = outputs["logits"][1] if "logits" in outputs else ()
+    if "pixel_values" in inputs and "input_ids" not in inputs:
+        if len(labels) == 2:
+            return "image-classification"
+        if vectors:
+            return "image-feature-extraction"
+    elif "input_ids" in inputs and "pixel_values" not in inputs:
+        if len(labels) == 2:
+            return "reranking" if labels[1] == 1 else "text-classification"
+        if vectors:
+            return "sentence-similarity"
+    raise ValueError(
+        f"{where}: its model makes {', '.join(outputs)} of {', '.join(inputs)}, which is none of the tasks over rows: "
+        f"{', '.join(OUTPUTS)}; export the checkpoint for one of them with --task"
+    )
+
+
+def open_task(folder: ExportedFolder, session: Session, choices: Choices) -> Task:
+    """What the model of a folder does with rows.
+
+    Raises:
+        ValueError: for a model of another task, or a choice that it does not have.
+        OSError: if its tokenizer or the config of its preprocessor is missing.
+    """
+    where = str(folder.path)
+    name = task_name(session, where)
+    if choices.task not in (None, name):
+        raise ValueError(f"{where}: is exported for {name}, not for {choices.task!r}; leave out the task")
+    output = choices.output or OUTPUTS[name]
+    config = read_json(folder.path / CONFIG) if (folder.path / CONFIG).is_file() else {}
+    if choices.generation and name != "text-generation":
+        raise ValueError(f"{where}: is exported for {name}, which writes no text; leave out the options of generation")
+    if choices.pooling is not None and name not in ("sentence-similarity", "image-feature-extraction"):
+        raise ValueError(f"{where}: is exported for {name}, which pools nothing; leave out pooling")
+    if name == "text-generation":
+        tokenizer = load_tokenizer(folder.path)
+        return Generation(session, tokenizer, output, dict(choices.generation), choices.max_characters)
+    reader = _reader(folder, session, choices, config)
+    if name == "reranking":
+        return heads.ranking(reader, session, output, config)
+    if name.endswith("classification"):
+        return heads.classification(reader, session, output, config)
+    return heads.embedding(reader, session, output, choices.pooling, where)
+
+
+def _reader(folder: ExportedFolder, session: Session, choices: Choices, config: Mapping[str, Any]) -> heads.Reader:
+    if "pixel_values" in session.inputs:
+        return ImageReader(folder.path, session.inputs["pixel_values"][1])
+    tokenizer = load_tokenizer(folder.path)
+    return TextReader(tokenizer, config, tuple(session.inputs), choices.max_length, choices.max_characters)

@@ -1,0 +1,133 @@
+"""Texts of rows as arrays of tokens, cut off and padded as the checkpoint says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lucid.batch.rows import Ready, RowError, missing
+from lucid.chat.tokenizer import Tokenizer
+from lucid.models._config import read_json
+from lucid.types import Array
+
+_SENTENCES = "sentence_bert_config.json"
+# Their positions begin after the padding token's number, so two of max_position_embeddings are not for tokens.
+_OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
+_ANY = 1 << 20  # transformers writes 1e30 for "any number"
+_KEYS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+class TextReader:
+    """Makes tokens of texts, or of pairs of texts, and batches of these.
+
+    Args:
+        tokenizer: of the checkpoint; its padding and truncation are set here.
+        config: the checkpoint's config.json.
+        names: the inputs of the model.
+        max_length: the most tokens of a row, at which it is cut off; by default what the checkpoint says.
+        max_characters: the most characters of a text.
+
+    Raises:
+        ValueError: for an input that is not made of text, or a length that the model has no positions for.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        config: Mapping[str, Any],
+        names: Sequence[str],
+        max_length: int | None,
+        max_characters: int,
+    ) -> None:
+        if unknown := [name for name in names if name not in _KEYS]:
+            raise ValueError(f"{tokenizer.where}: the model takes {', '.join(unknown)}, which is not made of text")
+        self._names, self._max_characters = tuple(names), max_characters
+        self.library, padding = tokenizer.library, tokenizer.library.padding
+        self.pad_id = _pad_id(tokenizer) if padding is None else int(padding["pad_id"])
+        self.max_length = _length(tokenizer, config, max_length)
+        self.library.no_padding()
+        if self.max_length is None:
+            self.library.no_truncation()
+        else:
+            truncation = self.library.truncation or {}
+            side = tokenizer.options.get("truncation_side", truncation.get("direction", "right"))
+            self.library.enable_truncation(self.max_length, direction=side)
+
+    def ready(self, values: Sequence[Any]) -> Ready:
+        """The tokens of a text, or of a pair.
+
+        Raises:
+            RowError: for anything but text, and for text that is empty, too long or not valid Unicode.
+        """
+        texts = [checked_text(value, self._max_characters) for value in values]
+        found = self.library.encode(texts[0], texts[1] if len(texts) > 1 else None)
+        ids = np.array(found.ids, np.int64)
+        if not ids.size:
+            raise RowError("no token of the model is in the text")
+        kinds = np.array(found.type_ids, np.int64) if "token_type_ids" in self._names else None
+        return Ready(ids.size, {"input_ids": ids, "attention_mask": 1, "token_type_ids": kinds})
+
+    def arrays(self, batch: Sequence[Any]) -> dict[str, Array]:
+        """The inputs of the model (N, L) int64, padded on the right to the longest row."""
+        longest = max(one["input_ids"].size for one in batch)
+        arrays = {name: np.zeros((len(batch), longest), np.int64) for name in self._names}
+        if self.pad_id and "input_ids" in arrays:
+            arrays["input_ids"][:] = self.pad_id
+        for row, one in enumerate(batch):
+            for name, array in arrays.items():
+                array[row, : one["input_ids"].size] = one[name]
+        return arrays
+
+
+def checked_text(value: Any, max_characters: int) -> str:
+    """A value of a row as text.
+
+    Raises:
+        RowError: for another type, and for text that is empty, too long or not valid Unicode.
+    """
+    if missing(value):
+        raise RowError("the text is null")
+    if not isinstance(value, str):
+        raise RowError(f"expected text, got {type(value).__name__}")
+    if len(value) > max_characters:
+        raise RowError(f"the text has {len(value):,} characters, at most {max_characters:,} are read (max_characters)")
+    if not value.strip():
+        raise RowError("the text is empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise RowError(f"the text is not valid Unicode: {error.reason} at character {error.start}") from None
+    return str(value)
+
+
+def _pad_id(tokenizer: Tokenizer) -> int:
+    token = tokenizer.special_tokens.get("pad_token")
+    found = None if token is None else tokenizer.library.token_to_id(token)
+    return 0 if found is None else int(found)
+
+
+def _length(tokenizer: Tokenizer, config: Mapping[str, Any], wanted: int | None) -> int | None:
+    """Where a row is cut off: what sentence-transformers would do, or transformers with truncation=True."""
+    positions = tokenizer.max_positions
+    if config.get("model_type") in _OFFSET_POSITIONS and positions == config.get("max_position_embeddings"):
+        positions = None if positions is None else positions - 2
+    if wanted is not None:
+        if positions is not None and wanted > positions:
+            raise ValueError(f"max_length is {wanted}, and the model has {positions} positions; give at most as many")
+        return wanted
+    truncation = tokenizer.library.truncation or {}
+    told = (
+        _sentence_length(Path(tokenizer.where)),
+        tokenizer.options.get("model_max_length"),
+        truncation.get("max_length"),
+    )
+    known = [each for each in told if isinstance(each, int) and 0 < each < _ANY]
+    return min([*known[:1], *([] if positions is None else [positions])], default=None)
+
+
+def _sentence_length(folder: Path) -> object:
+    path = folder / _SENTENCES
+    return read_json(path).get("max_seq_length") if path.is_file() else None

@@ -1,0 +1,321 @@
+"""`lucid map` writes each row once, with its result, whatever the input is and whatever interrupts it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import resource
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.batch.folders import exported
+from tests.console import in_process
+
+batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
+job = pytest.importorskip("lucid.batch.job")
+lines = pytest.importorskip("lucid.batch.lines")
+pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+fsspec, Image = pytest.importorskip("fsspec"), pytest.importorskip("PIL.Image")
+
+TEXTS = [None if row % 10 == 7 else f"text {'abcdefghijkl'[: row % 12]} and more" for row in range(50)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return exported(tmp_path_factory.mktemp("sentences"), "sentences/cls")
+
+
+@pytest.fixture(scope="module")
+def predictor(folder: Path) -> Any:
+    return batch.Predictor(folder)
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """50 rows in three row groups."""
+    path = tmp_path_factory.mktemp("input") / "in.parquet"
+    pq.write_table(pa.table({"id": range(50), "text": TEXTS}), path, row_group_size=20)
+    return path
+
+
+def as_json_lines(path: Path) -> None:
+    rows = [json.dumps({"id": row, "text": text}) + "\n" for row, text in enumerate(TEXTS)]
+    path.write_text("\ufeff" + "".join([*rows[:9], "\n", *rows[9:]]), encoding="utf-8")
+
+
+def as_csv(path: Path) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("id", "text"), *enumerate(text or "" for text in TEXTS)])
+
+
+def as_parquet(path: Path) -> None:
+    pq.write_table(pa.table({"id": range(50), "text": TEXTS}), path)
+
+
+def compressed(path: Path) -> None:
+    as_json_lines(path.with_suffix(""))
+    path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+    path.with_suffix("").unlink()
+
+
+# The input ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "write", "ids", "reason"),
+    [
+        ("in.parquet", as_parquet, list(range(50)), "the text is null"),
+        ("in.jsonl", as_json_lines, list(range(50)), "the text is null"),
+        ("in.jsonl.gz", compressed, list(range(50)), "the text is null"),
+        ("in.csv", as_csv, [str(row) for row in range(50)], "the text is empty"),
+    ],
+)
+@pytest.mark.parametrize("part_rows", [None, 16])
+def test_every_row_is_written_once_with_its_result(predictor, tmp_path, name, write, ids, reason, part_rows):
+    write(tmp_path / name)
+    done = batch.map_rows(predictor, tmp_path / name, tmp_path / "out", part_rows=part_rows, id_column="id")
+    assert done[:3] == (50, 50, 5)
+    found = pq.read_table(tmp_path / "out")
+    assert found["id"].to_pylist() == ids
+    expected = predictor({"text": TEXTS})["embedding"]
+    for row, vector in enumerate(found["embedding"].to_pylist()):
+        assert (vector is None) == (TEXTS[row] is None)
+        if vector is not None:
+            np.testing.assert_allclose(vector, expected[row], atol=1e-6)
+    assert found["error"].to_pylist() == [None if text else reason for text in TEXTS]
+    assert len(list((tmp_path / "out").glob("part-*.parquet"))) == (4 if part_rows else 1)
+
+
+def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST", 200)
+    rows = ['{"text": "a", "n": 1}', "no json", "[1]", '{"text": "' + "x" * 500 + '"}', '{"n": 2.5, "more": {"x": 1}}']
+    rows += ['{"text": 3}', '{"text": "\\ud800"}', '{"text": "b", "more": "words"}']
+    (tmp_path / "in.jsonl").write_text("\n".join(rows))
+    assert batch.map_rows(predictor, tmp_path / "in.jsonl", tmp_path / "out", part_rows=3).errors == 6
+    found = pq.read_table(tmp_path / "out")
+    assert found["n"].to_pylist() == [1.0, None, None, None, 2.5, None, None, None]
+    assert found["more"].to_pylist() == [None, None, None, None, '{"x": 1}', None, None, "words"]
+    assert found["text"].to_pylist() == ["a", None, None, None, None, "3", "\ufffd", "b"]
+    where = tmp_path / "in.jsonl"
+    assert found["error"].to_pylist() == [
+        None,
+        f"line 2 of {where} is not valid JSON: Expecting value: line 1 column 1 (char 0)",
+        f"line 3 of {where} is a JSON list, expected an object",
+        f"line 4 of {where} has more than 200 bytes",
+        "the text is null",
+        "expected text, got int",
+        "the text is not valid Unicode: surrogates not allowed at character 0",
+        None,
+    ]
+
+
+def test_records_of_csv_have_lines_in_them_and_wrong_numbers_of_values(predictor, tmp_path):
+    (tmp_path / "in.csv").write_bytes(b'id,text\r\n1,"a\n""b"", c"\r\n2\r\n\r\n3,d,e\r\n4,caf\xff\r\n5,f')
+    batch.map_rows(predictor, tmp_path / "in.csv", tmp_path / "out", part_rows=1)
+    found = pq.read_table(tmp_path / "out")
+    assert found["text"].to_pylist() == ['a\n"b", c', None, None, "caf\ufffd", "f"]
+    wrong = found["error"].to_pylist()
+    assert wrong[0] is None and wrong[4] is None and wrong[3].startswith("the text is not valid Unicode")
+    assert wrong[1] == f"line 4 of {tmp_path / 'in.csv'} has 1 values, expected 2"
+    assert wrong[2] == f"line 6 of {tmp_path / 'in.csv'} has 3 values, expected 2"
+
+
+def test_a_folder_of_images(tmp_path):
+    model = exported(tmp_path, "vit/classifier")
+    config = {"size": {"height": 12, "width": 12}}
+    (model / "preprocessor_config.json").write_text(json.dumps(config))
+    (tmp_path / "photos" / "more").mkdir(parents=True)
+    for name in ("b.png", "more/a.jpg"):
+        Image.new("RGB", (20, 10), "red").save(tmp_path / "photos" / name)
+    (tmp_path / "photos" / "c.png").write_bytes(b"")
+    batch.map_rows(batch.Predictor(model), tmp_path / "photos", tmp_path / "out")
+    found = pq.read_table(tmp_path / "out").to_pylist()
+    assert [row["path"] for row in found] == ["b.png", "c.png", "more/a.jpg"]
+    assert [row["label"] is None for row in found] == [False, True, False]
+    assert found[1]["error"] == "it is no image, or of a format that Pillow does not read"
+
+
+def test_object_stores_are_read_and_written_by_their_addresses(predictor, parquet):
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/in/a.parquet", parquet.read_bytes())
+    memory.pipe_file("/in/b.parquet", parquet.read_bytes())
+    done = batch.map_rows(predictor, "memory://in/*.parquet", "memory://out", part_rows=30)
+    assert done.rows == 100
+    names = ["_lucid_map.json", *(f"part-{first:012d}.parquet" for first in (0, 30, 50, 80))]
+    assert sorted(os.path.basename(path) for path in memory.ls("/out", detail=False)) == names
+    assert batch.map_rows(predictor, "memory://in/*.parquet", "memory://out", resume=True).computed == 0
+
+
+# Interruptions --------------------------------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """A predictor that computes so many chunks of rows, and then is interrupted."""
+
+    def __init__(self, predictor: Any, chunks: int) -> None:
+        self._predictor, self._left = predictor, chunks
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._predictor, name)
+
+    def predict(self, rows: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+        return self._predictor.predict(rows)
+
+
+def test_an_interrupted_job_goes_on_and_nothing_is_lost_or_twice(predictor, parquet, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        batch.map_rows(Interrupted(predictor, 2), parquet, out, part_rows=8)
+    assert pq.read_table(out)["id"].to_pylist() == list(range(16)), "it can be read at any moment"
+    with pytest.raises(FileExistsError, match="has the results of an earlier job; --resume goes on with it"):
+        batch.map_rows(predictor, parquet, out)
+    (out / "part-000000000000.parquet").unlink()  # a file that somebody has lost
+    assert batch.map_rows(predictor, parquet, out, resume=True)[:2] == (50, 42)
+    assert pq.read_table(out)["id"].to_pylist() == list(range(50))
+    assert batch.map_rows(predictor, parquet, out, resume=True)[:2] == (50, 0)
+
+
+def test_a_full_disk_leaves_what_is_complete(predictor, parquet, tmp_path):
+    out, (soft, hard) = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
+    (tmp_path / "whole").mkdir()
+    batch.map_rows(predictor, parquet, tmp_path / "first", part_rows=50)
+    size = (tmp_path / "first" / "part-000000000000.parquet").stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, hard))
+    try:
+        with pytest.raises(OSError, match="part-000000000000.parquet") as caught:
+            batch.map_rows(predictor, parquet, out, part_rows=50)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.__notes__ == [f"what is in {out} is complete; resume (--resume) goes on with the rest"]
+    assert [path.name for path in out.iterdir()] == ["_lucid_map.json"]
+    assert batch.map_rows(predictor, parquet, out, resume=True).computed == 50
+
+
+def test_a_job_that_differs_cannot_go_on(predictor, folder, parquet, tmp_path):
+    source, out = shutil.copy2(parquet, tmp_path / "in.parquet"), tmp_path / "out"
+    batch.map_rows(predictor, source, out)
+    other = shutil.copytree(folder, tmp_path / "other")
+    (other / "tokenizer_config.json").write_text('{"model_max_length": 5}')
+    with pytest.raises(ValueError, match="the model of the job that began there was another one"):
+        batch.map_rows(batch.Predictor(other), source, out, resume=True)
+    with pytest.raises(ValueError, match=r"the options of the job .* \(max_length: None, now 3\)"):
+        batch.map_rows(batch.Predictor(folder, max_length=3), source, out, resume=True)
+    pq.write_table(pa.table({"id": range(2), "text": ["a", "b"]}), source)
+    with pytest.raises(ValueError, match=r"the input of the job .* \(.*in.parquet is new or has changed\)"):
+        batch.map_rows(predictor, source, out, resume=True)
+
+
+def test_a_model_that_changes_under_the_job_ends_it(folder, parquet, tmp_path):
+    model = shutil.copytree(folder, tmp_path / "model")
+    predictor = batch.Predictor(model)
+    batch.map_rows(predictor, parquet, tmp_path / "first")
+    (model / "config.json").write_text("{}")
+    with pytest.raises(batch.FolderChangedError, match="its files have changed since the job began"):
+        batch.map_rows(predictor, parquet, tmp_path / "second")
+
+
+# Errors before anything is written ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "error", "message"),
+    [
+        ({"body": ["a"]}, {}, KeyError, "has no column 'text'; its columns are body"),
+        ({"text": ["a"], "embedding": [1]}, {}, ValueError, "the input has a column 'embedding' already"),
+        ({"text": ["a"]}, {"id_column": "id"}, KeyError, "has no column 'id'"),
+        ({"text": ["a"] * 3, "id": [1, 2, 1]}, {"id_column": "id"}, ValueError, "rows 0 and 2 have the same id, 1"),
+        (
+            {"text": ["a"] * 2, "id": [1, None]},
+            {"id_column": "id"},
+            ValueError,
+            "row 1 has no id, expected an id of its",
+        ),
+        ({"text": pa.array([], pa.string())}, {}, ValueError, "has no rows"),
+        ({"text": ["a"]}, {"engine": "spark"}, ValueError, "engine 'spark' does not exist: choose one of local, ray"),
+        ({"text": ["a"]}, {"workers": 2}, ValueError, "workers and cluster are for the engine ray"),
+    ],
+)
+def test_wrong_input(predictor, tmp_path, columns, options, error, message):
+    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
+    with pytest.raises(error, match=message):
+        batch.map_rows(predictor, tmp_path / "in.parquet", tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "error", "message"),
+    [
+        ({}, FileNotFoundError, "there is no file"),
+        ({"a.parquet": b"PAR1 and no more"}, ValueError, "a.parquet: is not a Parquet file, or not all of one"),
+        ({"a.jsonl": b'{"text": "a"}\n', "b.csv": b"text\na\n"}, ValueError, "expected files of one kind"),
+        ({"a.docx": b"a"}, ValueError, "expected files of one kind .*, got .*a.docx"),
+        ({"a.jsonl": b'{"body": "a"}\n'}, KeyError, "has no column 'text'; its columns are body"),
+        ({"a.jsonl": b"\n"}, ValueError, "has no rows"),
+        ({"a.csv": b'text\n"a\nb'}, ValueError, "the record at line 2 is not CSV: unexpected end of data"),
+        ({"a.csv": b""}, ValueError, "is empty, expected a line with the names of columns"),
+    ],
+)
+def test_wrong_files(predictor, tmp_path, files, error, message):
+    (tmp_path / "in").mkdir()
+    for name, content in files.items():
+        (tmp_path / "in" / name).write_bytes(content)
+    with pytest.raises(error, match=message):
+        batch.map_rows(predictor, tmp_path / "in", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_of_other_columns_than_the_first(predictor, parquet, tmp_path):
+    shutil.copy(parquet, tmp_path / "a.parquet")
+    pq.write_table(pa.table({"id": ["1"], "text": ["b"]}), tmp_path / "b.parquet")
+    with pytest.raises(
+        ValueError, match=r"b.parquet: has the columns id string, text string, and .*a.parquet has id int64"
+    ):
+        batch.map_rows(predictor, tmp_path, tmp_path / "out")
+
+
+def test_a_folder_with_other_files_is_left_alone(predictor, parquet, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"has other files, such as thesis.txt"):
+        batch.map_rows(predictor, parquet, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_command(folder, parquet, tmp_path, monkeypatch, capsys):
+    command = ["map", str(folder), str(parquet), "-o", str(tmp_path / "out"), "--part-rows", "20"]
+    assert in_process(command, monkeypatch) == 0
+    out, err = capsys.readouterr()
+    assert "computed    50 of 50 rows, in" in out and "no result   5 rows; the column error says why" in out and not err
+    (tmp_path / "out" / "part-000000000020.parquet").unlink()
+    assert in_process([*command, "--resume", "--json"], monkeypatch) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["rows"], shown["computed"], shown["errors"]) == (50, 20, 2)
+    assert in_process(command, monkeypatch) == 1
+    assert "has the results of an earlier job; --resume goes on with it" in capsys.readouterr().err
+
+
+def test_a_log_is_told_now_and_then(folder, parquet, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("lucid.cli.progress._EVERY", 0.0)
+    assert (
+        in_process(["map", str(folder), str(parquet), "-o", str(tmp_path / "out"), "--part-rows", "40"], monkeypatch)
+        == 0
+    )
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("40 of 50 rows, ") and told[0].endswith(" s left") and told[1].startswith("50 of 50 rows")
+
+
+def test_without_ray_the_error_says_what_to_install(predictor, parquet, tmp_path, monkeypatch):
+    monkeypatch.setattr("lucid.batch.on_demand.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"needs Ray Data: pip install 'lucid-onnx\[batch,ray\]'"):
+        batch.map_rows(predictor, parquet, tmp_path / "out", engine="ray")

@@ -1,0 +1,297 @@
+"""A predictor computes each row as the model does alone, and says why a row has no result."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.generation import Generator
+from lucid.runtime import Session
+from tests.batch.folders import exported
+from tests.chat.checkpoints import tokenizer
+
+batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
+batches = pytest.importorskip("lucid.batch.batches")
+Image = pytest.importorskip("PIL.Image")
+
+TEXTS = ["a cat", "b", "interest rates rose", "a cat", "the bank said so"]
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentence encoder that takes the state of the first token."""
+    return exported(tmp_path_factory.mktemp("sentences"), "sentences/cls")
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    names = {"id2label": {"0": "good", "1": "bad", "2": "ugly"}}
+    return exported(tmp_path_factory.mktemp("labels"), "tasks/bert_text_classification", config=names)
+
+
+def alone(folder: Path, text: str, pair: str | None = None) -> np.ndarray:
+    """What the model's first output is for one text, without padding."""
+    found = tokenizer().encode(text, pair)
+    session = Session(folder / "model.onnx")
+    known = {"input_ids": found.ids, "attention_mask": found.attention_mask, "token_type_ids": found.type_ids}
+    (output,) = session.run({name: np.array([known[name]]) for name in session.inputs}).values()
+    return output[0]
+
+
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 12, 4096])
+def test_each_row_has_the_result_that_it_has_alone(sentences, batch_tokens):
+    columns = batch.Predictor(sentences, batch_tokens=batch_tokens)({"text": np.array(TEXTS), "id": np.arange(5)})
+    assert list(columns) == ["text", "id", "embedding", "error"]
+    expected = np.stack([alone(sentences, text) for text in TEXTS])
+    np.testing.assert_allclose(columns["embedding"], expected, atol=1e-6)
+    assert columns["embedding"].dtype == np.float32 and columns["error"].tolist() == [None] * 5
+
+
+def test_results_do_not_depend_on_threads(sentences):
+    one, two = (batch.Predictor(sentences, batch_tokens=16, threads=n)({"text": TEXTS}) for n in (1, 2))
+    assert (one["embedding"] == two["embedding"]).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "the text is null"),
+        (float("nan"), "the text is null"),
+        ("", "the text is empty"),
+        (" \n", "the text is empty"),
+        (7, "expected text, got int"),
+        (b"bytes", "expected text, got bytes"),
+        (["a list"], "expected text, got list"),
+        ("a" * 101, "the text has 101 characters, at most 100 are read (max_characters)"),
+        ("a\ud800", "the text is not valid Unicode: surrogates not allowed at character 1"),
+    ],
+)
+def test_a_bad_row_says_why_and_the_others_are_computed(sentences, value, reason):
+    columns = batch.Predictor(sentences, max_characters=100)({"text": ["a", value, "b"]})
+    assert columns["error"].tolist() == [None, reason, None]
+    assert np.isnan(columns["embedding"]).all(axis=1).tolist() == [False, True, False]
+    np.testing.assert_allclose(columns["embedding"][2], alone(sentences, "b"), atol=1e-6)
+
+
+def test_no_rows_and_only_bad_rows_have_the_same_columns(sentences):
+    predictor = batch.Predictor(sentences, output="vector")
+    assert predictor({"text": []})["vector"].shape == (0, 16)
+    assert predictor({"text": [None]})["vector"].shape == (1, 16)
+
+
+def test_batches_keep_to_the_budget_and_hold_each_row_once():
+    sizes = [3, 9, 1, 1, 40, 9, 2]
+    made = batches.batches(sizes, 20)
+    assert sorted(row for group in made for row in group) == list(range(7))
+    assert [len(group) * max(sizes[row] for row in group) for group in made] == [40, 18, 12]
+
+
+# What the checkpoint says ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "told"), [("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")]
+)
+def test_texts_are_cut_off_where_the_checkpoint_says(sentences, tmp_path, file, told):
+    folder = shutil.copytree(sentences, tmp_path / "made")
+    (folder / file).write_text(json.dumps({told: 4}))
+    long, short = batch.Predictor(folder)({"text": ["abcdefgh", "abcd"]})["embedding"]
+    np.testing.assert_allclose(long, short, atol=1e-6)
+    longer = batch.Predictor(folder, max_length=8)({"text": ["abcdefgh"]})["embedding"][0]
+    np.testing.assert_allclose(longer, alone(sentences, "abcdefgh"), atol=1e-6)
+
+
+def test_a_length_beyond_the_positions_is_refused(sentences):
+    with pytest.raises(ValueError, match=r"max_length is 999, and the model has \d+ positions"):
+        batch.Predictor(sentences, max_length=999)({"text": ["a"]})
+
+
+def test_every_layout_keeps_where_sentences_are_cut_off(tmp_path):
+    (tmp_path / "a").mkdir()
+    source = exported(tmp_path / "a", "sentences/cls").parent / "checkpoint"
+    (source / "sentence_bert_config.json").write_text('{"max_seq_length": 4}')
+    model = lucid.models.load(source)
+    for layout in ("onnxruntime", "transformers.js", "sentence-transformers"):
+        lucid.layouts.write_folder(model, source, tmp_path / layout, layout=layout, check=False)
+        long, short = batch.Predictor(tmp_path / layout)({"text": ["abcdefgh", "abcd"]})["embedding"]
+        np.testing.assert_allclose(long, short, atol=1e-6)
+
+
+# Tasks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_classifier_gives_the_name_of_the_label_and_its_probability(classifier):
+    columns = batch.Predictor(classifier)({"text": ["a cat", None]})
+    logits = alone(classifier, "a cat").astype(np.float64)
+    powers = np.exp(logits - logits.max())
+    assert columns["label"].tolist() == [["good", "bad", "ugly"][int(logits.argmax())], None]
+    np.testing.assert_allclose(columns["score"], [(powers / powers.sum()).max(), np.nan], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("config", "activation"),
+    [({}, lambda x: 1 / (1 + np.exp(-x))), ({"sentence_transformers": {"activation_fn": "torch.nn.Identity"}}, float)],
+)
+def test_a_cross_encoder_reads_two_columns(tmp_path, config, activation):
+    folder = exported(tmp_path, "tasks/bert_reranking", config=config)
+    columns = batch.Predictor(folder, input=("query", "text"))({"query": ["a", "b"], "text": ["cat", "dogs"]})
+    expected = [activation(alone(folder, *pair)[0]) for pair in (("a", "cat"), ("b", "dogs"))]
+    np.testing.assert_allclose(columns["score"], expected, rtol=1e-5)
+    with pytest.raises(ValueError, match="its model reads 2 columns, got 1: text"):
+        batch.Predictor(folder)({"text": ["a"]})
+
+
+def test_states_are_pooled_as_the_caller_says(tmp_path):
+    folder = exported(tmp_path, "bert/base")
+    with pytest.raises(
+        ValueError, match="the checkpoint does not say how they are pooled; give pooling 'cls' or 'mean'"
+    ):
+        batch.Predictor(folder)({"text": ["a"]})
+    for pooling, expected in (("cls", alone(folder, "a cat")[0]), ("mean", alone(folder, "a cat").mean(axis=0))):
+        found = batch.Predictor(folder, pooling=pooling)({"text": ["a longer text", "a cat"]})["embedding"][1]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_a_decoder_answers_prompts_of_several_lengths_as_each_alone(tmp_path):
+    folder = exported(tmp_path, "llama/llama3")
+    prompts = ["a cat", None, "b", "the bank", "x" * 1000]
+    columns = batch.Predictor(folder, generation={"max_new_tokens": 5})({"text": prompts})
+    generator, words = Generator(Session(folder / "model.onnx")), tokenizer()
+    end = words.token_to_id("</s>")
+    for row in (0, 2, 3):
+        new = generator.generate(words.encode(prompts[row]).ids, max_new_tokens=5, eos_token_id=end)[0].tolist()
+        assert columns["answer"][row] == words.decode(new[: new.index(end)] if end in new else new)
+    assert columns["answer"][1] is None and columns["error"][1] == "the text is null"
+    assert columns["error"][4].startswith("a prompt of 1000 tokens and 5 new ones take more positions than the model")
+
+
+def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
+    folder = exported(tmp_path, "vit/classifier")
+    _, channels, height, width = Session(folder / "model.onnx").inputs["pixel_values"][1]
+    assert channels == 3
+    options = {"size": {"height": height, "width": width}, "image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4]}
+    (folder / "preprocessor_config.json").write_text(json.dumps(options))
+    pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "image.png")
+    rows = [
+        str(tmp_path / "image.png"),
+        pixels,
+        (tmp_path / "image.png").read_bytes(),
+        b"no image",
+        None,
+        "missing.png",
+    ]
+    columns = batch.Predictor(folder, input="image")({"image": rows})
+    values = (pixels / 255 - options["image_mean"]) / options["image_std"]
+    (logits,) = (
+        Session(folder / "model.onnx")
+        .run({"pixel_values": values.transpose(2, 0, 1)[None].astype(np.float32)})
+        .values()
+    )
+    powers = np.exp(logits[0].astype(np.float64))
+    np.testing.assert_allclose(columns["score"][:3], (powers / powers.sum()).max(), rtol=1e-5)
+    assert columns["error"][:3].tolist() == [None] * 3
+    assert columns["error"][3] == "it is no image, or of a format that Pillow does not read"
+    assert columns["error"][4] == "the image is null"
+    assert columns["error"][5].startswith("the image cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"size": {"shortest_edge": 8}, "do_center_crop": True, "crop_size": {"height": 6, "width": 4}}, (3, 6, 4)),
+        ({"size": {"shortest_edge": 8}}, (3, 8, 16)),
+        ({"size": {"shortest_edge": 8}, "crop_pct": 0.5}, (3, 8, 8)),
+        ({"size": 8}, (3, 8, 8)),
+        ({"do_resize": False}, (3, 10, 20)),
+    ],
+)
+def test_images_are_resized_and_cropped(tmp_path, options, expected):
+    images = pytest.importorskip("lucid.batch.images")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(options))
+    reader = images.ImageReader(tmp_path, ("N", 3, "H", "W"))
+    assert reader.ready([np.zeros((10, 20, 3), np.uint8)]).data.shape == expected
+
+
+# Pickles and folders that change --------------------------------------------------------------------------------------
+
+
+def test_a_pickle_has_no_weights_and_computes_the_same(sentences):
+    predictor = batch.Predictor(sentences)
+    stored = pickle.dumps(predictor)
+    assert len(stored) < 1000
+    expected = predictor({"text": TEXTS})["embedding"]
+    assert (pickle.loads(stored)({"text": TEXTS})["embedding"] == expected).all()
+
+
+@pytest.mark.parametrize("name", ["model.onnx_data", "tokenizer.json"])
+def test_a_folder_that_changes_under_a_running_job_is_refused(sentences, tmp_path, name):
+    folder = shutil.copytree(sentences, tmp_path / "made")
+    predictor = batch.Predictor(folder)
+    stored = pickle.dumps(predictor)
+    predictor({"text": ["a"]})
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data)
+    os.utime(folder / name, ns=(1, 1))
+    predictor({"text": ["a"]})  # the same contents, written again
+    (folder / name).write_bytes(data[:-2] + b"\n\n")
+    for each in (predictor, pickle.loads(stored)):
+        with pytest.raises(batch.FolderChangedError, match="have changed since the job began"):
+            each({"text": ["a"]})
+    (folder / name).unlink()
+    with pytest.raises(batch.FolderChangedError, match=r"is not what it was when|have changed since"):
+        predictor({"text": ["a"]})
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_checkpoint_that_is_not_exported_names_the_command(sentences):
+    folder = sentences.parent / "checkpoint"
+    with pytest.raises(FileNotFoundError, match=f"write one: lucid export {folder} --for onnxruntime --external-data"):
+        batch.Predictor(folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "error", "message"),
+    [
+        ({}, {"body": ["a"]}, KeyError, "there is no column text; the columns are body"),
+        ({}, {"text": ["a"], "error": ["b"]}, ValueError, "there is a column error already"),
+        ({"batch_tokens": 0}, {}, ValueError, "batch_tokens is 0, expected a whole number of 1 or more"),
+        ({"threads": True}, {}, ValueError, "threads is True, expected a whole number"),
+        (
+            {"task": "text-generation"},
+            {"text": []},
+            ValueError,
+            "is exported for sentence-similarity, not for 'text-gen",
+        ),
+        ({"pooling": "cls"}, {"text": []}, ValueError, "gives sentence_embedding, which is a vector for each row"),
+        ({"generation": {"max_new_tokens": 3}}, {"text": []}, ValueError, "which writes no text"),
+    ],
+)
+def test_wrong_options_and_columns(sentences, options, columns, error, message):
+    with pytest.raises(error, match=message):
+        batch.Predictor(sentences, **options)(columns)
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        ("t5/v1_1", "has an encoder and a decoder"),
+        ("tasks/bert_token_classification", "makes logits of input_ids, .* which is none of the tasks over rows"),
+    ],
+)
+def test_models_that_are_for_no_task_over_rows(tmp_path, variant, message):
+    folder = exported(tmp_path, variant)
+    with pytest.raises(ValueError, match=message):
+        batch.Predictor(folder)({"text": ["a"]})
