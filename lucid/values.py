@@ -59,11 +59,11 @@ class Node:
     """One application of an op. `scope` is the path of the module that applied it."""
 
     op: Operation
-    inputs: tuple[Value | None, ...]
+    inputs: tuple[Value | None, ...] = field(repr=False)  # else the text of a node holds those of all before it
     attributes: Attributes
     types: tuple[TensorType, ...]
     scope: str
-    results: tuple[Result, ...] = field(init=False)
+    results: tuple[Result, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.results = tuple(Result(self, index) for index in range(len(self.types)))

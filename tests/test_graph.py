@@ -56,6 +56,19 @@ def test_names_that_were_in_lucid_graph_are_still_found_there() -> None:
 # Printing -------------------------------------------------------------------------------------------------------------
 
 
+def test_the_repr_of_a_value_does_not_hold_all_that_it_is_computed_from() -> None:
+    """It once did, twice for each `x + x`: 2 ** 100 nodes here."""
+
+    def doubled(x: Tensor) -> Tensor:
+        for _ in range(100):
+            x = x + x
+        return x
+
+    (output,) = lucid.trace(doubled, ("N",)).outputs
+    assert "add" in repr(output)
+    assert len(repr(output)) < 500
+
+
 def test_a_printed_module_reads_like_a_program() -> None:
     assert str(lucid.trace(nn.MultiHeadAttention(8, 2), lucid.spec("N", "L", 8))) == text(
         """
