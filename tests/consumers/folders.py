@@ -99,3 +99,9 @@ def close(found: Any, expected: Any, atol: float = 1e-5) -> None:
     found, expected = np.asarray(found), np.asarray(expected)
     assert found.shape == expected.shape
     assert np.abs(found - expected).max() <= atol * max(1.0, float(np.abs(expected).max()))
+
+
+def sent(array: Any) -> dict[str, Any]:
+    """An array as JavaScript is given it."""
+    kind = "int64" if array.dtype.kind == "i" else "float32"
+    return {"type": kind, "data": array.ravel().tolist(), "dims": list(array.shape)}

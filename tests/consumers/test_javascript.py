@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lucid.generation import EncoderDecoderGenerator, Generator
-from tests.consumers.folders import TEXTS, WORK, close, computed, eager, exported, lines, tokens
+from tests.consumers.folders import TEXTS, WORK, close, computed, eager, exported, lines, sent, tokens
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")
@@ -34,11 +34,6 @@ def asked(**request: Any) -> Any:
     asked = WORK / "request.json"
     asked.write_text(json.dumps({"work": str(WORK), "requests": [{**request, "folder": folder, "inputs": inputs}]}))
     return json.loads(node(HERE / "consumer.mjs", asked))[0]
-
-
-def sent(array: Any) -> dict[str, Any]:
-    kind = "int64" if array.dtype.kind == "i" else "float32"
-    return {"type": kind, "data": array.ravel().tolist(), "dims": list(array.shape)}
 
 
 def segmented(inputs: dict[str, Any]) -> dict[str, Any]:

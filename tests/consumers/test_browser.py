@@ -1,0 +1,212 @@
+"""onnxruntime-web in headless Chromium: the page of `make web` opened from the disk, and other models in its wasm."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.keys import Keys
+
+import lucid
+from examples.browser import __main__ as browser_page
+from examples.browser.model import MappedSentenceEncoder
+from examples.minilm import checkpoint as minilm
+from examples.minilm import tokenize
+from tests.consumers.folders import TEXTS, WORK, close, computed, eager, sent
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+if not CHROMIUM or not DRIVER:
+    pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)", allow_module_level=True)
+PACKAGES = browser_page.HERE / "node_modules"
+
+
+@pytest.fixture(scope="module")
+def page() -> Path:
+    folder = WORK / "web"
+    folder.mkdir()
+    browser_page.build(folder, PACKAGES)
+    return folder / "index.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    options = webdriver.ChromeOptions()
+    assert CHROMIUM is not None
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver.set_script_timeout(120)
+    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    driver.execute_cdp_cmd("Network.enable", {})
+    driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, page: Path) -> Any:
+    """The page, from the disk and without a network, once its model is open."""
+    browser.get(page.as_uri())
+    _wait(lambda: " ms" in _status(browser), browser)
+    return browser
+
+
+def test_the_page_shows_the_similarities_that_python_computes(opened: Any) -> None:
+    _type(opened, TEXTS)
+    cells = opened.find_elements("css selector", "#similarities tbody td")
+    shown = np.array([float(cell.text) for cell in cells]).reshape(len(TEXTS), len(TEXTS))
+    vectors = computed("minilm", tokenize(minilm(), TEXTS))
+    np.testing.assert_allclose(shown, vectors @ vectors.T, atol=0.02)  # 8 bits, and two digits
+
+
+def test_tokens_vectors_and_attention_are_those_of_the_model_in_numpy(opened: Any) -> None:
+    _type(opened, TEXTS)
+    found = opened.execute_script(
+        "return lucidPage.encoded.map(({ids, vector, layers, heads, weight}) => ({ids, vector: [...vector], weights:"
+        " [...Array(layers).keys()].map(l => [...Array(heads).keys()].map(h => ids.map((_, i) => ids.map((_, j) =>"
+        " weight(l, h, i, j)))))}))"
+    )
+    inputs = tokenize(minilm(), TEXTS)
+    model = lucid.quantize(MappedSentenceEncoder.from_pretrained(minilm()), bits=8)
+    vectors, attentions = (each.numpy() for each in model(**{k: lucid.tensor(v) for k, v in inputs.items()}))
+    for row, text in enumerate(found):
+        count = int(inputs["attention_mask"][row].sum())
+        assert text["ids"] == inputs["input_ids"][row, :count].tolist()
+        np.testing.assert_allclose(text["vector"], vectors[row], atol=1e-5)
+        np.testing.assert_allclose(text["weights"], attentions[row, ..., :count, :count], atol=1e-4)
+
+
+def test_a_text_that_is_too_long_is_cut_as_the_checkpoint_says(opened: Any) -> None:
+    text = "word " * 400
+    _type(opened, [text])
+    assert "cut to 256 tokens: 1" in _status(opened)
+    (vector,) = opened.execute_script("return lucidPage.encoded.map(({vector}) => [...vector])")
+    assert np.dot(vector, computed("minilm", tokenize(minilm(), [text]))[0]) > 0.999
+
+
+def test_no_sentence_and_many_are_said(opened: Any) -> None:
+    _type(opened, [])
+    assert _status(opened) == "Type a sentence."
+    _type(opened, ["a", "", "  ", *"bcdefghijklmnopqrst"])
+    assert "16 sentences" in _status(opened)
+    assert "only the first 16 lines are read" in _status(opened)
+
+
+def test_the_map_is_read_by_keyboard(opened: Any) -> None:
+    _type(opened, TEXTS[:1])
+    opened.find_element("id", "head").send_keys(Keys.TAB)
+    said = opened.find_element("id", "weight")
+    assert said.text.startswith("[CLS] takes ")
+    assert said.text.endswith(" from [CLS]")
+    opened.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    opened.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    assert said.text.startswith("a takes ")
+    assert said.text.endswith(" from a")
+    opened.switch_to.active_element.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)  # the second one leads nowhere
+    assert said.text.endswith(" from [CLS]")
+
+
+def test_layers_and_heads_are_chosen(opened: Any) -> None:
+    _type(opened, TEXTS[:1])
+    shown = set()
+    for layer, head in (("0", "mean"), ("5", "mean"), ("5", "11")):
+        for name, value in (("layer", layer), ("head", head)):
+            opened.find_element("css selector", f"#{name} option[value='{value}']").click()
+        shown.add(opened.find_element("id", "map").get_attribute("innerHTML"))
+    assert len(shown) == 3
+
+
+def test_on_a_phone_only_tables_scroll_sideways(opened: Any) -> None:
+    _type(opened, TEXTS)
+    phone = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
+    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    assert opened.execute_script("return document.documentElement.scrollWidth") == 360
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_report_is_beside_the_page(opened: Any) -> None:
+    frame = opened.find_element("id", "graph")
+    opened.execute_script("arguments[0].scrollIntoView()", frame)  # it is loaded when it is first seen
+    opened.switch_to.frame(frame)
+    _wait(lambda: opened.execute_script("return typeof lucidReport === 'object'"), opened)
+    assert "MiniLM" in opened.find_element("tag name", "h1").text
+    opened.switch_to.default_content()
+
+
+@pytest.mark.parametrize("target", ["any", "portable"])
+@pytest.mark.parametrize(
+    "variant", ["gpt2/base", "llama/llama3", "qwen3/base", "gemma3/base", "t5/v1_1", "vit/classifier"]
+)
+def test_files_give_in_wasm_what_numpy_gives(variant: str, target: str, opened: Any) -> None:
+    model = eager(variant)
+    rng = np.random.default_rng(0)
+    inputs = {
+        name: np.full(_shape(spec), 1) if "mask" in name
+        else rng.integers(3, 20, _shape(spec)) if spec.dtype == lucid.int64
+        else rng.standard_normal(_shape(spec)).astype(np.float32)
+        for name, spec in model.input_specs().items()
+    }  # fmt: skip
+    file = lucid.export.to_onnx(model, target=target).SerializeToString()
+    found = _run(opened, file, inputs)
+    graph = lucid.trace(model)
+    expected = dict(zip(graph.output_names, graph.run(list(inputs.values())), strict=True))
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        close(found[name].reshape(array.shape), array)
+
+
+def test_nothing_was_logged_as_an_error(opened: Any) -> None:
+    assert [entry["message"] for entry in opened.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def _shape(spec: lucid.TensorType) -> tuple[int, ...]:
+    sizes = {"N": 2, "L": 7}
+    return tuple(size if isinstance(size, int) else sizes.get(str(size), 5) for size in spec.shape)
+
+
+def _run(browser: Any, file: bytes, inputs: dict[str, Any]) -> dict[str, Any]:
+    """What a file gives in onnxruntime-web, flat, by name."""
+    done = browser.execute_async_script(
+        "const [file, inputs, done] = arguments;"
+        "const bytes = Uint8Array.from(atob(file), c => c.charCodeAt(0));"
+        "const made = ({type, data, dims}) => new ort.Tensor(type,"
+        " type === 'int64' ? BigInt64Array.from(data.map(BigInt)) : Float32Array.from(data), dims);"
+        "ort.InferenceSession.create(bytes, {executionProviders: ['wasm']}).then(async session => {"
+        " const found = await session.run(Object.fromEntries(Object.entries(inputs).map(([k, v]) => [k, made(v)])));"
+        " done(Object.fromEntries(Object.entries(found).map(([k, v]) => [k, [...v.data].map(Number)])));"
+        "}).catch(error => done(String(error)))",
+        base64.b64encode(file).decode("ascii"),
+        {name: sent(array) for name, array in inputs.items()},
+    )
+    assert isinstance(done, dict), done
+    return {name: np.array(values) for name, values in done.items()}
+
+
+def _type(browser: Any, lines: list[str]) -> None:
+    """Put lines into the page, as a paste does, and wait until they are encoded."""
+    browser.execute_async_script(
+        "const [text, done] = arguments; lucidPage.typed.value = text; lucidPage.encode().then(done)", "\n".join(lines)
+    )
+
+
+def _status(browser: Any) -> str:
+    text: str = browser.find_element("id", "status").text
+    return text
+
+
+def _wait(condition: Callable[[], bool], browser: Any) -> None:
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end, browser.get_log("browser")
+        time.sleep(0.05)
