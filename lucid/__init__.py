@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lucid import quantization as quantization
     from lucid import runtime as runtime
     from lucid import testing as testing
+    from lucid import tuning as tuning
     from lucid._api import *  # noqa: F403  # re-exports each of its names
 else:
     _PARTS = (
@@ -41,6 +42,7 @@ else:
         "report",
         "runtime",
         "testing",
+        "tuning",
     )
 
     def __getattr__(name: str) -> Any:

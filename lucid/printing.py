@@ -37,7 +37,7 @@ def listing(
             lines.append((f"  # {node.scope or 'top level'}", ""))
             previous = node.scope
         left = ", ".join(names[id(result)] for result in node.results)
-        arguments = [*map(name, _without_trailing_none(node)), *_set_attributes(node)]
+        arguments = [*map(name, _without_trailing_none(node)), *set_attributes(node)]
         lines.append((f"  {left} = {node.op.name}({', '.join(arguments)})", ", ".join(map(str, node.types))))
         for key, body in node.attributes.items():
             if isinstance(body, Body):
@@ -56,7 +56,7 @@ def _without_trailing_none(node: Node) -> Sequence[Value | None]:
     return node.inputs[: given[-1] + 1] if given else ()
 
 
-def _set_attributes(node: Node) -> list[str]:
+def set_attributes(node: Node) -> list[str]:
     """The attributes that do not have their defaults."""
     shown = {key: show_attribute(value) for key, value in node.attributes.items() if not isinstance(value, Body)}
     defaults = {key: show_attribute(value) for key, value in node.op.defaults.items()}

@@ -30,6 +30,7 @@ PAGES = {
     "chat": ["lucid.chat"],
     "quantization": ["lucid.quantization"],
     "testing": ["lucid.testing"],
+    "tuning": ["lucid.tuning"],
     "looking": ["lucid.inspection", "lucid.report", "lucid.plot"],
 }
 # Pages also show the classes of what public functions give, and what `lucid.models.whisper` offers.

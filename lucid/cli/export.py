@@ -19,6 +19,7 @@ from lucid.cli.values import settings
 from lucid.export import Target
 from lucid.export.explain import Explanation, title
 from lucid.export.exporter import check_folder, lower
+from lucid.export.tuned_file import read_table
 from lucid.files import is_stream
 from lucid.layer_weights import parameter_count
 from lucid.nn.module import Module
@@ -38,7 +39,8 @@ def run(
     inputs: list[str],
     call: list[str],
     seed: int,
-    target: str,
+    target: str | None,
+    tuned: Path | None,
     opset: int | None,
     attention: str,
     external: bool,
@@ -61,10 +63,11 @@ def run(
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
     traced = trace_part(chosen)
-    lowered = lower(traced, Target.of(target, opset, attention), dtype, keep_io_types)
+    lowered = lower(traced, Target.of(_target(target, tuned), opset, attention), dtype, keep_io_types)
     exported = lowered.write(output, True if external else "auto")
     taken = lowered.explain()
-    half: dict[str, Any] = {"target": target, "dtype": dtype, "keep_io_types": keep_io_types}
+    provider = lowered.lowering.build.target.provider
+    half: dict[str, Any] = {"target": provider, "dtype": dtype, "keep_io_types": keep_io_types}
     written = exported if is_stream(output) else output
     report = part_parity(chosen, written, rtol=rtol, atol=atol, **half) if check else None
     data = _summary(model, traced, exported, taken, output)
@@ -73,6 +76,12 @@ def run(
     else:
         _print(show.console(beside=output), data, taken, report)
     return FAILED if report and not report.passed else OK
+
+
+def _target(name: str | None, tuned: Path | None) -> Target:
+    """The target of that name, with a table of measured forms; without a name that of the table."""
+    table = None if tuned is None else read_table(tuned)
+    return Target(name or ("any" if table is None else table.target), tuned=table)
 
 
 def _summary(
@@ -93,8 +102,16 @@ def _summary(
         "parameters": parameter_count(model) if isinstance(model, Module) else 0,
         "nodes": dict(operators.most_common()),
         "weights": taken.weights or None,
+        "tuned": list(taken.tuned),
         "attention": [
-            {"node": title(d), "form": d.taken, "nodes": d.nodes, "note": d.note, "refused": dict(d.refused)}
+            {
+                "node": title(d),
+                "form": d.taken,
+                "nodes": d.nodes,
+                "note": d.note,
+                "measured": list(d.measured),
+                "refused": dict(d.refused),
+            }
             for d in taken.attention
         ],
         "float64": [{"node": title(p), "because": p.because, "instead": p.instead} for p in taken.promotions],

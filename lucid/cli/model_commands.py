@@ -12,7 +12,7 @@ from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
 from lucid.cli.errors import usage
 
-_ANY, _AUTO = o.TargetName("any"), o.AttentionName.auto
+_ANY, _CPU, _AUTO = o.TargetName("any"), o.TargetName("cpu"), o.AttentionName.auto
 
 
 def export(
@@ -50,6 +50,7 @@ def export(
     capacity: o.Capacity = None,
     dtype: o.Half = None,
     keep_io_types: o.KeepTypes = True,
+    tuned: o.Tuned = None,
     bits: b.Bits = None,
     block: b.Block = None,
     symmetric: b.Symmetric = False,
@@ -96,13 +97,14 @@ def export(
         "call": call or [],
         "part": part and part.value,
         "opset": opset,
+        "tuned": tuned,
     }
     if layout is None:
         if force:
             raise usage("--force is for folders, which --for writes; a file is replaced anyway")
         run_command(
             "export",
-            target=(target or _ANY).value,
+            target=target and target.value,
             attention=attention.value,
             keep_io_types=keep_io_types,
             **given,
@@ -190,6 +192,89 @@ def verify(
         capacity=capacity,
         dtype=dtype and dtype.value,
         keep_io_types=keep_io_types,
+    )
+
+
+def tune(
+    source: o.Source,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="TABLE.JSON",
+            help="The file to write. By default one beside a checkpoint, named after it.",
+            show_default=False,
+        ),
+    ] = None,
+    weights: o.Weights = None,
+    task: o.Task = None,
+    arguments: o.Set = None,
+    inputs: o.Inputs = None,
+    call: o.Call = None,
+    seed: o.Seed = 0,
+    sizes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--size",
+            "-s",
+            metavar="N=1,L=128",
+            help="Values of the symbolic sizes, at which the model will run. Repeatable: all count alike.",
+        ),
+    ] = None,
+    threads: o.Threads = None,
+    seconds: Annotated[float, typer.Option(min=0.0, help="How long to measure each node at each of the sizes.")] = 0.2,
+    target: o.Target = _CPU,
+    part: o.Part = None,
+    cache: o.Cache = None,
+    capacity: o.Capacity = None,
+    dtype: o.Half = None,
+    keep_io_types: o.KeepTypes = True,
+    bits: b.Bits = None,
+    block: b.Block = None,
+    symmetric: b.Symmetric = False,
+    method: b.Method = None,
+    search: b.Search = False,
+    skip: b.Skip = None,
+    text: b.Text = None,
+    activations: b.Activations = None,
+    ranges: b.Ranges = None,
+    json: o.Json = False,
+    debug: o.Debug = False,
+) -> None:
+    """Measure which forms of a model's attention, norms and products are fastest on this machine.
+
+    The table that it writes is for lucid export --tuned, with the same inputs, and for this machine: run it where the
+    model will run, with as many --threads.
+
+    Examples:
+
+    \b
+      lucid tune all-MiniLM-L6-v2 --size N=1,L=16 --size N=1,L=128
+      lucid tune SmolLM2-135M --size N=1,L=512 --threads 4 -o smollm2.json
+      lucid export all-MiniLM-L6-v2 --tuned all-MiniLM-L6-v2.tuned.json
+    """
+    run_command(
+        "tune",
+        source=source,
+        output=output,
+        weights=weights,
+        task=task,
+        arguments=arguments or [],
+        inputs=inputs or [],
+        call=call or [],
+        seed=seed,
+        target=target.value,
+        sizes=sizes or [],
+        threads=threads,
+        seconds=seconds,
+        part=part and part.value,
+        cache=cache and cache.value,
+        capacity=capacity,
+        dtype=dtype and dtype.value,
+        keep_io_types=keep_io_types,
+        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
+        json=json,
     )
 
 

@@ -140,6 +140,15 @@ ExportTarget = Annotated[
         "--target", "-t", rich_help_panel=_EXPORT, show_default="any; with --for, what suits it best", help=_WHERE
     ),
 ]
+Tuned = Annotated[
+    Path | None,
+    typer.Option(
+        "--tuned",
+        metavar="TABLE.JSON",
+        rich_help_panel=_EXPORT,
+        help="The forms that lucid tune found to be fastest, for their target.",
+    ),
+]
 Layout = Annotated[
     LayoutName | None,
     typer.Option(

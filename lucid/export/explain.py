@@ -18,13 +18,14 @@ _Entry = TypeVar("_Entry", Decision, Promotion)
 class Explanation:
     """The form taken for each op that has several, with the reasons against the others; and where the model or the
     export computes in a wider type than given. `weights` says in which type they are stored, if that is not their own.
-    Print it to read it.
+    `tuned` tells where the times of measured forms come from, if there are any. Print it to read it.
     """
 
     target: Target
     decisions: tuple[Decision, ...]
     promotions: tuple[Promotion, ...] = ()
     weights: str = ""
+    tuned: tuple[str, ...] = ()
 
     @property
     def attention(self) -> tuple[Decision, ...]:
@@ -45,6 +46,7 @@ class Explanation:
             lines.append(f"{title(decision):<{width}}{decision.taken}: {nodes}{times}")
             if decision.note:
                 lines.append(f"{'':<{width}}because   {decision.note}")
+            lines += [f"{'':<{width}}measured  {figures}" for figures in decision.measured]
             lines += [f"{'':<{width}}refused   {name}: {reason}" for name, reason in decision.refused]
         for promotion, count in _grouped(self.promotions):
             times = f"   ({count} alike)" if count > 1 else ""
@@ -64,27 +66,29 @@ class Explanation:
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything to report: a choice of forms, a wider type, or weights in a narrower one."""
-        return bool(self._shown() or self.promotions or self.weights)
+        """Whether there is anything to report: a choice of forms, a wider type, weights in a narrower one, a table."""
+        return bool(self._shown() or self.promotions or self.weights or self.tuned)
 
     def _shown(self) -> list[Decision]:
-        others = [d for d in self.decisions if d.op not in _ATTENTION and (d.refused or d.op in _FEW_BITS)]
-        return [*self.attention, *others]
+        others = [d for d in self.decisions if d.op not in _ATTENTION]
+        return [*self.attention, *(d for d in others if d.refused or d.measured or d.op in FEW_BITS)]
 
     def _head(self) -> str:
         target = self.target
         head = f"target {target.provider}, opset {target.opset}, onnxruntime >= {target.onnxruntime}"
-        return f"{head}\n{self.weights}" if self.weights else head
+        return "\n".join([head, *[self.weights] * bool(self.weights), *self.tuned])
 
 
 _ATTENTION = ("attention", "buffered_attention")
-_FEW_BITS = ("quantized_linear", "quantized_embedding", "int8_linear_dynamic", "int8_linear_rows", "int8_linear_static")
+FEW_BITS = ("quantized_linear", "quantized_embedding", "int8_linear_dynamic", "int8_linear_rows", "int8_linear_static")
 _NOTHING = "every op has one form"
 
 
 def _cells(decision: Decision) -> tuple[object, ...]:
     reasons = "\n".join(
-        [decision.note] * bool(decision.note) + [f"not {name}: {why}" for name, why in decision.refused]
+        [decision.note] * bool(decision.note)
+        + list(decision.measured)
+        + [f"not {name}: {why}" for name, why in decision.refused]
     )
     return title(decision), decision.taken, decision.nodes, reasons
 
@@ -99,7 +103,7 @@ def _grouped(entries: Sequence[_Entry]) -> list[tuple[_Entry, int]]:
     groups: dict[tuple[object, ...], list[_Entry]] = {}
     for entry in entries:
         if isinstance(entry, Decision):
-            key: tuple[object, ...] = (entry.op, entry.taken, entry.refused, entry.note)
+            key: tuple[object, ...] = (entry.op, entry.taken, entry.refused, entry.note, entry.measured)
         else:
             key = (entry.op, entry.narrow, entry.because, entry.instead)
         groups.setdefault(key, []).append(entry)

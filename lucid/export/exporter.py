@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import onnx
 
@@ -19,6 +19,7 @@ from lucid.export.half_precision import Halved, halved
 from lucid.export.lowering import Lowering
 from lucid.export.promotion import promotions
 from lucid.export.target import ExportError, Target
+from lucid.export.tuned_table import TunedTable
 from lucid.export.writer import fits_one_file, in_memory, write
 from lucid.graph import Graph
 from lucid.names import unused_name
@@ -28,6 +29,13 @@ from lucid.tracing import Model, trace
 from lucid.types import DTypeLike
 from lucid.values import Value
 from lucid.version import __version__
+
+
+class Tuner(Protocol):
+    """Measures which forms are fastest on this machine; `lucid.tuning.Tuning` is one."""
+
+    def __call__(self, graph: Graph, target: Target) -> TunedTable:
+        """The fastest form of each node that has several on a target."""
 
 
 def to_onnx(
@@ -46,6 +54,7 @@ def to_onnx(
     external_data: bool | Literal["auto"] = "auto",
     dtype: DTypeLike | None = None,
     keep_io_types: bool = True,
+    tune: Tuner | None = None,
 ) -> onnx.ModelProto:
     """Export a module, a function or a traced graph to ONNX. Modules are exported in evaluation mode.
 
@@ -79,6 +88,8 @@ def to_onnx(
             widens once, when it loads the file. A `WeightWarning` names weights that it cannot hold.
         keep_io_types: with `dtype`, whether float32 inputs and outputs, caches included, stay float32; otherwise they
             are of that type too.
+        tune: measure first which forms are fastest on this machine, at the sizes and threads of a
+            `lucid.tuning.Tuning`; `Target(tuned=...)` takes what was measured before.
 
     Returns:
         The model. Weights written to a file are not kept in memory as well: with a separate file, or more than 64 MiB
@@ -95,8 +106,8 @@ def to_onnx(
     if external_data not in (True, False, "auto"):
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
-    traced = _traced(model, inputs, kwargs, part, cache, capacity)
-    lowered = lower(traced, wanted, dtype, keep_io_types, input_names, output_names)
+    traced = traced_part(model, inputs, kwargs, part, cache, capacity)
+    lowered = lower(traced, wanted, dtype, keep_io_types, input_names, output_names, tune)
     return lowered.write(path, external_data)
 
 
@@ -117,7 +128,7 @@ def explain(
     refused; what is computed in a wider element type than given; and in which type weights are stored.
     """
     wanted = Target.of(target, opset, attention)
-    traced = _traced(model, inputs, kwargs, part, cache, capacity)
+    traced = traced_part(model, inputs, kwargs, part, cache, capacity)
     return lower(traced, wanted, dtype, keep_io_types).explain()
 
 
@@ -137,7 +148,19 @@ class Lowered:
             tuple(self.lowering.decisions),
             tuple(promotions(self.traced.graph)),
             "" if self.half is None else self.half.note,
+            self._tuned(),
         )
+
+    def _tuned(self) -> tuple[str, ...]:
+        table = self.table
+        if table is None:
+            return ()
+        return (*table.about(), f"{len(self.lowering.found)} of the {len(table.forms)} nodes in the table are here")
+
+    @property
+    def table(self) -> TunedTable | None:
+        """The measured forms, if there are any."""
+        return self.lowering.build.target.table
 
     def write(self, path: str | os.PathLike[str] | None, external_data: bool | Literal["auto"]) -> onnx.ModelProto:
         """Write the model, if there is a path, and return it, as `to_onnx`."""
@@ -165,10 +188,16 @@ def lower(
     keep_io_types: bool = True,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    tune: Tuner | None = None,
 ) -> Lowered:
     """Choose a form for each op; `Lowered.write` writes the model, and `Lowered.explain` tells what was chosen."""
     half = _halved(traced, target, dtype, keep_io_types)
-    assembled, lowering = export_part(traced if half is None else half.traced, target, input_names, output_names)
+    written = traced if half is None else half.traced
+    if tune is not None:
+        if target.table is not None:
+            raise ExportError("got both tune= and a target with tuned=, expected one: to measure, or what was measured")
+        target = target.with_table(tune(written.graph, target))
+    assembled, lowering = export_part(written, target, input_names, output_names)
     return Lowered(traced, half, assembled, lowering)
 
 
@@ -180,7 +209,7 @@ def _halved(traced: TracedPart, target: Target, dtype: DTypeLike | None, keep_io
     return None
 
 
-def _traced(
+def traced_part(
     model: Model | Graph | TracedPart,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
@@ -231,9 +260,19 @@ def export_part(
         types = list(traced.output_types().values())
         results = either(build, condition, results[:half], results[half:], types)
     lowering.lower(results)
+    _check_found(lowering)
     assembled = assemble(build, build.name_outputs(results, outs), __version__)
     check_model(assembled)
     return assembled, lowering
+
+
+def _check_found(lowering: Lowering) -> None:
+    table = lowering.build.target.table
+    if table is not None and table.forms and not lowering.found:
+        raise ExportError(
+            f"the table of measured forms is of another model, or was measured with other inputs: none of its "
+            f"{len(table.forms)} nodes is here, the first of which is {table.forms[0].node}; tune this model"
+        )
 
 
 def _names(what: str, default: Sequence[str], given: Sequence[str] | None) -> list[str]:

@@ -76,6 +76,7 @@ class Form:
         kernel: the ONNX op that must have a kernel for the element type of the node's first input; empty: none.
         targets: the targets that it is tuned for, where it replaces a form of the same name; empty: all.
         mends: a fault that it works around: it is tried only if the target's runtime has this fault.
+        looks_at: the names of ops at whose nodes it looks, where they compute its inputs.
     """
 
     op: str
@@ -88,6 +89,7 @@ class Form:
     kernel: str = ""
     targets: tuple[str, ...] = ()
     mends: Fault | None = None
+    looks_at: tuple[str, ...] = ()
 
     def serves(self, target: Target) -> bool:
         """Whether it is tried on a target at all."""
@@ -151,6 +153,7 @@ def form(
     kernel: str = "",
     targets: tuple[str, ...] = (),
     mends: Fault | None = None,
+    looks_at: tuple[str, ...] = (),
 ) -> Callable[[Emit], Form]:
     """Make a function a form of an op. It is tried if it is listed in `lucid.export.forms.FORMS` or added by `lowers`.
 
@@ -166,7 +169,7 @@ def form(
         raise ValueError(f"a form of {op.name} takes {', '.join(sorted(unknown))}, which the op does not have")
 
     def make(emit: Emit) -> Form:
-        return Form(op.name, name or emit.__name__, taken, emit, opset, kind, domain, kernel, targets, mends)
+        return Form(op.name, name or emit.__name__, taken, emit, opset, kind, domain, kernel, targets, mends, looks_at)
 
     return make
 

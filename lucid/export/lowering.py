@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lucid.evaluation import evaluating
 from lucid.export.builder import Builder
 from lucid.export.form import Form, Refused, Taken, insisted_on
-from lucid.export.registry import forms_of, kinds_of
+from lucid.export.registry import EXPANDED, forms_of, kinds_of
+from lucid.export.site import Site
 from lucid.export.target import ExportError
+from lucid.export.tuned_table import TunedForm
 from lucid.export.widening import Wider, stored_narrow, transposed_weight, widened, wider_type
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
@@ -21,7 +23,7 @@ from lucid.values import Constant, Input, Node, Value
 
 @dataclass(frozen=True)
 class Decision:
-    """The form taken for a node, and why the others were refused."""
+    """The form taken for a node, and why the others were refused; the times of forms, if it was taken for these."""
 
     op: str
     path: str
@@ -29,6 +31,16 @@ class Decision:
     nodes: int
     refused: tuple[tuple[str, str], ...]
     note: str = ""
+    measured: tuple[str, ...] = ()
+
+
+class _Chosen(NamedTuple):
+    """The form that a node takes, and what it wrote."""
+
+    names: Sequence[str]
+    taken: str
+    refused: list[tuple[str, str]]
+    why: str = ""
 
 
 class Lowering:
@@ -41,6 +53,7 @@ class Lowering:
     def __init__(self, build: Builder) -> None:
         self.build = build
         self.decisions: list[Decision] = []
+        self.found: dict[str, TunedForm] = {}  # in the target's table, by key
         self._inside: list[Decision] | None = None  # the decisions within the form that is being written
         self._forms: dict[Op[..., Any], tuple[Form, ...]] = {}
         for op, kind in build.target.forms.items():
@@ -81,30 +94,51 @@ class Lowering:
                 return
         before = self.build.emitted
         with self.build.inside(path, node.scope):
-            names, taken, refused, note = self._choose(node, node.op, path)
-        for result, name in zip(node.results, names, strict=True):
+            tuned = self._tuned(node, node.op)
+            chosen = self._choose(node, node.op, path, tuned)
+        for result, name in zip(node.results, chosen.names, strict=True):
             self.build.bind(result, name)
-        if refused or len(self._cached_forms(node.op)) + (node.op.body is not None) > 1:
-            self._record(node, taken, before, refused, note)
+        if chosen.refused or len(self._cached_forms(node.op)) + (node.op.body is not None) > 1:
+            self._record(node, chosen, before, tuned)
 
-    def _record(self, node: Node, taken: str, before: int, refused: Sequence[tuple[str, str]], note: str = "") -> None:
+    def _record(self, node: Node, chosen: _Chosen, before: int, tuned: TunedForm | None = None) -> None:
         decisions = self.decisions if self._inside is None else self._inside
-        decisions.append(Decision(node.op.name, node.scope, taken, self.build.emitted - before, tuple(refused), note))
+        measured = tuned.lines() if tuned is not None and tuned.form == chosen.taken else ()
+        nodes = self.build.emitted - before
+        decisions.append(
+            Decision(node.op.name, node.scope, chosen.taken, nodes, tuple(chosen.refused), chosen.why, measured)
+        )
+
+    def _tuned(self, node: Node, op: Op[..., Any]) -> TunedForm | None:
+        """What the target's table says of a node, unless the user insists on a form."""
+        table = self.build.target.table
+        if table is None or op.body is None:
+            return None
+        key = Site.of(self.build, node, self._cached_forms(op)).key
+        found = table.find(key)
+        if found is not None:
+            self.found[key] = found
+        return found if self.build.target.insisted(op.name) == "auto" else None
 
     def _lower_widened(self, node: Node, wider: Wider) -> None:
         with entered(Scope(node.scope, {})):
             values = widened(node, wider.narrow, wider.wide)
         before = self.build.emitted
         self.lower(values, wait=False)
-        self._record(node, f"in {wider.wide} between casts", before, [(str(wider.narrow), wider.why)])
-        for result, value in zip(node.results, values, strict=True):
-            self.build.bind(result, self.build.name_of(value))
+        names = list(map(self.build.name_of, values))
+        self._record(node, _Chosen(names, f"in {wider.wide} between casts", [(str(wider.narrow), wider.why)]), before)
+        for result, name in zip(node.results, names, strict=True):
+            self.build.bind(result, name)
 
-    def _choose(self, node: Node, op: Op[..., Any], path: str) -> tuple[Sequence[str], str, list[tuple[str, str]], str]:
-        """The names of the results, the form taken, the forms refused with their reasons, and why it was taken."""
+    def _choose(self, node: Node, op: Op[..., Any], path: str, tuned: TunedForm | None) -> _Chosen:
+        """Write a node in the first form that does not refuse: the best one comes first, or the fastest measured."""
         target = self.build.target
         refused: list[tuple[str, str]] = []
         forms = self._cached_forms(op)
+        if tuned is not None and tuned.form not in (EXPANDED, *(form.name for form in forms)):
+            refused.append((tuned.form, "measured with another release: this one has no such form"))
+        elif tuned is not None:
+            forms = _with_first(forms, tuned.form)
         before = self.build.emitted
         for form in forms:
             outside, self._inside = self._inside, []
@@ -123,7 +157,7 @@ class Lowering:
             else:
                 if taken.has_body:
                     (self.decisions if outside is None else outside).extend(self._inside)
-                return names, form.name, refused, why
+                return _Chosen(names, form.name, refused, why)
             finally:
                 self._inside = outside
         insisted = target.insisted(op.name)
@@ -135,7 +169,7 @@ class Lowering:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused)
             where = f"{path}: " if path else ""
             raise ExportError(f"{where}{op.name} has no ONNX form ({reasons or 'none is registered'})")
-        return self._inline(node, op, path), "expanded", refused, ""
+        return _Chosen(self._inline(node, op, path), EXPANDED, refused)
 
     def _inline(self, node: Node, op: Op[..., Any], path: str) -> list[str]:
         """Emit a composite's body, in which everything that depends on constants alone is folded."""
@@ -152,3 +186,8 @@ class Lowering:
         unknown = Input(name, value.type)
         self.build.bind(unknown, name)
         return unknown
+
+
+def _with_first(forms: tuple[Form, ...], name: str) -> tuple[Form, ...]:
+    """The forms in the order in which they are tried if this one is the fastest; none comes before the body."""
+    return () if name == EXPANDED else tuple(sorted(forms, key=lambda form: form.name != name))

@@ -11,6 +11,9 @@ from lucid.export.forms import FORMS
 from lucid.export.target import Target
 from lucid.ops.op import REGISTERED, Op
 
+EXPANDED = "expanded"
+"""The name of the body among the forms of an op."""
+
 
 def lowers(
     op: Op[..., Any],

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self, TypeAlias, get_args
 
+from lucid.export.tuned_file import read_table
+from lucid.export.tuned_table import TunedTable
 from lucid.known_runtimes import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
 from lucid.runtime_record import Fault, Release, Runtime, release_of, shown
 from lucid.types import DType
@@ -40,9 +43,13 @@ class Target:
         forms: the same for any op, by name: `{"rms_norm": "expanded"}`.
         accuracy_level: how products with weights in few bits are computed: 4 rounds their inputs to 8 bits, in blocks
             of a row; 0 computes in float32.
+        tuned: the forms that were fastest where the model will run: what `lucid.tuning.tune` returns, or the path of
+            what `lucid tune` wrote. A node that is not in the table takes the best form by default.
 
     Raises:
-        ExportError: for a value that does not exist, or an opset that the onnxruntime release cannot load.
+        ExportError: for a value that does not exist, an opset that the onnxruntime release cannot load, or a table of
+            another target.
+        TunedTableError: for a file that is no table.
     """
 
     provider: Provider = "any"
@@ -51,6 +58,7 @@ class Target:
     attention: AttentionForm = "auto"
     forms: Mapping[str, str] = field(default_factory=dict, hash=False)
     accuracy_level: int = DEFAULT_LEVEL
+    tuned: TunedTable | str | os.PathLike[str] | None = field(default=None, hash=False)
     _by_default: bool = field(default=False, init=False, repr=False, compare=False)  # nobody asked for the opset
 
     def __post_init__(self) -> None:
@@ -60,6 +68,13 @@ class Target:
             raise ExportError(
                 f"accuracy_level {self.accuracy_level!r} is not supported: choose 4, inputs of products rounded to 8 "
                 "bits, or 0, float32"
+            )
+        if isinstance(self.tuned, (str, os.PathLike)):
+            object.__setattr__(self, "tuned", read_table(self.tuned))
+        if self.table is not None and self.table.target != self.provider:
+            raise ExportError(
+                f'the table was tuned for target "{self.table.target}", this export is for "{self.provider}": their '
+                "forms differ; export for the former, or tune for the latter"
             )
         if self.opset == 0:
             object.__setattr__(self, "opset", min(self.runtime.opset, newest_opset(self.release)))
@@ -71,6 +86,12 @@ class Target:
                 f"opset {self.opset}: onnxruntime {self.onnxruntime} loads up to opset {newest}; "
                 f"ask for opset={newest} or a newer onnxruntime"
             )
+
+    @property
+    def table(self) -> TunedTable | None:
+        """What `tuned` holds."""
+        assert not isinstance(self.tuned, (str, os.PathLike)), "a path has been read"
+        return self.tuned
 
     @property
     def runtime(self) -> Runtime:
@@ -111,6 +132,10 @@ class Target:
     def ir_version(self) -> int:
         """The IR version of the model: the lowest that the opset allows, so that old runtimes load it."""
         return 8 if self.opset <= 18 else 9 if self.opset <= 20 else 10 if self.opset <= 22 else 11
+
+    def with_table(self, table: TunedTable) -> Self:
+        """The target with forms that were measured."""
+        return replace(self, opset=0 if self._by_default else self.opset, tuned=table)
 
     @classmethod
     def of(cls, target: Target | str, opset: int | None, attention: str | None) -> Self:

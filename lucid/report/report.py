@@ -11,6 +11,8 @@ from typing import Any
 from lucid.dims import evaluate, names_of
 from lucid.export import explain
 from lucid.export.explain import title
+from lucid.export.tuned_file import read_table
+from lucid.export.tuned_table import TunedTable
 from lucid.graph import Graph
 from lucid.nn.module import Module
 from lucid.observing import Call
@@ -44,6 +46,7 @@ def report(
     name: str = "",
     floating: Module | None = None,
     calls: Iterable[Call] | None = None,
+    tuned: str | os.PathLike[str] | TunedTable | None = None,
 ) -> None:
     """Write a page about a model: graph, cost and time by module, attention maps, error of each node, files by target.
 
@@ -58,11 +61,16 @@ def report(
         name: the page's title.
         floating: for a model in few bits, the float model that it was: the page then says what the bits cost.
         calls: what this is measured with, as `lucid.testing.precision_report` takes it; by default the page's inputs.
+        tuned: the forms that were measured for one of the targets, as `lucid.export.Target` takes them.
 
     Raises:
-        KeyError, TypeError, ValueError: for data or sizes that do not fit the model's inputs.
+        KeyError, TypeError, ValueError: for data or sizes that do not fit the model's inputs, and for measured forms of
+            no target on the page.
     """
     graph = model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs)
+    table = read_table(tuned) if isinstance(tuned, (str, os.PathLike)) else tuned
+    if table is not None and table.target not in targets:
+        raise ValueError(f'report: forms were tuned for target "{table.target}", expected one of {", ".join(targets)}')
     arrays = _arrays(graph, data, sizes or {})
     precision = None
     if floating is not None:
@@ -78,7 +86,7 @@ def report(
         key = f"{node.scope}/{node.op.name}" if node.scope else node.op.name
         if key in taken:
             forms[id(node)] = taken[key]
-    compared_targets, cost = compare_targets(graph, arrays, targets, seconds)
+    compared_targets, cost = compare_targets(graph, arrays, targets, seconds, table)
     numbers = node_ids(graph)
     write_page(
         Path(path),

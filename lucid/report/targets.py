@@ -16,6 +16,7 @@ import numpy as np
 from lucid.export import Explanation, ExportError, Target
 from lucid.export.explain import title
 from lucid.export.exporter import lower
+from lucid.export.tuned_table import TunedTable
 from lucid.graph import Graph
 from lucid.known_runtimes import RUNTIMES
 from lucid.npz import write_npz
@@ -31,9 +32,10 @@ _TIMEOUT = 600  # seconds for one target
 
 
 def compare_targets(
-    graph: Graph, arrays: Sequence[Array], targets: Sequence[str], seconds: float
+    graph: Graph, arrays: Sequence[Array], targets: Sequence[str], seconds: float, tuned: TunedTable | None = None
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Export for each target, and run each file in a separate process, so that its memory can be measured.
+    """Export for each target, and run each file in a separate process, so that its memory can be measured. `tuned` has
+    the measured forms of one of them.
 
     Returns:
         The targets in the page's format; and the cost by module in the first file that runs, if there is one.
@@ -48,7 +50,7 @@ def compare_targets(
             write_npz(archive, {value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
         with blas_threads_for(sum(array.size for array in arrays)):
             expected = graph.run(arrays)
-        case = _Case(graph, arrays, expected, data, seconds)
+        case = _Case(graph, arrays, expected, data, seconds, tuned)
         for target in targets:
             with phase(f"measuring target {target}"):
                 entry, measured_cost = case.measured(target, Path(scratch) / f"{target}.onnx", with_cost=cost is None)
@@ -66,12 +68,14 @@ class _Case:
     expected: Sequence[Array]
     data: Path
     seconds: float
+    tuned: TunedTable | None
 
     def measured(self, target: str, path: Path, *, with_cost: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """One target, and the cost of its modules if it is asked for and the file runs; its files are removed again."""
         about = {"target": target, "about": RUNTIMES[target].about}
         try:
-            lowered = lower(TracedPart.whole(self.graph), Target.of(target, None, None))
+            table = self.tuned if self.tuned is not None and self.tuned.target == target else None
+            lowered = lower(TracedPart.whole(self.graph), Target(target, tuned=table))
             model = lowered.write(path, "auto")
         except ExportError as error:
             return {**about, "problem": str(error)}, None
@@ -82,6 +86,7 @@ class _Case:
             "nodes": len(model.graph.node),
             "bytes": sum(file.stat().st_size for file in files),
             "forms": forms_data(lowered.explain()),
+            "tuned": list(lowered.explain().tuned),
             "problem": "",
         }
         provider = RUNTIMES[target].provider
@@ -122,13 +127,14 @@ def _measure(path: Path, data: Path, provider: str, seconds: float, *, nodes: bo
 
 
 def forms_data(taken: Explanation) -> list[dict[str, Any]]:
-    """The form taken for each attention node, and why the others were refused."""
+    """The form taken for each attention node, why the others were refused, and what was measured of them."""
     return [
         {
             "node": title(d),
             "form": d.taken,
             "nodes": d.nodes,
             "note": d.note,
+            "measured": list(d.measured),
             "refused": [list(pair) for pair in d.refused],
         }
         for d in taken.attention

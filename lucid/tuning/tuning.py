@@ -1,0 +1,152 @@
+"""`tune`: the fastest form of each distinct node of a model, by measuring them all in onnxruntime on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from lucid.export.exporter import lower, traced_part
+from lucid.export.target import Target
+from lucid.export.tuned_table import TunedForm, TunedTable
+from lucid.graph import Graph
+from lucid.parts import CacheKind, PartName, TracedPart
+from lucid.phases import phase
+from lucid.runtime.session import Session
+from lucid.tracing import Model
+from lucid.tuning.candidates import Contest, contests
+from lucid.tuning.isolated import examples
+from lucid.tuning.timing import Measure, in_turns
+from lucid.types import DTypeLike
+
+Sizes: TypeAlias = Mapping[str, int]
+"""Values of the symbolic sizes."""
+
+GAIN = 0.05
+"""The default form is kept unless another takes this share less of the time: measurements differ by some percent."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How to measure which forms are fastest, for `lucid.export.to_onnx(tune=...)`.
+
+    Args:
+        sizes: where the model will run: values of all of its symbolic sizes, or several of these, of equal weight.
+            Nothing for a model whose sizes are fixed.
+        threads: of the sessions that will run the model; by default onnxruntime's own number.
+        seconds: how long to measure each node at each of the sizes; at least five runs of each form are made.
+        measure: what measures; by default `in_turns`.
+
+    Raises:
+        ValueError: when it is called, for sizes that the model does not have, or that it has and that are not given;
+            and for a target that does not run on this machine's processor.
+    """
+
+    sizes: Sizes | Sequence[Sizes] = ()
+    threads: int | None = None
+    seconds: float = 0.2
+    measure: Measure = in_turns
+
+    def __call__(self, graph: Graph, target: Target) -> TunedTable:
+        """For each distinct node of a graph that several forms compute exactly, the fastest of these: that with the
+        smallest sum, over the sizes, of its time relative to the fastest one's.
+        """
+        if target.runtime.memory != "cpu":
+            raise ValueError(f'tune: target "{target.provider}" computes on a device, expected one for a processor')
+        given = _checked(graph, self.sizes)
+        wanted = target.for_ops(graph.op_names())
+        nodes = contests(graph, wanted)
+        measured = []
+        with phase("measuring forms", len(nodes)) as advance:
+            for node in nodes:
+                with phase(node.op):
+                    models = node.models(wanted)
+                    if len(models) > 1:
+                        measured.append(self._measured(node, models, given, target.runtime.provider))
+                advance(1)
+        return TunedTable(target.provider, tuple(measured), self.threads)
+
+    def _measured(self, node: Contest, models: Mapping[str, bytes], given: Sequence[Sizes], provider: str) -> TunedForm:
+        # Threads that spin between runs would slow the other forms down.
+        sessions = {
+            name: Session(model, provider, threads=self.threads, spinning=False) for name, model in models.items()
+        }
+        points = _points(node, given)
+        seconds: dict[str, list[float]] = {name: [] for name in sessions}
+        for sizes in points:
+            arrays = examples(node.alone.inputs, sizes)
+            calls = {name: partial(session.run, arrays) for name, session in sessions.items()}
+            for name, taken in self.measure(calls, self.seconds).items():
+                seconds[name].append(taken)
+        microseconds = {name: tuple(round(each * 1e6, 2) for each in taken) for name, taken in seconds.items()}
+        default = next(iter(models))
+        return TunedForm(node.key, fastest(microseconds, default), default, points, microseconds)
+
+
+def tune(
+    model: Model | Graph | TracedPart,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    part: PartName | None = None,
+    cache: CacheKind | None = None,
+    capacity: int | None = None,
+    target: Target | str = "cpu",
+    dtype: DTypeLike | None = None,
+    keep_io_types: bool = True,
+    sizes: Sizes | Sequence[Sizes] = (),
+    threads: int | None = None,
+    seconds: float = 0.2,
+) -> TunedTable:
+    """Measure which form of each attention, norm and other node of several forms is fastest on this machine.
+
+    Args:
+        model, inputs, kwargs, part, cache, capacity, dtype, keep_io_types: as for `lucid.export.to_onnx`, since a table
+            is for these inputs.
+        target: whose forms are measured.
+        sizes, threads, seconds: as for `Tuning`.
+
+    Returns:
+        The table, for `Target(tuned=...)`; its `save` writes it to a file.
+
+    Raises:
+        ValueError: as `Tuning` and `lucid.export.to_onnx`.
+    """
+    traced = traced_part(model, inputs, kwargs, part, cache, capacity)
+    tuning = Tuning(sizes, threads, seconds)
+    table = lower(traced, Target.of(target, None, None), dtype, keep_io_types, tune=tuning).table
+    assert table is not None, "it has been measured"
+    return table
+
+
+def _checked(graph: Graph, given: Sizes | Sequence[Sizes]) -> list[Sizes]:
+    """The sizes, each with all names of the graph."""
+    names = graph.sizes()
+    points = [given] if isinstance(given, Mapping) else list(given)
+    if not points and names:
+        raise ValueError(f"tune: the model has the sizes {', '.join(sorted(names))}: say at which values it will run")
+    for point in points:
+        unknown, missing = sorted(point.keys() - names), sorted(names - point.keys())
+        if unknown or missing:
+            raise ValueError(
+                f"tune: sizes {dict(point)}: unknown: {', '.join(unknown) or 'none'}; missing: "
+                f"{', '.join(missing) or 'none'}; the model's sizes are {', '.join(sorted(names)) or 'fixed'}"
+            )
+        for name, value in point.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"tune: size {name} is {value!r}, expected a whole number of 1 or more")
+    return points or [{}]
+
+
+def _points(node: Contest, given: Sequence[Sizes]) -> tuple[Sizes, ...]:
+    """The sizes that a node depends on, each combination of values once."""
+    found = [{name: value for name, value in sizes.items() if name in node.sizes} for sizes in given]
+    return tuple(sizes for index, sizes in enumerate(found) if sizes not in found[:index])
+
+
+def fastest(times: Mapping[str, Sequence[float]], default: str) -> str:
+    """The form with the smallest sum of its times relative to the fastest one's; the default unless another gains."""
+    best = [min(each) for each in zip(*times.values(), strict=True)]
+    relative = {name: sum(time / least for time, least in zip(of, best, strict=True)) for name, of in times.items()}
+    name = min(relative, key=lambda form: relative[form])
+    return name if relative[name] < (1 - GAIN) * relative[default] else default
