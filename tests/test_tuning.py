@@ -115,7 +115,7 @@ def test_on_this_machine() -> None:
     told: list[str] = []
 
     class Listener:
-        def __call__(self, name: str, total: int | None) -> Any:
+        def __call__(self, name: str, total: int | None, unit: str) -> Any:
             told.append(name)
             return nullcontext(lambda done: None)
 
