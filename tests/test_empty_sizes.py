@@ -34,11 +34,18 @@ REFUSED = {
 NEUTRAL = {"max": {"f": -np.inf, "i": -128}, "min": {"f": np.inf, "i": 127}}
 
 
-@pytest.mark.parametrize("target", ON_CPU)
 @pytest.mark.parametrize("s", EXPORTED, ids=[s.name for s in EXPORTED])
-def test_an_op_at_empty_sizes_is_exported_as_it_is(s: Sample, target: str) -> None:
+def test_an_op_at_empty_sizes_is_exported_as_it_is(s: Sample) -> None:
+    graph, seen = traced(s, s.dtypes[0]), set[bytes]()
+    for target in ON_CPU:
+        model = in_memory(export_graph(graph, Target(target))[0])
+        if (data := model.SerializeToString(deterministic=True)) not in seen:  # two targets may have one form
+            seen.add(data)
+            _gives_what_eager_does(s, target, Session(model, threads=1))
+
+
+def _gives_what_eager_does(s: Sample, target: str, session: Session) -> None:
     dtype = s.dtypes[0]
-    session = Session(in_memory(export_graph(traced(s, dtype), Target(target))[0]), threads=1)  # type: ignore[arg-type]
     names = sorted(set[str]().union(*(names_of(a.shape) for a in (*s.inputs, *s.carriers) if a is not None)))
     for values in itertools.product((0, 1, 3), repeat=len(names)):
         sizes = {"N": 2, "L": 3, "S": 4} | dict(zip(names, values, strict=True))

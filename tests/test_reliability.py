@@ -53,7 +53,7 @@ def linears(seed: int, layers: int = 2, width: int = 64) -> nn.Module:
 
 # Killed -----------------------------------------------------------------------------------------------------------
 
-# One process prepares two models of 130 MB, then forks children that export one over the other and are killed.
+# One process prepares two models of 75 MB, then forks children that export one over the other and are killed.
 KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
@@ -64,7 +64,7 @@ from lucid.export import to_onnx
 path, external, rounds = Path(sys.argv[1]), sys.argv[2] == "True", int(sys.argv[3])
 graphs = []
 for number in (1.0, 2.0):
-    weights = [np.full((1024, 1024), number + i / 64, np.float32) for i in range(32)]
+    weights = [np.full((1024, 1024), number + i / 64, np.float32) for i in range(18)]
     graphs.append(lucid.trace(lambda x, weights=weights: [x @ w for w in weights], ("N", 1024)))
 
 def export(graph):

@@ -12,6 +12,7 @@ import pytest
 from lucid import Tensor, nn
 from lucid.nn import functional as F
 from lucid.weights import load
+from tests.cases import case as its_name
 
 FOLDER = Path(__file__).parent / "goldens" / "torch_nn"
 GROUPS = {path.stem: json.loads(path.read_text())["cases"] for path in sorted(FOLDER.glob("*.json"))}
@@ -79,9 +80,13 @@ def test_multi_head_attention_forward(name: str) -> None:
     close(averaged, case.outputs["weights_average"])
 
 
-@pytest.mark.parametrize("name", named("multihead_attention"))
-def test_multi_head_attention(name: str) -> None:
-    case = read("multihead_attention", name)
+def test_multi_head_attention() -> None:
+    for name in named("multihead_attention"):
+        with its_name(name):
+            _multi_head_attention(read("multihead_attention", name))
+
+
+def _multi_head_attention(case: Case) -> None:
     module = nn.MultiHeadAttention(**case.arguments)
     module.load_state_dict(case.state)
     inputs = without_second_mask(case)

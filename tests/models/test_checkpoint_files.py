@@ -63,9 +63,9 @@ def test_a_checkpoint_in_half_precision_becomes_float32_and_stays_half_where_ask
 ) -> None:
     shutil.copytree(goldens.folder(entry.variant), tmp_path, dirs_exist_ok=True)
     lucid.save(tmp_path / "model.safetensors", {key: a.astype(half.numpy) for key, a in stored(entry).items()})
-    model, exact = read(entry, tmp_path), entry.load()
+    model, exact = read(entry, tmp_path), entry.load().state_dict()
     for key, parameter in model.named_parameters():
-        original = exact.state_dict()[key].numpy()
+        original = exact[key].numpy()
         assert parameter.dtype == lucid.float32
         np.testing.assert_array_equal(parameter, original.astype(half.numpy).astype(np.float32))
     kept = entry.read.from_pretrained(tmp_path, dtype="auto")  # type: ignore[attr-defined]
