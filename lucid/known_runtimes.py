@@ -32,6 +32,7 @@ OLDEST: Release = (1, 20)  # the oldest that models are exported for
 OLDEST_RELEASE = "lucid.onnxruntime"  # the metadata key for the oldest release that a file was exported for
 ACCURACY_LEVEL = "lucid.accuracy_level"  # the metadata key for that of standard products with weights in few bits
 DEFAULT_LEVEL = 4  # onnxruntime's own
+EXTENSIONS = "ai.onnx.contrib"  # the domain of the operators of onnxruntime-extensions, a library of its own
 
 # Faults that forms ask about -------------------------------------------------------------------------------------
 

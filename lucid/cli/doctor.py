@@ -23,6 +23,7 @@ _OPTIONAL = {
     "gguf": "gguf",
     "pyarrow": "batch",
     "ray": "ray",
+    "onnxruntime-extensions": "extensions",
 }
 _CPU, _GPU = "onnxruntime", "onnxruntime-gpu"
 

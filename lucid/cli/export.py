@@ -15,16 +15,17 @@ from lucid.cli.errors import FAILED, OK
 from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.source import beside
+from lucid.cli.tokenizing import Texts
 from lucid.cli.values import settings
 from lucid.export import Target
 from lucid.export.explain import Explanation, title
-from lucid.export.exporter import check_folder, lower
+from lucid.export.exporter import Lowered, check_folder, lower
 from lucid.export.tuned_file import read_table
 from lucid.files import is_stream
 from lucid.layer_weights import parameter_count
 from lucid.nn.module import Module
 from lucid.part_parity import part_parity
-from lucid.parts import CacheKind, PartName, TracedPart, trace_part
+from lucid.parts import CacheKind, PartName, trace_part
 from lucid.testing import ParityReport
 from lucid.tracing import Model
 
@@ -54,6 +55,7 @@ def run(
     dtype: str | None,
     keep_io_types: bool,
     few_bits: FewBits,
+    with_tokenizer: bool,
 ) -> int:
     """Export, check, show; returns the exit code."""
     output = output or beside(source, ".onnx")
@@ -63,14 +65,19 @@ def run(
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
     traced = trace_part(chosen)
-    lowered = lower(traced, Target.of(_target(target, tuned), opset, attention), dtype, keep_io_types)
+    texts = Texts.of(source, weights, chosen, model) if with_tokenizer else None
+    preprocessing = None if texts is None else texts.preprocessing()
+    lowered = lower(
+        traced, Target.of(_target(target, tuned), opset, attention), dtype, keep_io_types, preprocessing=preprocessing
+    )
     exported = lowered.write(output, True if external else "auto")
     taken = lowered.explain()
     provider = lowered.lowering.build.target.provider
     half: dict[str, Any] = {"target": provider, "dtype": dtype, "keep_io_types": keep_io_types}
     written = exported if is_stream(output) else output
-    report = part_parity(chosen, written, rtol=rtol, atol=atol, **half) if check else None
-    data = _summary(model, traced, exported, taken, output)
+    compare = part_parity if texts is None else texts.parity
+    report = compare(chosen, written, rtol=rtol, atol=atol, **half) if check else None
+    data = _summary(model, lowered, exported, taken, output)
     if json:
         show.print_json({**data, "parity": parity_json(report) if report else None})
     else:
@@ -85,7 +92,7 @@ def _target(name: str | None, tuned: Path | None) -> Target:
 
 
 def _summary(
-    model: Model, traced: TracedPart, exported: onnx.ModelProto, taken: Explanation, path: Path
+    model: Model, lowered: Lowered, exported: onnx.ModelProto, taken: Explanation, path: Path
 ) -> dict[str, Any]:
     """Everything that the command reports, as plain data."""
     files = [path, *(path.with_name(name) for name in sorted(_locations(exported) - {path.name}))]
@@ -97,8 +104,8 @@ def _summary(
         "files": [{"name": str(file), "bytes": show.bytes_of(file)} for file in files],
         "opsets": {entry.domain or "ai.onnx": entry.version for entry in exported.opset_import},
         "ir_version": exported.ir_version,
-        "inputs": {value.name: str(value.type) for value in traced.graph.inputs},
-        "outputs": {name: str(kind) for name, kind in traced.output_types().items()},
+        "inputs": {name: str(kind) for name, kind in lowered.inputs.items()},
+        "outputs": {name: str(kind) for name, kind in lowered.traced.output_types().items()},
         "parameters": parameter_count(model) if isinstance(model, Module) else 0,
         "nodes": dict(operators.most_common()),
         "weights": taken.weights or None,

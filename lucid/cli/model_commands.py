@@ -35,6 +35,7 @@ def export(
     seed: o.Seed = 0,
     layout: o.Layout = None,
     force: o.Force = False,
+    with_tokenizer: o.WithTokenizer = False,
     target: o.ExportTarget = None,
     opset: o.Opset = None,
     attention: o.Attention = _AUTO,
@@ -73,6 +74,7 @@ def export(
       lucid export all-MiniLM-L6-v2 --task feature-extraction -o states.onnx
       lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
       lucid export all-MiniLM-L6-v2 --for transformers.js
+      lucid export all-MiniLM-L6-v2 --with-tokenizer -o texts.onnx
       lucid export SmolLM2-135M-Instruct --for genai --bits 4 -o smollm2-genai
     """
     given: dict[str, Any] = {
@@ -91,6 +93,7 @@ def export(
         "capacity": capacity,
         "external": external,
         "dtype": dtype and dtype.value,
+        "with_tokenizer": with_tokenizer,
     }
     of_a_file = {
         "inputs": inputs or [],

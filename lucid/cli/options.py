@@ -158,6 +158,15 @@ Layout = Annotated[
         "genai is onnxruntime-genai, triton Triton Inference Server. SOURCE is a checkpoint.",
     ),
 ]
+WithTokenizer = Annotated[
+    bool,
+    typer.Option(
+        "--with-tokenizer",
+        rich_help_panel=_EXPORT,
+        help="The file takes texts: the checkpoint's tokenizer is in it, if that is exact. Runs with "
+        "onnxruntime-extensions.",
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option("--force", rich_help_panel=_EXPORT, help="With --for: replace a folder that holds other files, too."),

@@ -9,9 +9,10 @@ import onnx
 
 from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
-from lucid.cli.errors import FAILED, OK
+from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import parity_json, print_parity
+from lucid.cli.tokenizing import Texts, takes_texts
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.part_parity import part_parity
@@ -19,6 +20,9 @@ from lucid.parts import CacheKind, ModelPart, PartName
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
 from lucid.tracing import trace
+
+_NODES = "every node agrees by itself: check the names and the order of the outputs"
+_TEXTS = "the file takes texts, so its nodes are not compared one by one: export it without its tokenizer for that"
 
 
 def run(
@@ -47,7 +51,7 @@ def run(
 ) -> int:
     """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
-    check_model_file(model)
+    told = check_model_file(model)
     eager = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     compared = calls.compared_part(eager, inputs, call, part, cache, capacity)
     if runs:
@@ -55,17 +59,17 @@ def run(
         for values in runs:
             check_known(values, known)
     half: dict[str, Any] = {"target": target, "dtype": dtype, "keep_io_types": keep_io_types}
-    report = part_parity(
-        compared,
-        model,
-        providers=providers or None,
-        sizes=[{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None,
-        rtol=rtol,
-        atol=atol,
-        **half,
-    )
+    given: dict[str, Any] = {"providers": providers or None, "rtol": rtol, "atol": atol, **half}
+    texts = Texts.of(source, weights, compared, eager) if takes_texts(told) else None
+    if texts is not None:
+        if runs:
+            raise usage(f"--size: {model} takes texts, whose sizes are those of their tokens; leave it out")
+        report = texts.parity(compared, model, **given)
+    else:
+        of_runs = [{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None
+        report = part_parity(compared, model, sizes=of_runs, **given)
     options = {"rtol": rtol, "atol": atol, "attention": attention, **half}
-    first = None if report.passed else _first_difference(compared, model, options)
+    first = None if report.passed or texts is not None else _first_difference(compared, model, options)
     if json:
         found = first and {"node": first.node, "module": first.module, "max_abs": show.number(first.max_abs)}
         show.print_json({"file": str(model), **parity_json(report), "first_difference": found})
@@ -73,7 +77,7 @@ def run(
         out = show.console()
         print_parity(out, report)
         if not report.passed:
-            out.line(first or "every node agrees by itself: check the names and the order of the outputs")
+            out.line(first or (_TEXTS if texts is not None else _NODES))
     return OK if report.passed else FAILED
 
 

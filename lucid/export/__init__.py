@@ -9,6 +9,7 @@ from lucid.export.explain import Explanation as Explanation
 from lucid.export.exporter import explain as explain
 from lucid.export.exporter import to_onnx as to_onnx
 from lucid.export.form import refuse as refuse
+from lucid.export.preprocessing import Preprocessing as Preprocessing
 from lucid.export.registry import lowers as lowers
 from lucid.export.target import ExportError as ExportError
 from lucid.export.target import Target as Target

@@ -14,11 +14,14 @@ from lucid.dims import Size
 from lucid.export.array_bytes import in_order
 from lucid.export.builder import Block, Builder, Emitted
 from lucid.export.element_codes import onnx_code
-from lucid.known_runtimes import ACCURACY_LEVEL, DEFAULT_LEVEL, OLDEST_RELEASE
+from lucid.export.strings import Strings
+from lucid.known_runtimes import ACCURACY_LEVEL, DEFAULT_LEVEL, EXTENSIONS, OLDEST_RELEASE
 from lucid.types import Array, TensorType, as_dtype
 
 PRODUCER = "lucid"
-MICROSOFT = "com.microsoft"
+# The versions of domains besides the standard one: onnxruntime's own operators, those of strings and tables, and those
+# of onnxruntime-extensions.
+_VERSIONS = {"com.microsoft": 1, "ai.onnx.ml": 4, EXTENSIONS: 1}
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,11 @@ def assemble(build: Builder, outputs: Sequence[tuple[str, TensorType]], version:
     """Make a model of everything that a builder collected."""
     graph = onnx.GraphProto(name="lucid")
     graph.node.extend(_node(emitted, build) for emitted in build.nodes)
-    graph.input.extend(_value_info(build.name_of(value), value.type) for value in build.graph.inputs)
+    graph.input.extend(_value_info(name, kind) for name, kind in build.inputs.items())
     graph.output.extend(_value_info(name, kind) for name, kind in outputs)
     graph.value_info.extend(_inner_types(build.nodes, build, {name for name, _ in outputs}))
-    domains = {"": build.target.opset} | ({MICROSOFT: 1} if _uses_microsoft(build.nodes) else {})
+    used = _domains_in(build.nodes)
+    domains = {"": build.target.opset} | {domain: _VERSIONS[domain] for domain in _VERSIONS if domain in used}
     model = onnx.ModelProto(
         ir_version=build.target.ir_version, producer_name=PRODUCER, producer_version=version, graph=graph
     )
@@ -67,12 +71,13 @@ def tensor(name: str, array: Array) -> onnx.TensorProto:
     return onnx.TensorProto(name=name, dims=array.shape, data_type=kind, raw_data=in_order(array).tobytes())
 
 
-def _uses_microsoft(nodes: Iterable[Emitted]) -> bool:
-    return any(
-        node.domain == MICROSOFT
-        or any(isinstance(value, Block) and _uses_microsoft(value.nodes) for value in node.attributes.values())
-        for node in nodes
-    )
+def _domains_in(nodes: Iterable[Emitted]) -> set[str]:
+    found = set()
+    for node in nodes:
+        found.add(node.domain)
+        for value in node.attributes.values():
+            found |= _domains_in(value.nodes) if isinstance(value, Block) else set()
+    return found
 
 
 def _inner_types(nodes: Iterable[Emitted], build: Builder, outputs: Collection[str]) -> Iterator[onnx.ValueInfoProto]:
@@ -106,9 +111,10 @@ def _attribute(name: str, value: Any, build: Builder) -> onnx.AttributeProto:
     return helper.make_attribute(name, value)
 
 
-def _value_info(name: str, kind: TensorType) -> onnx.ValueInfoProto:
+def _value_info(name: str, kind: TensorType | Strings) -> onnx.ValueInfoProto:
     info = onnx.ValueInfoProto(name=name)
-    info.type.tensor_type.elem_type = onnx_code(kind.dtype)
+    code = onnx.TensorProto.STRING if isinstance(kind, Strings) else onnx_code(kind.dtype)
+    info.type.tensor_type.elem_type = code
     shape = info.type.tensor_type.shape
     shape.SetInParent()
     for size in kind.shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
 from lucid.graph import Graph
 from lucid.names import unused_name
@@ -54,7 +55,7 @@ class Builder:
         self.initializers: dict[str, Array] = {}
         self.headers: dict[str, tuple[int, tuple[int, ...]]] = {}  # ONNX type and shape of those stored in another type
         self.parameters: set[str] = set()  # the names of initializers that are parameters, or parts of one
-        self.types: dict[str, TensorType] = {}
+        self.types: dict[str, TensorType | Strings] = {}
         self.sizes: dict[str, str] = {}  # of sizes that forms compute, the vector of one number
         self._blocks: list[list[Emitted]] = [[]]
         self._memo: list[dict[Any, tuple[str, ...]]] = [{}]
@@ -68,13 +69,20 @@ class Builder:
         self.module: str | None = None
         self.emitted = 0  # nodes so far, including those in nested graphs
         self.compute: Callable[[Sequence[Value]], None] = _no_engine
+        self.inputs: dict[str, TensorType | Strings] = {}  # of the finished model
         for value, name in zip(graph.inputs, input_names, strict=True):
+            self.inputs[name] = value.type
             self.bind(value, name)
 
     @property
     def nodes(self) -> list[Emitted]:
         """The nodes of the main graph, in order."""
         return self._blocks[0]
+
+    @property
+    def names(self) -> Set[str]:
+        """All names that are taken."""
+        return self._taken.keys()
 
     # Names ------------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,9 @@ from lucid.export.check import check_model, warn_of_weights
 from lucid.export.explain import Explanation
 from lucid.export.half_precision import Halved, halved
 from lucid.export.lowering import Lowering
+from lucid.export.preprocessing import Preprocessing
 from lucid.export.promotion import promotions
+from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
 from lucid.export.tuned_table import TunedTable
 from lucid.export.writer import fits_one_file, in_memory, write
@@ -26,7 +28,7 @@ from lucid.names import unused_name
 from lucid.parts import CacheKind, PartName, TracedPart, part_of, trace_part
 from lucid.phases import phase
 from lucid.tracing import Model, trace
-from lucid.types import DTypeLike
+from lucid.types import DTypeLike, TensorType
 from lucid.values import Value
 from lucid.version import __version__
 
@@ -55,6 +57,7 @@ def to_onnx(
     dtype: DTypeLike | None = None,
     keep_io_types: bool = True,
     tune: Tuner | None = None,
+    preprocessing: Preprocessing | None = None,
 ) -> onnx.ModelProto:
     """Export a module, a function or a traced graph to ONNX. Modules are exported in evaluation mode.
 
@@ -90,6 +93,8 @@ def to_onnx(
             are of that type too.
         tune: measure first which forms are fastest on this machine, at the sizes and threads of a
             `lucid.tuning.Tuning`; `Target(tuned=...)` takes what was measured before.
+        preprocessing: what computes some of the inputs within the file, such as a tokenizer from texts
+            (`lucid.tokenizing.text_preprocessing`).
 
     Returns:
         The model. Weights written to a file are not kept in memory as well: with a separate file, or more than 64 MiB
@@ -107,7 +112,7 @@ def to_onnx(
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
     traced = traced_part(model, inputs, kwargs, part, cache, capacity)
-    lowered = lower(traced, wanted, dtype, keep_io_types, input_names, output_names, tune)
+    lowered = lower(traced, wanted, dtype, keep_io_types, input_names, output_names, tune, preprocessing)
     return lowered.write(path, external_data)
 
 
@@ -140,6 +145,11 @@ class Lowered:
     half: Halved | None
     assembled: Assembled
     lowering: Lowering
+
+    @property
+    def inputs(self) -> Mapping[str, TensorType | Strings]:
+        """The types of the file's inputs by name."""
+        return self.lowering.build.inputs
 
     def explain(self) -> Explanation:
         """As the function `explain`."""
@@ -189,6 +199,7 @@ def lower(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     tune: Tuner | None = None,
+    preprocessing: Preprocessing | None = None,
 ) -> Lowered:
     """Choose a form for each op; `Lowered.write` writes the model, and `Lowered.explain` tells what was chosen."""
     half = _halved(traced, target, dtype, keep_io_types)
@@ -197,7 +208,7 @@ def lower(
         if target.table is not None:
             raise ExportError("got both tune= and a target with tuned=, expected one: to measure, or what was measured")
         target = target.with_table(tune(written.graph, target))
-    assembled, lowering = export_part(written, target, input_names, output_names)
+    assembled, lowering = export_part(written, target, input_names, output_names, preprocessing)
     return Lowered(traced, half, assembled, lowering)
 
 
@@ -240,6 +251,7 @@ def export_part(
     target: Target,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    preprocessing: Preprocessing | None = None,
 ) -> tuple[Assembled, Lowering]:
     """The same for a part of a model."""
     graph = traced.graph
@@ -253,6 +265,8 @@ def export_part(
         raise ExportError(f"output_names: {', '.join(clash)} are names of inputs too; choose others")
     build = Builder(graph, target.for_ops(graph.op_names()), ins, outs)
     lowering = Lowering(build)
+    if preprocessing is not None:
+        preprocessing.precede(build)
     results: Sequence[Value] = graph.outputs
     if traced.condition is not None:
         condition = next(value for value in graph.inputs if value.name == traced.condition)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from lucid.export.strings import Strings
 from lucid.layouts.companions import name_of, sources
 from lucid.layouts.layout import Exported, Layout
 from lucid.layouts.loading import Subject, lines_for
@@ -82,7 +83,7 @@ def _types(file: Exported) -> str:
     return _table(("", "name", "type"), rows)
 
 
-def _rows(types: Mapping[str, TensorType]) -> list[tuple[str, str]]:
+def _rows(types: Mapping[str, TensorType | Strings]) -> list[tuple[str, str]]:
     """Names and types; the caches of layers as one row for those of the first layer."""
     found = []
     for name, kind in types.items():
@@ -101,9 +102,10 @@ def _agreement(files: Sequence[Exported]) -> str:
     if not measured:
         return "Not measured (`--no-check`)."
     rows = [(f"`{name}`", *_figures(parity)) for name, parity in measured]
-    return (
-        "Each file was run on random inputs of several sizes and compared with the model computed by NumPy, in "
-        "float32:\n\n" + _table(("file", "runs", "largest difference", "of what is allowed", "agrees"), rows)
+    texts = any(len(file.tensors) < len(file.inputs) for file in files)
+    what = "texts, read by the checkpoint's own tokenizer for NumPy," if texts else "random inputs of several sizes"
+    return f"Each file was run on {what} and compared with the model computed by NumPy, in float32:\n\n" + _table(
+        ("file", "runs", "largest difference", "of what is allowed", "agrees"), rows
     )
 
 

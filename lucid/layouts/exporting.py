@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lucid.export import Target, to_onnx
+from lucid.export import Target
+from lucid.export.exporter import lower
 from lucid.export.side_file import rename_side_file
 from lucid.layouts.layout import Exported, Options
 from lucid.nn.parts import ModelPart
@@ -27,16 +28,15 @@ def export_file(
         folder: the folder.
         file: the path in it; its folders are made.
         target: for which target.
-        options: `dtype` and `external_data` are obeyed.
+        options: `dtype`, `external_data` and `preprocessing` are obeyed.
         side_file: the name of the file of weights, if there is one; by default what `to_onnx` chooses.
         traced: its graph, where that is known.
     """
     traced = trace_part(part) if traced is None else traced
     path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
-    exported = to_onnx(
-        traced, path=path, target=target, dtype=options.dtype, external_data=options.external_data or "auto"
-    )
+    lowered = lower(traced, target, options.dtype, preprocessing=options.preprocessing)
+    exported = lowered.write(path, options.external_data or "auto")
     if side_file is not None:
         rename_side_file(path, side_file)
     return Exported(
@@ -44,7 +44,7 @@ def export_file(
         part=part,
         target=target.runtime.name,
         dtype=options.dtype,
-        inputs={value.name: value.type for value in traced.graph.inputs},
+        inputs=lowered.inputs,
         outputs=traced.output_types(),
         opsets={entry.domain or "ai.onnx": entry.version for entry in exported.opset_import},
     )

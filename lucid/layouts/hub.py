@@ -172,7 +172,7 @@ def _check_config(model: Module, checkpoint: Path, runtime: str) -> None:
         )
 
 
-ONNXRUNTIME = Layout("onnxruntime", "onnxruntime", _plain)
+ONNXRUNTIME = Layout("onnxruntime", "onnxruntime", _plain, preprocesses=True)
 OPTIMUM = Layout("optimum", "optimum", _optimum)
 SENTENCE_TRANSFORMERS = Layout("sentence-transformers", "sentence-transformers", _sentences)
 TRANSFORMERS_JS = Layout("transformers.js", "transformers.js", _javascript)

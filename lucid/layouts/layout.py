@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lucid.export import Preprocessing
+from lucid.export.strings import Strings
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart
 from lucid.parity import ParityReport
@@ -23,6 +25,7 @@ class Options:
             number; a fixed cache has room for as many.
         dtype: "float16" or "bfloat16", in which weights are stored.
         external_data: whether weights are in a file of their own, which they are anyway beyond 2 GiB.
+        preprocessing: what computes inputs within the file, such as a tokenizer.
     """
 
     target: str | None = None
@@ -30,6 +33,7 @@ class Options:
     capacity: int | None = None
     dtype: str | None = None
     external_data: bool = False
+    preprocessing: Preprocessing | None = None
 
 
 @dataclass(frozen=True)
@@ -50,10 +54,15 @@ class Exported:
     part: ModelPart
     target: str
     dtype: str | None
-    inputs: Mapping[str, TensorType]
+    inputs: Mapping[str, TensorType | Strings]
     outputs: Mapping[str, TensorType]
     opsets: Mapping[str, int]
     parity: ParityReport | None = None
+
+    @property
+    def tensors(self) -> dict[str, TensorType]:
+        """The inputs that hold numbers."""
+        return {name: kind for name, kind in self.inputs.items() if isinstance(kind, TensorType)}
 
 
 @dataclass(frozen=True)
@@ -63,6 +72,7 @@ class Layout:
     Args:
         name: what `--for` and `write_folder` call it.
         about: the runtime.
+        preprocesses: whether its files may have the tokenizer in them, for runtimes that do not bring one.
         write: fills an empty folder, and returns the ONNX files in it. Its arguments are the model, the checkpoint that
             has its tokenizer, the folder, and the options. Its errors are those of `write_folder`.
     """
@@ -70,3 +80,4 @@ class Layout:
     name: str
     about: str
     write: Callable[[Module, Path, Path, Options], list[Exported]]
+    preprocesses: bool = False

@@ -13,3 +13,12 @@ def text_module(name: str) -> Any:
         ModuleNotFoundError: naming the extra, if it is not installed.
     """
     return import_module(f"lucid.layouts.{name}")
+
+
+def tokenizing_package() -> Any:
+    """The package `lucid.tokenizing`, which needs the same extra.
+
+    Raises:
+        ModuleNotFoundError: naming the extra, if it is not installed.
+    """
+    return import_module("lucid.tokenizing")

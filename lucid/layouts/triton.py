@@ -64,14 +64,14 @@ def data_type(kind: TensorType) -> str:
 
 def _config(name: str, file: Exported) -> str:
     """config.pbtxt, in protobuf's text format."""
-    batched = _has_batch([*file.inputs.values(), *file.outputs.values()])
+    batched = _has_batch([*file.tensors.values(), *file.outputs.values()])
     kind = "KIND_GPU" if file.target == "cuda" else "KIND_CPU"
     lines = [
         f'name: "{name}"',
         'backend: "onnxruntime"',
         'default_model_filename: "model.onnx"',
         f"max_batch_size: {_MAX_BATCH if batched else 0}",
-        *(_value("input", *value, batched) for value in file.inputs.items()),
+        *(_value("input", *value, batched) for value in file.tensors.items()),
         *(_value("output", *value, batched) for value in file.outputs.items()),
         *(["dynamic_batching { }"] if batched else []),
         f"instance_group [ {{ count: 1 kind: {kind} }} ]",

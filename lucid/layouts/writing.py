@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ from lucid.layouts.card import CARD, card_of
 from lucid.layouts.hub import ONNXRUNTIME, OPTIMUM, SENTENCE_TRANSFORMERS, TRANSFORMERS_JS
 from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.manifest import check_replaceable, write_manifest
-from lucid.layouts.on_demand import text_module
+from lucid.layouts.on_demand import text_module, tokenizing_package
+from lucid.layouts.parts import parts_of
 from lucid.layouts.triton import TRITON
+from lucid.models._pretrained import Pretrained
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind
+from lucid.parity import ParityReport
 from lucid.part_parity import part_parity
 
 
@@ -44,6 +48,7 @@ def write_folder(
     capacity: int | None = None,
     dtype: str | None = None,
     external_data: bool = False,
+    with_tokenizer: bool = False,
     check: bool = True,
     rtol: float | None = None,
     atol: float | None = None,
@@ -62,6 +67,8 @@ def write_folder(
             there and nothing else. Until the new one is complete it stays as it is.
         layout: a name in `LAYOUTS`, such as "transformers.js".
         target, cache, capacity, dtype, external_data: as `Options`; by default what suits the runtime best.
+        with_tokenizer: whether the file takes texts, by the checkpoint's tokenizer as operators of
+            onnxruntime-extensions; for layout "onnxruntime" and models that read one text at once.
         check: whether to run each file in onnxruntime and compare it with NumPy, for the card and the result.
         rtol, atol: of the comparison, as for `lucid.testing.assert_parity`.
         force: replace the folder, whatever it holds.
@@ -80,19 +87,37 @@ def write_folder(
         raise ValueError(f"layout {layout!r} does not exist: choose one of {', '.join(LAYOUTS)}")
     source, output = Path(checkpoint), Path(folder)
     _check_apart(source, output)
-    chosen, options = LAYOUTS[layout], Options(target, cache, capacity, dtype, external_data)
+    chosen = LAYOUTS[layout]
+    options = Options(target, cache, capacity, dtype, external_data)
+    tokenizing = _tokenizing(model, chosen, options) if with_tokenizer else None
+    if tokenizing is not None:
+        options = replace(options, preprocessing=tokenizing.text_preprocessing(source))
     with new_folder(output, _anything if force else check_replaceable) as made:
         files = chosen.write(model, source, made, options)
         if check:
-            files = [replace(file, parity=_parity(file, made, rtol, atol)) for file in files]
+            compare = part_parity if tokenizing is None else partial(tokenizing.text_parity, checkpoint=source)
+            files = [replace(file, parity=_parity(compare, file, made, rtol, atol)) for file in files]
         with write_atomically(made / CARD) as card:
             card.write(card_of(model, source, output, chosen, files, command).encode())
         write_manifest(made, layout)
     return files
 
 
-def _parity(file: Exported, folder: Path, rtol: float | None, atol: float | None) -> Any:
-    return part_parity(file.part, folder / file.file, rtol=rtol, atol=atol, target=file.target, dtype=file.dtype)
+def _tokenizing(model: Module, layout: Layout, options: Options) -> Any:
+    """The package that writes tokenizers, for a model and a layout that may have one in the file."""
+    if not layout.preprocesses:
+        names = ", ".join(repr(name) for name, known in LAYOUTS.items() if known.preprocesses)
+        raise ValueError(f"{layout.about} brings its own tokenizer; a file with one is for layout {names}")
+    package = tokenizing_package()
+    for part in parts_of(model, options, states=False).values():
+        package.check_reads_text(part.inputs, model.checkpoint.task if isinstance(model, Pretrained) else "")
+    return package
+
+
+def _parity(
+    compare: Callable[..., ParityReport], file: Exported, folder: Path, rtol: float | None, atol: float | None
+) -> ParityReport:
+    return compare(file.part, folder / file.file, rtol=rtol, atol=atol, target=file.target, dtype=file.dtype)
 
 
 def _check_apart(checkpoint: Path, folder: Path) -> None:

@@ -18,6 +18,7 @@ from lucid.phases import phase
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.bound_run import BoundRun as BoundRun
+from lucid.runtime.extensions import needs_extensions, register
 from lucid.runtime.metadata import config_of, without_data
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
@@ -67,6 +68,7 @@ class Session:
     Raises:
         ProviderError: for a provider that does not exist or does not become active; the message says what is missing.
         ModelError: for a file or bytes that are not a model, or a file that refers to data outside its folder.
+        ModuleNotFoundError: for a model with operators of onnxruntime-extensions, if that is not installed.
         TypeError, ValueError: for an option or config key that does not exist, or a value it cannot have.
     """
 
@@ -105,8 +107,14 @@ class Session:
             profile=profile,
         )
 
+        extended = False
+
         def loaded() -> Any:
+            nonlocal extended
             source, told = _source(model)
+            if needs_extensions(told) and not extended:
+                register(options)
+                extended = True
             for key, value in config_of(told).items():
                 if key not in (config or {}):  # what is asked for by name counts
                     options.add_session_config_entry(key, value)

@@ -40,6 +40,17 @@ ROWS
 }
 print(session.run(None, inputs)[0])
 """
+_STRINGS = """
+import numpy as np
+import onnxruntime
+from onnxruntime_extensions import get_library_path  # pip install onnxruntime-extensions
+
+options = onnxruntime.SessionOptions()
+options.register_custom_ops_library(get_library_path())
+session = onnxruntime.InferenceSession("FILE", options)
+texts = np.array(["A cat sits on a rug.", "Interest rates rose again."], object)
+print(session.run(None, {"text": texts})[0])
+"""
 _FIELDS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 _TRANSLATION = """
 from lucid.generation import EncoderDecoderGenerator
@@ -77,6 +88,8 @@ def onnxruntime_lines(about: Subject) -> str:
     if len(about.files) > 1:
         lines = _TRANSLATION if about.reads_text else _SPEECH.replace("FEATURES", zeros(about.inputs["input_features"]))
         return lines.replace("START", str(about.token("decoder_start_token_id")))
+    if about.takes_texts:
+        return _STRINGS
     cache = about.inputs.get("past_key_values.0.key")
     if cache is not None:
         return _TOKENIZER + _STEPS if "past_sequence_length" in str(cache.shape[2]) else _BUFFERS

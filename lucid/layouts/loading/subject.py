@@ -23,8 +23,13 @@ class Subject(NamedTuple):
 
     @property
     def inputs(self) -> Mapping[str, TensorType]:
-        """Of the first file."""
-        return self.files[0].inputs
+        """Those of the first file that hold numbers."""
+        return self.files[0].tensors
+
+    @property
+    def takes_texts(self) -> bool:
+        """Whether the tokenizer is in the first file."""
+        return len(self.inputs) < len(self.files[0].inputs)
 
     @property
     def reads_text(self) -> bool:

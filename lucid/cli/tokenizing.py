@@ -1,0 +1,64 @@
+"""Files that take texts: `lucid export --with-tokenizer`, and `lucid verify` of such a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from lucid.cli.errors import usage
+from lucid.cli.source import checkpoint_of
+from lucid.export import Preprocessing
+from lucid.layouts.on_demand import tokenizing_package
+from lucid.models._pretrained import Pretrained
+from lucid.nn.module import Module
+from lucid.parity import ParityReport
+from lucid.parts import ModelPart
+from lucid.testing import ModelOrPath
+from lucid.tracing import Model
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The tokenizer of a checkpoint.
+
+    Args:
+        checkpoint: where it is.
+        package: `lucid.tokenizing`, which needs extras.
+    """
+
+    checkpoint: Path
+    package: Any
+
+    @classmethod
+    def of(cls, source: str, weights: Path | None, part: ModelPart, model: Model) -> Texts:
+        """Of what a command line names, for a part of a model that reads one text at once.
+
+        Raises:
+            CommandError: for a SOURCE without a tokenizer.
+            ValueError: for another model.
+        """
+        checkpoint = weights or checkpoint_of(source)
+        if checkpoint is None:
+            raise usage(f"SOURCE {source!r} has no tokenizer; give the folder of a checkpoint as SOURCE or --weights")
+        package = tokenizing_package()
+        inputs = part.inputs or (model.input_specs() if isinstance(model, Module) else {})
+        package.check_reads_text(inputs, model.checkpoint.task if isinstance(model, Pretrained) else "")
+        return cls(checkpoint, package)
+
+    def preprocessing(self) -> Preprocessing:
+        """What computes the inputs of the model in a file."""
+        found: Preprocessing = self.package.text_preprocessing(self.checkpoint)
+        return found
+
+    def parity(self, part: ModelPart, exported: ModelOrPath, **options: Any) -> ParityReport:
+        """The comparison of the model with a file that takes texts."""
+        report: ParityReport = self.package.text_parity(part, exported, self.checkpoint, **options)
+        return report
+
+
+def takes_texts(model: onnx.ModelProto) -> bool:
+    """Whether a file has an input of texts."""
+    return any(value.type.tensor_type.elem_type == onnx.TensorProto.STRING for value in model.graph.input)

@@ -1,0 +1,61 @@
+"""What computes inputs of a model within its file, from what they are made of: texts, to begin with.
+
+It is written in ONNX nodes and not in ops: Lucid computes with numbers only, so no traced graph has a text in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from lucid.export.builder import Builder
+from lucid.export.strings import Strings
+from lucid.export.target import ExportError
+
+_ONNXRUNTIME = "com.microsoft"  # a runtime that takes operators of this domain is onnxruntime, or runs inside it
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What computes inputs of a model within its file.
+
+    Args:
+        inputs: the names of the inputs that the file has for it: texts, one for each row of the batch.
+        computes: the names of the inputs of models that it can compute.
+        emit: emits the nodes, for those of the names that a model has, and returns by name which ONNX value it is. They
+            have the types that the model expects.
+    """
+
+    inputs: Collection[str]
+    computes: Collection[str]
+    emit: Callable[[Builder, Collection[str]], Mapping[str, str]]
+
+    def precede(self, build: Builder) -> None:
+        """Emit the nodes, before those of the model, and let it read them.
+
+        Raises:
+            ExportError: for a model that has none of the inputs, or has others of the same names; for a target whose
+                runtime does not have the operators.
+        """
+        runtime = build.target.runtime
+        if _ONNXRUNTIME not in (*runtime.domains, *runtime.asked_for):
+            raise ExportError(
+                f"preprocessing is written with operators of onnxruntime, got target {runtime.name!r}; choose cpu, any "
+                "or cuda"
+            )
+        computed = {value.name: value for value in build.graph.inputs if value.name in self.computes}
+        if not computed:
+            raise ExportError(
+                f"preprocessing computes {', '.join(self.computes)}; the model takes "
+                f"{', '.join(value.name for value in build.graph.inputs) or 'nothing'}"
+            )
+        clash = sorted(build.names & {*self.inputs})
+        if clash:
+            raise ExportError(f"preprocessing reads {', '.join(clash)}, which is a name in the model; rename that")
+        kept = {name: kind for name, kind in build.inputs.items() if name not in map(build.name_of, computed.values())}
+        batch = next(iter(computed.values())).type.shape[:1]
+        build.inputs = {**dict.fromkeys(self.inputs, Strings(batch)), **kept}
+        with build.inside("preprocessing"):
+            names = self.emit(build, computed)
+        for name, value in computed.items():
+            build.bind(value, names[name])
