@@ -53,7 +53,7 @@ def linears(seed: int, layers: int = 2, width: int = 64) -> nn.Module:
 
 # Killed -----------------------------------------------------------------------------------------------------------
 
-# One process prepares two models of 75 MB, then forks children that export one over the other and are killed.
+# One process prepares two models of layers of 4 MB, then forks children that export one over the other and are killed.
 KILLED = """
 import json, os, random, signal, sys, time
 from pathlib import Path
@@ -61,10 +61,10 @@ import numpy as np
 import lucid
 from lucid.export import to_onnx
 
-path, external, rounds = Path(sys.argv[1]), sys.argv[2] == "True", int(sys.argv[3])
+path, external, rounds, layers = Path(sys.argv[1]), sys.argv[2] == "True", int(sys.argv[3]), int(sys.argv[4])
 graphs = []
 for number in (1.0, 2.0):
-    weights = [np.full((1024, 1024), number + i / 64, np.float32) for i in range(18)]
+    weights = [np.full((1024, 1024), number + i / 64, np.float32) for i in range(layers)]
     graphs.append(lucid.trace(lambda x, weights=weights: [x @ w for w in weights], ("N", 1024)))
 
 def export(graph):
@@ -108,7 +108,7 @@ print(json.dumps([killed, seen, sorted(entry.name for entry in path.parent.iterd
 @LINUX
 @pytest.mark.parametrize("external", [False, True], ids=["one file", "side file"])
 def test_kill_9_at_any_moment_leaves_a_complete_model(external: bool, tmp_path: Path) -> None:
-    output = python(KILLED, tmp_path / "model.onnx", external, 8, OPENBLAS_NUM_THREADS="1", PYTHONHASHSEED="0")
+    output = python(KILLED, tmp_path / "model.onnx", external, 8, 18, OPENBLAS_NUM_THREADS="1", PYTHONHASHSEED="0")
     killed, _, left = json.loads(output)
     assert killed, "every export was over before it could be killed"
     assert len(left) == (2 if external else 1), f"leftovers: {left}"

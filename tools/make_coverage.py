@@ -43,7 +43,7 @@ TOP = """\
 # Coverage
 
 All models, modules and ops, the ONNX forms they take by opset and target, and how exact they are. `tools/make_coverage.py`
-makes this page from the code; a test keeps it current.
+makes this page from the code; a test keeps it current, and CI measures its figures again.
 
 Targets: `any` (standard ops, opset 23 by default), `cpu` and `cuda` (tuned for onnxruntime's provider), `portable`
 (opset 18, for runtimes without Attention), `openvino` and `webgpu` ([other runtimes](portable.md)). Figures are bounds on

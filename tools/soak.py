@@ -46,7 +46,7 @@ def kills(options: argparse.Namespace) -> None:
     """Kill exports of 130 MB at random moments, each over an earlier model."""
     for external in (False, True):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            output = python(KILLED, Path(folder, "model.onnx"), external, options.rounds)
+            output = python(KILLED, Path(folder, "model.onnx"), external, options.rounds, 32)
         killed, seen, left = json.loads(output)
         where = "side file" if external else "one file"
         print(

@@ -1,4 +1,8 @@
-"""Every model with every golden checkpoint, eagerly and for every target, compared with transformers."""
+"""Every model with every golden checkpoint, eagerly and for every target, compared with transformers.
+
+Heads of the same models take turns at the targets, and models at older and newer opsets; CI measures the first of each
+class, heads too, for all targets, as docs/coverage.md has them (`.ci/run`).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Every number of every config.json, replaced by hostile values: a model, or an error that names the fault.
 
+A class that reads several kinds of checkpoints gets all values with the first kind, and a quarter with each other.
 Also config.json itself as something other than a file: a pipe, a device, a link to one.
 """
 
