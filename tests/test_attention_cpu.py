@@ -13,6 +13,7 @@ import pytest
 import lucid
 from lucid import ops
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
+from lucid.inspection.read import all_nodes
 from tests.reference import attention as reference
 from tests.reference import pack
 from tests.test_attention import CASES, Case, arrays_of, bool_input, check, expected, function_of, packed_arrays, sizes
@@ -150,6 +151,24 @@ def test_the_tanh_of_capped_scores_is_an_op_of_its_own(options: dict[str, Any], 
     assert forms(case, True, 300) == [form]
     nodes = [node.op_type for node in export(case, True, 300).graph.node]
     assert "Tanh" in nodes and "Attention" not in nodes
+
+
+def test_capped_scores_within_a_window_have_it_at_every_length() -> None:
+    exported = export(Case("", {"softcap": 2.0, "is_causal": True, "window": 2}), True)
+    nodes = [node.op_type for node in all_nodes(exported.graph)]
+    assert nodes.count("Tanh") == 2 and "Attention" not in nodes  # a text in blocks, and one too short for them
+
+
+@pytest.mark.parametrize("length", [33, 40])
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+def test_a_window_that_no_query_exceeds_is_left_out(packed: bool, length: int) -> None:
+    case = Case("", {"is_causal": True, "window": 40}, {"key_mask": bool_input("N", "L")})
+    assert forms(case, packed, length) == ["window blocks"]
+    specs = specs_of(case, packed, length)
+    (decision,) = lucid.export.explain(function_of(case, packed), kwargs=specs, target="cpu").attention
+    assert decision.note.startswith("as query blocks: a window of 40 hides none")
+    check_run(lucid.runtime.Session(export(case, packed, length, 2), threads=1), case, packed, 2, length)
+    assert forms(case, packed, 41) != ["window blocks"]
 
 
 def test_over_a_cache_capped_scores_are_those_of_the_node() -> None:

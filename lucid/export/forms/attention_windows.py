@@ -19,9 +19,10 @@ from lucid.export.attention_node import Call, emit_node
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention import refuse_inexact
-from lucid.export.forms.attention_cpu import first_that_fits
+from lucid.export.forms.attention_cpu import SHORT, first_that_fits
 from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
 from lucid.ops.creation import arange_op, size_op
+from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import Array
 from lucid.values import Node
@@ -60,6 +61,8 @@ def window_blocks(build: Builder, node: Node) -> Taken:
     limit = int(short * (rows + reach))
     why = f"{rows} queries at a time get copies of the {rows + reach} keys that they may see"
     if isinstance(length, int):
+        if ahead == 0 and SHORT < length <= window:
+            return Taken(_causal(call), f"a window of {window} hides none of {length} keys", written_as=attention)
         if length <= limit:
             refuse(f"{length} queries are too few for windows of {reach + 1} keys to be faster")
         return Taken(in_blocks(build, call, _blocks(call, rows, window - 1, ahead)), why)
@@ -68,11 +71,27 @@ def window_blocks(build: Builder, node: Node) -> Taken:
     chosen = first_that_fits(
         build,
         length,
-        [(limit, lambda: emit_node(build, call)[0])],
+        [(limit, lambda: _whole(build, node, call))],
         lambda: in_blocks(build, call, blocks),
         node.types[0],
     )
-    return Taken(chosen, f"{why}; up to {limit} queries it is the plain node")
+    whole = "expanded, for its tanh" if call.options.softcap else "the plain node"
+    return Taken(chosen, f"{why}; up to {limit} queries it is {whole}")
+
+
+def _causal(call: Call) -> Tensor:
+    """The best form of causal attention, which a window changes only where a query has more keys before it."""
+    return _best(replace(call, options=replace(call.options, window=None)))
+
+
+def _whole(build: Builder, node: Node, call: Call) -> Operand:
+    """All scores at once: one node, or the body if scores are capped, as in `attention_cpu.capped_scores`."""
+    if not call.options.softcap:
+        return emit_node(build, call)[0]
+    assert isinstance(node.op, Op)
+    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
+    (output,) = node.op.expand(given, node.attributes)
+    return build.name_of(output)
 
 
 @dataclass(frozen=True)
@@ -116,7 +135,7 @@ def in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
     )
     options = replace(call.options, is_causal=False, window=None, window_after=None)
     batched = Call(query, key, value, blocks.visible, options=options)
-    output = _capped(batched) if options.softcap else _plain(build, batched)
+    output = _best(batched) if options.softcap else _plain(build, batched)
     return build.name_of(_joined(output, call.batch, blocks.count, call.queries))
 
 
@@ -130,17 +149,19 @@ def _plain(build: Builder, call: Call) -> Tensor:
     )
 
 
-def _capped(call: Call) -> Tensor:
-    """The best form of attention with a softcap."""
+def _best(call: Call) -> Tensor:
+    """The best form of attention for a call, which is that of other scores than those of the form that asks."""
     options = call.options
     output: Tensor = attention(
         call.query,
         call.key,
         call.value,
         call.mask,
+        call.key_mask,
         heads=options.heads,
         kv_heads=options.kv_heads,
         scale=options.scale,
+        is_causal=options.is_causal,
         softcap=options.softcap,
     )
     return output
