@@ -63,7 +63,7 @@ FLOORS = [
     ["lucid.export", "lucid.runtime"],
     ["lucid.testing", "lucid.comparing", "lucid.part_parity", "lucid.precision", "lucid.generation", "lucid.tuning"],
     ["lucid.plot", "lucid.inspection", "lucid.models"],
-    ["lucid.report", "lucid.chat", "lucid.layouts", "lucid.tokenizing"],
+    ["lucid.report", "lucid.chat", "lucid.layouts", "lucid.tokenizing", "lucid.images"],
     ["lucid.batch"],
     ["lucid.cli", "lucid.__main__"],
 ]

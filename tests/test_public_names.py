@@ -28,6 +28,7 @@ PAGES = {
     "layouts": ["lucid.layouts"],
     "batch": ["lucid.batch"],
     "tokenizing": ["lucid.tokenizing"],
+    "images": ["lucid.images"],
     "chat": ["lucid.chat"],
     "quantization": ["lucid.quantization"],
     "testing": ["lucid.testing"],

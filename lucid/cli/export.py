@@ -14,8 +14,8 @@ from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
 from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import parity_json, print_parity
+from lucid.cli.preprocessing import Texts, of_images
 from lucid.cli.source import beside
-from lucid.cli.tokenizing import Texts
 from lucid.cli.values import settings
 from lucid.export import Target
 from lucid.export.explain import Explanation, title
@@ -56,6 +56,7 @@ def run(
     keep_io_types: bool,
     few_bits: FewBits,
     with_tokenizer: bool,
+    with_preprocessor: bool,
 ) -> int:
     """Export, check, show; returns the exit code."""
     output = output or beside(source, ".onnx")
@@ -64,6 +65,8 @@ def run(
     model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
+    if with_preprocessor:
+        chosen = of_images(source, weights, chosen, model)
     traced = trace_part(chosen)
     texts = Texts.of(source, weights, chosen, model) if with_tokenizer else None
     preprocessing = None if texts is None else texts.preprocessing()

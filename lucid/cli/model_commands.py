@@ -36,6 +36,7 @@ def export(
     layout: o.Layout = None,
     force: o.Force = False,
     with_tokenizer: o.WithTokenizer = False,
+    with_preprocessor: o.WithPreprocessor = False,
     target: o.ExportTarget = None,
     opset: o.Opset = None,
     attention: o.Attention = _AUTO,
@@ -94,6 +95,7 @@ def export(
         "external": external,
         "dtype": dtype and dtype.value,
         "with_tokenizer": with_tokenizer,
+        "with_preprocessor": with_preprocessor,
     }
     of_a_file = {
         "inputs": inputs or [],

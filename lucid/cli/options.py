@@ -167,6 +167,15 @@ WithTokenizer = Annotated[
         "onnxruntime-extensions.",
     ),
 ]
+WithPreprocessor = Annotated[
+    bool,
+    typer.Option(
+        "--with-preprocessor",
+        rich_help_panel=_EXPORT,
+        help="The file takes decoded images (N, height, width, 3) uint8, and resizes and scales them as "
+        "preprocessor_config.json says, exactly as Pillow does.",
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option("--force", rich_help_panel=_EXPORT, help="With --for: replace a folder that holds other files, too."),

@@ -12,7 +12,7 @@ from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import parity_json, print_parity
-from lucid.cli.tokenizing import Texts, takes_texts
+from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.part_parity import part_parity
@@ -54,6 +54,8 @@ def run(
     told = check_model_file(model)
     eager = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     compared = calls.compared_part(eager, inputs, call, part, cache, capacity)
+    if takes_images(told):
+        compared = of_images(source, weights, compared, eager)
     if runs:
         known = trace(compared.function, kwargs=compared.inputs).sizes()
         for values in runs:

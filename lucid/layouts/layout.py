@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lucid.export import Preprocessing
 from lucid.export.strings import Strings
+from lucid.images import Preprocessor
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart
 from lucid.parity import ParityReport
@@ -26,6 +27,7 @@ class Options:
         dtype: "float16" or "bfloat16", in which weights are stored.
         external_data: whether weights are in a file of their own, which they are anyway beyond 2 GiB.
         preprocessing: what computes inputs within the file, such as a tokenizer.
+        preprocessor: what makes pixels of images within the file.
     """
 
     target: str | None = None
@@ -34,6 +36,7 @@ class Options:
     dtype: str | None = None
     external_data: bool = False
     preprocessing: Preprocessing | None = None
+    preprocessor: Preprocessor | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ class Layout:
     Args:
         name: what `--for` and `write_folder` call it.
         about: the runtime.
-        preprocesses: whether its files may have the tokenizer in them, for runtimes that do not bring one.
+        preprocesses: whether its files may have the tokenizer or the preprocessor in them, as a runtime that brings
+            its own does not.
         write: fills an empty folder, and returns the ONNX files in it. Its arguments are the model, the checkpoint that
             has its tokenizer, the folder, and the options. Its errors are those of `write_folder`.
     """

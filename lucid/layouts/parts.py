@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from lucid.dims import Dim, dim
+from lucid.images import with_preprocessor
 from lucid.layouts.layout import Options
 from lucid.models._pretrained import Pretrained
 from lucid.models._sentence_encoder import PooledEncoder
@@ -25,13 +27,17 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
 
     Args:
         model: an encoder, a model with a head, a decoder or an encoder-decoder.
-        options: `cache` and `capacity` are obeyed.
+        options: `cache`, `capacity` and `preprocessor` are obeyed.
         states: whether a sentence encoder gives the states of its tokens too, for runtimes that pool by themselves.
         cached: whether a decoder has a cache where `options` do not ask for one.
 
     Raises:
-        ValueError: for a cache that the model does not have.
+        ValueError: for a cache that the model does not have, and a preprocessor for one that takes no pixels.
     """
+    if options.preprocessor is not None:
+        whole = replace(options, preprocessor=None)
+        parts = parts_of(model, whole, states=states, cached=cached)
+        return {name: with_preprocessor(part, part.inputs, options.preprocessor) for name, part in parts.items()}
     if isinstance(model, CausalDecoder) and (cached or options.cache is not None):
         return {MODEL: model.part(options.cache or "growing", options.capacity)}
     if isinstance(model, EncoderDecoder):

@@ -11,7 +11,9 @@ from typing import Any
 
 from lucid.files import write_atomically
 from lucid.folders import new_folder
+from lucid.images import Preprocessor
 from lucid.layouts.card import CARD, card_of
+from lucid.layouts.companions import files_home
 from lucid.layouts.hub import ONNXRUNTIME, OPTIMUM, SENTENCE_TRANSFORMERS, TRANSFORMERS_JS
 from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.manifest import check_replaceable, write_manifest
@@ -49,6 +51,7 @@ def write_folder(
     dtype: str | None = None,
     external_data: bool = False,
     with_tokenizer: bool = False,
+    with_preprocessor: bool = False,
     check: bool = True,
     rtol: float | None = None,
     atol: float | None = None,
@@ -69,6 +72,8 @@ def write_folder(
         target, cache, capacity, dtype, external_data: as `Options`; by default what suits the runtime best.
         with_tokenizer: whether the file takes texts, by the checkpoint's tokenizer as operators of
             onnxruntime-extensions; for layout "onnxruntime" and models that read one text at once.
+        with_preprocessor: whether the file takes decoded images, (N, height, width, 3) uint8, which it brings to size
+            and scales as preprocessor_config.json says; for layout "onnxruntime".
         check: whether to run each file in onnxruntime and compare it with NumPy, for the card and the result.
         rtol, atol: of the comparison, as for `lucid.testing.assert_parity`.
         force: replace the folder, whatever it holds.
@@ -89,7 +94,15 @@ def write_folder(
     _check_apart(source, output)
     chosen = LAYOUTS[layout]
     options = Options(target, cache, capacity, dtype, external_data)
-    tokenizing = _tokenizing(model, chosen, options) if with_tokenizer else None
+    if (with_tokenizer or with_preprocessor) and not chosen.preprocesses:
+        names = ", ".join(repr(name) for name, known in LAYOUTS.items() if known.preprocesses)
+        raise ValueError(
+            f"{chosen.about} takes what a tokenizer or preprocessor outside of the file makes; a file with one is for "
+            f"layout {names}"
+        )
+    if with_preprocessor:
+        options = replace(options, preprocessor=Preprocessor.from_folder(files_home(source)))
+    tokenizing = _tokenizing(model, options) if with_tokenizer else None
     if tokenizing is not None:
         options = replace(options, preprocessing=tokenizing.text_preprocessing(source))
     with new_folder(output, _anything if force else check_replaceable) as made:
@@ -103,11 +116,8 @@ def write_folder(
     return files
 
 
-def _tokenizing(model: Module, layout: Layout, options: Options) -> Any:
-    """The package that writes tokenizers, for a model and a layout that may have one in the file."""
-    if not layout.preprocesses:
-        names = ", ".join(repr(name) for name, known in LAYOUTS.items() if known.preprocesses)
-        raise ValueError(f"{layout.about} brings its own tokenizer; a file with one is for layout {names}")
+def _tokenizing(model: Module, options: Options) -> Any:
+    """The package that writes tokenizers, for a model that may have one in the file."""
     package = tokenizing_package()
     for part in parts_of(model, options, states=False).values():
         package.check_reads_text(part.inputs, model.checkpoint.task if isinstance(model, Pretrained) else "")

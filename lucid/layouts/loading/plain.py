@@ -51,6 +51,13 @@ session = onnxruntime.InferenceSession("FILE", options)
 texts = np.array(["A cat sits on a rug.", "Interest rates rose again."], object)
 print(session.run(None, {"text": texts})[0])
 """
+_IMAGES = f"""{_IMPORTS}
+session = onnxruntime.InferenceSession("FILE")
+inputs = {{
+ROWS
+}}  # images decoded, such as np.asarray(PIL.Image.open("image.png").convert("RGB"))[None]
+print(session.run(None, inputs)[0])
+"""
 _FIELDS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
 _TRANSLATION = """
 from lucid.generation import EncoderDecoderGenerator
@@ -94,7 +101,8 @@ def onnxruntime_lines(about: Subject) -> str:
     if cache is not None:
         return _TOKENIZER + _STEPS if "past_sequence_length" in str(cache.shape[2]) else _BUFFERS
     if not about.reads_text:
-        return _OTHER.replace("ROWS", _zeros(about))
+        lines = _IMAGES if "images" in about.inputs else _OTHER
+        return lines.replace("ROWS", _zeros(about))
     padding = about.token("pad_token_id")
     enabled = f"tokenizer.enable_padding({f'pad_id={padding}' if padding else ''})"
     rows = "\n".join(f'    "{name}": np.array([text.{_FIELDS[name]} for text in texts]),' for name in about.inputs)

@@ -1,7 +1,8 @@
-"""Files that take texts: `lucid export --with-tokenizer`, and `lucid verify` of such a file."""
+"""Files that take texts or images: `lucid export --with-tokenizer`, `--with-preprocessor`, and verifying both."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import onnx
 from lucid.cli.errors import usage
 from lucid.cli.source import checkpoint_of
 from lucid.export import Preprocessing
+from lucid.images import IMAGES, Preprocessor, with_preprocessor
 from lucid.layouts.on_demand import tokenizing_package
 from lucid.models._pretrained import Pretrained
 from lucid.nn.module import Module
@@ -40,12 +42,9 @@ class Texts:
             CommandError: for a SOURCE without a tokenizer.
             ValueError: for another model.
         """
-        checkpoint = weights or checkpoint_of(source)
-        if checkpoint is None:
-            raise usage(f"SOURCE {source!r} has no tokenizer; give the folder of a checkpoint as SOURCE or --weights")
+        checkpoint = _checkpoint(source, weights, "tokenizer")
         package = tokenizing_package()
-        inputs = part.inputs or (model.input_specs() if isinstance(model, Module) else {})
-        package.check_reads_text(inputs, model.checkpoint.task if isinstance(model, Pretrained) else "")
+        package.check_reads_text(_inputs(part, model), model.checkpoint.task if isinstance(model, Pretrained) else "")
         return cls(checkpoint, package)
 
     def preprocessing(self) -> Preprocessing:
@@ -57,6 +56,34 @@ class Texts:
         """The comparison of the model with a file that takes texts."""
         report: ParityReport = self.package.text_parity(part, exported, self.checkpoint, **options)
         return report
+
+
+def of_images(source: str, weights: Path | None, part: ModelPart, model: Model) -> ModelPart:
+    """A part of a model with the preprocessor of its checkpoint: it takes images in the place of pixels.
+
+    Raises:
+        CommandError: for a SOURCE without a preprocessor.
+        ValueError, OSError: as `lucid.images.Preprocessor.from_folder` and `with_preprocessor`.
+    """
+    preprocessor = Preprocessor.from_folder(_checkpoint(source, weights, "preprocessor"))
+    return with_preprocessor(part, _inputs(part, model), preprocessor)
+
+
+def _checkpoint(source: str, weights: Path | None, what: str) -> Path:
+    checkpoint = weights or checkpoint_of(source)
+    if checkpoint is None:
+        raise usage(f"SOURCE {source!r} has no {what}; give the folder of a checkpoint as SOURCE or --weights")
+    return checkpoint
+
+
+def _inputs(part: ModelPart, model: Model) -> Mapping[str, Any]:
+    return part.inputs or (model.input_specs() if isinstance(model, Module) else {})
+
+
+def takes_images(model: onnx.ModelProto) -> bool:
+    """Whether a file was exported with a preprocessor."""
+    kinds = {value.name: value.type.tensor_type.elem_type for value in model.graph.input}
+    return kinds.get(IMAGES) == onnx.TensorProto.UINT8
 
 
 def takes_texts(model: onnx.ModelProto) -> bool:
