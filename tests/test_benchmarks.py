@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import attention, decoding, encoders, few_bits, products, report
+from benchmarks import attention, decoding, encoders, few_bits, forms, products, report
 from benchmarks.bench import Bench
 from benchmarks.graphs import exact, node, runner, unit_normal
 from benchmarks.harness import Effort, Quartiles, compare
@@ -167,3 +167,8 @@ def test_peak_memory_is_counted_over_what_was_held() -> None:
     with Peak() as peak:
         np.ones(16_000_000).sum()  # too large for memory that the allocator already holds
     assert 100e6 < peak.bytes < 200e6
+
+
+def test_the_page_shows_the_measured_forms_of_each_processor() -> None:
+    found = forms.tables()
+    assert found and forms.markdown(found) in forms.PAGE.read_text(encoding="utf-8")

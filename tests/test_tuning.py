@@ -122,7 +122,7 @@ def test_on_this_machine() -> None:
     norm = nn.RMSNorm(8)
     with listening(Listener()):
         table = tune(norm, lucid.spec("N", 8), sizes={"N": 3}, threads=1, seconds=0.001)
-    assert {"measuring forms", "rms_norm"} <= set(told)
+    assert "measuring forms" in told
     (form,) = table.forms
     assert table.threads == 1 and table.processor and table.onnxruntime.startswith("1.")
     assert all(time > 0 for (time,) in form.microseconds.values())
@@ -130,7 +130,7 @@ def test_on_this_machine() -> None:
     assert "RMSNormalization" not in {node.op_type for node in model.graph.node}
 
 
-def test_calls_take_turns_and_a_slow_one_is_run_less_often() -> None:
+def test_calls_take_turns_and_a_slow_one_is_not_run_again_when_the_time_is_over() -> None:
     now, order = [0.0], []
 
     def call(name: str, *seconds: float) -> Callable[[], None]:
@@ -142,9 +142,14 @@ def test_calls_take_turns_and_a_slow_one_is_run_less_often() -> None:
 
         return run
 
-    calls = {"a": call("a", 9, 9, 3, 2, 1), "slow": call("slow", 8)}
-    assert in_turns(calls, 10.0, lambda: now[0]) == {"a": 1, "slow": 8}
-    assert "".join(name[0] for name in order) == "aass" + "as" * 3 + "aa", "warmed up, in turns, then the fast one"
+    def order_of(seconds: float) -> str:
+        order.clear()
+        calls = {"a": call("a", 9, 9, 3, 2, 1), "slow": call("slow", 8)}
+        assert in_turns(calls, seconds, lambda: now[0]) == {"a": 1, "slow": 8}
+        return "".join(name[0] for name in order)
+
+    assert order_of(45.0) == "aass" + "as" * 5, "warmed up, then in turns"
+    assert order_of(10.0) == "aass" + "as" + "aaaa", "the time is over after a round"
 
 
 # What a table does ----------------------------------------------------------------------------------------------------
@@ -264,6 +269,8 @@ def test_a_table_of_something_else_is_an_error() -> None:
         to_onnx(nn.RMSNorm(8), ("N", 8), target=Target("cpu", tuned=TABLE))
     with pytest.raises(ExportError, match='tuned for target "cpu", this export is for "any"'):
         Target("any", tuned=TABLE)
+    with pytest.raises(ExportError, match="tune is .*, expected a lucid.tuning.Tuning, such as"):
+        to_onnx(causal, *SPECS, tune=AT)  # type: ignore[arg-type]  # the sizes alone
     with pytest.raises(ExportError, match="got both tune= and a target with tuned="):
         to_onnx(causal, *SPECS, target=Target("cpu", tuned=TABLE), tune=Tuning(AT))
 

@@ -205,6 +205,8 @@ def lower(
     half = _halved(traced, target, dtype, keep_io_types)
     written = traced if half is None else half.traced
     if tune is not None:
+        if not callable(tune):
+            raise ExportError(f'tune is {tune!r}, expected a lucid.tuning.Tuning, such as Tuning({{"N": 1, "L": 128}})')
         if target.table is not None:
             raise ExportError("got both tune= and a target with tuned=, expected one: to measure, or what was measured")
         target = target.with_table(tune(written.graph, target))

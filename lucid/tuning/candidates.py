@@ -26,7 +26,6 @@ class Contest:
     """A node that several forms may compute, as a graph of its own, and the names of these forms."""
 
     key: str
-    op: str
     alone: Graph
     forms: tuple[str, ...]
 
@@ -68,7 +67,7 @@ def contests(graph: Graph, target: Target) -> list[Contest]:
         site = Site.of(build, node, forms)
         if site.key not in found:
             names = [form.name for form in forms] + [EXPANDED] * (node.op.name not in FEW_BITS)
-            found[site.key] = Contest(site.key, node.op.name, isolated(graph, site), tuple(names))
+            found[site.key] = Contest(site.key, isolated(graph, site), tuple(names))
     return list(found.values())
 
 

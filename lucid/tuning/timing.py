@@ -10,8 +10,7 @@ Measure: TypeAlias = Callable[[Mapping[str, Callable[[], object]], float], Mappi
 """From calls by name and the seconds to spend on them all to the seconds that each takes."""
 
 _WARM_UP, _FEWEST = 2, 5  # runs that do not count, and the fewest that do
-_SLOW = 2.0  # times the fastest: what is as slow as this after a few runs is not run again
-_FEW = 3
+_SLOW = 2.0  # times the fastest: what is as slow as this is not run again when the time is over
 
 
 def in_turns(
@@ -23,7 +22,8 @@ def in_turns(
 
     Args:
         calls: the calls by name.
-        seconds: how long to measure them all; each is run at least five times, or three if it is slow.
+        seconds: how long to measure them all. Each is run at least five times, unless one run shows that it takes twice
+            as long as another and the time is over.
         clock: the time in seconds.
     """
     for call in calls.values():
@@ -32,12 +32,12 @@ def in_turns(
     found = dict.fromkeys(calls, float("inf"))
     end, rounds = clock() + seconds, 0
     while rounds < _FEWEST or clock() < end:
+        if rounds and clock() >= end:
+            limit = _SLOW * min(found.values())
+            calls = {name: call for name, call in calls.items() if found[name] <= limit}
         for name, call in calls.items():
             start = clock()
             call()
             found[name] = min(found[name], clock() - start)
         rounds += 1
-        if rounds == _FEW:
-            limit = _SLOW * min(found.values())
-            calls = {name: call for name, call in calls.items() if found[name] <= limit}
     return found

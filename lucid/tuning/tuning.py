@@ -58,12 +58,11 @@ class Tuning:
         wanted = target.for_ops(graph.op_names())
         nodes = contests(graph, wanted)
         measured = []
-        with phase("measuring forms", len(nodes)) as advance:
+        with phase("measuring forms", len(nodes), "nodes") as advance:
             for node in nodes:
-                with phase(node.op):
-                    models = node.models(wanted)
-                    if len(models) > 1:
-                        measured.append(self._measured(node, models, given, target.runtime.provider))
+                models = node.models(wanted)
+                if len(models) > 1:
+                    measured.append(self._measured(node, models, given, target.runtime.provider))
                 advance(1)
         return TunedTable(target.provider, tuple(measured), self.threads)
 
