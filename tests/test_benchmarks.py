@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from benchmarks.bench import Bench
 from benchmarks.graphs import exact, node, runner, unit_normal
 from benchmarks.harness import Effort, Quartiles, compare
 from benchmarks.memory import Peak
+from benchmarks.process_tree import measure
 from benchmarks.results import Cell, Goal, Line, Results
 from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.gpt2 import GPT2, GPT2Config
@@ -34,6 +37,15 @@ def line(ratio: float = 0.756, goal: float | None = 0.75) -> Line:
 def test_quartiles() -> None:
     assert Quartiles.of([4.0, 1.0, 3.0, 2.0, 5.0]) == Quartiles(2.0, 3.0, 4.0)
     assert Quartiles.of([7.0]) == Quartiles(7.0, 7.0, 7.0)
+
+
+def test_a_command_is_measured_with_the_processes_that_it_starts() -> None:
+    inner = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'sum(range(10**7)); input()'], input=b'1')"
+    found = measure([sys.executable, "-c", f"{inner}; print('done')"])
+    assert found.output == "done\n" and found.processes >= 2
+    assert 0.05 < found.processor < 60 and found.memory > 1 << 20
+    with pytest.raises(CalledProcessError):
+        measure([sys.executable, "-c", "raise SystemExit(3)"])
 
 
 def test_blocks_alternate_and_each_pair_gives_a_ratio() -> None:

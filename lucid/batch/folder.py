@@ -44,6 +44,10 @@ class ExportedFolder:
             found.update(f"{path.relative_to(self.path).as_posix()}\0{sha256(path)}\n".encode())
         return found.hexdigest()
 
+    def size(self) -> int:
+        """The bytes of the files."""
+        return sum(path.stat().st_size for path in self.files)
+
     def stamp(self) -> Stamp:
         """What tells, without reading them, that no file has been touched.
 

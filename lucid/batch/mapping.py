@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ from lucid.batch.on_demand import ray_engine
 from lucid.batch.parquet import ParquetSource
 from lucid.batch.places import address, files_at
 from lucid.batch.predictor import Predictor
-from lucid.batch.source import Source
-from lucid.phases import phase
+from lucid.batch.source import Part, Source
+from lucid.phases import Advance, phase
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _PARTS = 64  # about as many at least, so that workers have equally much to do
@@ -108,28 +109,30 @@ def map_rows(
         raise ValueError(f"engine {engine!r} does not exist: choose one of {', '.join(ENGINES)}")
     if engine == "local" and (workers is not None or cluster is not None):
         raise ValueError("workers and cluster are for the engine ray; the engine local has the predictor's threads")
-    distributed = ray_engine() if engine == "ray" else None
     start = time.monotonic()
-    job = Job(predictor, open_source(source, predictor.inputs), address(output))
-    job.schema()  # its errors come before the folder is made
-    if id_column is not None:
-        check_ids(job.source, id_column)
-    fewest, most = predictor.part_rows
-    parts = started(job, part_rows or min(max(job.source.total // _PARTS, fewest), most), resume)
-    written: list[Computed] = []
-    with phase("computing rows", sum(part.rows for part in parts), "rows") as advance:
+    with ray_engine().engine(predictor.plan, workers, cluster) if engine == "ray" else nullcontext(_Here()) as runner:
+        job = Job(predictor, open_source(source, predictor.inputs), address(output))
+        job.schema()  # its errors come before the folder is made
+        if id_column is not None:
+            check_ids(job.source, id_column)
+        fewest, most = predictor.part_rows
+        parts = started(job, part_rows or min(max(job.source.total // _PARTS, fewest), most), resume)
         try:
-            if distributed is None:
-                written += [job.compute(part, advance) for part in parts]
-            else:
-                for done in distributed.run(job, parts, workers, cluster):
-                    written.append(done)
-                    advance(done.rows)
+            with phase("computing rows", sum(part.rows for part in parts), "rows") as advance:
+                written = list(runner.run(job, parts, advance))
         except OSError as error:
             error.add_note(f"what is in {os.fspath(output)} is complete; resume (--resume) goes on with the rest")
             raise
     rows, errors = sum(done.rows for done in written), sum(done.errors for done in written)
     return Summary(job.source.total, rows, errors, time.monotonic() - start)
+
+
+class _Here:
+    """The engine local."""
+
+    def run(self, job: Job, parts: Sequence[Part], advance: Advance) -> Iterator[Computed]:
+        """Compute parts, one after the other."""
+        return (job.compute(part, advance) for part in parts)
 
 
 def open_source(place: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], inputs: tuple[str, ...]) -> Source:

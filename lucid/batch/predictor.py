@@ -13,6 +13,7 @@ from lucid.batch.rows import Column, Ready, RowError, objects
 from lucid.batch.tasks import Choices
 from lucid.types import Array
 
+_SMALL = 256 << 20  # bytes of a model of which each process may have a copy
 ERROR = "error"
 """The column that says why a row has no result."""
 
@@ -41,7 +42,8 @@ class Predictor:
         max_characters: a longer text has no result.
         pooling: "cls" or "mean", for a model that gives a vector for each token.
         providers: of the `Session`.
-        prepack: of the `Session`: faster by some percent, with a copy of the weights in each process.
+        prepack: of the `Session`: faster by some percent, with a copy of most weights in each process; by default for
+            models of less than 256 MiB. Larger ones stay in their file, which all processes of a machine share.
         generation: for decoders, options of `Generator.generate`, such as ``{"max_new_tokens": 64}``, and ``chat``.
 
     Raises:
@@ -62,7 +64,7 @@ class Predictor:
         max_characters: int = 1_000_000,
         pooling: str | None = None,
         providers: str | Sequence[str] = "cpu",
-        prepack: bool = False,
+        prepack: bool | None = None,
         generation: Mapping[str, Any] | None = None,
     ) -> None:
         for name, number in (("batch_tokens", batch_tokens), ("threads", threads), ("max_length", max_length)):
@@ -73,7 +75,8 @@ class Predictor:
         given = (providers,) if isinstance(providers, str) else tuple(providers)
         chosen = Choices(output, task, max_length, max_characters, pooling, _frozen(generation or {}))
         found = exported_folder(folder)
-        self.plan = Plan(str(found.path), found.digest(), threads, given, prepack, chosen)
+        packed = found.size() < _SMALL if prepack is None else prepack
+        self.plan = Plan(str(found.path), found.digest(), threads, given, packed, chosen)
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, Array]:
         """The columns, with the results and `error` added.

@@ -6,63 +6,96 @@ output, so both must be at the same address on every machine. A part of an actor
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import ray
 import ray.data
 
+from lucid.batch.folder import FolderChangedError
 from lucid.batch.job import Computed, Job
+from lucid.batch.opened import Plan
 from lucid.batch.source import Part
+from lucid.phases import Advance, phase
+
+_FAILURE = "failure"
 
 
-def run(job: Job, parts: Sequence[Part], workers: int | None, cluster: str | None) -> Iterator[Computed]:
-    """Compute parts, in any order.
+@contextmanager
+def engine(plan: Plan, workers: int | None, cluster: str | None) -> Iterator[RayEngine]:
+    """A cluster with room for the workers. One that is started here ends with the block.
 
     Raises:
-        ValueError: for more workers than the cluster has room for.
+        ValueError: for more workers than it has room for.
         ConnectionError: for a cluster that is not there.
-        FolderChangedError, OSError: as `Job.compute`.
     """
-    if not parts:
-        return
     ours = not ray.is_initialized()
     if ours:
-        ray.init(address=cluster, log_to_driver=False, include_dashboard=False if cluster is None else None)
+        dashboard = None if cluster else False
+        with phase("starting Ray"):
+            ray.init(cluster, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=dashboard)
     try:
-        yield from _run(job, parts, workers)
+        yield RayEngine(plan, workers)
     finally:
         if ours:
             ray.shutdown()
 
 
-def _run(job: Job, parts: Sequence[Part], workers: int | None) -> Iterator[Computed]:
-    there, plan = ray.cluster_resources(), job.predictor.plan
-    device, share = ("GPU", 1) if any("cuda" in name.lower() for name in plan.providers) else ("CPU", plan.threads)
-    room = int(there.get(device, 0)) // share
-    if not room or (workers or 1) > room:
-        raise ValueError(
-            f"{workers or 1} workers take {share * (workers or 1)} of the cluster's {device}s each with {plan.threads} "
-            f"threads, and it has {int(there.get(device, 0))}; give at most {room} workers"
+class RayEngine:
+    """Actors of the cluster that this process is connected to.
+
+    Args:
+        plan: of the predictor; an actor takes a GPU, or as many cores as it has threads.
+        workers: how many; by default as many as there is room for.
+
+    Raises:
+        ValueError: as `engine`.
+    """
+
+    def __init__(self, plan: Plan, workers: int | None) -> None:
+        there = ray.cluster_resources()
+        on_gpu = any("cuda" in name.lower() for name in plan.providers)
+        device, share = ("GPU", 1) if on_gpu else ("CPU", plan.threads)
+        count = int(there.get(device, 0))
+        room = count // share
+        if room < (workers or 1):
+            raise ValueError(
+                f"{workers or 1} workers of {share} {device} each do not fit: the cluster has {count}; "
+                + (f"give at most {room} workers" if room else "give fewer threads, or a cluster with more")
+            )
+        self._workers = workers or room
+        self._share = {"num_gpus": share} if on_gpu else {"num_cpus": share}
+
+    def run(self, job: Job, parts: Sequence[Part], advance: Advance) -> Iterator[Computed]:
+        """Compute parts, in any order.
+
+        Raises:
+            FolderChangedError, OSError: as `Job.compute`.
+        """
+        if not parts:
+            return
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        # Each part is a block, of which one actor takes one at a time. These need no task that reads, so actors may
+        # have all cores.
+        items = [{"part": pickle.dumps(part)} for part in parts]
+        computed = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+            _Worker,
+            fn_constructor_args=(job,),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(size=min(self._workers, len(parts))),
+            **self._share,
         )
-    count = min(workers or room, len(parts))
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    items = [{"part": pickle.dumps(part)} for part in parts]
-    computed = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-        _Worker,
-        fn_constructor_args=(job,),
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=count),
-        **({"num_gpus": share} if device == "GPU" else {"num_cpus": share}),
-    )
-    try:
         for row in computed.iter_rows():
-            yield Computed(int(row["rows"]), int(row["errors"]), float(row["seconds"]))
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause from error
+            if row[_FAILURE]:
+                raise pickle.loads(row[_FAILURE])
+            done = Computed(**{name: row[name] for name in Computed._fields})
+            advance(done.rows)
+            yield done
 
 
 class _Worker:
@@ -72,5 +105,10 @@ class _Worker:
         self._job = job
 
     def __call__(self, columns: dict[str, Any]) -> dict[str, Any]:
-        done = [self._job.compute(pickle.loads(part)) for part in columns["part"]]
-        return {name: np.array([getattr(one, name) for one in done]) for name in Computed._fields}
+        done, failure = Computed(0, 0, 0.0), b""
+        try:
+            (part,) = columns["part"]
+            done = self._job.compute(pickle.loads(part))
+        except (FolderChangedError, OSError, ValueError) as error:  # as data: Ray's own errors lose the cause
+            failure = pickle.dumps(error)
+        return {**{name: np.array([value]) for name, value in done._asdict().items()}, _FAILURE: [failure]}

@@ -46,7 +46,7 @@ def run(
         max_length=max_length,
         pooling=pooling,
         providers=providers or ["cpu"],
-        prepack=alone,  # a process alone has no use for weights that others can share
+        prepack=True if alone else None,  # a process alone has no use for weights that others can share
         generation=generation,
     )
     try:

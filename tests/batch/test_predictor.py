@@ -206,17 +206,21 @@ def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
     assert columns["error"][5].startswith("the image cannot be read: ")
 
 
+GOLDEN = json.loads((Path(__file__).parents[1] / "goldens" / "images.json").read_text())
+
+
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: case["config"]["image_processor_type"])
+def test_pixels_are_those_of_transformers(tmp_path, case):
+    images = pytest.importorskip("lucid.batch.images")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(case["config"]))
+    made = images.ImageReader(tmp_path, ("N", 3, "H", "W")).ready([np.array(GOLDEN["image"], np.uint8)]).data
+    np.testing.assert_allclose(made, case["pixels"], atol=1e-6)
+
+
 @pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"size": {"shortest_edge": 8}, "do_center_crop": True, "crop_size": {"height": 6, "width": 4}}, (3, 6, 4)),
-        ({"size": {"shortest_edge": 8}}, (3, 8, 16)),
-        ({"size": {"shortest_edge": 8}, "crop_pct": 0.5}, (3, 8, 8)),
-        ({"size": 8}, (3, 8, 8)),
-        ({"do_resize": False}, (3, 10, 20)),
-    ],
+    ("options", "expected"), [({"size": 8}, (3, 8, 8)), ({"do_resize": False}, (3, 10, 20)), ({}, (3, 224, 224))]
 )
-def test_images_are_resized_and_cropped(tmp_path, options, expected):
+def test_older_configs_and_defaults(tmp_path, options, expected):
     images = pytest.importorskip("lucid.batch.images")
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(options))
     reader = images.ImageReader(tmp_path, ("N", 3, "H", "W"))
