@@ -138,8 +138,8 @@ def test_windows_in_blocks(case: Case, packed: bool) -> None:
 @pytest.mark.parametrize(
     ("options", "form"),
     [
-        ({"softcap": 2.0}, "expanded, for its tanh"),
-        ({"softcap": 2.0, "window": 2}, "expanded, for its tanh"),
+        ({"softcap": 2.0}, "products, for their tanh"),
+        ({"softcap": 2.0, "window": 2}, "products, for their tanh"),
         ({"softcap": 2.0, "is_causal": True}, "query blocks"),
         ({"softcap": 2.0, "is_causal": True, "window": 2}, "window blocks"),
     ],
@@ -177,7 +177,7 @@ def test_over_a_cache_capped_scores_are_those_of_the_node() -> None:
     (decision,) = lucid.export.explain(step, *specs, target="cpu").attention
     assert decision.taken == "ai.onnx Attention"
     assert (
-        "expanded, for its tanh",
+        "products, for their tanh",
         "the node reads a cache without copying it for groups of heads",
     ) in decision.refused
 
@@ -229,6 +229,29 @@ def test_three_products(length: int) -> None:
     got = lucid.runtime.Session(exported)(*arrays).numpy()
     want = ops.attention(*(lucid.tensor(a).astype("float64") for a in arrays))
     check(got, want.numpy(), length)
+
+
+def test_returned_weights_are_those_of_the_products() -> None:
+    """Of any length too, where onnxruntime's Attention node may write them into memory of another size."""
+    call = lambda q, k, v: ops.attention(q, k, v, need_weights=True)  # noqa: E731
+    specs = [lucid.spec("N", 2, "L", 16)] * 3
+    (decision,) = lucid.export.explain(call, *specs, target="cpu").attention
+    assert decision.taken == "three products"
+    session = lucid.runtime.Session(lucid.export.to_onnx(call, *specs, target="cpu"))
+    arrays = [np.random.default_rng(i).standard_normal((1, 2, 9, 16)).astype(np.float32) for i in range(3)]
+    want = call(*(lucid.tensor(a).astype("float64") for a in arrays))
+    for got, exact in zip(session(*arrays), want, strict=True):
+        check(got.numpy(), exact.numpy(), 9)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("mask", [bool_input("N", H, "L", "L"), bool_input("L", "L")], ids=["of heads", "of all"])
+def test_capped_scores_of_groups_are_rows_of_one_product(mask: Any, packed: bool) -> None:
+    """With a mask for each head, which is added to the rows of its own head; queries that see no key give 0."""
+    case = Case("", {"softcap": 2.0}, {"mask": mask}, kv_heads=2)
+    exported = export(case, packed)
+    assert "FusedMatMul" in [node.op_type for node in exported.graph.node]
+    check_run(lucid.runtime.Session(exported, threads=1), case, packed, 2, 7)
 
 
 Inputs = tuple[np.ndarray, np.ndarray, np.ndarray]

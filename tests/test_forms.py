@@ -121,7 +121,7 @@ def test_the_forms_of_an_op_stand_in_one_place_best_first() -> None:
         "query blocks",
         "three products",
         "window blocks",
-        "expanded, for its tanh",
+        "products, for their tanh",
     ]
     assert all(f.op == name for name, forms in FORMS.items() for f in forms)
 

@@ -22,12 +22,13 @@ from lucid.dims import Size, same
 from lucid.export.attention_node import Call, emit_node, refuse_scale
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse, refuse_wrong
+from lucid.export.forms.attention_products import capped_in_products, capped_products
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.known_runtimes import FILLED_MASKS
-from lucid.ops import attention, concat, cumsum, exp, logical_not, minimum, reshape, unsqueeze, where
+from lucid.ops import attention, concat, cumsum, exp, logical_not, minimum, reshape, sqrt, unsqueeze, where
+from lucid.ops.attention_call import AttentionOptions
 from lucid.ops.attention_masks import causal_mask, combined_mask, position_mask
 from lucid.ops.creation import arange_op, size_op
-from lucid.ops.op import Op
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32, int64
@@ -43,7 +44,10 @@ LEAK = 2.0**-26
 LOST = 2.0**-50  # more than underflow can take from the norm of a row
 
 SHORT = 32  # up to so many queries the plain node is as fast
-LONG = 512  # rows of queries that fit into the caches together with their scores
+# The rows of a block, up to so many queries: fewer rows compute fewer scores, and more copies of keys. Beyond, memory
+# matters more than the few percent that larger blocks gain.
+ROWS = ((512, 64), (1024, 128), (4096, 256))
+ROWS_BEYOND = 128
 
 
 @form(
@@ -66,8 +70,7 @@ def query_blocks(build: Builder, node: Node) -> Taken:
     if isinstance(length, int):
         if length <= SHORT:
             refuse(f"{length} queries are too few for blocks to be faster")
-        # Beyond some length, memory matters more than the few percent that larger blocks gain.
-        blocks = -(-length // (256 if LONG < length <= 8 * LONG else 128))
+        blocks = -(-length // _rows(length))
         return Taken(filled(build, call, blocks), _share(length, blocks))
 
     # One model for all lengths: the number of blocks is chosen when it runs.
@@ -80,6 +83,11 @@ def query_blocks(build: Builder, node: Node) -> Taken:
     return Taken(chosen, f"up to {SHORT} queries it is the plain node; {_share(2048, 12)}")
 
 
+def _rows(length: int) -> int:
+    """How many queries of a text of known length are a block."""
+    return next((rows for limit, rows in ROWS if length <= limit), ROWS_BEYOND)
+
+
 def _share(length: int, blocks: int) -> str:
     """The share of the scores that blocks compute, as text."""
     if blocks == 1:
@@ -89,48 +97,6 @@ def _share(length: int, blocks: int) -> str:
     return (
         f"{blocks} blocks of queries compute {computed / length**2:.0%} of the scores at {length}, the node all of them"
     )
-
-
-@form(
-    attention,
-    takes="heads kv_heads scale",
-    name="three products",
-    kind="blocks",
-    domain="com.microsoft",
-    kernel="FusedMatMul",
-    targets=("cpu",),
-)
-def three_products(build: Builder, node: Node) -> Taken:
-    """FusedMatMul, Softmax, MatMul: what the node does, without its copies; for long inputs in blocks of rows."""
-    call = Call.of(node)
-    if call.options.heads is not None:
-        refuse("the packed layout is read faster by the Attention node")
-    if call.grouped:
-        refuse("grouped heads would need copies of the keys")
-    scale = call.options.scale_of(call.width)
-    length = call.queries
-    rows = -(-length // LONG) if isinstance(length, int) and length >= 4 * LONG else 1
-    queries: list[Operand] = [call.query] if rows == 1 else [*call.query.split(LONG, 2)]
-    parts = []
-    for query in queries:
-        scores = build.op("FusedMatMul", query, call.key, domain="com.microsoft", alpha=scale, transB=1)
-        parts.append(build.op("MatMul", build.op("Softmax", scores, axis=-1), call.value))
-    if len(parts) == 1:
-        return Taken(parts[0], "nothing is masked, and heads that are already split are read without a copy")
-    return Taken(build.op("Concat", *parts, axis=2), f"the scores of {LONG} queries at a time stay in the caches")
-
-
-@form(attention, takes="*", name="expanded, for its tanh", kind="expanded", targets=("cpu",))
-def capped_scores(build: Builder, node: Node) -> Taken:
-    """The body where scores are capped: its Tanh computes eight numbers or more at a time, the Attention node one."""
-    call = Call.of(node)
-    if not call.options.softcap:
-        refuse("no softcap")
-    if call.past_key is not None:
-        refuse("the node reads a cache without copying it for groups of heads")
-    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
-    assert isinstance(node.op, Op)
-    return Taken(node.op.expand(given, node.attributes), "onnxruntime's Attention node computes tanh number by number")
 
 
 def _refuse_unfit_for_blocks(call: Call) -> None:
@@ -178,21 +144,40 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
             joint = minimum(joint, other)
         all_keys = same(end, keys)
         parts.append(
-            attention(
+            _attended(
+                build,
                 part,
                 key if all_keys else _first(build, key, end),
                 value if all_keys else _first(build, value, end),
                 joint,
-                heads=options.heads,
-                kv_heads=options.key_heads,
-                scale=options.scale,
-                softcap=options.softcap,
+                options,
             )
         )
         start = stop
     output = parts[0] if blocks == 1 else concat(parts, -2)
-    seeing = _sees_a_key(call)
+    seeing = _sees_a_key(build, call)
     return output if seeing is None else output * (seeing if options.heads is None else seeing[:, 0])
+
+
+def _attended(
+    build: Builder, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, options: AttentionOptions
+) -> Tensor:
+    """Attention of a block, by its best form; `bias` is added to the scores."""
+    options = replace(options, is_causal=False)
+    call = Call(query, key, value, options=options)
+    if options.softcap and capped_in_products(call):
+        return capped_products(build, call, bias)
+    output: Tensor = attention(
+        query,
+        key,
+        value,
+        bias,
+        heads=options.heads,
+        kv_heads=options.key_heads,
+        scale=options.scale,
+        softcap=options.softcap,
+    )
+    return output
 
 
 def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
@@ -216,7 +201,7 @@ def fill_value(build: Builder, call: Call) -> Tensor:
             reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))
             for x, heads in zip((query, key, value), options.head_counts, strict=True)
         )
-    query_norm, key_norm = (_reduced(build, x, "ReduceL2", "ReduceMax") for x in (query, key))
+    query_norm, key_norm = _norm(build, query), _norm(build, key)
     if options.scale is not None:  # the default scale is below 1, so there an underflow does not matter
         query_norm, key_norm = query_norm + LOST, key_norm + LOST
     twice = min(max(2 * options.scale_of(call.width), float(np.finfo(np.float32).tiny)), float32.largest)
@@ -224,6 +209,12 @@ def fill_value(build: Builder, call: Call) -> Tensor:
     total, smallest = _reduced(build, value, "ReduceL1"), _reduced(build, value, "ReduceMax", "ReduceMin")
     leaked, allowed = exp(query_norm * key_norm * twice) * total, smallest * (LEAK * math.exp(-FILL))
     return where(leaked < allowed, FILL, float32.lowest)
+
+
+def _norm(build: Builder, x: Tensor) -> Tensor:
+    """The largest norm of the rows: by a sum of squares, because ReduceL2 takes twice the time of both ops."""
+    squares = computed(build, build.op("Mul", x, x), x.type)
+    return sqrt(_reduced(build, squares, "ReduceSum", "ReduceMax"))
 
 
 def _reduced(build: Builder, x: Tensor, *ops: str) -> Tensor:
@@ -258,7 +249,7 @@ def _sizes(length: int, blocks: int) -> list[int]:
     return [*([rest] if rest > 0 else []), *[size] * (blocks - 1)]
 
 
-def _sees_a_key(call: Call) -> Tensor | None:
+def _sees_a_key(build: Builder, call: Call) -> Tensor | None:
     """1 for queries that see a key and 0 for others, (N, 1, L or 1, 1); None if all do.
 
     It is multiplied with the output, so NaN and infinity stay.
@@ -273,7 +264,10 @@ def _sees_a_key(call: Call) -> Tensor | None:
     assert joint is not None
     while joint.ndim < 4:
         joint = unsqueeze(joint, 0)
-    return joint.any(-1, keepdims=True).astype(float32)
+    # A minimum of float32 takes a fifth of the time of `any`, and the numbers are there already.
+    hidden = logical_not(joint).astype(float32)
+    least = build.op("ReduceMin", hidden, np.array([-1]), keepdims=1)
+    return 1 - computed(build, least, hidden.type.with_shape((*hidden.shape[:-1], 1)))
 
 
 def first_that_fits(

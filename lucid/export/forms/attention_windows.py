@@ -20,9 +20,9 @@ from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention import refuse_inexact
 from lucid.export.forms.attention_cpu import SHORT, first_that_fits
+from lucid.export.forms.attention_products import capped
 from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
 from lucid.ops.creation import arange_op, size_op
-from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import Array
 from lucid.values import Node
@@ -75,7 +75,7 @@ def window_blocks(build: Builder, node: Node) -> Taken:
         lambda: in_blocks(build, call, blocks),
         node.types[0],
     )
-    whole = "expanded, for its tanh" if call.options.softcap else "the plain node"
+    whole = "products, for their tanh" if call.options.softcap else "the plain node"
     return Taken(chosen, f"{why}; up to {limit} queries it is {whole}")
 
 
@@ -85,13 +85,8 @@ def _causal(call: Call) -> Tensor:
 
 
 def _whole(build: Builder, node: Node, call: Call) -> Operand:
-    """All scores at once: one node, or the body if scores are capped, as in `attention_cpu.capped_scores`."""
-    if not call.options.softcap:
-        return emit_node(build, call)[0]
-    assert isinstance(node.op, Op)
-    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
-    (output,) = node.op.expand(given, node.attributes)
-    return build.name_of(output)
+    """All scores at once: one node, or products if scores are capped."""
+    return build.name_of(capped(build, node, call)[0]) if call.options.softcap else emit_node(build, call)[0]
 
 
 @dataclass(frozen=True)

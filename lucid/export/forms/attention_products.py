@@ -1,0 +1,130 @@
+"""Attention as its products, for onnxruntime's CPU provider: what one `Attention` node hides, as ops of their own.
+
+`FusedMatMul` transposes keys and scales as it reads; `Softmax` and `MatMul` follow. That saves the node's copies where
+heads are already split and nothing is masked, and weights can be returned as they are. The `Tanh` of a softcap computes
+eight numbers or more at a time, the node one. The query heads that read one key head are rows of one product there, so
+keys are not repeated. docs/benchmarks.md has the measurements.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lucid.export.attention_node import Call
+from lucid.export.builder import Builder, Operand, computed
+from lucid.export.form import Taken, form, refuse
+from lucid.ops import attention, logical_not, reshape, softmax, tanh, where
+from lucid.ops.attention import joined_heads, split_heads
+from lucid.ops.attention_masks import combined_mask, excluded, position_mask
+from lucid.ops.op import Op
+from lucid.ops.tensor import Tensor
+from lucid.types import float32
+from lucid.values import Node
+
+LONG = 512  # rows of queries that fit into the caches together with their scores
+
+
+@form(
+    attention,
+    takes="heads kv_heads scale need_weights",
+    name="three products",
+    kind="blocks",
+    domain="com.microsoft",
+    kernel="FusedMatMul",
+    targets=("cpu",),
+)
+def three_products(build: Builder, node: Node) -> Taken:
+    """FusedMatMul, Softmax, MatMul: what the node does, without its copies; for long inputs in blocks of rows."""
+    call = Call.of(node)
+    if call.options.heads is not None:
+        refuse("the packed layout is read faster by the Attention node")
+    if call.grouped:
+        refuse("grouped heads would need copies of the keys")
+    scale = call.options.scale_of(call.width)
+    length = call.queries
+    in_blocks = isinstance(length, int) and length >= 4 * LONG and not call.options.need_weights
+    queries: list[Operand] = [*call.query.split(LONG, 2)] if in_blocks else [call.query]
+    parts = []
+    for query in queries:
+        scores = build.op("FusedMatMul", query, call.key, domain="com.microsoft", alpha=scale, transB=1)
+        weights = build.op("Softmax", scores, axis=-1)
+        parts.append(build.op("MatMul", weights, call.value))
+    if in_blocks:
+        return Taken(build.op("Concat", *parts, axis=2), f"the scores of {LONG} queries at a time stay in the caches")
+    results = (*parts, weights) if call.options.need_weights else parts[0]
+    return Taken(results, "nothing is masked, and heads that are already split are read without a copy")
+
+
+@form(attention, takes="*", name="products, for their tanh", kind="expanded", targets=("cpu",))
+def capped_scores(build: Builder, node: Node) -> Taken:
+    """Products where scores are capped: `Tanh` computes eight numbers or more at a time, the Attention node one."""
+    call = Call.of(node)
+    if not call.options.softcap:
+        refuse("no softcap")
+    if call.past_key is not None:
+        refuse("the node reads a cache without copying it for groups of heads")
+    return Taken(capped(build, node, call), "onnxruntime's Attention node computes tanh number by number")
+
+
+def capped(build: Builder, node: Node, call: Call) -> tuple[Tensor, ...]:
+    """The results of a call with a softcap and all its masks: as products, or by the body."""
+    if capped_in_products(call) and not call.options.holds_weights:
+        return (capped_products(build, call, *_bias(call)),)
+    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
+    assert isinstance(node.op, Op)
+    return tuple(node.op.expand(given, node.attributes))
+
+
+def capped_in_products(call: Call) -> bool:
+    """Whether `capped_products` computes a call: in float32, with a factor that float32 can hold."""
+    return call.dtype == float32 and float(np.finfo(np.float32).tiny) <= abs(_factor(call)) <= float32.largest
+
+
+def _factor(call: Call) -> float:
+    return call.options.scale_of(call.width) / call.options.softcap
+
+
+def capped_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor | None = None) -> Tensor:
+    """The output of attention with a softcap, in the call's layout.
+
+    `bias` is what all masks add to the scores, `seeing` 0 for queries that see no key and 1 for others; both broadcast
+    to (N, H, L, S).
+    """
+    query, key, value, options = call.query, call.key, call.value, call.options
+    if options.head_counts is not None:
+        query, key, value = map(split_heads, ("query", "key", "value"), (query, key, value), options.head_counts)
+    n, heads, length, width = query.shape
+    kv_heads, keys = key.shape[1:3]
+    rows = (n, kv_heads, heads // kv_heads * length)  # the queries of a group are rows of one product
+    product = build.op(
+        "FusedMatMul",
+        reshape(query, (*rows, width)),
+        key,
+        domain="com.microsoft",
+        alpha=_factor(call),
+        transB=1,
+    )
+    scores = tanh(computed(build, product, query.type.with_shape((*rows, keys)))) * options.softcap
+    if bias is not None:
+        scores = reshape(scores, (n, heads, length, keys)) + bias
+    output = reshape(reshape(softmax(scores), (*rows, keys)) @ value, (n, heads, length, value.shape[3]))
+    if seeing is not None:
+        output = output * seeing
+    return output if options.heads is None else joined_heads(output)
+
+
+def _bias(call: Call) -> tuple[Tensor | None, Tensor | None]:
+    """What all masks of a call add to its scores, and which queries see a key; None where nothing is masked, and where
+    all queries do."""
+    position = position_mask(call, is_causal=call.options.is_causal)
+    joint = combined_mask(call, position)
+    if joint is None:
+        return None, None
+    if joint.dtype.kind == "float":
+        hidden = excluded(joint)
+        visible, bias = logical_not(hidden), where(hidden, float32.lowest, joint.astype(float32))
+    else:
+        visible, bias = joint, where(joint, np.zeros((1, 1), np.float32), float32.lowest)
+    if joint is position and call.options.window is None:
+        return bias, None
+    return bias, visible.any(-1, keepdims=True).astype(float32)
