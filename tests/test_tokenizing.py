@@ -13,6 +13,7 @@ import onnx
 import pytest
 
 import lucid
+from lucid.batch import Predictor
 from lucid.export import ExportError, Preprocessing, to_onnx
 from lucid.layouts import write_folder
 from lucid.runtime import Session
@@ -233,6 +234,8 @@ def test_a_folder_takes_texts_and_its_card_runs(
     assert file.parity is not None and file.parity.passed and len(file.parity.comparisons) == 3
     card = (tmp_path / "made" / "README.md").read_text()
     assert "Each file was run on texts, read by the checkpoint's own tokenizer" in card
+    with pytest.raises(ValueError, match="its model takes text, .* export it without --with-tokenizer"):
+        Predictor(tmp_path / "made", input="text")({"text": np.array(["a"])})
     monkeypatch.chdir(tmp_path)
     exec(card.split("```python\n")[1].split("```")[0], {})
     assert capsys.readouterr().out.startswith("[[")

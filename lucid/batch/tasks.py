@@ -62,6 +62,11 @@ def task_name(session: Session, where: str) -> str:
             return "reranking" if labels[1] == 1 else "text-classification"
         if vectors:
             return "sentence-similarity"
+    if {"text", "images"} & inputs.keys():
+        raise ValueError(
+            f"{where}: its model takes {', '.join(inputs)}, and rows are made into tokens or pixels outside of the file; "
+            "export it without --with-tokenizer and --with-preprocessor"
+        )
     raise ValueError(
         f"{where}: its model makes {', '.join(outputs)} of {', '.join(inputs)}, which is none of the tasks over rows: "
         f"{', '.join(OUTPUTS)}; export the checkpoint for one of them with --task"

@@ -103,8 +103,8 @@ def reference_of(checkpoint: str | os.PathLike[str]) -> Reference:
 
 def _length(checkpoint: Path, home: Path) -> int:
     """The most tokens of a text: as transformers cuts them, or as sentence-transformers does."""
-    places = ((checkpoint / _SENTENCES, "max_seq_length"), (home / "tokenizer_config.json", "model_max_length"))
-    for path, name in places:
+    sentences = [(folder / _SENTENCES, "max_seq_length") for folder in (home, checkpoint)]
+    for path, name in [*sentences, (home / "tokenizer_config.json", "model_max_length")]:
         found = read_json(path).get(name) if path.is_file() else None
         if isinstance(found, int) and not isinstance(found, bool) and 2 < found < 1 << 20:
             return found
