@@ -64,7 +64,7 @@ def task_name(session: Session, where: str) -> str:
             return "sentence-similarity"
     if {"text", "images"} & inputs.keys():
         raise ValueError(
-            f"{where}: its model takes {', '.join(inputs)}, and rows are made into tokens or pixels outside of the file; "
+            f"{where}: its model takes {', '.join(inputs)}, and rows become tokens or pixels outside of the file; "
             "export it without --with-tokenizer and --with-preprocessor"
         )
     raise ValueError(
