@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lucid import ops as ops
     from lucid import quantization as quantization
     from lucid import runtime as runtime
+    from lucid import serving as serving
     from lucid import testing as testing
     from lucid import tuning as tuning
     from lucid._api import *  # noqa: F403  # re-exports each of its names
@@ -41,6 +42,7 @@ else:
         "quantization",
         "report",
         "runtime",
+        "serving",
         "testing",
         "tuning",
     )

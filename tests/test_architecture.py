@@ -65,6 +65,7 @@ FLOORS = [
     ["lucid.plot", "lucid.inspection", "lucid.models"],
     ["lucid.report", "lucid.chat", "lucid.layouts", "lucid.tokenizing", "lucid.images"],
     ["lucid.batch"],
+    ["lucid.serving"],
     ["lucid.cli", "lucid.__main__"],
 ]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lucid.cli import bits_options as b
-from lucid.cli import model_commands, row_commands, text_commands
+from lucid.cli import model_commands, row_commands, serve_commands, text_commands
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
 from lucid.cli.errors import USAGE
@@ -216,6 +216,7 @@ def report(
 _command(text_commands.generate)
 _command(text_commands.chat)
 app.command("map", cls=Command)(row_commands.map_rows)
+_command(serve_commands.serve)
 
 
 @_command

@@ -10,7 +10,7 @@ import typer
 from lucid.phases import phase
 
 
-def run_command(name: str, **arguments: Any) -> None:
+def run_command(name: str, /, **arguments: Any) -> None:
     """Load a command's module, and with it onnx and onnxruntime, and run it; a terminal sees its phases."""
     with command_module("progress").shown_on_terminal():
         with phase("starting"):

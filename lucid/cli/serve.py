@@ -1,0 +1,43 @@
+"""`lucid serve`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from starlette.routing import Route
+
+from lucid.cli import show
+from lucid.cli.errors import OK, usage
+from lucid.files import open_regular
+from lucid.serving import Limits
+from lucid.serving.running import KEY, Settings, make, serve
+
+_LONGEST = 4096  # bytes of a file with a key
+
+
+def run(*, key_file: Path | None, limits: dict[str, Any], **settings: Any) -> int:
+    """Serve until interrupted; returns the exit code."""
+    wanted = Settings(**settings, limits=replace(Limits(), **{k: v for k, v in limits.items() if v is not None}))
+    if key_file is not None:
+        os.environ[KEY] = _key(key_file)
+    app = make(wanted)
+    model, host = app.state.model, f"[{wanted.host}]" if ":" in wanted.host else wanted.host
+    out = show.console()
+    out.line(f"serving     {model.name} ({model.task}) at http://{host}:{wanted.port}")
+    paths = [route.path for route in app.routes if isinstance(route, Route) and "{" not in route.path]
+    out.line(f"routes      {', '.join(paths)}")
+    if "*" in wanted.hosts and not os.environ.get(KEY):
+        out.line(f"note        whoever reaches {host} is served: no key is asked for (--key-file, or {KEY})")
+    serve(wanted, app if wanted.workers == 1 else None)
+    return OK
+
+
+def _key(path: Path) -> str:
+    with open_regular(path) as file:
+        key = file.read(_LONGEST).decode("utf-8", "replace").strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise usage(f"--key-file: {str(path)!r} holds no key, expected one line of printable ASCII without spaces")
+    return key

@@ -1,0 +1,96 @@
+"""The application: all routes of a model, behind the guard."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from lucid.serving import inference_routes, openai_routes
+from lucid.serving.errors import RequestError, response
+from lucid.serving.guard import Guard
+from lucid.serving.limits import Limits
+from lucid.serving.metrics import Metrics
+from lucid.serving.served import ServedModel
+
+
+def application(
+    folder: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    limits: Limits | None = None,
+    key: str | None = None,
+    hosts: Sequence[str] = ("*",),
+    providers: Sequence[str] = ("cpu",),
+    threads: int | None = None,
+    batch_tokens: int = 4096,
+) -> Starlette:
+    """An ASGI application that serves the model of a folder.
+
+    It has `/v1/models`, `/v1/embeddings` for a sentence encoder, `/v1/chat/completions` for a decoder with a chat
+    template, the Open Inference Protocol below `/v2`, `/health` and, for Prometheus, `/metrics`. Texts of requests that
+    come while the model is busy are computed together.
+
+    Args:
+        folder: what `lucid export FOLDER --for onnxruntime` wrote.
+        name: what clients call the model; by default the folder's name.
+        limits: of requests.
+        key: what clients must send as `Authorization: Bearer KEY`; without one everyone is served.
+        hosts: names by which clients may address the server: other values of `Host` are refused, as pages of
+            strangers would send that reach a server on this machine through the browser.
+        providers, threads: of the `Session`.
+        batch_tokens: the most tokens that are computed together, padding included.
+
+    Raises:
+        FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
+        ValueError: for a model of a task that is not served, and as `Session`.
+    """
+    limits = limits or Limits()
+    metrics = Metrics()
+    model = ServedModel(
+        folder, limits, metrics, name=name, providers=providers, threads=threads, batch_tokens=batch_tokens
+    )
+
+    async def health(request: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def figures(request: Request) -> Response:
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    made = Starlette(
+        routes=[
+            *openai_routes.routes(model),
+            *inference_routes.routes(model),
+            Route("/health", health),
+            Route("/metrics", figures),
+        ],
+        middleware=[
+            Middleware(Guard, limits=limits, metrics=metrics, key=key),
+            Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
+        ],
+        exception_handlers={RequestError: _refused, HTTPException: _not_found},
+    )
+    made.state.model = model
+    return made
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestError)
+    return response(request.url.path, error)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    """What Starlette refuses: a path that there is not, a method that it does not have."""
+    assert isinstance(error, HTTPException)
+    said = f"{request.method} {request.url.path}: {HTTPStatus(error.status_code).phrase}"
+    paths = [route.path for route in request.app.routes if isinstance(route, Route)]
+    return response(request.url.path, RequestError(f"{said}; there are {', '.join(paths)}", status=error.status_code))

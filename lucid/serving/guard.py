@@ -1,0 +1,94 @@
+"""What every request passes first: the key, the limits that need no reading; and the figures about it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lucid.serving.errors import RequestError, response
+from lucid.serving.limits import Limits
+from lucid.serving.metrics import Metrics
+from lucid.serving.waiting import GONE
+
+OPEN = ("/health", "/v2/health/live", "/v2/health/ready")
+"""Paths that need no key: who watches a server asks them."""
+WATCHED = (*OPEN, "/metrics")
+"""Paths that are served however many requests there are."""
+
+
+class Guard:
+    """Refuses what exceeds the limits before anything of it is read.
+
+    Args:
+        app: what serves the rest.
+        limits: of requests.
+        metrics: are told of each request.
+        key: what clients send as `Authorization: Bearer KEY`; None lets everyone in.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, key: str | None) -> None:
+        self._app, self._limits, self._metrics = app, limits, metrics
+        self._key = None if key is None else f"Bearer {key}".encode()
+        self._now = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), GONE
+        body = 0
+
+        async def counted() -> Message:
+            nonlocal body
+            message = await receive()
+            body += len(message.get("body", b""))
+            if body > self._limits.body:
+                raise self._too_large(body)
+            return message
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        self._now += 1
+        self._metrics.open.inc()
+        try:
+            if (refused := self._refused(scope)) is not None:
+                await response(scope["path"], refused)(scope, receive, noted)
+            else:
+                await self._app(scope, counted, noted)
+        finally:
+            self._now -= 1
+            self._metrics.open.dec()
+            route = getattr(scope.get("route"), "path", "none")  # of Starlette's router; without one nothing was found
+            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.seconds.labels(route).observe(time.perf_counter() - start)
+
+    def _refused(self, scope: Scope) -> RequestError | None:
+        headers, path = Request(scope).headers, scope["path"]
+        if (
+            self._key is not None
+            and path not in OPEN
+            and not secrets.compare_digest(headers.get("authorization", "").encode(), self._key)
+        ):
+            return RequestError("the key is missing or wrong: send Authorization: Bearer KEY", status=401)
+        if self._now > self._limits.requests and path not in WATCHED:
+            return RequestError(
+                f"{self._limits.requests} requests are being served, and no more are taken; try again later",
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+            )
+        length = headers.get("content-length", "0")
+        if length.isascii() and length.isdigit() and int(length) > self._limits.body:
+            return self._too_large(int(length))
+        return None
+
+    def _too_large(self, size: int) -> RequestError:
+        return RequestError(
+            f"the body has {size} bytes or more, at most {self._limits.body} are read; send less at a time", status=413
+        )

@@ -1,0 +1,169 @@
+"""The Open Inference Protocol, version 2, which Triton and KServe speak: a model's tensors, or texts, by /v2/...
+
+A request with the one input `text` (or `text` and `pair` of a cross-encoder), of BYTES, is for the task; any other is
+for the tensors of the ONNX file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from lucid.batch.rows import objects
+from lucid.serving import tensors
+from lucid.serving.bodies import Body, parsed
+from lucid.serving.errors import INFERENCE, RequestError
+from lucid.serving.served import ServedModel
+from lucid.serving.waiting import while_wanted
+from lucid.types import Array
+from lucid.version import __version__
+
+VERSION = "1"
+_HEADER = "inference-header-content-length"
+_KINDS = ("application/json", "application/octet-stream", "application/vnd.inference.json")
+
+
+def routes(model: ServedModel) -> list[Route]:
+    """All routes of the protocol."""
+
+    def named(request: Request) -> None:
+        name, version = request.path_params["name"], request.path_params.get("version", VERSION)
+        if name != model.name:
+            raise RequestError(f"there is no model {name!r}; this server has {model.name!r}", "model", 404)
+        if version != VERSION:
+            raise RequestError(f"there is no version {version} of {name!r}; it has version {VERSION}", "version", 404)
+
+    async def server(request: Request) -> Response:
+        return JSONResponse({"name": "lucid", "version": __version__, "extensions": ["binary_tensor_data"]})
+
+    async def live(request: Request) -> Response:
+        return Response()
+
+    async def ready(request: Request) -> Response:
+        named(request)
+        return Response()
+
+    async def metadata(request: Request) -> Response:
+        named(request)
+        return JSONResponse(_described(model))
+
+    async def infer(request: Request) -> Response:
+        named(request)
+        return await _inferred(model, request)
+
+    one = f"{INFERENCE}/models/{{name}}"
+    found = [
+        Route(INFERENCE, server),
+        Route(f"{INFERENCE}/health/live", live),
+        Route(f"{INFERENCE}/health/ready", live),
+    ]
+    for place in (one, f"{one}/versions/{{version}}"):
+        found += [
+            Route(place, metadata),
+            Route(f"{place}/ready", ready),
+            Route(f"{place}/infer", infer, methods=["POST"]),
+        ]
+    return found
+
+
+def _described(model: ServedModel) -> dict[str, Any]:
+    def listed(values: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": name,
+                "datatype": tensors.datatype(dtype),
+                "shape": [size if isinstance(size, int) else -1 for size in shape],
+            }
+            for name, (dtype, shape) in values.items()
+        ]
+
+    session = model.session
+    return {
+        "name": model.name,
+        "versions": [VERSION],
+        "platform": "onnxruntime_onnx",
+        "inputs": listed(session.inputs),
+        "outputs": listed(session.outputs),
+    }
+
+
+async def _inferred(model: ServedModel, request: Request) -> Response:
+    kind = request.headers.get("content-type", "application/octet-stream").partition(";")[0].strip().lower()
+    if kind not in _KINDS:
+        raise RequestError(f"the content type is {kind}, expected {' or '.join(_KINDS)}", status=415)
+    body, arrays = _read(await request.body(), request.headers.get(_HEADER))
+    outputs = await while_wanted(request, _computed(model, arrays), model.limits.seconds)
+    return _answer(model, body, outputs)
+
+
+def _read(data: bytes, header: str | None) -> tuple[Body, dict[str, Array]]:
+    """The description of a request, and its inputs."""
+    if header is not None and not (header.isascii() and header.isdigit() and int(header) <= len(data)):
+        raise RequestError(f"the header {_HEADER} is {header!r}, expected at most the {len(data)} bytes of the body")
+    length = len(data) if header is None else int(header)
+    body = parsed(data[:length])
+    arrays: dict[str, Array] = {}
+    for given in body.sections("inputs"):
+        array, size = tensors.read(given, data[length:])
+        length += size
+        arrays[given.get("name", str)] = array
+    if length != len(data):
+        raise RequestError(f"the body has {len(data) - length} bytes that belong to no input")
+    return body, arrays
+
+
+async def _computed(model: ServedModel, arrays: dict[str, Array]) -> dict[str, Array]:
+    names = ("text", "pair")[: model.rows.inputs] if model.rows is not None else ()
+    if names and tuple(sorted(arrays, reverse=True)) == names:
+        return await _of_texts(model, [arrays[name] for name in names])
+    tokens = max((array.size for array in arrays.values() if array.ndim <= 2), default=0)
+    model.check_tokens(tokens, "inputs")
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.run_in_executor(model.thread, model.session.run, arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RequestError(str(error.args[0] if error.args else error), "inputs") from error
+
+
+async def _of_texts(model: ServedModel, given: list[Array]) -> dict[str, Array]:
+    """The columns of the task for texts (N,) or (N, 1)."""
+    if len({column.size for column in given}) != 1 or not given[0].size:
+        raise RequestError("the inputs have no texts, or not the same number of them", "inputs")
+    try:
+        columns = [[one.decode() if isinstance(one, bytes) else one for one in column.ravel()] for column in given]
+    except UnicodeDecodeError as error:
+        raise RequestError(f"an input is not text in UTF-8: {error}", "inputs") from error
+    found, _ = await model.results(list(zip(*columns, strict=True)), "text")
+    results = {name: [row[name] for row in found] for name in found[0]}
+    return {
+        name: objects(values) if isinstance(values[0], str) else np.asarray(values, np.float32)
+        for name, values in results.items()
+    }
+
+
+def _answer(model: ServedModel, body: Body, outputs: dict[str, Array]) -> Response:
+    """The outputs that are asked for, all by default; as bytes where that is asked for."""
+    all_binary = body.section("parameters").get("binary_data_output", bool, False)
+    wanted = dict.fromkeys(outputs, all_binary)
+    if body.has("outputs"):
+        wanted = {
+            one.get("name", str): one.section("parameters").get("binary_data", bool, all_binary)
+            for one in body.sections("outputs")
+        }
+    if unknown := [name for name in wanted if name not in outputs]:
+        raise RequestError(f"there is no output {unknown[0]!r}; there are {', '.join(outputs)}", "outputs")
+    made = [tensors.written(name, outputs[name], binary) for name, binary in wanted.items()]
+    told: dict[str, Any] = {"model_name": model.name, "model_version": VERSION, "outputs": [one for one, _ in made]}
+    if body.has("id"):
+        told["id"] = body.get("id", str)
+    head, tail = json.dumps(told).encode(), b"".join(data for _, data in made)
+    if not any(wanted.values()):
+        return Response(head, media_type="application/json")
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    return Response(head + tail, media_type="application/octet-stream", headers=headers)

@@ -1,0 +1,82 @@
+"""The routes of OpenAI's API that a model serves: /v1/models, /v1/embeddings, /v1/chat/completions."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from lucid.serving.bodies import Body, body_of
+from lucid.serving.chat import complete
+from lucid.serving.errors import RequestError
+from lucid.serving.served import ServedModel
+from lucid.serving.waiting import while_wanted
+
+EMBEDDING, MOST_TEXTS = "embedding", 2048
+
+
+def routes(model: ServedModel) -> list[Route]:
+    """The routes that the task of a model has."""
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [_described(model)]})
+
+    async def one_model(request: Request) -> Response:
+        check_name(model, request.path_params["name"])
+        return JSONResponse(_described(model))
+
+    async def embeddings(request: Request) -> Response:
+        body = await body_of(request)
+        return await while_wanted(request, _embeddings(model, body), model.limits.seconds)
+
+    async def chat(request: Request) -> Response:
+        body = await body_of(request)
+        check_name(model, body.get("model", str))
+        return await complete(model, request, body)
+
+    found = [Route("/v1/models", models), Route("/v1/models/{name:path}", one_model)]
+    if model.rows is not None and EMBEDDING in model.rows.columns and model.task == "sentence-similarity":
+        found.append(Route("/v1/embeddings", embeddings, methods=["POST"]))
+    if model.language is not None:
+        found.append(Route("/v1/chat/completions", chat, methods=["POST"]))
+    return found
+
+
+def check_name(model: ServedModel, name: str) -> None:
+    """Refuse a request for another model."""
+    if name != model.name:
+        raise RequestError(f"there is no model {name!r}; this server has {model.name!r}", "model", 404)
+
+
+def _described(model: ServedModel) -> dict[str, Any]:
+    return {"id": model.name, "object": "model", "created": model.created, "owned_by": "lucid"}
+
+
+async def _embeddings(model: ServedModel, body: Body) -> Response:
+    check_name(model, body.get("model", str))
+    body.only("encoding_format", "float", "base64")
+    assert model.rows is not None
+    body.only("dimensions", model.rows.columns[EMBEDDING].width)
+    given = body.any("input")
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise body.wrong("input", "expected a string or a list of strings")
+    if len(texts) > MOST_TEXTS:
+        raise RequestError(f"input has {len(texts)} texts, at most {MOST_TEXTS} are served at a time", "input")
+    found, tokens = await model.results([(text,) for text in texts], "input")
+    coded = body.any("encoding_format") == "base64"
+    data = [
+        {"object": "embedding", "index": index, "embedding": _vector(one[EMBEDDING], coded)}
+        for index, one in enumerate(found)
+    ]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return JSONResponse({"object": "list", "data": data, "model": model.name, "usage": usage})
+
+
+def _vector(vector: Any, coded: bool) -> str | list[float]:
+    numbers = np.asarray(vector, "<f4")
+    return base64.b64encode(numbers.tobytes()).decode("ascii") if coded else numbers.tolist()

@@ -1,0 +1,100 @@
+"""The server itself: uvicorn, in this process or in several that share one address."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+
+from lucid.serving.app import application
+from lucid.serving.limits import Limits
+from lucid.serving.metrics import SHARED
+from lucid.threads import usable_cores
+
+KEY = "LUCID_API_KEY"
+"""The variable with the key that clients must send."""
+_SETTINGS = "LUCID_SERVING"
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_HEADERS = 64 << 10  # the most bytes of a request's headers
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a server is started with; `application` describes each.
+
+    Args:
+        host, port: where it listens.
+        workers: processes, each with the model: one that ends is started again. Files of weights beside the model are
+            in memory once.
+        threads: of each worker; by default the cores are shared out.
+    """
+
+    folder: str
+    name: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    threads: int | None = None
+    providers: tuple[str, ...] = ("cpu",)
+    batch_tokens: int = 4096
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The values of `Host` that are served: on this machine alone, only names of this machine."""
+        return [*_LOCAL, f"[{_LOCAL[-1]}]"] if self.host in _LOCAL else ["*"]
+
+
+def make(settings: Settings) -> Starlette:
+    """The application of these settings; the key is in the environment."""
+    return application(
+        settings.folder,
+        name=settings.name,
+        limits=settings.limits,
+        key=os.environ.get(KEY) or None,
+        hosts=settings.hosts,
+        providers=settings.providers,
+        threads=settings.threads or max(1, usable_cores() // settings.workers),
+        batch_tokens=settings.batch_tokens,
+    )
+
+
+def configured() -> Starlette:
+    """The application of a worker, whose settings are in the environment."""
+    told = json.loads(os.environ[_SETTINGS])
+    told["limits"], told["providers"] = Limits(**told["limits"]), tuple(told["providers"])
+    return make(Settings(**told))
+
+
+def serve(settings: Settings, app: Starlette | None) -> None:
+    """Serve until SIGINT or SIGTERM; requests that are being served are finished first.
+
+    Args:
+        settings: of the server.
+        app: `make(settings)`; None for several workers, each of which makes its own.
+
+    Raises:
+        SystemExit: if the address cannot be listened at; uvicorn says why.
+    """
+    options: dict[str, Any] = {
+        "host": settings.host,
+        "port": settings.port,
+        "log_level": "warning",  # its access log would have paths, and with them names
+        "access_log": False,
+        "server_header": False,
+        "h11_max_incomplete_event_size": _HEADERS,
+        "timeout_keep_alive": 30,
+        "timeout_graceful_shutdown": int(settings.limits.seconds) + 1,
+    }
+    if app is not None:
+        uvicorn.run(app, **options)
+        return
+    os.environ[_SETTINGS] = json.dumps(asdict(settings))
+    with tempfile.TemporaryDirectory(prefix="lucid-serve-") as shared:
+        os.environ[SHARED] = shared
+        uvicorn.run(f"{__name__}:configured", factory=True, workers=settings.workers, **options)

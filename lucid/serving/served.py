@@ -1,0 +1,103 @@
+"""The model that a server has: its session, and what its task makes of text."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from lucid.batch.folder import exported_folder
+from lucid.batch.rows import Ready, RowError, Task
+from lucid.batch.tasks import Choices, open_task, task_name
+from lucid.chat.language_model import LanguageModel
+from lucid.chat.tokenizer_files import load_tokenizer
+from lucid.runtime import Session
+from lucid.serving.batcher import Batcher
+from lucid.serving.errors import RequestError
+from lucid.serving.limits import Limits
+from lucid.serving.metrics import Metrics
+
+
+class ServedModel:
+    """A folder that `lucid export FOLDER --for onnxruntime` wrote, open.
+
+    Args:
+        folder: the folder.
+        limits: of a request; a text has at most as many characters as a body has bytes.
+        metrics: are told of batches and tokens.
+        name: what clients call the model; by default the folder's name.
+        providers, threads: of the `Session`.
+        batch_tokens: the most tokens of a batch.
+
+    Attributes:
+        task: what it is for; see `lucid.batch.tasks.OUTPUTS`.
+        session: runs it.
+        language: of a decoder, what writes answers.
+
+    Raises:
+        FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
+        ValueError: for a model of a task that is not served, and as `Session`.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        limits: Limits,
+        metrics: Metrics,
+        *,
+        name: str | None = None,
+        providers: Sequence[str] = ("cpu",),
+        threads: int | None = None,
+        batch_tokens: int = 4096,
+    ) -> None:
+        found = exported_folder(folder)
+        self.name, self.limits, self.metrics = name or found.path.name, limits, metrics
+        self.created = int(found.model.stat().st_mtime)
+        self.session = Session(found.model, providers, threads=threads, spinning=False)
+        self.task = task_name(self.session, str(found.path))
+        self.thread = ThreadPoolExecutor(1, "lucid-serving")  # one run at a time, over all threads of the session
+        self.language: LanguageModel | None = None
+        self.rows: Task | None = None
+        if self.task == "text-generation":
+            self.language = LanguageModel(self.session, load_tokenizer(found.path))
+        else:
+            self.rows = open_task(found, self.session, Choices(max_characters=limits.body))
+        self._batcher = Batcher(self._run, self.thread, batch_tokens, metrics.rows.observe)
+
+    async def results(self, values: Sequence[Sequence[Any]], field: str) -> tuple[list[dict[str, Any]], int]:
+        """The results of rows by column, and how many tokens the rows have.
+
+        Raises:
+            RequestError: for a row that has no result, or more tokens than a request may have.
+        """
+        ready = await asyncio.to_thread(self._ready, values, field)
+        tokens = sum(one.size for one in ready)
+        self.check_tokens(tokens, field)
+        self.metrics.tokens.labels("read").inc(tokens)
+        return await self._batcher.results(ready), tokens
+
+    def check_tokens(self, count: int, field: str) -> None:
+        """Refuse a request of more tokens than one may have."""
+        if count > self.limits.tokens:
+            raise RequestError(
+                f"{field}: the request takes {count} tokens, at most {self.limits.tokens} are served; send less at a "
+                "time",
+                field,
+            )
+
+    def _ready(self, values: Sequence[Sequence[Any]], field: str) -> list[Ready]:
+        assert self.rows is not None
+        found = []
+        for place, row in enumerate(values):
+            try:
+                found.append(self.rows.ready(row))
+            except RowError as error:
+                raise RequestError(f"{field}[{place}]: {error}", field) from error
+        return found
+
+    def _run(self, batch: Sequence[Any]) -> list[dict[str, Any]]:
+        assert self.rows is not None
+        columns = self.rows.run(batch)
+        return [{name: values[row] for name, values in columns.items()} for row in range(len(batch))]

@@ -1,0 +1,116 @@
+"""Arrays as the Open Inference Protocol sends them: as JSON, or as bytes after it (its extension for binary data)."""
+
+from __future__ import annotations
+
+import struct
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from lucid.serving.bodies import Body
+from lucid.serving.errors import RequestError
+from lucid.types import Array, DType
+
+BYTES = "BYTES"
+_KINDS = {
+    "BOOL": np.dtype(np.bool_),
+    **{
+        f"{name}{bits}": np.dtype(f"{code}{bits // 8}")
+        for name, code in (("INT", "<i"), ("UINT", "<u"))
+        for bits in (8, 16, 32, 64)
+    },
+    **{f"FP{bits}": np.dtype(f"<f{bits // 8}") for bits in (16, 32, 64)},
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+MOST_AXES = 16
+
+
+def datatype(dtype: DType | None) -> str:
+    """The protocol's name of an element type; text and what it has no name for are BYTES."""
+    return BYTES if dtype is None else _NAMES.get(np.dtype(dtype.numpy), BYTES)
+
+
+def read(given: Body, data: bytes) -> tuple[Array, int]:
+    """An input, and how many bytes of `data` it has.
+
+    Raises:
+        RequestError: for a type, a shape or data that do not fit each other.
+    """
+    name, kind = given.get("name", str), given.get("datatype", str)
+    shape = given.get("shape", list)
+    if len(shape) > MOST_AXES or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in shape):
+        raise given.wrong("shape", "expected a list of whole numbers of 0 or more")
+    if kind not in _KINDS and kind != BYTES:
+        raise given.wrong("datatype", f"served: {', '.join([*_KINDS, BYTES])}")
+    parameters = given.section("parameters")
+    size = parameters.get("binary_data_size", int, -1)
+    if parameters.has("shared_memory_region"):
+        raise parameters.wrong("shared_memory_region", "which is not served; send the data")
+    if size > len(data) or (size < 0 and parameters.has("binary_data_size")):
+        raise parameters.wrong("binary_data_size", f"and {len(data)} bytes are left")
+    if size >= 0:
+        values = _texts(data[:size], given) if kind == BYTES else _numbers(data[:size], _KINDS[kind], given)
+    else:
+        values = _from_json(given.get("data", list), kind, given)
+    if values.size != prod(shape):
+        raise RequestError(f"input {name} has {values.size} elements, and its shape {shape} {prod(shape)}", name)
+    return values.reshape(shape), max(size, 0)
+
+
+def _numbers(data: bytes, kind: np.dtype[Any], given: Body) -> Array:
+    if len(data) % kind.itemsize:
+        raise RequestError(f"input {given.any('name')} has {len(data)} bytes, no multiple of {kind.itemsize}")
+    return np.frombuffer(data, kind)
+
+
+def _texts(data: bytes, given: Body) -> Array:
+    """Elements that each have their length in front."""
+    found: list[bytes] = []
+    place = 0
+    while place < len(data):
+        end = place + 4
+        length = struct.unpack_from("<I", data, place)[0] if end <= len(data) else len(data)
+        if end + length > len(data):
+            raise RequestError(f"input {given.any('name')} is cut off in element {len(found)}")
+        found.append(data[end : end + length])
+        place = end + length
+    return np.array(found, object)
+
+
+def _from_json(values: list[Any], kind: str, given: Body) -> Array:
+    wrong = RequestError(f"input {given.any('name')} has data that are not {kind}", "data")
+    try:
+        flat = np.array(values, object if kind == BYTES else None).ravel()
+    except ValueError as error:  # lists of different lengths
+        raise wrong from error
+    if kind == BYTES:
+        if not all(isinstance(value, str) for value in flat):
+            raise wrong
+        return flat
+    wanted = _KINDS[kind]
+    whole = flat.dtype.kind in "iu" or flat.dtype.kind == "b"
+    if (flat.size and flat.dtype.kind not in "biuf") or (wanted.kind in "iu" and flat.size and not whole):
+        raise wrong
+    if (
+        flat.size
+        and wanted.kind in "iu"
+        and not (np.iinfo(wanted).min <= flat.min() and flat.max() <= np.iinfo(wanted).max)
+    ):
+        raise wrong
+    return flat.astype(wanted)
+
+
+def written(name: str, array: Array, binary: bool) -> tuple[dict[str, Any], bytes]:
+    """An output: its description, and its bytes if they come after it."""
+    texts = array.dtype.kind == "O"
+    kind = BYTES if texts else _NAMES[array.dtype.newbyteorder("<") if array.dtype.itemsize > 1 else array.dtype]
+    told: dict[str, Any] = {"name": name, "datatype": kind, "shape": list(array.shape)}
+    if not binary:
+        return {**told, "data": array.ravel().tolist()}, b""
+    if texts:
+        coded = [str(text).encode() for text in array.ravel()]
+        data = b"".join(struct.pack("<I", len(text)) + text for text in coded)
+    else:
+        data = np.ascontiguousarray(array).tobytes()
+    return {**told, "parameters": {"binary_data_size": len(data)}}, data

@@ -1,0 +1,177 @@
+"""OpenAI's and Triton's own clients ask a running `lucid serve`, and get what NumPy computes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import openai
+import pytest
+import tritonclient.http as triton
+
+import lucid
+from tests.consumers.folders import TEXTS, WORK, close, computed, exported, tokens
+
+KEY = "a-key"
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[tuple[int, int]]:
+    """The port of a server in a process of its own, and its number."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "lucid", "serve", folder.name, "--name", "served", "--port", str(port), *options]
+    with subprocess.Popen(command, cwd=WORK, env={**os.environ, "LUCID_API_KEY": KEY}) as server:
+        try:
+            _wait_for(port, server)
+            yield port, server.pid
+        finally:
+            server.send_signal(signal.SIGINT)
+            assert server.wait(30) in (0, 130, -signal.SIGINT)
+
+
+def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 60
+    while server.poll() is None and time.monotonic() < end:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("the server does not answer")
+
+
+def client(port: int) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def embeddings() -> Iterator[int]:
+    with serving(exported("minilm", "onnxruntime", "--external-data")) as (port, _):
+        yield port
+
+
+@pytest.fixture(scope="module")
+def chat() -> Iterator[int]:
+    with serving(exported("smollm2", "onnxruntime")) as (port, _):
+        yield port
+
+
+def test_openai_lists_the_model_and_embeds_texts(embeddings: int) -> None:
+    asked = client(embeddings)
+    assert [model.id for model in asked.models.list()] == ["served"]
+    found = asked.embeddings.create(model="served", input=TEXTS)  # in base64, as this client asks for them
+    close([one.embedding for one in found.data], computed("minilm", tokens("minilm")))
+    floats = asked.embeddings.create(model="served", input=TEXTS[0], encoding_format="float")
+    close(floats.data[0].embedding, computed("minilm", tokens("minilm", TEXTS[:1]))[0])
+
+
+def test_openai_reads_our_errors(embeddings: int) -> None:
+    asked = client(embeddings)
+    with pytest.raises(openai.BadRequestError, match=r"input\[1\]: the text is empty"):
+        asked.embeddings.create(model="served", input=["a", ""])
+    with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
+        asked.embeddings.create(model="other", input="a")
+    with pytest.raises(openai.AuthenticationError, match="the key is missing or wrong"):
+        openai.OpenAI(base_url=str(asked.base_url), api_key="wrong").models.list()
+
+
+def test_openai_chats_whole_and_as_a_stream(chat: int) -> None:
+    asked = client(chat).chat.completions
+    question = [{"role": "user", "content": "What is the capital of France?"}]
+    options = {"model": "served", "messages": question, "temperature": 0, "max_tokens": 12}
+    whole = asked.create(**options)
+    model = lucid.chat.load_language_model(exported("smollm2", "onnxruntime"))
+    expected = "".join(model.answer(model.tokenizer.encode_chat(question), max_new_tokens=12))
+    assert whole.choices[0].message.content == expected
+    stream = asked.create(**options, stream=True, stream_options={"include_usage": True})
+    events = list(stream)
+    text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
+    assert text == whole.choices[0].message.content
+    assert events[-1].usage == whole.usage
+
+
+def test_triton_reads_the_model_and_infers_by_tensors_and_by_texts(embeddings: int) -> None:
+    headers = MappingProxyType({"Authorization": f"Bearer {KEY}"})  # the client writes to what it is given
+    asked = triton.InferenceServerClient(f"127.0.0.1:{embeddings}")
+    assert asked.is_server_live()
+    assert asked.is_server_ready()
+    assert asked.is_model_ready("served", headers=dict(headers))
+    told = asked.get_model_metadata("served", headers=dict(headers))
+    assert {one["name"]: one["datatype"] for one in told["outputs"]} == {"sentence_embedding": "FP32"}
+    expected = computed("minilm", tokens("minilm"))
+    given = tokens("minilm")
+    given["token_type_ids"] = 0 * given["input_ids"]
+    for binary in (True, False):
+        inputs = []
+        for name, array in given.items():
+            inputs.append(triton.InferInput(name, array.shape, "INT64"))
+            inputs[-1].set_data_from_numpy(array, binary_data=binary)
+        wanted = [triton.InferRequestedOutput("sentence_embedding", binary_data=binary)]
+        found = asked.infer("served", inputs, outputs=wanted, headers=dict(headers))
+        close(found.as_numpy("sentence_embedding"), expected)
+        text = triton.InferInput("text", [len(TEXTS)], "BYTES")
+        text.set_data_from_numpy(np.array(TEXTS, object), binary_data=binary)
+        wanted = [triton.InferRequestedOutput("embedding", binary_data=binary)]
+        close(asked.infer("served", [text], outputs=wanted, headers=dict(headers)).as_numpy("embedding"), expected)
+    with pytest.raises(triton.InferenceServerException, match="there is no output 'logits'"):
+        asked.infer("served", [text], outputs=[triton.InferRequestedOutput("logits")], headers=dict(headers))
+
+
+def test_a_worker_that_is_killed_is_started_again_and_no_answer_is_wrong() -> None:
+    """What it was answering fails; the others go on."""
+    folder = exported("minilm", "onnxruntime", "--external-data")
+    texts = [f"sentence number {number}" for number in range(40)]
+    expected = lucid.batch.Predictor(folder)({"text": texts})["embedding"]
+    failed, right = [], []
+    with serving(folder, "--workers", "2") as (port, pid):
+        stop = threading.Event()
+
+        def ask(first: int) -> None:
+            number = first
+            while not stop.is_set():
+                try:
+                    found = client(port).embeddings.create(model="served", input=texts[number % 40])
+                except openai.APIConnectionError as error:
+                    failed.append(error)
+                else:
+                    close(found.data[0].embedding, expected[number % 40])
+                    right.append(number)
+                number += 1
+
+        threads = [threading.Thread(target=ask, args=(7 * number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        workers = _workers(pid)
+        assert len(workers) == 2
+        time.sleep(1)
+        os.kill(workers[0], signal.SIGKILL)
+        end = time.monotonic() + 30
+        while len(again := _workers(pid)) < 2 or workers[0] in again:
+            assert time.monotonic() < end, "it was not started again"
+            time.sleep(0.1)
+        after = len(right)
+        time.sleep(2)
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert len(right) > after > 0
+    assert len(failed) <= 8, failed
+
+
+def _workers(pid: int) -> list[int]:
+    """The processes that serve; one that has ended has no command line."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]

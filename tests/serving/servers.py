@@ -1,0 +1,77 @@
+"""Servers in threads of the tests' own process, and requests to them over real connections."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lucid
+from lucid.layouts import write_folder
+from tests.chat.checkpoints import checkpoint
+
+
+class Reply(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    data: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.data)
+
+
+class Server(NamedTuple):
+    """A server that listens."""
+
+    port: int
+    app: Any
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+        """One request; a body that is not bytes is sent as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json"} if data is not None else {}
+        connection.request(method, path, data, {**sent, **{k.replace("_", "-"): v for k, v in headers.items()}})
+        got = connection.getresponse()
+        reply = Reply(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+        connection.close()
+        return reply
+
+    def figure(self, name: str) -> float:
+        """A figure of /metrics."""
+        lines = self.ask("GET", "/metrics").data.decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+
+@contextmanager
+def served(folder: Path, **options: Any) -> Iterator[Server]:
+    """A server for a folder."""
+    import uvicorn  # noqa: PLC0415  # an extra
+
+    app = lucid.serving.application(folder, threads=1, **options)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", access_log=False))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.005)
+    try:
+        yield Server(server.servers[0].sockets[0].getsockname()[1], app)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def decoder(folder: Path) -> Path:
+    """An exported decoder with a chat template."""
+    source, made = checkpoint(folder / "checkpoint"), folder / "decoder"
+    write_folder(lucid.models.load(source), source, made, layout="onnxruntime", check=False)
+    return made

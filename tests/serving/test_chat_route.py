@@ -1,0 +1,161 @@
+"""/v1/chat/completions: the answers of the language model, whole and as they are written."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+
+import pytest
+
+import lucid
+from tests.serving.servers import decoder, served
+
+pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
+
+CHAT = "/v1/chat/completions"
+MESSAGES = [{"role": "user", "content": "abc"}]
+ASKED = {"model": "decoder", "messages": MESSAGES, "temperature": 0, "max_tokens": 6}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return decoder(tmp_path_factory.mktemp("decoder"))
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with served(folder) as made:
+        yield made
+
+
+def answer(folder, **options) -> lucid.chat.Answer:
+    """What the language model says."""
+    model = lucid.chat.load_language_model(folder)
+    made = model.answer(model.tokenizer.encode_chat(MESSAGES), **options)
+    for _ in made:
+        pass
+    return made
+
+
+def said(reply) -> str:
+    return reply.json["error"]["message"]
+
+
+def events(data: bytes) -> list[dict]:
+    """The events of a stream, which its end closes."""
+    lines = [line.removeprefix("data: ") for line in data.decode().split("\n\n") if line]
+    assert lines.pop() == "[DONE]"
+    return [json.loads(line) for line in lines]
+
+
+def test_a_whole_answer_is_that_of_the_language_model(server, folder):
+    reply = server.ask("POST", CHAT, ASKED)
+    expected = answer(folder, max_new_tokens=6)
+    (choice,) = reply.json["choices"]
+    assert choice["message"] == {"role": "assistant", "content": expected.text}
+    assert choice["finish_reason"] == ("length" if expected.ended_by == "length" else "stop")
+    count = len(expected.ids)
+    usage = {"prompt_tokens": expected.prompt_tokens, "completion_tokens": count}
+    assert reply.json["usage"] == {**usage, "total_tokens": expected.prompt_tokens + count}
+
+
+def test_a_stream_has_the_same_text_in_pieces(server, folder):
+    reply = server.ask("POST", CHAT, {**ASKED, "stream": True, "stream_options": {"include_usage": True}})
+    assert reply.headers["content-type"].startswith("text/event-stream")
+    *found, usage = events(reply.data)
+    pieces = [event["choices"][0]["delta"].get("content", "") for event in found]
+    assert "".join(pieces) == answer(folder, max_new_tokens=6).text
+    assert found[-1]["choices"][0]["finish_reason"] in ("length", "stop")
+    assert (usage["choices"], usage["usage"]["completion_tokens"] > 0) == ([], True)
+
+
+def test_sampling_is_asked_for_as_clients_do(server, folder):
+    asked = {**ASKED, "temperature": 0.7, "top_p": 0.9, "seed": 3}
+    found = [server.ask("POST", CHAT, asked).json["choices"][0]["message"]["content"] for _ in range(2)]
+    options = {"do_sample": True, "temperature": 0.7, "top_p": 0.9, "seed": 3}
+    assert found == [answer(folder, max_new_tokens=6, **options).text] * 2
+
+
+def test_a_stop_string_ends_the_answer(server, folder):
+    whole = answer(folder, max_new_tokens=6).text
+    stop = whole[2]
+    (choice,) = server.ask("POST", CHAT, {**ASKED, "stop": stop}).json["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == (whole.partition(stop)[0], "stop")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"messages": []}, "messages is [], expected at least one message"),
+        ({"messages": ["hi"]}, 'messages[0] is "hi", expected an object'),
+        ({"messages": [{"role": "robot", "content": "a"}]}, 'messages[0].role is "robot", served: system, user'),
+        ({"messages": [{"role": "user"}]}, "messages[0].content is null, expected a string"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 'type is "image_url", served: "text"'),
+        ({"n": 2}, "n is 2, served: 1; leave it out"),
+        ({"tools": [{}]}, "tools is not served; leave it out"),
+        ({"response_format": {"type": "json_object"}}, "response_format is not served; leave it out"),
+        ({"max_tokens": -1}, "max_tokens is -1, expected 1 or more"),
+        ({"max_tokens": "6"}, 'max_tokens is "6", expected a whole number'),
+        ({"temperature": -1}, "temperature is -1, expected 0 or more"),
+        ({"temperature": 1, "top_p": 0}, "top_p is 0"),
+        ({"stop": [""]}, 'stop is [""], expected a string or a list of up to 4 strings'),
+        ({"messages": [{"role": "user", "content": "a" * 500}]}, "which leaves none for an answer"),
+    ],
+)
+def test_what_is_not_served_says_so(server, change, message):
+    reply = server.ask("POST", CHAT, {**ASKED, **change})
+    assert (reply.status, message in said(reply)) == (400, True), said(reply)
+
+
+def test_texts_in_parts_are_joined(server):
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "bc"}]
+    whole = server.ask("POST", CHAT, ASKED).json["choices"]
+    asked = {**ASKED, "messages": [{"role": "user", "content": parts}]}
+    assert server.ask("POST", CHAT, asked).json["choices"] == whole
+
+
+def test_a_decoder_has_no_embeddings(server):
+    assert server.ask("POST", "/v1/embeddings", {"model": "decoder", "input": "a"}).status == 404
+
+
+def test_an_answer_whose_reader_has_gone_is_not_written_to_its_end(folder):
+    with served(folder) as server:
+        written = []
+        model = server.app.state.model
+        made = model.language.answer
+
+        def slow(*arguments, **options):
+            found = made(*arguments, **options)
+            tokens = found._tokens
+
+            def one_by_one():
+                for token in tokens:
+                    time.sleep(0.02)
+                    written.append(token)
+                    yield token
+
+            found._tokens = one_by_one()
+            return found
+
+        model.language.answer = slow
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        asked = {**ASKED, "stream": True, "max_tokens": 40, "temperature": 1, "seed": 1}
+        connection.request("POST", CHAT, json.dumps(asked), {"Content-Type": "application/json"})
+        connection.getresponse().read(10)
+        connection.close()
+        end = time.monotonic() + 10
+        while server.figure("lucid_open_requests") > 1:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        model.thread.submit(int).result()
+        assert len(written) < 35
+
+
+def test_an_answer_ends_when_its_time_is_over(folder):
+    limits = lucid.serving.Limits(seconds=1e-9)
+    with served(folder, limits=limits) as server:
+        reply = server.ask("POST", CHAT, ASKED)
+        assert (reply.status, "too long" in said(reply)) == (503, True)
+        reply = server.ask("POST", CHAT, {**ASKED, "stream": True})
+        assert "too long" in reply.data.decode().split("\n\n")[1]
