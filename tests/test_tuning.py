@@ -313,6 +313,7 @@ def test_the_command_writes_a_table_that_export_and_report_take(
     assert (held["target"], held["threads"], len(held["forms"])) == ("cpu", 1, 1)
     exported = json.loads(lucid_("export", *NORM, "--tuned", "t.json", "-o", "n.onnx", "--json"))
     assert exported["tuned"][0].startswith("tuned on ") and exported["parity"]["passed"]
+    assert "ok " in lucid_("verify", *NORM, "n.onnx", "--tuned", "t.json", "--size", "N=2")
     report = ["report", *NORM, "--tuned", "t.json", "-o", "r.html", "--seconds", "0.01"]
     lucid_(*report, "-t", "cpu")
     assert "tuned on " in (tmp_path / "r.html").read_text(encoding="utf-8")

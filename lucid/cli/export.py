@@ -16,11 +16,11 @@ from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images
 from lucid.cli.source import beside
+from lucid.cli.targets import target_of
 from lucid.cli.values import settings
 from lucid.export import Target
 from lucid.export.explain import Explanation, title
 from lucid.export.exporter import Lowered, check_folder, lower
-from lucid.export.tuned_file import read_table
 from lucid.files import is_stream
 from lucid.layer_weights import parameter_count
 from lucid.nn.module import Module
@@ -71,7 +71,7 @@ def run(
     texts = Texts.of(source, weights, chosen, model) if with_tokenizer else None
     preprocessing = None if texts is None else texts.preprocessing()
     lowered = lower(
-        traced, Target.of(_target(target, tuned), opset, attention), dtype, keep_io_types, preprocessing=preprocessing
+        traced, Target.of(target_of(target, tuned), opset, attention), dtype, keep_io_types, preprocessing=preprocessing
     )
     exported = lowered.write(output, True if external else "auto")
     taken = lowered.explain()
@@ -86,12 +86,6 @@ def run(
     else:
         _print(show.console(beside=output), data, taken, report)
     return FAILED if report and not report.passed else OK
-
-
-def _target(name: str | None, tuned: Path | None) -> Target:
-    """The target of that name, with a table of measured forms; without a name that of the table."""
-    table = None if tuned is None else read_table(tuned)
-    return Target(name or ("any" if table is None else table.target), tuned=table)
 
 
 def _summary(

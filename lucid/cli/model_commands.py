@@ -144,7 +144,8 @@ def verify(
     ] = None,
     rtol: o.Rtol = None,
     atol: o.Atol = None,
-    target: o.Target = _ANY,
+    target: o.VerifiedTarget = None,
+    tuned: o.Tuned = None,
     attention: o.Attention = _AUTO,
     part: o.Part = None,
     cache: o.Cache = None,
@@ -165,8 +166,8 @@ def verify(
 ) -> None:
     """Compare an exported file with its model on NumPy, over several sizes and all providers.
 
-    If they differ, it names the first node that does; for this, give the --target and --attention of the export; for
-    a file in half precision, its --dtype; for one in few bits, its --bits and what was given with it.
+    If they differ, it names the first node that does; for this, give the --target, --attention and --tuned of the
+    export; for a file in half precision, its --dtype; for one in few bits, its --bits and what was given with it.
 
     Examples:
 
@@ -188,7 +189,8 @@ def verify(
         sizes=sizes or [],
         rtol=rtol,
         atol=atol,
-        target=target.value,
+        target=target and target.value,
+        tuned=tuned,
         attention=attention.value,
         few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
         json=json,

@@ -149,6 +149,12 @@ Tuned = Annotated[
         help="The forms that lucid tune found to be fastest, for their target.",
     ),
 ]
+VerifiedTarget = Annotated[
+    TargetName | None,
+    typer.Option(
+        "--target", "-t", rich_help_panel=_EXPORT, show_default="any; with --tuned, that of the table", help=_WHERE
+    ),
+]
 Layout = Annotated[
     LayoutName | None,
     typer.Option(

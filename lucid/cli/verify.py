@@ -13,6 +13,7 @@ from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
+from lucid.cli.targets import target_of
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.part_parity import part_parity
@@ -39,7 +40,8 @@ def run(
     sizes: list[str],
     rtol: float | None,
     atol: float | None,
-    target: str,
+    target: str | None,
+    tuned: Path | None,
     attention: str,
     json: bool,
     part: PartName | None,
@@ -60,7 +62,7 @@ def run(
         known = trace(compared.function, kwargs=compared.inputs).sizes()
         for values in runs:
             check_known(values, known)
-    half: dict[str, Any] = {"target": target, "dtype": dtype, "keep_io_types": keep_io_types}
+    half: dict[str, Any] = {"target": target_of(target, tuned), "dtype": dtype, "keep_io_types": keep_io_types}
     given: dict[str, Any] = {"providers": providers or None, "rtol": rtol, "atol": atol, **half}
     texts = Texts.of(source, weights, compared, eager) if takes_texts(told) else None
     if texts is not None:
