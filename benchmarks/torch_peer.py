@@ -41,19 +41,34 @@ def attention_with(
         return lambda: F.scaled_dot_product_attention(
             query, key, value, attn_mask=mask, is_causal=is_causal, enable_gqa=grouped
         )
-    length = query.shape[-2]
+    length, groups = query.shape[-2], query.shape[1] // key.shape[1]
     hidden = torch.full((length, length), -torch.inf).triu(1) if is_causal else None
 
     def products() -> object:
-        scores = query @ key.mT * query.shape[-1] ** -0.5
+        keys, values = (x.repeat_interleave(groups, 1) if grouped else x for x in (key, value))
+        scores = query @ keys.mT * query.shape[-1] ** -0.5
         if softcap:
             scores = torch.tanh(scores / softcap) * softcap
         if hidden is not None:
             scores = scores + hidden
         weights = torch.softmax(scores, -1)
-        return weights @ value
+        return weights @ values, weights
 
     return products
+
+
+def growing_cache(*arrays: Any) -> Callable[[], object]:
+    """New positions over a cache of earlier ones, to which they are joined."""
+    query, key, value, past_key, past_value = (torch.from_numpy(array) for array in arrays)
+    new, past = query.shape[-2], past_key.shape[-2]
+    mask = None if new == 1 else torch.ones(new, past + new, dtype=torch.bool).tril(past)
+
+    def step() -> object:
+        keys, values = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
+        grouped = query.shape[1] != keys.shape[1]
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=grouped), keys, values
+
+    return step
 
 
 def static_cache(heads: int, new: Any, cache: Any, filled: int) -> Callable[[], object]:
