@@ -1,4 +1,4 @@
-"""Rows of many requests computed together: what came while the model was busy is the next batch.
+"""Rows of many requests computed together: of what came while the model was busy, those of a similar length.
 
 Nobody waits for others to come: a request that is alone is computed at once.
 """
@@ -6,7 +6,6 @@ Nobody waits for others to come: a request that is alone is computed at once.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, NamedTuple, TypeAlias
@@ -15,6 +14,9 @@ from lucid.batch.rows import Ready
 
 Run: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 """Computes rows: a result for each."""
+_PADDED = (
+    1.25  # tokens of a batch, with padding, of those that its rows have: more padding costs more than a batch saves
+)
 
 
 class _Waiting(NamedTuple):
@@ -34,7 +36,7 @@ class Batcher:
 
     def __init__(self, run: Run, threads: Executor, tokens: int, seen: Callable[[int], object]) -> None:
         self._run, self._threads, self._tokens, self._seen = run, threads, tokens, seen
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: list[_Waiting] = []
         self._computing: asyncio.Task[None] | None = None
 
     async def results(self, rows: Sequence[Ready]) -> list[Any]:
@@ -73,15 +75,19 @@ class Batcher:
         self._computing = None
 
     def _next(self) -> list[_Waiting]:
-        """The longest-waiting rows that fit into a batch."""
+        """The row that waits longest, with those of a similar length that fit into its batch."""
+        self._waiting = [one for one in self._waiting if not one.result.done()]
+        if not self._waiting:
+            return []
+        size = self._waiting[0].row.size
         batch: list[_Waiting] = []
-        longest = 0
-        while self._waiting:
-            first = self._waiting[0]
-            if not first.result.done():
-                longest = max(longest, first.row.size)
-                if batch and longest * (len(batch) + 1) > self._tokens:
-                    break
-                batch.append(first)
-            self._waiting.popleft()
+        longest = total = 0
+        for one in sorted(self._waiting, key=lambda one: abs(one.row.size - size)):
+            longest, total = max(longest, one.row.size), total + one.row.size
+            padded = longest * (len(batch) + 1)
+            if batch and padded > min(self._tokens, _PADDED * total):
+                break
+            batch.append(one)
+        taken = set(map(id, batch))
+        self._waiting = [one for one in self._waiting if id(one) not in taken]
         return batch

@@ -75,6 +75,18 @@ def test_a_batch_has_only_so_many_tokens_with_padding(model, batcher):
     assert model.batches == [[0], [1, 2], [3], [4], [5]]
 
 
+def test_rows_of_a_similar_length_go_together_and_the_oldest_goes_first(model):
+    async def ask(batcher: Batcher) -> None:
+        sizes = {1: 10, 2: 50, 3: 11, 4: 49, 5: 20}
+        tasks = await started(batcher, rows(0), *(rows(number, size=size) for number, size in sizes.items()))
+        model.free.set()
+        await asyncio.gather(*tasks)
+
+    with ThreadPoolExecutor(1) as thread:
+        asyncio.run(ask(Batcher(model.run, thread, 4096, lambda rows: None)))
+    assert model.batches == [[0], [1, 3], [2, 4], [5]]
+
+
 def test_an_error_goes_to_those_of_its_batch_and_the_next_are_computed(model, batcher):
     async def ask() -> None:
         tasks = await started(batcher, rows(1), rows(-1), rows(2))
