@@ -22,6 +22,7 @@ from benchmarks import (
     peers,
     products,
     report,
+    whole_models,
     windows,
 )
 from benchmarks.bench import Bench
@@ -42,6 +43,7 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "limit": limit.limit,
     "mha": modules.multi_head,
     "minilm": minilm.latency,
+    "models": whole_models.models,
     "steps": decoding.steps,
     "decoders": decoding.decoders,
     "products": products.products,
@@ -79,10 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results.machine = machine.describe(bench.threads, results.machine)
     print(report.machine(results) + "\n")
     for name in options.only or SECTIONS:
-        results.replace(name, SECTIONS[name](bench))
+        lines = SECTIONS[name](bench)
         results.machine = machine.describe(bench.threads, results.machine)
-        if results.of(name):
-            print(report.terminal(results, name), flush=True)
+        for section in dict.fromkeys([name, *(line.section for line in lines)]):
+            results.replace(section, [line for line in lines if line.section == section])
+            if results.of(section):
+                print(report.terminal(results, section), flush=True)
         if file is not None:
             results.save(file)
     if folder is not None:

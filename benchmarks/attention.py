@@ -39,7 +39,7 @@ def dynamic(bench: Bench) -> list[Line]:
     models = {LUCID: export(shape, True, "cpu"), "Lucid, portable": export(shape, True, "portable")}
     if peers.torch is not None:
         example = unit_normal(*[(1, HEADS, 32, WIDTH)] * 3)
-        models["torch export"] = peers.torch.export(peers.torch.Attention(True), example, 23, {2: "L"})
+        models["torch export"] = peers.torch.export(peers.torch.Attention(True), example, 23, [{2: "L"}] * 3)
     lines = []
     for length in (32, 512, 2048) if bench.quick else DYNAMIC:
         q, k, v = arrays = unit_normal(*[(1, HEADS, length, WIDTH)] * 3, seed=length)

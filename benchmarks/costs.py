@@ -56,10 +56,10 @@ def exports(bench: Bench) -> list[Line]:
         if torch is not None:
             state = {name: tensor.numpy() for name, tensor in module.state_dict().items()}
             theirs, (x,) = torch.SelfAttention(512, 8, False, state), probe.unit_normal((2, 10, 512))
-            slow_mha["torch export"] = lambda: torch.export(theirs, (x,), 23, {0: "N", 1: "L"}, path)
+            slow_mha["torch export"] = lambda: torch.export(theirs, (x,), 23, [{0: "N", 1: "L"}], path)
             if encoder is not None and not bench.quick:
                 bert, example = torch_encoder(encoder)
-                slow_minilm["torch export"] = lambda: torch.export(bert, example, 23, {0: "N", 1: "L"}, path)
+                slow_minilm["torch export"] = lambda: torch.export(bert, example, 23, [{0: "N", 1: "L"}] * 2, path)
         if jax is not None:
             slow_mha["jax2onnx"] = lambda: jax.multi_head_attention(512, 8)
         lines = [_exports("MultiHeadAttention(512, 8)", mha, slow_mha, times, 5)]

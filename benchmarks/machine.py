@@ -15,7 +15,17 @@ import lucid
 from benchmarks.graphs import runner
 from lucid import ops
 
-LIBRARIES = ("numpy", "onnx", "onnxruntime", "torch", "onnxscript", "jax2onnx", "transformers", "onnxruntime-genai")
+LIBRARIES = (
+    "numpy",
+    "onnx",
+    "onnxruntime",
+    "torch",
+    "onnxscript",
+    "jax2onnx",
+    "transformers",
+    "onnxruntime-genai",
+    "openvino",
+)
 
 
 def describe(threads: int, before: dict[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def latency(bench: Bench) -> list[Line]:
     if peers.torch is not None:
         torch, example = torch_encoder(encoder)
         for opset in (23,) if bench.quick else (18, 23):
-            models[f"torch export {opset}"] = peers.torch.export(torch, example, opset, {0: "N", 1: "L"})
+            models[f"torch export {opset}"] = peers.torch.export(torch, example, opset, [{0: "N", 1: "L"}] * 2)
     lines = []
     for batch, length in SIZES[:2] if bench.quick else SIZES:
         arrays = inputs(batch, length)

@@ -8,6 +8,7 @@ torch: ModuleType | None
 jax: ModuleType | None
 transformers: ModuleType | None
 genai: ModuleType | None
+openvino: ModuleType | None
 
 try:
     from benchmarks import torch_peer
@@ -36,3 +37,10 @@ except ModuleNotFoundError:
     genai = None
 else:
     genai = genai_peer
+
+try:
+    from benchmarks import openvino_peer
+except ModuleNotFoundError:
+    openvino = None
+else:
+    openvino = openvino_peer

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import lucid
-from benchmarks import peers
+from benchmarks import peers, processes
 from benchmarks.attention import HEADS, WIDTH, export
 from benchmarks.graphs import node, runner, unit_normal
 from benchmarks.memory import Peak
@@ -32,9 +32,7 @@ THREADS = 2
 
 def run(name: str, *arguments: object) -> Any:
     """Run a probe in a new process."""
-    command = [sys.executable, "-m", "benchmarks.probe", name, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return processes.run("benchmarks.probe", name, *arguments)
 
 
 def attention(way: str, length: str) -> int:

@@ -20,6 +20,9 @@ TITLES = {
     "limit": "Causal attention, (1, 12, L, 64), beside its products and softmax alone",
     "mha": "MultiHeadAttention, (N, L, width, heads)",
     "minilm": "MiniLM-L6, sentences to vectors, (N, L)",
+    "models": "Whole models, published widths, few layers, random weights",
+    "model_exports": "Whole models: seconds to export, MB of the file, nodes",
+    "model_loads": "Whole models: milliseconds to load, MB at the peak of loading and one run",
     "steps": "Attention of one new token over a cache, heads of queries/keys x width",
     "decoders": "Decoders, float32, texts x tokens in the prompt",
     "products": "A product with weights in few bits, bits and block, by size of the weight",
@@ -68,8 +71,9 @@ def terminal(results: Results, section: str) -> str:
 
 
 def markdown(results: Results, section: str) -> str:
-    """A section as a Markdown table."""
-    return _markdown(table(results, section))
+    """A section as a Markdown table, and what has no numbers in it."""
+    fails = [f"- {line.work}, {way} fails: {why}" for line in results.of(section) for way, why in line.fails.items()]
+    return "\n".join([_markdown(table(results, section)), *([""] if fails else []), *fails])
 
 
 def _markdown(rows: list[list[str]]) -> str:
@@ -139,9 +143,9 @@ def machine(results: Results) -> str:
 def _cell(line: Line, way: str) -> str:
     cell = line.cells.get(way)
     if cell is None:
-        return ""
+        return "fails" if way in line.fails else ""
     if cell.ratio is None:
-        return f"{_number(cell.value.median)} {line.unit}" + _spread(cell)
+        return f"{_number(cell.value.median)} {line.unit}".rstrip() + _spread(cell)
     ratio = cell.ratio
     text = f"{ratio.median:.2f}"
     met = line.goal is not None and way == line.goal.way

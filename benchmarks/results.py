@@ -38,6 +38,7 @@ class Line:
     base: str | None = None
     goal: Goal | None = None
     operations: float = 0.0  # floating-point operations of the work, if their rate is shown
+    fails: dict[str, str] = field(default_factory=dict)  # why an implementation has no cell
 
     @property
     def reached(self) -> float | None:

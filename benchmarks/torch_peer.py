@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ torch.set_grad_enabled(False)
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)
 
 VERSION = torch.__version__
+ExportError = torch.onnx.errors.OnnxExporterError
 
 
 def set_threads(count: int) -> None:
@@ -131,15 +133,17 @@ def export(
     module: torch.nn.Module,
     arrays: tuple[Any, ...],
     opset: int,
-    dynamic: dict[int, str] | None = None,
+    dynamic: Sequence[Mapping[int, str]] | None = None,
     path: Path | None = None,
 ) -> onnx.ModelProto:
-    """The export of a module by torch.onnx.export. `dynamic`: the axes of all inputs that vary, and their names."""
+    """The export of a module by torch.onnx.export. `dynamic`: for each input, the axes that vary, and their names."""
     shapes = None
     if dynamic is not None:
         # Sizes of 0 and 1 are special to torch.export.
-        named = {axis: torch.export.Dim(name, min=2) for axis, name in dynamic.items()}
-        shapes = tuple({axis: dim for axis, dim in named.items() if axis < array.ndim} for array in arrays)
+        sizes = {name: torch.export.Dim(name, min=2) for axes in dynamic for name in axes.values()}
+        shapes = tuple({axis: sizes[name] for axis, name in axes.items()} for axes in dynamic)
+        if any(one.kind is one.VAR_POSITIONAL for one in inspect.signature(module.forward).parameters.values()):
+            shapes = (shapes,)  # those of *tensors are one
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(

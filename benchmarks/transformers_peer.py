@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,27 @@ def decoder(model: Llama | GPT2) -> Any:
     made.tie_weights()
     made.generation_config.eos_token_id = None  # a generation goes on for as long as it is asked to
     return made.eval()
+
+
+def random_model(kind: str, name: str, options: Mapping[str, Any]) -> Any:
+    """The class of this name with random weights; `options`: those of config.json that are not the defaults."""
+    torch.manual_seed(0)
+    return getattr(transformers, name)(transformers.AutoConfig.for_model(kind, **options)).eval()
+
+
+class Outputs(torch.nn.Module):
+    """Some outputs of a model, by name, for inputs in a certain order; without a cache."""
+
+    def __init__(self, model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+        super().__init__()
+        self.model, self.inputs, self.outputs = model, inputs, outputs
+        cached = "use_cache" in inspect.signature(model.forward).parameters
+        self.options = {"use_cache": False} if cached else {}
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The outputs."""
+        found = self.model(**dict(zip(self.inputs, tensors, strict=True)), **self.options)
+        return tuple(found[name] for name in self.outputs)
 
 
 def _llama(model: Llama) -> Any:
