@@ -80,7 +80,7 @@ SEED ?= 0
 fuzz: $(STAMP)
 	$(RUN) -m tools.fuzz --seconds $(SECONDS) --seed $(SEED)
 
-# Beside torch and its exporter, in an environment of their own; FLAGS=--quick for two minutes instead of twenty.
+# Beside torch and its exporter, in an environment of their own; FLAGS=--quick for two minutes instead of thirty.
 bench: pyproject.toml
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0

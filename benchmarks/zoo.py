@@ -118,7 +118,7 @@ ZOO = [
     Entry("Qwen3 0.6B", "qwen3", "Qwen3ForCausalLM", _text(), _decoder(1024, 3072, 16, 8, head_dim=128)),
     Entry("OLMo 2, half of 1B", "olmo2", "Olmo2ForCausalLM", _text(), _decoder(1024, 4096, 8, 8)),
     Entry(
-        "Mixtral, quarter",
+        "Mixtral, quarter",  # its experts are those of benchmarks/experts.py, and so are Qwen3's
         "mixtral",
         "MixtralForCausalLM",
         _text(),

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 from subprocess import CalledProcessError
 
 import numpy as np
 import pytest
 
-from benchmarks import attention, decoding, encoders, few_bits, forms, products, report
+import lucid
+from benchmarks import attention, decoding, encoders, few_bits, forms, processes, products, report, whole_models
 from benchmarks.bench import Bench
 from benchmarks.graphs import exact, node, runner, unit_normal
 from benchmarks.harness import Effort, Quartiles, compare
 from benchmarks.memory import Peak
 from benchmarks.process_tree import measure
 from benchmarks.results import Cell, Goal, Line, Results
+from benchmarks.zoo import ZOO
+from lucid.models._loading import READERS
 from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
@@ -133,6 +137,49 @@ def test_encoders_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     times, files, worst, mean = encoders.encoders(Bench(INSTANT, threads=1, quick=True))
     assert set(times.cells) == set(files.cells) == {encoders.FLOAT32, *worst.cells}
     assert all(0 < mean.cells[way].value.median <= worst.cells[way].value.median < 0.1 for way in worst.cells)
+
+
+def test_a_file_is_loaded_and_run_in_a_process_of_its_own(tmp_path: Path) -> None:
+    (x,) = unit_normal((2, 3))
+    file, inputs = tmp_path / "m.onnx", tmp_path / "inputs.npz"
+    lucid.export.to_onnx(lambda x: x * 2, lucid.spec("N", 3), path=file)
+    np.savez(inputs, x=x)
+    found = processes.run("benchmarks.loading", "onnxruntime", file, inputs, 1)
+    assert found["seconds"] > 0 and 0 < found["bytes"] < 500e6
+
+
+def test_every_model_of_a_checkpoint_is_in_the_table_of_whole_models() -> None:
+    kinds = {entry.kind for entry in ZOO}
+    assert [reader for reader, types in READERS.items() if not kinds & set(types)] == []
+    assert len({entry.name for entry in ZOO}) == len(ZOO)
+    assert {entry.inputs(batch=3)[name].shape[0] for entry in ZOO[-2:] for name in entry.shapes} == {3}
+
+
+def test_a_whole_model_has_a_line_in_each_of_three_tables(tmp_path: Path) -> None:
+    files = {}
+    for way in ("Lucid", "Lucid, portable"):
+        files[way] = str(tmp_path / f"{way}.onnx")
+        Path(files[way]).write_bytes(bytes(2_000_000))
+    found = {
+        "line": asdict(replace(line(goal=None), section="models", work="BERT base", operations=0.0)),
+        "files": files,
+        "seconds": dict.fromkeys(files, 0.25),
+        "nodes": dict.fromkeys(files, 93),
+        "fails": {"torch export": "no such op"},
+    }
+    loads = {way: {"seconds": 0.5, "bytes": 3_000_000} for way in (*files, "OpenVINO, portable")}
+    results = Results(dict(MACHINE), whole_models.lines(ZOO[0], found, loads))
+    assert report.table(results, "model_exports") == [
+        ["", "Lucid: s", "Lucid: MB", "Lucid: nodes", "Lucid, portable: nodes"],
+        ["BERT base", "0.25", "2", "93", "93"],
+    ]
+    assert report.table(results, "model_loads")[1] == ["BERT base", *["500"] * 3, *["3"] * 3]
+    assert report.markdown(results, "models").endswith("\n\n- BERT base, torch export fails: no such op")
+
+
+def test_whole_models_need_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole_models.peers, "transformers", None)
+    assert whole_models.models(Bench(INSTANT)) == []
 
 
 def test_results_survive_their_file(tmp_path: Path) -> None:
