@@ -18,7 +18,7 @@ CASES = [
     ("ViTImageProcessorPil", {"size": {"height": 5, "width": 7}}),
     ("SiglipImageProcessorPil", {"size": {"height": 6, "width": 6}}),
     ("ConvNextImageProcessorPil", {"size": {"shortest_edge": 7}}),
-    ("BitImageProcessorPil", {"size": {"shortest_edge": 8}, "crop_size": {"height": 6, "width": 10}}),
+    ("BitImageProcessorPil", {"size": {"shortest_edge": 8}, "crop_size": {"height": 6, "width": 8}}),
 ]
 
 

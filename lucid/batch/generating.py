@@ -11,6 +11,7 @@ from lucid.batch.texts import checked_text
 from lucid.chat.template import ChatTemplateError
 from lucid.chat.tokenizer import Tokenizer
 from lucid.generation import Generator, pad_left
+from lucid.generation.options import Options
 from lucid.generation.session_caches import capacity_of
 from lucid.runtime import Session
 
@@ -43,6 +44,12 @@ class Generation:
         self._chat = bool(options.get("chat", False))
         given = {name: value for name, value in options.items() if name != "chat"}
         self._options = {"max_new_tokens": NEW_TOKENS, "eos_token_id": tokenizer.eos_token_ids or None, **given}
+        Options(**self._options)  # errors come before the first row
+        if self._chat and tokenizer.chat_template is None:
+            raise ValueError(
+                f"{tokenizer.where}: has no chat template, so the model was not trained on conversations; leave out "
+                "chat"
+            )
         self._generator = Generator(session, max_positions=self._positions, decode=tokenizer.decode)
         self._tokenizer, self._max_characters = tokenizer, max_characters
         self.columns: Mapping[str, Column] = {output: Column(Kind.TEXT)}

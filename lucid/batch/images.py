@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +12,31 @@ from PIL import Image, UnidentifiedImageError
 
 from lucid.batch.rows import Ready, RowError, missing
 from lucid.files import open_regular
-from lucid.models._config import ConfigError, read_json
+from lucid.images import Preprocessor
 from lucid.types import Array
 
-_CONFIG = "preprocessor_config.json"
 _PATCH = 16 * 16  # pixels that count as a token
 _MOST_PIXELS = 89_000_000  # beyond, Pillow warns of decompression bombs
-_RESAMPLING = {0: Image.Resampling.NEAREST, 1: Image.Resampling.LANCZOS, 2: Image.Resampling.BILINEAR} | {
-    3: Image.Resampling.BICUBIC,
-    4: Image.Resampling.BOX,
-    5: Image.Resampling.HAMMING,
-}
 
 
 class ImageReader:
-    """Makes pixels of images.
+    """Makes pixels of images, as the checkpoint's `Preprocessor` does; Pillow is faster than ops at resizing.
 
     Args:
         folder: where preprocessor_config.json is.
         shape: of the model's input.
 
     Raises:
-        OSError: if the file is missing.
-        ConfigError: for a size that it gives in a way that is not known.
+        FileNotFoundError, ValueError: as `Preprocessor.from_folder`, and for pixels that the model does not take.
     """
 
     def __init__(self, folder: Path, shape: tuple[int | str | None, ...]) -> None:
-        path = folder / _CONFIG
-        if not path.is_file():
-            raise FileNotFoundError(f"{folder}: has no {_CONFIG}, which says how images become pixels")
-        self._options, self._where, self._shape = read_json(path), path, shape
-        self._sides("size", {"height": 224, "width": 224})  # errors come before the first image
+        self._preprocessor = Preprocessor.from_folder(folder)
+        made = (3, *self._preprocessor.window)
+        if any(isinstance(size, int) and size != each for size, each in zip(shape[1:], made, strict=True)):
+            raise ValueError(
+                f"{folder}: its preprocessor makes pixels {list(made)}, and the model takes {list(shape[1:])}"
+            )
 
     def ready(self, values: Sequence[Any]) -> Ready:
         """The pixels (3, H, W) of an image.
@@ -50,56 +44,18 @@ class ImageReader:
         Raises:
             RowError: for anything but an image, and for one that is too large or broken.
         """
-        pixels = self._pixels(_image(values[0]))
-        for size, expected in zip(pixels.shape, self._shape[1:], strict=True):
-            if isinstance(expected, int) and size != expected:
-                raise ConfigError(
-                    f"{self._where}: makes pixels {list(pixels.shape)}, and the model takes {list(self._shape[1:])}"
-                )
-        return Ready(max(1, pixels.shape[1] * pixels.shape[2] // _PATCH), pixels)
+        said = self._preprocessor
+        image = _cropped(_resized(_image(values[0]), said), *said.window)
+        pixels: Array = np.asarray(image, np.float32).transpose(2, 0, 1)
+        if said.factor is not None:
+            pixels = pixels * np.float32(said.factor)
+        if said.mean is not None and said.deviation is not None:
+            pixels = (pixels - said.mean) / said.deviation
+        return Ready(max(1, pixels[0].size // _PATCH), pixels)
 
     def arrays(self, batch: Sequence[Any]) -> dict[str, Array]:
         """The inputs of the model; images of a batch have one size."""
         return {"pixel_values": np.stack(batch)}
-
-    def _pixels(self, image: Image.Image) -> Array:
-        options = self._options
-        if options.get("do_resize", True):
-            image = self._resized(image)
-        if options.get("do_center_crop", False):
-            image = _cropped(image, *self._sides("crop_size", {"height": 224, "width": 224}))
-        pixels: Array = np.asarray(image, np.float32)
-        if options.get("do_rescale", True):
-            pixels = pixels * np.float32(options.get("rescale_factor", 1 / 255))
-        if options.get("do_normalize", True):
-            mean, deviation = (options.get(name, [0.5, 0.5, 0.5]) for name in ("image_mean", "image_std"))
-            pixels = (pixels - np.asarray(mean, np.float32)) / np.asarray(deviation, np.float32)
-        return np.ascontiguousarray(pixels.transpose(2, 0, 1))
-
-    def _resized(self, image: Image.Image) -> Image.Image:
-        method = _RESAMPLING[int(self._options.get("resample", 2))]
-        size = self._options.get("size")
-        crop = self._options.get("crop_pct")
-        if isinstance(size, Mapping) and "shortest_edge" in size:
-            edge = int(size["shortest_edge"])
-            if crop is not None and edge < 384:  # ConvNeXt's: larger, of which the middle is taken
-                larger = _shortest(image, int(edge / float(crop)))
-                return _cropped(image.resize(larger, method), edge, edge)
-            wanted = (edge, edge) if crop is not None else _shortest(image, edge)
-            return image.resize(wanted, method)
-        height, width = self._sides("size", {"height": 224, "width": 224})
-        return image.resize((width, height), method)
-
-    def _sides(self, name: str, default: Mapping[str, int]) -> tuple[int, int]:
-        """Height and width, which older configs give as one number."""
-        size = self._options.get(name, default)
-        if isinstance(size, int):
-            return size, size
-        if isinstance(size, Mapping) and "shortest_edge" in size:
-            return int(size["shortest_edge"]), int(size["shortest_edge"])
-        if not isinstance(size, Mapping) or not {"height", "width"} <= size.keys():
-            raise ConfigError(f"{self._where}: {name} is {size!r}, expected height and width, or shortest_edge")
-        return int(size["height"]), int(size["width"])
 
 
 def _image(value: Any) -> Image.Image:
@@ -128,12 +84,11 @@ def _image(value: Any) -> Image.Image:
         raise RowError(f"the image cannot be read: {error}") from error
 
 
-def _shortest(image: Image.Image, edge: int) -> tuple[int, int]:
-    """Width and height with the shorter one as given."""
-    width, height = image.size
-    if width <= height:
-        return edge, int(edge * height / width)
-    return int(edge * width / height), edge
+def _resized(image: Image.Image, said: Preprocessor) -> Image.Image:
+    height, width = said.resized
+    if said.edge is not None:  # of the shorter side; the longer one is rounded down
+        width, height = (said.edge * side // min(image.size) for side in image.size)
+    return image.resize((width, height), said.resample)  # its number is Pillow's
 
 
 def _cropped(image: Image.Image, height: int, width: int) -> Image.Image:

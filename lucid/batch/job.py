@@ -7,8 +7,9 @@ nothing is twice, whatever ended it: a part has the name of its first row, and i
 
 from __future__ import annotations
 
+import hashlib
 import json
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,12 +19,14 @@ import pyarrow.parquet as pq
 from lucid.batch.places import about, content, made, names_in, writing
 from lucid.batch.predictor import ERROR, Predictor
 from lucid.batch.source import Part, Source
-from lucid.batch.tables import result_schema, with_results
+from lucid.batch.tables import with_results
 from lucid.phases import Advance
 from lucid.version import __version__
 
 JOB_FILE = "_lucid_map.json"
 """What the folder is for, in it; readers of Parquet leave out names that begin like this."""
+
+_MANY = 1000  # files that are not looked at one by one
 
 
 def _unheard(rows: int) -> None:
@@ -36,15 +39,13 @@ class Computed(NamedTuple):
     Args:
         rows: how many it has.
         errors: how many of them have no result.
-        seconds: how long it took.
     """
 
     rows: int
     errors: int
-    seconds: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
     """What is computed and where it is written. It can be pickled.
 
@@ -52,19 +53,13 @@ class Job:
         predictor: computes the results.
         source: has the rows.
         output: the address of the folder of the parts.
+        schema: of the parts.
     """
 
     predictor: Predictor
     source: Source
     output: str
-
-    def schema(self) -> pa.Schema:
-        """Of the parts.
-
-        Raises:
-            ValueError: as `result_schema`.
-        """
-        return result_schema(self.source.schema, self.predictor.columns)
+    schema: pa.Schema
 
     def compute(self, part: Part, advance: Advance = _unheard) -> Computed:
         """Compute a part and write it.
@@ -77,18 +72,17 @@ class Job:
             FolderChangedError: if the model is not what it was.
             OSError: for a file that cannot be read or written, as on a full disk; nothing of the part is there then.
         """
-        start, errors, schema = time.monotonic(), 0, self.schema()
-        repeating = [field.name for field in schema if not pa.types.is_list(field.type)]
+        errors, repeating = 0, [field.name for field in self.schema if not pa.types.is_list(field.type)]
         with (
             writing(f"{self.output}/{part.name}") as file,
-            pq.ParquetWriter(file, schema, use_dictionary=repeating) as writer,
+            pq.ParquetWriter(file, self.schema, use_dictionary=repeating) as writer,
         ):
             for rows in self.source.read(part):
                 results = self.predictor.predict(rows.values)
                 errors += sum(reason is not None for reason in results[ERROR])
-                writer.write_batch(with_results(rows.passed, schema, results))
+                writer.write_batch(with_results(rows.passed, self.schema, results))
                 advance(len(rows.values))
-        return Computed(part.rows, errors, time.monotonic() - start)
+        return Computed(part.rows, errors)
 
 
 def started(job: Job, rows: int, resume: bool) -> list[Part]:
@@ -108,7 +102,7 @@ def started(job: Job, rows: int, resume: bool) -> list[Part]:
         "made_by": f"lucid {__version__}",
         "model": job.predictor.plan.digest,
         "options": _options(job.predictor),
-        "input": [[file, *about(file)] for file in job.source.files],
+        "input": _input(job.source.files),
         "rows": job.source.total,
         "rows_of_a_part": rows,
     }
@@ -121,6 +115,13 @@ def started(job: Job, rows: int, resume: bool) -> list[Part]:
     else:
         rows = _went_on(job, told, resume)
     return [part for part in job.source.parts(rows) if part.name not in there]
+
+
+def _input(files: Sequence[str]) -> list[list[Any]]:
+    """What tells an input from another one: of so many files as images are, their names."""
+    if len(files) <= _MANY:
+        return [[file, *about(file)] for file in files]
+    return [[f"{len(files)} files", hashlib.sha256("\n".join(files).encode()).hexdigest()]]
 
 
 def _went_on(job: Job, told: dict[str, Any], resume: bool) -> int:

@@ -18,6 +18,7 @@ from lucid.batch.parquet import ParquetSource
 from lucid.batch.places import address, files_at
 from lucid.batch.predictor import Predictor
 from lucid.batch.source import Part, Source
+from lucid.batch.tables import result_schema
 from lucid.phases import Advance, phase
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
@@ -94,7 +95,7 @@ def map_rows(
         id_column: check first that each row has an id of its own there; it takes 8 bytes of memory for each row.
         part_rows: the rows of a file of results; by default there are 64 files or more.
         workers: processes of "ray"; by default one for each GPU or for as many cores as the predictor has threads.
-        cluster: the address of a Ray cluster; by default one is started on this machine.
+        cluster: the address of a Ray cluster; by default RAY_ADDRESS of the environment, or one is started here.
 
     Raises:
         FileNotFoundError: for an input that is not there, or not mounted.
@@ -111,20 +112,20 @@ def map_rows(
         raise ValueError("workers and cluster are for the engine ray; the engine local has the predictor's threads")
     start = time.monotonic()
     with ray_engine().engine(predictor.plan, workers, cluster) if engine == "ray" else nullcontext(_Here()) as runner:
-        job = Job(predictor, open_source(source, predictor.inputs), address(output))
-        job.schema()  # its errors come before the folder is made
+        rows = open_source(source, predictor.inputs)
+        job = Job(predictor, rows, address(output), result_schema(rows.schema, predictor.columns))
         if id_column is not None:
-            check_ids(job.source, id_column)
+            check_ids(rows, id_column)
         fewest, most = predictor.part_rows
-        parts = started(job, part_rows or min(max(job.source.total // _PARTS, fewest), most), resume)
+        parts = started(job, part_rows or min(max(rows.total // _PARTS, fewest), most), resume)
         try:
             with phase("computing rows", sum(part.rows for part in parts), "rows") as advance:
                 written = list(runner.run(job, parts, advance))
         except OSError as error:
             error.add_note(f"what is in {os.fspath(output)} is complete; resume (--resume) goes on with the rest")
             raise
-    rows, errors = sum(done.rows for done in written), sum(done.errors for done in written)
-    return Summary(job.source.total, rows, errors, time.monotonic() - start)
+    computed, errors = (sum(counts) for counts in zip(Computed(0, 0), *written, strict=True))
+    return Summary(rows.total, computed, errors, time.monotonic() - start)
 
 
 class _Here:

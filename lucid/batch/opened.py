@@ -67,17 +67,19 @@ class Opened:
         return list(map(self.task.run, batches) if self._pool is None else self._pool.map(self.task.run, batches))
 
 
+_MOST = 4  # models in the memory of a process
 _lock = Lock()
 _open: dict[Plan, Opened] = {}
 
 
 def opened(plan: Plan) -> Opened:
-    """The model of a plan, opened on first use in this process; another plan takes its place."""
+    """The model of a plan, opened on first use in this process; of many, the one not used for longest is closed."""
     with _lock:
-        if plan not in _open:
-            _open.clear()  # one model at a time in memory
-            _open[plan] = Opened(plan)
-        return _open[plan]
+        model = _open.pop(plan, None) or Opened(plan)
+        _open[plan] = model
+        if len(_open) > _MOST:
+            del _open[next(iter(_open))]
+        return model
 
 
 def _unchanged(plan: Plan) -> ExportedFolder:

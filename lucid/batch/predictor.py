@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lucid.batch.batches import batches
 from lucid.batch.folder import exported_folder
 from lucid.batch.opened import Plan, opened
-from lucid.batch.rows import Column, Ready, RowError, objects
+from lucid.batch.rows import Column, Ready, RowError, Task, objects
 from lucid.batch.tasks import Choices
 from lucid.types import Array
 
@@ -91,7 +92,7 @@ class Predictor:
         """
         if missing := [name for name in self.inputs if name not in columns]:
             raise KeyError(f"there is no column {', '.join(missing)}; the columns are {', '.join(columns)}")
-        if taken := [name for name in (*self.columns, ERROR) if name in columns]:
+        if taken := [name for name in (*opened(self.plan).task.columns, ERROR) if name in columns]:
             raise ValueError(f"there is a column {taken[0]} already; rename it, or give another name for output")
         values = list(zip(*(list(columns[name]) for name in self.inputs), strict=True))
         return {**columns, **self.predict(values)}
@@ -99,12 +100,18 @@ class Predictor:
     @property
     def columns(self) -> Mapping[str, Column]:
         """The columns of results by name; beside them is `error`, which is text."""
-        return opened(self.plan).task.columns
+        return self._task.columns
 
     @property
     def part_rows(self) -> tuple[int, int]:
         """The fewest and the most rows of a file of results."""
-        return opened(self.plan).task.part_rows
+        return self._task.part_rows
+
+    @property
+    def _task(self) -> Task:
+        """The task as the CPU knows it: who plans a job may have no other device."""
+        on_cpu = self.plan.providers == ("cpu",)
+        return opened(self.plan if on_cpu else replace(self.plan, providers=("cpu",), prepack=False)).task
 
     def predict(self, rows: Sequence[Sequence[Any] | RowError]) -> dict[str, Array]:
         """The results and `error` for rows, each of which is its values, or why it has none.

@@ -7,6 +7,7 @@ output, so both must be at the same address on every machine. A part of an actor
 from __future__ import annotations
 
 import logging
+import os
 import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,9 +36,10 @@ def engine(plan: Plan, workers: int | None, cluster: str | None) -> Iterator[Ray
     """
     ours = not ray.is_initialized()
     if ours:
-        dashboard = None if cluster else False
+        place = cluster or os.environ.get("RAY_ADDRESS", "local")  # by itself Ray takes any that is on this machine
+        dashboard = False if place == "local" else None
         with phase("starting Ray"):
-            ray.init(cluster, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=dashboard)
+            ray.init(place, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=dashboard)
     try:
         yield RayEngine(plan, workers)
     finally:
@@ -93,7 +95,7 @@ class RayEngine:
         for row in computed.iter_rows():
             if row[_FAILURE]:
                 raise pickle.loads(row[_FAILURE])
-            done = Computed(**{name: row[name] for name in Computed._fields})
+            done = Computed(*(int(row[name]) for name in Computed._fields))
             advance(done.rows)
             yield done
 
@@ -105,7 +107,7 @@ class _Worker:
         self._job = job
 
     def __call__(self, columns: dict[str, Any]) -> dict[str, Any]:
-        done, failure = Computed(0, 0, 0.0), b""
+        done, failure = Computed(0, 0), b""
         try:
             (part,) = columns["part"]
             done = self._job.compute(pickle.loads(part))

@@ -15,7 +15,7 @@ import lucid
 from lucid.generation import Generator
 from lucid.runtime import Session
 from tests.batch.folders import exported
-from tests.chat.checkpoints import tokenizer
+from tests.chat.checkpoints import TEMPLATE, tokenizer
 
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
 batches = pytest.importorskip("lucid.batch.batches")
@@ -175,6 +175,20 @@ def test_a_decoder_answers_prompts_of_several_lengths_as_each_alone(tmp_path):
     assert columns["error"][4].startswith("a prompt of 1000 tokens and 5 new ones take more positions than the model")
 
 
+def test_prompts_may_be_messages_of_a_conversation(tmp_path):
+    folder = exported(tmp_path, "llama/llama3")
+    with pytest.raises(ValueError, match="has no chat template, so the model was not trained on conversations"):
+        batch.Predictor(folder, generation={"chat": True})({"text": ["a"]})
+    template = {**json.loads((folder / "tokenizer_config.json").read_text()), "chat_template": TEMPLATE}
+    (folder / "tokenizer_config.json").write_text(json.dumps(template))
+    options = {"max_new_tokens": 4}
+    said = batch.Predictor(folder, generation={**options, "chat": True})({"text": ["a cat"]})["answer"][0]
+    written = batch.Predictor(folder, generation=options)({"text": ["<s><|user|>a cat\n"]})["answer"][0]
+    assert said == written
+    with pytest.raises(TypeError, match="unexpected keyword argument 'temprature'"):
+        batch.Predictor(folder, generation={"temprature": 0.5})({"text": ["a"]})
+
+
 def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
     folder = exported(tmp_path, "vit/classifier")
     _, channels, height, width = Session(folder / "model.onnx").inputs["pixel_values"][1]
@@ -217,14 +231,11 @@ def test_pixels_are_those_of_transformers(tmp_path, case):
     np.testing.assert_allclose(made, case["pixels"], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"), [({"size": 8}, (3, 8, 8)), ({"do_resize": False}, (3, 10, 20)), ({}, (3, 224, 224))]
-)
-def test_older_configs_and_defaults(tmp_path, options, expected):
+def test_pixels_of_another_size_than_the_model_takes(tmp_path):
     images = pytest.importorskip("lucid.batch.images")
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(options))
-    reader = images.ImageReader(tmp_path, ("N", 3, "H", "W"))
-    assert reader.ready([np.zeros((10, 20, 3), np.uint8)]).data.shape == expected
+    (tmp_path / "preprocessor_config.json").write_text('{"image_processor_type": "ViTImageProcessor", "size": 8}')
+    with pytest.raises(ValueError, match=r"makes pixels \[3, 8, 8\], and the model takes \[3, 12, 12\]"):
+        images.ImageReader(tmp_path, ("N", 3, 12, 12))
 
 
 # Pickles and folders that change --------------------------------------------------------------------------------------
@@ -254,6 +265,22 @@ def test_a_folder_that_changes_under_a_running_job_is_refused(sentences, tmp_pat
             each({"text": ["a"]})
     (folder / name).unlink()
     with pytest.raises(batch.FolderChangedError, match=r"is not what it was when|have changed since"):
+        predictor({"text": ["a"]})
+
+
+def test_many_models_are_open_at_a_time_but_not_all_of_them(sentences, classifier, monkeypatch):
+    opened = pytest.importorskip("lucid.batch.opened")
+    monkeypatch.setattr(opened, "_MOST", 2)
+    predictors = [batch.Predictor(folder, max_length=n) for folder in (sentences, classifier) for n in (7, 8)]
+    for each in (*predictors, *predictors):
+        assert each({"text": ["a"]})["error"].tolist() == [None]
+    assert [plan.folder for plan in list(opened._open)] == [str(classifier)] * 2
+
+
+def test_who_plans_a_job_needs_no_device_of_the_model(sentences):
+    predictor = batch.Predictor(sentences, providers="cuda")
+    assert list(predictor.columns) == ["embedding"]
+    with pytest.raises(lucid.runtime.ProviderError):
         predictor({"text": ["a"]})
 
 

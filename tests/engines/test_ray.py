@@ -28,7 +28,7 @@ CPUS = 2
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """A cluster that several jobs share."""
-    context = ray.init(num_cpus=CPUS, include_dashboard=False, log_to_driver=False)
+    context = ray.init("local", num_cpus=CPUS, include_dashboard=False, log_to_driver=False)
     yield context.address_info["address"]
     ray.shutdown()
 
