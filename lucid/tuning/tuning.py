@@ -35,7 +35,7 @@ class Tuning:
         sizes: where the model will run: values of all of its symbolic sizes, or several of these, of equal weight.
             Nothing for a model whose sizes are fixed.
         threads: of the sessions that will run the model; by default onnxruntime's own number.
-        seconds: how long to measure each node at each of the sizes; at least five runs of each form are made.
+        seconds: how long to measure each node at each of the sizes, at least; `in_turns` says how many runs are made.
         measure: what measures; by default `in_turns`.
 
     Raises:
