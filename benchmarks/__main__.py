@@ -15,6 +15,7 @@ from benchmarks import (
     encoders,
     experts,
     few_bits,
+    lengths,
     limit,
     machine,
     minilm,
@@ -34,6 +35,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
     "causal": attention.causal,
     "dynamic": attention.dynamic,
+    "lengths": lengths.lengths,
     "unmasked": attention.unmasked,
     "padding": attention.padding,
     "scaled": attention.scaled,

@@ -11,6 +11,7 @@ from benchmarks.results import Cell, Line, Results
 TITLES = {
     "causal": "Causal attention, (1, 12, L, 64), a graph for each L",
     "dynamic": "Causal attention, (1, 12, L, 64), one model for all L",
+    "lengths": "One model for all lengths",
     "unmasked": "Attention without a mask, (1, 12, L, 64)",
     "padding": "Key padding, (N, H, L, d)",
     "scaled": "Causal attention, L = 512, larger inputs",
@@ -41,6 +42,7 @@ TITLES = {
 GOALS = {
     "causal": "causal, fixed",
     "dynamic": "causal, dynamic",
+    "lengths": "all lengths",
     "unmasked": "no mask",
     "padding": "padding",
     "windows": "window, dynamic",

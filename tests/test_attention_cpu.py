@@ -12,6 +12,7 @@ import pytest
 
 import lucid
 from lucid import ops
+from lucid.export.forms.attention_scan import LONG
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
 from lucid.inspection.read import all_nodes
 from tests.reference import attention as reference
@@ -83,6 +84,35 @@ def test_long_lengths_take_more_blocks() -> None:
         tensors = [lucid.tensor(x.reshape(1, length, H, D).transpose(0, 2, 1, 3)).astype("float64") for x in q]
         want = ops.attention(*tensors, None, lucid.tensor(keep), is_causal=True)
         check(got, pack(want.numpy()), length)
+
+
+def test_every_number_and_size_of_blocks() -> None:
+    """Queries of 0 weigh all keys that they see equally, so the output is the mean of the values so far."""
+    session = lucid.runtime.Session(export(replace(SELF[0], kv_heads=H), True), threads=1)
+    for length in (257, 1023, 1025, 2050, LONG + 1):
+        values = np.random.default_rng(length).standard_normal((2, length, H * D)).astype(np.float32)
+        zeros = np.zeros_like(values)
+        got = session.run({"query": zeros, "key": zeros, "value": values})["output"]
+        want = values.cumsum(1, np.float64) / np.arange(1, length + 1)[:, None]
+        np.testing.assert_allclose(got, want, rtol=0, atol=2e-6)
+
+
+def test_a_layer_adds_few_nodes() -> None:
+    def nodes(graph: Any) -> int:
+        inner = [attribute.g for node in graph.node for attribute in node.attribute if attribute.HasField("g")]
+        return len(graph.node) + sum(map(nodes, inner))
+
+    def layers(count: int) -> Callable[[lucid.Tensor, lucid.Tensor], lucid.Tensor]:
+        def model(x: lucid.Tensor, keep: lucid.Tensor) -> lucid.Tensor:
+            for _ in range(count):
+                x = ops.attention(x, x, x, None, keep, heads=2, is_causal=True)
+            return x
+
+        return model
+
+    specs = [lucid.spec("N", "L", 8), lucid.spec("N", "L", dtype=lucid.bool_)]
+    one, two, three = (nodes(lucid.export.to_onnx(layers(n), *specs, target="cpu").graph) for n in (1, 2, 3))
+    assert three - two == two - one <= 40
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])

@@ -12,7 +12,18 @@ import numpy as np
 import pytest
 
 import lucid
-from benchmarks import attention, decoding, encoders, few_bits, forms, processes, products, report, whole_models
+from benchmarks import (
+    attention,
+    decoding,
+    encoders,
+    few_bits,
+    forms,
+    lengths,
+    processes,
+    products,
+    report,
+    whole_models,
+)
 from benchmarks.bench import Bench
 from benchmarks.graphs import exact, node, runner, unit_normal
 from benchmarks.harness import Effort, Quartiles, compare
@@ -20,6 +31,7 @@ from benchmarks.memory import Peak
 from benchmarks.process_tree import measure
 from benchmarks.results import Cell, Goal, Line, Results
 from benchmarks.zoo import ZOO
+from lucid import nn
 from lucid.models._loading import READERS
 from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.gpt2 import GPT2, GPT2Config
@@ -117,6 +129,13 @@ def test_few_bits_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     prompt, step, files = few_bits.decoders(Bench(INSTANT, threads=1, quick=True))
     assert set(prompt.cells) == set(step.cells) == set(files.cells)
     assert files.cells[few_bits.FOUR].value.median < files.cells[few_bits.FLOAT32].value.median
+
+
+def test_lengths_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lengths, "MODELS", {"tiny": lambda: nn.TransformerEncoderLayer(16, 2)})
+    count, loading, attention = lengths.lengths(Bench(INSTANT, threads=1, quick=True))
+    assert count.cells["Lucid, any"].value.median > 1 and loading.reached is not None
+    assert set(attention.cells) == {"Lucid, one length", "Lucid"}
 
 
 def test_products_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,7 @@
 """Forms of attention tuned for onnxruntime's CPU provider (docs/benchmarks.md describes how they were measured).
 
 Two costs dominate there. A causal `Attention` node computes all L x L scores and discards half of them; and it masks
-with the lowest number, for which the exponential is slow: scores more than 87 below the largest give denormal numbers
-or zeros, which take ten times as long as ordinary ones.
+with the lowest number, for which the exponential is slow (`attention_fill.py`).
 
 So queries are computed in blocks, each with the keys it can see; and hidden keys get a score that is low enough to
 vanish in the sums but high enough for the exponential's fast path. Both are written in Lucid's own ops, as another body
@@ -11,39 +10,31 @@ of attention.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 
-from lucid.dims import Size, same
+from lucid.dims import Dim, Size, same
 from lucid.export.attention_node import Call, emit_node, refuse_scale
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse, refuse_wrong
-from lucid.export.forms.attention_products import capped_in_products, capped_products
+from lucid.export.forms.attention_fill import fill_value, filled_mask, sees_a_key
+from lucid.export.forms.attention_products import biased
+from lucid.export.forms.attention_scan import FIRST_BLOCKS, blocks_of, filling, hidden_by_masks, scanned
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.known_runtimes import FILLED_MASKS
-from lucid.ops import attention, concat, cumsum, exp, logical_not, minimum, reshape, sqrt, unsqueeze, where
-from lucid.ops.attention_call import AttentionOptions
-from lucid.ops.attention_masks import causal_mask, combined_mask, position_mask
+from lucid.ops import attention, concat, minimum, unsqueeze
+from lucid.ops.attention_masks import causal_mask
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
-from lucid.types import TensorType, float32, int64
+from lucid.types import TensorType, float32
 from lucid.values import Node
 
-# The score of hidden keys is lowered by FILL, or by the lowest number, which is exact and slow. No score, capped or
-# not, exceeds b = |q| |k| scale in size (Cauchy-Schwarz), so with FILL a hidden key weighs at most exp(2 b + FILL) of
-# the largest visible one, and all of them together change a result by at most that times the sum of all |v|. FILL is
-# used if this is below LEAK times the smallest of all rows' largest values: for values of similar size and heads 64
-# wide, up to about b = 18.
-FILL = -70.0
-LEAK = 2.0**-26
-LOST = 2.0**-50  # more than underflow can take from the norm of a row
-
 SHORT = 32  # up to so many queries the plain node is as fast
+ONE_BLOCK = 256  # up to so many queries of a model of any length, blocks save less than they cost
 # The rows of a block, up to so many queries: fewer rows compute fewer scores, and more copies of keys. Beyond, memory
 # matters more than the few percent that larger blocks gain.
 ROWS = ((512, 64), (1024, 128), (4096, 256))
@@ -73,14 +64,35 @@ def query_blocks(build: Builder, node: Node) -> Taken:
         blocks = -(-length // _rows(length))
         return Taken(filled(build, call, blocks), _share(length, blocks))
 
-    # One model for all lengths: the number of blocks is chosen when it runs.
-    by_length: list[tuple[int, Callable[[], Operand]]] = [
-        (SHORT, lambda: emit_node(build, call)[0]),
-        (256, lambda: filled(build, call, 1)),
-        (1024, lambda: filled(build, call, 4)),
-    ]
-    chosen = first_that_fits(build, length, by_length, lambda: filled(build, call, 12), node.types[0])
-    return Taken(chosen, f"up to {SHORT} queries it is the plain node; {_share(2048, 12)}")
+    return Taken(
+        _of_any_length(build, call, length, node.types[0]),
+        f"up to {SHORT} queries it is the plain node, up to {ONE_BLOCK} one block; {_share(2048, FIRST_BLOCKS)}",
+    )
+
+
+def _of_any_length(build: Builder, call: Call, length: Dim, output: TensorType) -> Operand:
+    """By length, chosen when the model runs. What layers have in common is emitted outside of the branches."""
+    blocks, hidden = blocks_of(build, output, length), hidden_by_masks(call)
+    build.names_of([*hidden, size_op(size=length) <= ONE_BLOCK])
+    if call.mask is None:  # else it takes as long as a product, and short texts do not need it
+        build.name_of(_sees_a_key(build, call))
+
+    def in_blocks() -> Operand:
+        fill = fill_value(build, call)
+        build.name_of(fill)
+        one = (ONE_BLOCK, lambda: build.name_of(filling(build, call, [blocks.column < blocks.places, *hidden], fill)))
+        several = lambda: build.name_of(scanned(build, call, hidden, fill, blocks))  # noqa: E731
+        found = first_that_fits(build, length, [one], several, output)
+        seeing = _sees_a_key(build, call)
+        return found if seeing is None else computed(build, build.name_of(found), output) * seeing
+
+    return first_that_fits(build, length, [(SHORT, lambda: emit_node(build, call)[0])], in_blocks, output)
+
+
+def _sees_a_key(build: Builder, call: Call) -> Tensor | None:
+    """As `sees_a_key`, in the call's layout."""
+    seeing = sees_a_key(build, call)
+    return seeing if seeing is None or call.options.heads is None else seeing[:, 0]
 
 
 def _rows(length: int) -> int:
@@ -118,14 +130,14 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
     length, keys = call.queries, call.new_keys
     fill = fill_value(build, call)
     rows = _row_sizes(length, blocks)
-    hidden_keys = None if call.key_mask is None else unsqueeze(_filled(call.key_mask, fill), (1, 2))
+    hidden_keys = None if call.key_mask is None else unsqueeze(filled_mask(call.key_mask, fill), (1, 2))
     if call.mask is not None:
         call = replace(call, mask=_with_axes(call.mask))
-    hidden = None if call.mask is None else _filled(call.mask, fill)
+    hidden = None if call.mask is None else filled_mask(call.mask, fill)
     triangle: Tensor | None = None
     if options.is_causal:
         # The triangle of hidden keys of the largest block; other blocks use its lower right part.
-        corner = _filled(causal_mask(rows[-1], rows[-1]), fill)
+        corner = filled_mask(causal_mask(rows[-1], rows[-1]), fill)
         triangle = pad(corner, before=(0, keys - rows[-1]), after=(0, 0))
     parts: list[Tensor] = []
     start: Size = 0
@@ -144,40 +156,21 @@ def filled(build: Builder, call: Call, blocks: int) -> Tensor:
             joint = minimum(joint, other)
         all_keys = same(end, keys)
         parts.append(
-            _attended(
+            biased(
                 build,
-                part,
-                key if all_keys else _first(build, key, end),
-                value if all_keys else _first(build, value, end),
+                Call(
+                    part,
+                    key if all_keys else _first(build, key, end),
+                    value if all_keys else _first(build, value, end),
+                    options=replace(options, is_causal=False),
+                ),
                 joint,
-                options,
             )
         )
         start = stop
     output = parts[0] if blocks == 1 else concat(parts, -2)
     seeing = _sees_a_key(build, call)
-    return output if seeing is None else output * (seeing if options.heads is None else seeing[:, 0])
-
-
-def _attended(
-    build: Builder, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, options: AttentionOptions
-) -> Tensor:
-    """Attention of a block, by its best form; `bias` is added to the scores."""
-    options = replace(options, is_causal=False)
-    call = Call(query, key, value, options=options)
-    if options.softcap and capped_in_products(call):
-        return capped_products(build, call, bias)
-    output: Tensor = attention(
-        query,
-        key,
-        value,
-        bias,
-        heads=options.heads,
-        kv_heads=options.key_heads,
-        scale=options.scale,
-        softcap=options.softcap,
-    )
-    return output
+    return output if seeing is None else output * seeing
 
 
 def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
@@ -190,45 +183,6 @@ def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
     return computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
 
 
-def fill_value(build: Builder, call: Call) -> Tensor:
-    """The number added to the scores of hidden keys, chosen by the bound on how much they change a result.
-
-    If something overflows or a value is NaN, the comparison is false and the lowest number is used, which is exact.
-    """
-    query, key, value, options = call.query, call.key, call.value, call.options
-    if options.head_counts is not None:
-        query, key, value = (
-            reshape(x, (*x.shape[:2], heads, x.shape[2] // heads))
-            for x, heads in zip((query, key, value), options.head_counts, strict=True)
-        )
-    query_norm, key_norm = _norm(build, query), _norm(build, key)
-    if options.scale is not None:  # the default scale is below 1, so there an underflow does not matter
-        query_norm, key_norm = query_norm + LOST, key_norm + LOST
-    twice = min(max(2 * options.scale_of(call.width), float(np.finfo(np.float32).tiny)), float32.largest)
-    # The reductions that are fastest on a CPU: the sum of all |v|, and each row's largest value (not its |v|).
-    total, smallest = _reduced(build, value, "ReduceL1"), _reduced(build, value, "ReduceMax", "ReduceMin")
-    leaked, allowed = exp(query_norm * key_norm * twice) * total, smallest * (LEAK * math.exp(-FILL))
-    return where(leaked < allowed, FILL, float32.lowest)
-
-
-def _norm(build: Builder, x: Tensor) -> Tensor:
-    """The largest norm of the rows: by a sum of squares, because ReduceL2 takes twice the time of both ops."""
-    squares = computed(build, build.op("Mul", x, x), x.type)
-    return sqrt(_reduced(build, squares, "ReduceSum", "ReduceMax"))
-
-
-def _reduced(build: Builder, x: Tensor, *ops: str) -> Tensor:
-    """A tensor reduced to one number, by one op or by two, the first of which reduces rows. Nothing is copied."""
-    name = build.name_of(x)
-    for op in ops[:-1]:
-        name = build.op(op, name, np.array([-1]), keepdims=0)
-    return computed(build, build.op(ops[-1], name, keepdims=0), TensorType(float32, ()))
-
-
-def _filled(visible: Tensor, fill: Tensor) -> Tensor:
-    return logical_not(visible).astype(float32) * fill
-
-
 def _with_axes(mask: Tensor) -> Tensor:
     while mask.ndim < 2:
         mask = unsqueeze(mask, 0)
@@ -236,38 +190,14 @@ def _with_axes(mask: Tensor) -> Tensor:
 
 
 def _row_sizes(length: Size, blocks: int) -> list[Size]:
-    """Equal blocks, the last one the largest."""
-    if isinstance(length, int):
-        return list(_sizes(length, blocks))
-    each = length // blocks
-    return [each] * (blocks - 1) + [length - each * (blocks - 1)]
+    """Equal blocks of a fixed length, the last one the largest; or a single one of any length."""
+    return list(_sizes(length, blocks)) if isinstance(length, int) else [length]
 
 
 def _sizes(length: int, blocks: int) -> list[int]:
     size = -(-length // blocks)
     rest = length - (blocks - 1) * size
     return [*([rest] if rest > 0 else []), *[size] * (blocks - 1)]
-
-
-def _sees_a_key(build: Builder, call: Call) -> Tensor | None:
-    """1 for queries that see a key and 0 for others, (N, 1, L or 1, 1); None if all do.
-
-    It is multiplied with the output, so NaN and infinity stay.
-    """
-    if call.mask is None and call.key_mask is None:
-        return None
-    if call.mask is None and call.key_mask is not None:
-        kept = call.key_mask
-        seen = cumsum(kept.astype(int64), axis=1) > 0 if call.options.is_causal else kept.any(1, keepdims=True)
-        return unsqueeze(seen, (1, 3)).astype(float32)
-    joint = combined_mask(call, position_mask(call, is_causal=call.options.is_causal))
-    assert joint is not None
-    while joint.ndim < 4:
-        joint = unsqueeze(joint, 0)
-    # A minimum of float32 takes a fifth of the time of `any`, and the numbers are there already.
-    hidden = logical_not(joint).astype(float32)
-    least = build.op("ReduceMin", hidden, np.array([-1]), keepdims=1)
-    return 1 - computed(build, least, hidden.type.with_shape((*hidden.shape[:-1], 1)))
 
 
 def first_that_fits(

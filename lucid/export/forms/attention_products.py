@@ -84,6 +84,24 @@ def _factor(call: Call) -> float:
     return call.options.scale_of(call.width) / call.options.softcap
 
 
+def biased(build: Builder, call: Call, bias: Tensor) -> Tensor:
+    """Attention by its best form, with `bias` added to the scores, instead of the call's own masks."""
+    options = call.options
+    if options.softcap and capped_in_products(call):
+        return capped_products(build, call, bias)
+    output: Tensor = attention(
+        call.query,
+        call.key,
+        call.value,
+        bias,
+        heads=options.heads,
+        kv_heads=options.key_heads,
+        scale=options.scale,
+        softcap=options.softcap,
+    )
+    return output
+
+
 def capped_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor | None = None) -> Tensor:
     """The output of attention with a softcap, in the call's layout.
 

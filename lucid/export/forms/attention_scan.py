@@ -1,0 +1,139 @@
+"""Causal attention in as many blocks of queries as the length asks for: one body, which a Scan repeats.
+
+Written out, one model for all lengths would hold several numbers of blocks, all of them in each layer: that was six
+times as many nodes, which onnxruntime reads and optimises whenever it loads the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lucid.dims import Dim, Size, same
+from lucid.export.attention_node import Call
+from lucid.export.builder import Builder, computed
+from lucid.export.forms.attention_products import biased
+from lucid.export.run_time_sizes import size_vector, sizes_vector
+from lucid.ops import logical_not, logical_or, permute, reshape, take, unsqueeze, where
+from lucid.ops.tensor import Tensor
+from lucid.types import Array, TensorType, int64
+from lucid.values import Input
+
+# Rows of a block. A step costs as much as some rows do, and a block copies all keys before it: so there are up to 8
+# blocks of 128 rows, then as many of 256 as it takes. Beyond a length where memory matters more, they have 96.
+FEW, FIRST_BLOCKS, MANY = 128, 8, 256
+LONG, FEW_IF_LONG = 4096, 96
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of a length, from the last one to the first. All have as many rows; the first one may begin before
+    the first query.
+    """
+
+    count: Size
+    rows: Size
+    places: Tensor  # (L,), all positions
+    column: Tensor  # (L, 1), the same
+    own: Tensor  # (count, rows), of the queries of a block; 0 for those before the first
+    own_column: Tensor  # (count, rows, 1), the same
+    ends: Tensor  # (count, 1), how many keys a block sees
+    begin: str  # where the first query is, counted from the last: there may be rows before it
+
+    def padded(self, output: TensorType) -> tuple[Size, ...]:
+        """The shape of an output with the rows before the first query."""
+        return (*output.shape[:-2], self.count * self.rows, output.shape[-1])
+
+
+def blocks_of(build: Builder, output: TensorType, length: Dim) -> Blocks:
+    """The blocks of a length of at least 1. What layers share is emitted here, outside of their branches."""
+    whole = size_vector(build, length)
+    is_long = build.op("Greater", whole, np.array([LONG]))
+    rows_at_most = build.op("Where", is_long, np.array([FEW, FEW_IF_LONG]), np.array([FEW, MANY]))
+    counts = build.op("Div", build.op("Sub", build.op("Add", whole, rows_at_most), _ONE), rows_at_most)
+    wanted = build.op("ReduceMax", build.op("Min", counts, np.array([FIRST_BLOCKS, _LARGEST])), keepdims=1)
+    each = build.op("Div", build.op("Sub", build.op("Add", whole, wanted), _ONE), wanted)
+    last, step = build.op("Squeeze", whole), build.op("Squeeze", each)
+    ends = build.op("Unsqueeze", build.op("Range", last, _ZERO, build.op("Neg", step)), _ONE)
+    own = build.op("Max", build.op("Sub", ends, build.op("Range", step, _ZERO, np.array(-1))), _ZERO)
+    count = _size(build, f"blocks in {whole}", build.op("Shape", ends, end=1))
+    rows = _size(build, f"rows of {own}", each)
+    places = computed(build, build.op("Range", _ZERO, last, np.array(1)), TensorType(int64, (length,)))
+    queries = computed(build, own, TensorType(int64, (count, rows)))
+    blocks = Blocks(
+        count,
+        rows,
+        places,
+        unsqueeze(places, 1),
+        queries,
+        unsqueeze(queries, 2),
+        computed(build, ends, TensorType(int64, (count, 1))),
+        build.op("Neg", whole),
+    )
+    build.names_of([blocks.column, blocks.own_column])
+    sizes_vector(build, blocks.padded(output))
+    return blocks
+
+
+def _size(build: Builder, name: str, vector: str) -> Dim:
+    """A size that is computed in the model. No size that a user names has spaces in its name."""
+    build.sizes[name] = vector
+    return Dim({(name,): 1})
+
+
+def hidden_by_masks(call: Call) -> list[Tensor]:
+    """Which keys the masks hide, each of at most 4 axes."""
+    masks = [] if call.key_mask is None else [logical_not(unsqueeze(call.key_mask, (1, 2)))]
+    return masks if call.mask is None else [*masks, logical_not(call.mask)]
+
+
+def scanned(build: Builder, call: Call, hidden: Sequence[Tensor], fill: Tensor, blocks: Blocks) -> Tensor:
+    """Causal attention, block by block. (N, H, L, d) or packed (N, L, H*d)."""
+    own = Input("own", TensorType(int64, (blocks.rows,)))
+    column = Input("column", TensorType(int64, (blocks.rows, 1)))
+    end = Input("end", TensorType(int64, (1,)))
+
+    def step() -> list[tuple[str, TensorType]]:
+        keys = _size(build, f"keys up to {build.name_of(end)}", build.name_of(end))
+        near = computed(build, build.op("Slice", blocks.places, _FIRST, end, _FIRST), TensorType(int64, (keys,)))
+        queries = Tensor.from_value(own)
+        part = replace(
+            call, query=take(call.query, queries, -2), key=take(call.key, near, -2), value=take(call.value, near, -2)
+        )
+        masks = [_part(mask, queries, near) for mask in hidden]
+        output = filling(build, part, [Tensor.from_value(column) < near, *masks], fill)
+        return [(build.name_of(output), output.type)]
+
+    body = build.block(step, [own, column, end])
+    kind = body.outputs[0][1]
+    given = build.op(
+        "Scan", blocks.own, blocks.own_column, blocks.ends, body=body, num_scan_inputs=3, scan_output_directions=[1]
+    )
+    output = computed(build, given, kind.with_shape((blocks.count, *kind.shape)))
+    output = permute(output, (*range(1, output.ndim - 2), 0, output.ndim - 2, output.ndim - 1))
+    output = reshape(output, blocks.padded(kind))
+    cut = build.op("Slice", output, blocks.begin, np.array([_LARGEST]), np.array([output.ndim - 2]))
+    return computed(build, cut, kind.with_shape((*kind.shape[:-2], call.queries, kind.shape[-1])))
+
+
+def _part(mask: Tensor, own: Tensor, near: Tensor) -> Tensor:
+    """What a mask holds for these queries and keys."""
+    for axis, places in ((-1, near), (-2, own)):
+        if mask.ndim >= -axis and not same(mask.shape[axis], 1):
+            mask = take(mask, places, axis)
+    return mask
+
+
+def filling(build: Builder, call: Call, hidden: Sequence[Tensor], fill: Tensor) -> Tensor:
+    """Attention with `fill` added to the scores of the keys that one of these hides."""
+    joint, *others = hidden
+    for other in others:
+        joint = logical_or(joint, other)
+    return biased(build, call, where(joint, fill, 0.0))
+
+
+_LARGEST = np.iinfo(np.int64).max
+_FIRST, _ONE = np.array([0]), np.array([1])
+_ZERO: Array = np.array(0)
