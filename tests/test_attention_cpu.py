@@ -112,7 +112,7 @@ def test_a_layer_adds_few_nodes() -> None:
 
     specs = [lucid.spec("N", "L", 8), lucid.spec("N", "L", dtype=lucid.bool_)]
     one, two, three = (nodes(lucid.export.to_onnx(layers(n), *specs, target="cpu").graph) for n in (1, 2, 3))
-    assert three - two == two - one <= 40
+    assert three - two == two - one <= 45
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
