@@ -279,7 +279,7 @@ def test_returned_weights_are_those_of_the_products() -> None:
 def test_capped_scores_of_groups_are_rows_of_one_product(mask: Any, packed: bool) -> None:
     """With a mask for each head, which is added to the rows of its own head; queries that see no key give 0."""
     case = Case("", {"softcap": 2.0}, {"mask": mask}, kv_heads=2)
-    exported = export(case, packed)
+    exported = export(case, packed, 7)
     assert "FusedMatMul" in [node.op_type for node in exported.graph.node]
     check_run(lucid.runtime.Session(exported, threads=1), case, packed, 2, 7)
 

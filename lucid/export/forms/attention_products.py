@@ -76,8 +76,10 @@ def capped(build: Builder, node: Node, call: Call) -> tuple[Tensor, ...]:
 
 
 def capped_in_products(call: Call) -> bool:
-    """Whether `capped_products` computes a call: in float32, with a factor that float32 can hold."""
-    return call.dtype == float32 and float(np.finfo(np.float32).tiny) <= abs(_factor(call)) <= float32.largest
+    """Whether `capped_products` computes a call: in float32, with a factor that float32 can hold; groups of heads only
+    over a known number of keys, since a buffer without rows has none to reshape to."""
+    held = float(np.finfo(np.float32).tiny) <= abs(_factor(call)) <= float32.largest
+    return call.dtype == float32 and held and (isinstance(call.new_keys, int) or not call.grouped)
 
 
 def _factor(call: Call) -> float:
