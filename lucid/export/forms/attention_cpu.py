@@ -200,32 +200,6 @@ def _sizes(length: int, blocks: int) -> list[int]:
     return [*([rest] if rest > 0 else []), *[size] * (blocks - 1)]
 
 
-<<<<<<< HEAD
-=======
-def _sees_a_key(build: Builder, call: Call) -> Tensor | None:
-    """1 for queries that see a key and 0 for others, (N, 1, L or 1, 1); None if all do.
-
-    It is multiplied with the output, so NaN and infinity stay.
-    """
-    if call.mask is None and call.key_mask is None:
-        return None
-    if call.mask is None and call.key_mask is not None:
-        kept = call.key_mask
-        seen = cumsum(kept.astype(int64), axis=1) > 0 if call.options.is_causal else kept.any(1, keepdims=True)
-        return unsqueeze(seen, (1, 3)).astype(float32)
-    joint = combined_mask(call, position_mask(call, is_causal=call.options.is_causal))
-    assert joint is not None
-    while joint.ndim < 4:
-        joint = unsqueeze(joint, 0)
-    if not all(isinstance(size, int) for size in joint.shape):  # onnxruntime's minimum of nothing keeps an axis of 0
-        return joint.any(-1, keepdims=True).astype(float32)
-    # A minimum of float32 takes a fifth of the time of `any`, and the numbers are there already.
-    hidden = logical_not(joint).astype(float32)
-    least = build.op("ReduceMin", hidden, np.array([-1]), keepdims=1)
-    return 1 - computed(build, least, hidden.type.with_shape((*hidden.shape[:-1], 1)))
-
-
->>>>>>> 488a21d (Capped scores of groups over a symbolic number of keys, and masks of symbolic sizes, keep the forms that compute empty batches)
 def first_that_fits(
     build: Builder,
     length: Size,
