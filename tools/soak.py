@@ -160,7 +160,57 @@ def sessions(options: argparse.Namespace) -> None:
     print(f"{options.exports // 2} sessions made, run and dropped: the process grew by {resident() - before:.1f} MB")
 
 
-PARTS = {"kills": kills, "large": large, "threads": threads, "exports": exports, "sessions": sessions}
+ROWS = """
+import json, sys
+from pathlib import Path
+import numpy as np, pyarrow as pa, pyarrow.parquet as pq
+from lucid.batch import Predictor, map_rows
+from tests.batch.folders import exported
+from tools.soak import resident
+
+class Constant:
+    '''Computes nothing, so that the memory is that of reading and writing.'''
+    def __init__(self, predictor):
+        self.plan, self.inputs, self.part_rows = predictor.plan, predictor.inputs, predictor.part_rows
+        self.columns = predictor.columns
+    def predict(self, rows):
+        width = self.columns["embedding"].width
+        return {"embedding": np.random.rand(len(rows), width).astype(np.float32), "error": np.full(len(rows), None)}
+
+folder, kind, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+source = folder / f"in-{count}.{kind}"
+texts = (f"{row} " + "some words of a text that is not short " * 5 for row in range(count))
+if kind == "parquet":
+    pq.write_table(pa.table({"text": list(texts)}), source, row_group_size=count)
+else:
+    with source.open("w") as file:
+        file.writelines(json.dumps({"text": text}) + "\\n" for text in texts)
+predictor = Constant(Predictor(exported(folder / f"{kind}-{count}", "sentences/cls")))
+Path("/proc/self/clear_refs").write_text("5")
+before = resident()
+map_rows(predictor, source, folder / f"out-{kind}-{count}")
+print(f"{resident('VmHWM') - before:.0f}")
+"""
+
+
+def rows(options: argparse.Namespace) -> None:
+    """The memory of `lucid map` does not grow with the input, which is one row group here."""
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        for kind in ("parquet", "jsonl"):
+            for count in (20_000, 200_000):
+                (Path(folder) / f"{kind}-{count}").mkdir()
+                peak = python(ROWS, folder, kind, count).strip()
+                print(f"{count:,} rows of {kind}: a peak of {peak} MB above the start")
+
+
+PARTS = {
+    "kills": kills,
+    "large": large,
+    "threads": threads,
+    "exports": exports,
+    "sessions": sessions,
+    "rows": rows,
+}
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ class Head:
         inputs: as `Task.inputs`.
     """
 
-    part_rows = (1 << 10, 1 << 16)
+    part_rows = (1 << 11, 1 << 16)
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lucid.batch.places import opened
 from lucid.batch.rows import RowError
-from lucid.batch.source import CHUNK, Part, Rows, no_column
+from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, no_column
 from lucid.phases import phase
 
 LONGEST = 1 << 26  # bytes of a line
@@ -87,8 +87,7 @@ class LineSource:
 
     def read(self, part: Part) -> Iterator[Rows]:
         """As `Source.read`."""
-        records = islice(self._records(part.file, part.start, part.line), part.rows)
-        while chunk := [record.row for record in islice(records, CHUNK)]:
+        for chunk in _chunks(islice(self._records(part.file, part.start, part.line), part.rows), part.start):
             there = [{} if isinstance(row, RowError) else row for row in chunk]
             arrays = [
                 pa.array([_stored(row.get(field.name), field.type) for row in there], field.type)
@@ -123,6 +122,18 @@ class LineSource:
                 yield from _json_records(stream, file, start, line)
             else:
                 yield from _csv_records(stream, file, start, line, self._separator)
+
+
+def _chunks(records: Iterable[Record], start: int) -> Iterator[list[Mapping[str, Any] | RowError]]:
+    """Rows, so many at a time, or fewer if they have many bytes."""
+    chunk: list[Mapping[str, Any] | RowError] = []
+    for record in records:
+        chunk.append(record.row)
+        if len(chunk) == CHUNK or record.end - start >= CHUNK_BYTES:
+            yield chunk
+            chunk, start = [], record.end
+    if chunk:
+        yield chunk
 
 
 def _json_records(stream: Any, file: str, start: int, line: int) -> Iterator[Record]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lucid.batch.places import opened
-from lucid.batch.source import CHUNK, Part, Rows, no_column
+from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, no_column
 
 _BUFFER = 1 << 20  # bytes that are read of a column at a time
 
@@ -64,10 +64,15 @@ class ParquetSource:
                     continue
                 taken = batch.slice(skipped, left)
                 skipped, left = 0, left - len(taken)
-                columns = [taken.column(name).to_pylist() for name in self._inputs]
-                yield Rows(taken.replace_schema_metadata(None), list(zip(*columns, strict=True)))
+                most = max(1, len(taken) * CHUNK_BYTES // max(CHUNK_BYTES, taken.nbytes))
+                for start in range(0, len(taken), most):
+                    yield self._rows_of(taken.slice(start, most))
                 if not left:
                     return
+
+    def _rows_of(self, batch: pa.RecordBatch) -> Rows:
+        columns = [batch.column(name).to_pylist() for name in self._inputs]
+        return Rows(batch.replace_schema_metadata(None), list(zip(*columns, strict=True)))
 
 
 def _parquet(stream: Any, name: str) -> Any:

@@ -10,8 +10,11 @@ import pyarrow as pa
 
 from lucid.batch.rows import RowError
 
-CHUNK = 1024
-"""How many rows are read, sorted and computed at a time."""
+CHUNK = 4096
+"""How many rows are read, sorted and computed at a time: the more, the less padding."""
+
+CHUNK_BYTES = 32 << 20
+"""Of rows that are large, fewer are read at a time: those of about so many bytes."""
 
 
 @dataclass(frozen=True)

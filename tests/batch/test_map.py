@@ -20,6 +20,7 @@ from tests.console import in_process
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
 job = pytest.importorskip("lucid.batch.job")
 lines = pytest.importorskip("lucid.batch.lines")
+mapping = pytest.importorskip("lucid.batch.mapping")
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 fsspec, Image = pytest.importorskip("fsspec"), pytest.importorskip("PIL.Image")
 
@@ -90,6 +91,18 @@ def test_every_row_is_written_once_with_its_result(predictor, tmp_path, name, wr
             np.testing.assert_allclose(vector, expected[row], atol=1e-6)
     assert found["error"].to_pylist() == [None if text else reason for text in TEXTS]
     assert len(list((tmp_path / "out").glob("part-*.parquet"))) == (4 if part_rows else 1)
+
+
+@pytest.mark.parametrize(("name", "write"), [("in.parquet", as_parquet), ("in.jsonl", as_json_lines)])
+def test_large_rows_are_read_a_few_at_a_time(predictor, tmp_path, monkeypatch, name, write):
+    for module in ("parquet", "lines"):
+        monkeypatch.setattr(f"lucid.batch.{module}.CHUNK_BYTES", 300)
+    write(tmp_path / name)
+    source = mapping.open_source(tmp_path / name, ("text",))
+    sizes = [len(rows.values) for part in source.parts(100) for rows in source.read(part)]
+    assert sum(sizes) == 50 and 1 < max(sizes) < 20
+    batch.map_rows(predictor, tmp_path / name, tmp_path / "out")
+    assert pq.read_table(tmp_path / "out")["id"].to_pylist() == list(range(50))
 
 
 def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, monkeypatch):

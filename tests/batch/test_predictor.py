@@ -96,6 +96,11 @@ def test_batches_keep_to_the_budget_and_hold_each_row_once():
     assert [len(group) * max(sizes[row] for row in group) for group in made] == [40, 18, 12]
 
 
+def test_a_batch_ends_where_too_much_of_it_would_be_padding():
+    made = batches.batches([100] * 6 + [96] * 4 + [50] * 12, 4096)
+    assert [len(group) for group in made] == [10, 12]
+
+
 # What the checkpoint says ---------------------------------------------------------------------------------------------
 
 
