@@ -50,10 +50,13 @@ def bound(value: Any, sizes: Mapping[str, int]) -> Any:
     return Body(tuple(inputs.values()), outputs)
 
 
+_NUMBERS = frozenset((int, float, bool))
+
+
 def mentions_sizes(value: Any) -> bool:
     """Whether an attribute holds a symbolic size."""
     if isinstance(value, tuple):
-        return any(map(mentions_sizes, value))
+        return not _NUMBERS.issuperset(map(type, value)) and any(map(mentions_sizes, value))
     if not isinstance(value, Body):
         return isinstance(value, Dim)
     shapes = [given.type.shape for given in value.inputs]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
@@ -18,9 +18,9 @@ Array: TypeAlias = npt.NDArray[Any]
 Scalar: TypeAlias = bool | int | float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DType:
-    """An element type, such as `lucid.float32`."""
+    """An element type, such as `lucid.float32`. There is one object of each, also after a copy or a pickle."""
 
     name: str
     kind: Literal["bool", "int", "float"]
@@ -50,6 +50,9 @@ class DType:
     def epsilon(self) -> float:
         """The difference between 1 and the next larger number of a floating-point type."""
         return float(ml_dtypes.finfo(self.numpy).eps)  # type: ignore[no-untyped-call]
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        return as_dtype, (self.name,)
 
     def __repr__(self) -> str:
         return f"lucid.{self.name if self.name != 'bool' else 'bool_'}"
@@ -138,7 +141,7 @@ def promote(a: DType, b: DType) -> DType:
     The wider kind wins (bool < integer < float), within a kind the wider type: an int64 and a float16 give float16. The
     two pairs in which neither type contains the other (float16 and bfloat16, int8 and uint8) give float32 and int32.
     """
-    if a == b:
+    if a is b:
         return a
     if a.kind != b.kind:
         return max(a, b, key=lambda dtype: _RANK[dtype.kind])
@@ -176,6 +179,12 @@ class TensorType:
 
     def __str__(self) -> str:
         return f"{self.dtype}{show_shape(self.shape)}"
+
+
+@lru_cache(maxsize=4096)
+def known_type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorType:
+    """The type of an array of this dtype and shape. Cached: every result of an op asks for it."""
+    return TensorType(as_dtype(dtype), shape)
 
 
 def spec(*shape: str | Size, dtype: DTypeLike = float32) -> TensorType:

@@ -15,7 +15,6 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 from lucid import Tensor, ops, threads
 from lucid.ops import attention_kernel, attention_tiles
 from lucid.ops.attention_call import AttentionOptions
-from lucid.ops.attention_tiles import worthwhile
 
 PLAIN: dict[str, Any] = {
     "scale": 0.125,
@@ -453,10 +452,3 @@ def test_each_job_is_done_once_and_none_begins_after_an_error() -> None:
     with pytest.raises(ArithmeticError, match="job 100"):
         threads.share([100, *range(100)] if threads.get_num_threads() == 1 else [100] * 4 + [1] * 100, work)
     assert len(done) < 100
-
-
-def test_only_the_smallest_work_is_left_to_plain_products() -> None:
-    query, key, _ = inputs(1, 4, 4, 16, 16, 8, 8)
-    assert not worthwhile(query, key)
-    query, key, _ = inputs(1, 4, 4, 256, 256, 8, 8)
-    assert worthwhile(query, key)

@@ -8,7 +8,7 @@ from lucid.nn._checks import check_causal, check_probability
 from lucid.nn._projections import NAME, Projections, Weight
 from lucid.nn.cache import Cache, KeyValueCache, cached_attention, cross_attention
 from lucid.ops.attention_masks import causal_mask, extended_mask
-from lucid.ops.op import check_tensors
+from lucid.ops.operands import check_tensors
 from lucid.ops.tensor import Tensor
 from lucid.types import same_shape, show_shape
 

@@ -13,7 +13,7 @@ from lucid.dims import Size, product, same
 from lucid.nn._checks import check_positive
 from lucid.nn._convolutions import Ints, per_axis
 from lucid.ops.creation import arange, size_op
-from lucid.ops.op import check_tensors
+from lucid.ops.operands import check_tensors
 from lucid.ops.padding import pad
 from lucid.ops.tensor import Tensor
 from lucid.spelling import torch_names

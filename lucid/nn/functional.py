@@ -48,7 +48,7 @@ from lucid.nn.recurrent_decoding import mask_of_new_tokens as mask_of_new_tokens
 from lucid.nn.stored import embedding as embedding
 from lucid.nn.stored import linear as linear
 from lucid.ops.interpolation import interpolate as interpolate
-from lucid.ops.op import check_tensors
+from lucid.ops.operands import check_tensors
 from lucid.ops.padding import pad as pad
 from lucid.ops.statistics import normalize as normalize
 from lucid.ops.tensor import Tensor, TracedValueError

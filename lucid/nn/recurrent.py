@@ -17,7 +17,7 @@ from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.module import Module
 from lucid.ops.creation import full
-from lucid.ops.op import check_tensors
+from lucid.ops.operands import check_tensors
 from lucid.ops.tensor import Tensor
 from lucid.spelling import torch_names_and
 from lucid.types import DTypeLike, TensorType, same_shape, show_shape, spec

@@ -14,7 +14,6 @@ from lucid.dims import Size, product, same
 from lucid.ops import attention_kernel
 from lucid.ops.attention_call import AttentionCall, AttentionOptions
 from lucid.ops.attention_masks import check_masks, combined_mask, excluded, position_mask
-from lucid.ops.attention_tiles import worthwhile
 from lucid.ops.elementwise import tanh, where
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
@@ -26,13 +25,13 @@ from lucid.types import Array, bool_, same_shape, show_shape
 
 
 def _kernel(*arrays: Array | None, **attributes: Any) -> tuple[Array, ...]:
-    """Compute tile by tile, or by the body where there is little work or all weights are held anyway."""
+    """Compute tile by tile, or by the body where all weights are held anyway."""
     call = AttentionCall.from_operands([None if x is None else Tensor.from_array(x) for x in arrays], attributes)
     options = call.options
     query, key, value = (x.numpy() for x in (call.query, call.key, call.value))
     if options.head_counts is not None:
         query, key, value = map(_split_array, (query, key, value), options.head_counts)
-    if options.holds_weights or not worthwhile(query, key):
+    if options.holds_weights:
         return tuple(t.numpy() for t in _body(call))
     present: tuple[Array, ...] = ()
     past = 0

@@ -1,4 +1,4 @@
-"""The plan of attention on arrays: when tiles pay off, how the work is cut into jobs, and which keys a job's rows see.
+"""The plan of attention on arrays: how the work is cut into jobs, and which keys a job's rows see.
 
 A *job* is a few heads times some query rows. It walks in blocks over the keys that its rows can see by position: large
 blocks where all rows see all keys, small ones at the edge of causality or a window, because a block is computed in full
@@ -22,7 +22,6 @@ KEYS = 512  # keys of a block that all its rows see
 EDGE = 256  # keys of a block that some rows see in part: computed in full, so kept small
 TILE = 1 << 18  # scores of a tile over all its heads: 1 MB of float32, what a core's cache holds
 SMALL = 1 << 19  # below as many scores threads cost more than they save
-TINY = 1 << 15  # below as many scores the tiles themselves do
 
 
 class Job(NamedTuple):
@@ -31,11 +30,6 @@ class Job(NamedTuple):
     heads: tuple[slice, slice, slice]
     start: int
     stop: int
-
-
-def worthwhile(query: Array, key: Array) -> bool:
-    """Whether tiles are faster than product, softmax and product one after the other, as they are but for tiny work."""
-    return bool(math.prod(query.shape[:3]) * key.shape[2] >= TINY)
 
 
 def is_small(heads: tuple[int, int, int], length: int, keys: int) -> bool:

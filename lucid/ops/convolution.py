@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from lucid.dims import Shape, Size, same
+from lucid.ops.convolution_kernel import depthwise
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import minimum, where
 from lucid.ops.indexing import take_op
@@ -89,13 +90,18 @@ def _windows(name: str, x: Array, kernel: Ints, strides: Ints, pads: Ints, dilat
     """A view of all windows: (N, C, *windows, *kernel)."""
     axes = x.ndim - 2
     spans = _spans(name, x.shape, kernel, pads, dilations)  # for a traced graph, whose sizes are known only here
-    if any(pads):
-        borders = [(0, 0), (0, 0), *zip(pads[:axes], pads[axes:], strict=True)]
-        x = np.pad(x, borders, constant_values=np.asarray(fill, x.dtype))
-    view = sliding_window_view(x, spans, axis=tuple(range(2, 2 + axes)))
+    view = sliding_window_view(_padded(x, pads, fill), spans, axis=tuple(range(2, 2 + axes)))
     steps = [slice(None, None, step) for step in (*strides, *dilations)]
     windows: Array = view[(slice(None), slice(None), *steps)]
     return windows
+
+
+def _padded(x: Array, pads: Ints, fill: float) -> Array:
+    if not any(pads):
+        return x
+    axes = x.ndim - 2
+    borders = [(0, 0), (0, 0), *zip(pads[:axes], pads[axes:], strict=True)]
+    return np.pad(x, borders, constant_values=np.asarray(fill, x.dtype))
 
 
 def _conv_kernel(
@@ -105,6 +111,13 @@ def _conv_kernel(
     if dtype.itemsize == 2:  # as in matmul: multiply in float32 and round once
         x, weight = x.astype(np.float32), weight.astype(np.float32)
     axes = len(kernel)
+    if group == c == weight.shape[0] and max(strides) == 1:
+        padded = _padded(x, pads, 0.0)
+        _spans("conv", x.shape, kernel, pads, dilations)
+        result = depthwise(padded, weight.reshape(c, *kernel), dilations)
+        if bias is not None:
+            result += bias.astype(result.dtype).reshape(-1, *[1] * axes)
+        return result.astype(dtype, copy=False)
     windows = _windows("conv", x, kernel, strides, pads, dilations, 0.0)
     out = windows.shape[2 : 2 + axes]
     # One column per window, so that a convolution is one matrix product per group.

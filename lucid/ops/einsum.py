@@ -9,7 +9,8 @@ from typing import Any
 from lucid.dims import Size, product, same
 from lucid.ops.elementwise import mul
 from lucid.ops.linalg import matmul
-from lucid.ops.op import as_tensor, function
+from lucid.ops.op import function
+from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import expand, permute, reshape, unsqueeze
 from lucid.ops.tensor import Tensor, TensorLike

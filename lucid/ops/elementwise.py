@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lucid.ops._erf import erf as _erf
-from lucid.ops.op import Op, as_tensors, function, primitive
+from lucid.ops.op import Op, function, primitive
+from lucid.ops.operands import as_tensors
 from lucid.ops.tensor import Tensor, TensorLike
 from lucid.types import Array, DType, TensorType, bool_, broadcast, float32
 

@@ -16,7 +16,8 @@ from lucid.ops.convolution import adaptive_average_pool
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import floor, maximum, minimum
 from lucid.ops.indexing import take_op
-from lucid.ops.op import as_tensor, composite
+from lucid.ops.op import composite
+from lucid.ops.operands import as_tensor
 from lucid.ops.shaping import unsqueeze
 from lucid.ops.tensor import Tensor
 from lucid.spelling import torch_names

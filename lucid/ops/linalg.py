@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from lucid.dims import same
-from lucid.ops.op import composite, primitive
+from lucid.ops.op import composite_with, primitive
 from lucid.ops.tensor import Tensor, TensorLike
-from lucid.types import Array, TensorType, broadcast, show_shape
+from lucid.types import Array, TensorType, as_dtype, broadcast, promote, show_shape
 
 
 def _matmul_rule(x: TensorType, y: TensorType) -> TensorType:
@@ -40,7 +40,20 @@ def matmul(x: TensorLike, y: TensorLike) -> Tensor:  # type: ignore[empty-body]
     """Matrix product over the last two axes, broadcast over the others, as ``x @ y``."""
 
 
-@composite
+def _linear_kernel(x: Array, weight: Array, bias: Array | None) -> Array:
+    dtype = promote(as_dtype(x.dtype), as_dtype(weight.dtype))
+    product = _matmul_kernel(x.astype(dtype.numpy, copy=False), weight.T.astype(dtype.numpy, copy=False))
+    if bias is None:
+        return product
+    if bias.dtype == product.dtype:
+        product += bias
+        return product
+    wanted = promote(dtype, as_dtype(bias.dtype)).numpy
+    total: Array = product.astype(wanted) + bias.astype(wanted)
+    return total
+
+
+@composite_with(kernel=_linear_kernel)
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ weight.T + bias with x (..., in), weight (out, in) and bias (out), as torch stores them."""
     if not x.ndim or weight.ndim != 2 or not same(x.shape[-1], weight.shape[1]):

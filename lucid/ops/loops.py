@@ -11,7 +11,8 @@ from lucid.bodies import closed
 from lucid.dims import Size, as_size, same
 from lucid.names import unused_name
 from lucid.ops.creation import arange
-from lucid.ops.op import Op, as_tensor, only_types, primitive
+from lucid.ops.op import Op, only_types, primitive
+from lucid.ops.operands import as_tensor
 from lucid.ops.tensor import Tensor
 from lucid.running import run
 from lucid.scope import is_tracing, scope

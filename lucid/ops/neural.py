@@ -8,6 +8,7 @@ import numpy as np
 
 from lucid import random
 from lucid.dims import same
+from lucid.ops import neural_kernels
 from lucid.ops.elementwise import abs_, erf, exp, log, maximum, reciprocal, sigmoid, sqrt, tanh
 from lucid.ops.indexing import take
 from lucid.ops.op import composite, composite_with, primitive
@@ -17,14 +18,6 @@ from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType, float32, show_shape
 
 
-def _softmax_kernel(x: Array, *, axis: int) -> Array:
-    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    e = wide - np.max(wide, axis=axis, keepdims=True, initial=-np.inf)
-    np.exp(e, out=e)
-    e /= np.sum(e, axis=axis, keepdims=True)
-    return np.asarray(e, x.dtype)
-
-
 def _softmax_rule(x: TensorType, *, axis: int) -> TensorType:
     if x.dtype.kind != "float":
         raise TypeError(f"softmax: got {x}, expected a floating-point tensor; convert it with .astype(...)")
@@ -32,7 +25,7 @@ def _softmax_rule(x: TensorType, *, axis: int) -> TensorType:
     return x
 
 
-@primitive(kernel=_softmax_kernel, rule=_softmax_rule, onnx="Softmax")
+@primitive(kernel=neural_kernels.softmax, rule=_softmax_rule, onnx="Softmax")
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:  # type: ignore[empty-body]
     """exp(x) normalised to sum 1 along an axis; the maximum is subtracted first, so nothing overflows."""
 
@@ -58,30 +51,13 @@ def relu(x: Tensor) -> Tensor:
     return maximum(x, 0)
 
 
-@composite
+@composite_with(kernel=neural_kernels.silu)
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x), also called swish (Elfwing et al. 2017)."""
     return x * sigmoid(x)
 
 
-def _gelu_kernel(x: Array, *, approximate: str) -> Array:
-    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    if approximate == "tanh":
-        inner = wide * wide
-        inner *= 0.044715
-        inner += 1.0
-        inner *= wide
-        inner *= math.sqrt(2 / math.pi)
-        result = np.tanh(inner)
-    else:
-        result = np.asarray(erf(Tensor.from_array(wide * np.asarray(math.sqrt(0.5), wide.dtype))).numpy())
-    result += 1.0
-    result *= wide
-    result *= 0.5
-    return result.astype(x.dtype, copy=False)
-
-
-@composite_with(kernel=_gelu_kernel)
+@composite_with(kernel=neural_kernels.gelu)
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """x times the standard normal distribution function (Hendrycks & Gimpel 2016); "tanh" approximates it as GPT-2
     does."""
@@ -102,21 +78,7 @@ def softplus(x: Tensor) -> Tensor:
     return (maximum(wide, 0) + log(1 + exp(-abs_(wide)))).astype(x.dtype)
 
 
-def _normalize_kernel(x: Array, weight: Array | None, bias: Array | None, *, axes: int, eps: float) -> Array:
-    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
-    axis = tuple(range(-axes, 0))
-    y = wide - wide.mean(axis, keepdims=True)
-    scale = np.mean(y * y, axis, keepdims=True)
-    scale += eps
-    y /= np.sqrt(scale)
-    if weight is not None:
-        y *= weight
-    if bias is not None:
-        y += bias
-    return np.asarray(y, x.dtype)
-
-
-@composite_with(kernel=_normalize_kernel)
+@composite_with(kernel=neural_kernels.layer_norm)
 def layer_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, axes: int = 1, eps: float = 1e-5
 ) -> Tensor:
@@ -135,7 +97,7 @@ def layer_norm(
     return y if bias is None else y + bias
 
 
-@composite
+@composite_with(kernel=neural_kernels.rms_norm)
 def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6, offset: float = 0.0) -> Tensor:
     """Root-mean-square normalisation over the last axis (Zhang & Sennrich 2019; ONNX RMSNormalization).
 

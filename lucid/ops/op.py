@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, Generic, ParamSpec, TypeVar, cast
@@ -17,12 +17,12 @@ import numpy as np
 
 from lucid.bodies import mentions_sizes
 from lucid.context import holding
-from lucid.dims import Dim, identity
-from lucid.ops.opaque import Opaque
+from lucid.dims import identity
+from lucid.ops.operands import are_tensors, arrays_of, as_tensors, promoted
 from lucid.ops.tensor import OPS, Tensor
-from lucid.scope import is_tracing, new_node, scope
+from lucid.scope import new_node, scope
 from lucid.spelling import in_our_names, torch_names
-from lucid.types import Array, TensorType, as_dtype, dtype_of_scalar, float32, promote
+from lucid.types import Array, TensorType
 from lucid.values import Attributes, Input, Part
 
 P = ParamSpec("P")
@@ -32,6 +32,8 @@ Kernel = Callable[..., Any]
 Rule = Callable[..., Any]
 
 REGISTERED: dict[str, Op[..., Any]] = {}  # every op by its name
+_NONE: Attributes = {}
+_KEPT = 512  # combinations of types of which an op knows its results
 
 
 class Op(Generic[P, R]):
@@ -70,7 +72,8 @@ class Op(Generic[P, R]):
         self._usual = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}  # all, in order
         self.attributes = tuple(self._usual)
         self.defaults = {name: value for name, value in self._usual.items() if value is not inspect.Parameter.empty}
-        self._needed = [name for name in self.attributes if name not in self.defaults]
+        self._needed = self._usual.keys() - self.defaults.keys()
+        self._types: dict[tuple[Any, ...], tuple[TensorType, ...]] = {}
         self._kernel, self._rule, self._promoted = kernel, rule, promoted
         functools.update_wrapper(self, call)
         if REGISTERED.setdefault(name, self) is not self:
@@ -85,32 +88,45 @@ class Op(Generic[P, R]):
         return _registered, (self.__module__, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        tensors = self._tensors(args)
-        attributes = {**self._usual, **kwargs}
-        if len(attributes) != len(self._usual) or any(name not in kwargs for name in self._needed):
-            given = in_our_names(self.name, kwargs, self.attributes)
-            self._check_attributes(given)
-            attributes = {**self._usual, **given}
-        attributes = {name: as_tuple(v) if isinstance(v, list) else v for name, v in attributes.items()}
-        return cast(R, self.apply(tensors, attributes))
+        return cast(R, self.apply(self._tensors(args), self._attributes(kwargs) if self._usual or kwargs else _NONE))
 
     def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
         """Run the kernel if every argument is known, else make a node."""
-        traced = any(t is not None and t.is_traced for t in tensors) or any(map(mentions_sizes, attributes.values()))
-        traced = traced or (not self.folded and is_tracing())
-        if traced or _types_only.get():
+        arrays = arrays_of(tensors)
+        known = arrays is not None and not _types_only.get() and (self.folded or scope.get() is None)
+        if arrays is None or not known or (attributes and any(map(mentions_sizes, attributes.values()))):
             node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
-            results = tuple(map(Tensor.from_value, node.results))
-            return results[0] if len(results) == 1 else results
+            made = tuple(map(Tensor.from_value, node.results))
+            return made[0] if len(made) == 1 else made
         if self.body is not None and self._kernel is None:
             return self.body(*tensors, **attributes)  # type: ignore[arg-type]  # P is not known here
-        types = self.infer([None if t is None else t.type for t in tensors], attributes)
-        arrays = self.evaluate([None if t is None else t.numpy() for t in tensors], attributes)
-        for array, kind in zip(arrays, types, strict=True):
-            assert array.dtype == kind.dtype.numpy, f"{self.name}: kernel gave {array.dtype}, rule {kind.dtype}"
-        part = self._part(tensors)
-        results = tuple(Tensor.from_array(array, part) for array in arrays)
-        return results[0] if len(results) == 1 else results
+        types = self._known_types(tensors, attributes)
+        results = self.evaluate(arrays, attributes)
+        part = None if scope.get() is None else self._part(tensors)
+        if len(types) == 1:
+            return self._tensor(results[0], types[0], part)
+        return tuple(self._tensor(array, kind, part) for array, kind in zip(results, types, strict=True))
+
+    def _tensor(self, array: Array, kind: TensorType, part: Part | None) -> Tensor:
+        assert array.dtype == kind.dtype.numpy, f"{self.name}: kernel gave {array.dtype}, rule {kind.dtype}"
+        return Tensor.from_array(array, part)
+
+    def _known_types(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> tuple[TensorType, ...]:
+        """The types of the results for known operands; the checks of a call run once for each combination of types."""
+        # Types of known tensors are cached objects, so looking at their parts is cheaper than comparing them. The types
+        # of the attributes tell 1 from 1.0 and True.
+        key = (
+            *[None if t is None else (t.type.dtype, t.type.shape) for t in tensors],
+            *attributes.values(),
+            *map(type, attributes.values()),
+        )
+        types = self._types.get(key)
+        if types is None:
+            types = self.infer([None if t is None else t.type for t in tensors], attributes)
+            if len(self._types) >= _KEPT:
+                self._types.clear()
+            self._types[key] = types
+        return types
 
     def _part(self, tensors: Sequence[Tensor | None]) -> Part | None:
         """For a result computed while tracing from one parameter (or part of one) alone: the name derived from it.
@@ -118,8 +134,7 @@ class Op(Generic[P, R]):
         So ``weight + 1`` is called ``weight.add(1)`` in the exported model, not ``constant``.
         """
         here = scope.get()
-        if here is None:
-            return None
+        assert here is not None
         given = [t for t in tensors if t is not None]
         arrays = [t for t in given if t.ndim]
         if len(arrays) != 1 or not (arrays[0].part is not None or here.knows(arrays[0].numpy())):
@@ -155,16 +170,29 @@ class Op(Generic[P, R]):
         result: Any = self.body(*tensors, **attributes)  # type: ignore[arg-type]
         return result if isinstance(result, tuple) else (result,)
 
+    def _attributes(self, given: Mapping[str, Any]) -> Attributes:
+        """All attributes in their order; those that are not given have their defaults."""
+        attributes = {**self._usual, **given}
+        if len(attributes) != len(self._usual) or (self._needed and not self._needed <= given.keys()):
+            given = in_our_names(self.name, given, self.attributes)
+            self._check_attributes(given)
+            attributes = {**self._usual, **given}
+        if list in map(type, attributes.values()):
+            return {name: as_tuple(value) for name, value in attributes.items()}
+        return attributes
+
     def _check_attributes(self, given: Attributes) -> None:
         unknown = [name for name in given if name not in self.attributes]
         if unknown:
             taken = ", ".join(self.attributes) or "none"
             raise TypeError(f"{self.name}: unknown argument {', '.join(sorted(unknown))}; it takes {taken}")
-        missing = ", ".join(f"{name}=..." for name in self._needed if name not in given)
+        missing = ", ".join(f"{name}=..." for name in self._usual if name in self._needed and name not in given)
         if missing:
             raise TypeError(f"{self.name}: {missing} is missing and has no default")
 
-    def _tensors(self, args: Sequence[Any]) -> list[Tensor | None]:
+    def _tensors(self, args: Sequence[Any]) -> Sequence[Tensor | None]:
+        if len(args) == len(self.arguments) and not self.variadic and are_tensors(args):
+            return args if self._promoted is None else promoted(args, self._promoted)
         missing = 0 if self.variadic else len(self.arguments) - len(args)
         if missing < 0:
             raise TypeError(f"{self.name}: got {len(args)} tensors, expected {', '.join(self.arguments)}")
@@ -172,9 +200,7 @@ class Op(Generic[P, R]):
         for name, tensor in zip(self._required, tensors, strict=False):
             if tensor is None:
                 raise TypeError(f"{self.name}: {name} is missing or None, expected a tensor, an array or a number")
-        if self._promoted is not None:
-            tensors[self._promoted] = _promoted(tensors[self._promoted])
-        return tensors
+        return tensors if self._promoted is None else promoted(tensors, self._promoted)
 
 
 def _registered(module: str, name: str) -> Any:
@@ -218,61 +244,6 @@ def function(call: Callable[P, R]) -> Callable[P, R]:
 def as_tuple(value: Any) -> Any:
     """A list as a tuple, also inside lists: attributes must be hashable."""
     return tuple(map(as_tuple, value)) if isinstance(value, list) else value
-
-
-def check_tensors(where: str, **given: Any) -> None:
-    """Raise a TypeError that names an argument which is neither a tensor nor an array."""
-    for name, value in given.items():
-        if isinstance(value, Opaque):
-            value.refuse(f"{where}: {name}")
-        if not isinstance(value, (Tensor, np.ndarray)):
-            raise TypeError(
-                f"{where}: {name} has type {type(value).__name__}, expected a tensor or an array; "
-                "lucid.tensor(...) makes one"
-            )
-
-
-def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
-    """Convert arrays and Python numbers to tensors; a number takes the element type of the other arguments.
-
-    Raises:
-        TypeError: for anything else; the message starts with `where`.
-    """
-    if all(a is None or isinstance(a, Tensor) for a in args):
-        return list(args)
-    kinds = [
-        a.dtype if isinstance(a, Tensor) else as_dtype(a.dtype) for a in args if isinstance(a, (Tensor, np.ndarray))
-    ]
-    partner = functools.reduce(promote, kinds) if kinds else None
-    return [as_tensor(where, a, partner) if a is not None else None for a in args]
-
-
-def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
-    """A tensor from a tensor, an array, or a Python number."""
-    if isinstance(value, Tensor):
-        return value
-    if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and partner is None):
-        return Tensor.from_array(np.asarray(value))
-    if isinstance(value, np.generic):  # like a Python number: x / np.sqrt(3) stays float32
-        value = value.item()
-    if isinstance(value, (bool, int, float)):
-        own = dtype_of_scalar(value)
-        if partner is None:
-            return Tensor(value, own)
-        if own.kind == "float" and partner.kind != "float":
-            return Tensor(value, float32)
-        return Tensor(value, own if partner.kind == "bool" else partner)
-    if isinstance(value, Dim):
-        count: Tensor = REGISTERED["size"](size=value)
-        return count if partner is None else count.astype(partner)
-    if isinstance(value, Opaque):
-        value.refuse(where)
-    raise TypeError(f"{where}: expected a tensor, an array or a number, got {type(value).__name__}")
-
-
-def _promoted(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
-    wanted = functools.reduce(promote, (t.dtype for t in tensors if t is not None))
-    return [t if t is None or t.dtype == wanted else t.astype(wanted) for t in tensors]
 
 
 # While a body runs for its types alone, nothing is computed, not even constants such as an L x L mask.

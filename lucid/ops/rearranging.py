@@ -10,7 +10,8 @@ import numpy as np
 from lucid.dims import Dim, Size, as_size, product, same
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.indexing import take
-from lucid.ops.op import as_tensor, function
+from lucid.ops.op import function
+from lucid.ops.operands import as_tensor
 from lucid.ops.shaping import (
     concat,
     expand,

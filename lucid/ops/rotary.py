@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from lucid.dims import Size, same
 from lucid.ops.indexing import take
-from lucid.ops.op import composite
+from lucid.ops.op import composite_with
 from lucid.ops.shaping import concat, reshape, split, stack, unsqueeze
 from lucid.ops.tensor import Tensor
-from lucid.types import same_shape, show_shape
+from lucid.types import Array, same_shape, show_shape
 
 
-@composite
+def _kernel(
+    x: Array, cos: Array, sin: Array, positions: Array | None, *, heads: int | None, interleaved: bool
+) -> Array:
+    if positions is not None:
+        _check_positions("cos", positions, len(cos))
+        _check_positions("sin", positions, len(sin))
+        cos, sin = cos[positions], sin[positions]
+    split_heads = x if heads is None else x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
+    if cos.ndim == 3 or heads is not None:  # (L, r/2) fits the rows of heads that are apart
+        axis = -2 if heads is not None else 1
+        cos, sin = np.expand_dims(cos, axis), np.expand_dims(sin, axis)
+    half = cos.shape[-1]
+    places = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(half), slice(half, 2 * half))
+    a, b = (split_heads[..., place] for place in places)
+    result = np.empty(split_heads.shape, x.dtype)
+    for place, first, second, add in ((places[0], cos, sin, False), (places[1], sin, cos, True)):
+        part = result[..., place]
+        np.multiply(a, first, out=part)
+        if add:
+            part += b * second
+        else:
+            part -= b * second
+    if 2 * half < x.shape[-1] // (heads or 1):
+        result[..., 2 * half :] = split_heads[..., 2 * half :]
+    return result.reshape(x.shape)
+
+
+@composite_with(kernel=_kernel)
 def rotary_embedding(
     x: Tensor,
     cos: Tensor,
@@ -87,14 +116,20 @@ def _rows_at(name: str, table: Tensor, positions: Tensor, n: Size, length: Size)
             f"rotary_embedding: {name} {show_shape(table.shape)} with positions {positions.type}: expected a table "
             f"(P, r/2) and integers {show_shape((n, length))}"
         )
-    if not positions.is_traced and positions.numpy().size:
-        low, high = int(positions.numpy().min()), int(positions.numpy().max())
-        if low < 0 or high >= table.shape[0]:
-            raise IndexError(
-                f"rotary_embedding: positions range from {low} to {high}, expected 0 or more; the {name} table has "
-                f"{table.shape[0]} rows"
-            )
+    if not positions.is_traced:
+        _check_positions(name, positions.numpy(), table.shape[0])
     return take(table, positions, 0)
+
+
+def _check_positions(name: str, positions: Array, rows: Size) -> None:
+    if not positions.size:
+        return
+    low, high = int(positions.min()), int(positions.max())
+    if low < 0 or high >= rows:
+        raise IndexError(
+            f"rotary_embedding: positions range from {low} to {high}, expected 0 or more; the {name} table has "
+            f"{rows} rows"
+        )
 
 
 def _check_angles(cos: Tensor, sin: Tensor, n: Size, length: Size) -> None:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from lucid.dims import Shape, Size, as_size, product, same
-from lucid.ops.op import as_tensor, function, primitive
+from lucid.ops.op import function, primitive
+from lucid.ops.operands import as_tensor
 from lucid.ops.tensor import Axes, Tensor, TensorLike
 from lucid.types import Array, TensorType, broadcast, same_shape, show_shape
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from lucid.dims import product
 from lucid.ops.elementwise import abs_, maximum, pow_, sqrt
-from lucid.ops.op import as_tensor, function
+from lucid.ops.op import function
+from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import max_, mean, min_, sum_
 from lucid.ops.shaping import normalize_axis
 from lucid.ops.tensor import Axes, Tensor

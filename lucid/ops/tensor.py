@@ -21,7 +21,7 @@ from lucid.ops.methods import Axes as Axes
 from lucid.ops.methods import unpack as _unpack
 from lucid.public import unknown
 from lucid.spelling import torch_names, torch_names_and
-from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, show_shape
+from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, known_type, show_shape
 from lucid.values import Constant, Part, Value
 
 TensorLike: TypeAlias = Union["Tensor", Array, Scalar, Dim]
@@ -52,7 +52,7 @@ class Tensor(AxisMethods["Tensor"]):
         if dtype is None and not hasattr(data, "dtype") and array.dtype == np.float64:
             dtype = float32
         wanted = as_dtype(array.dtype if dtype is None else dtype)
-        self._set(convert(array, wanted, "tensor"), TensorType(wanted, array.shape))
+        self._set(convert(array, wanted, "tensor"), known_type(wanted.numpy, array.shape))
 
     def _set(self, array: Array | None, kind: TensorType, value: Value | None = None, part: Part | None = None) -> None:
         self._array, self.type, self._value, self._part = array, kind, value, part
@@ -61,7 +61,8 @@ class Tensor(AxisMethods["Tensor"]):
     def from_array(array: Array, part: Part | None = None) -> Tensor:
         """Wrap an array without a copy."""
         tensor = Tensor.__new__(Tensor)
-        tensor._set(array, TensorType(as_dtype(array.dtype), array.shape), part=part)
+        tensor._array, tensor._value, tensor._part = array, None, part
+        tensor.type = known_type(array.dtype, array.shape)
         return tensor
 
     @staticmethod

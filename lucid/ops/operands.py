@@ -1,0 +1,100 @@
+"""The operands of an op: tensors made of arrays and numbers, and brought to one element type."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lucid.dims import Dim
+from lucid.ops.opaque import Opaque
+from lucid.ops.tensor import OPS, Tensor
+from lucid.types import Array, DType, Scalar, as_dtype, dtype_of_scalar, float32, promote
+
+
+def check_tensors(where: str, **given: Any) -> None:
+    """Raise a TypeError that names an argument which is neither a tensor nor an array."""
+    for name, value in given.items():
+        if isinstance(value, Opaque):
+            value.refuse(f"{where}: {name}")
+        if not isinstance(value, (Tensor, np.ndarray)):
+            raise TypeError(
+                f"{where}: {name} has type {type(value).__name__}, expected a tensor or an array; "
+                "lucid.tensor(...) makes one"
+            )
+
+
+def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
+    """Convert arrays and Python numbers to tensors; a number takes the element type of the other arguments.
+
+    Raises:
+        TypeError: for anything else; the message starts with `where`.
+    """
+    if are_tensors(args):
+        return list(args)
+    kinds = [
+        a.dtype if isinstance(a, Tensor) else as_dtype(a.dtype) for a in args if isinstance(a, (Tensor, np.ndarray))
+    ]
+    partner = functools.reduce(promote, kinds) if kinds else None
+    return [as_tensor(where, a, partner) if a is not None else None for a in args]
+
+
+def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
+    """A tensor from a tensor, an array, or a Python number."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, np.ndarray) or (isinstance(value, np.generic) and partner is None):
+        return Tensor.from_array(np.asarray(value))
+    if isinstance(value, np.generic):  # like a Python number: x / np.sqrt(3) stays float32
+        value = value.item()
+    if isinstance(value, (bool, int, float)):
+        own = dtype_of_scalar(value)
+        if partner is None or partner.kind == "bool":
+            return Tensor(value, own)
+        return _number(value, float32 if own.kind == "float" and partner.kind != "float" else partner)
+    if isinstance(value, Dim):
+        count: Tensor = OPS["size"](size=value)
+        return count if partner is None else count.astype(partner)
+    if isinstance(value, Opaque):
+        value.refuse(where)
+    raise TypeError(f"{where}: expected a tensor, an array or a number, got {type(value).__name__}")
+
+
+def _number(value: Scalar, dtype: DType) -> Tensor:
+    if isinstance(value, float) and dtype.kind == "float" and dtype.itemsize >= 4 and abs(value) <= dtype.largest:
+        return Tensor.from_array(np.array(value, dtype.numpy))  # what Tensor() does, without its checks
+    return Tensor(value, dtype)
+
+
+def are_tensors(args: Sequence[Any]) -> bool:
+    """Whether all are tensors."""
+    for value in args:  # noqa: SIM110  # of every call: `all` of a generator takes three times as long
+        if not isinstance(value, Tensor):
+            return False
+    return True
+
+
+def arrays_of(tensors: Sequence[Tensor | None]) -> list[Array | None] | None:
+    """The arrays of tensors, None for None; nothing if one of them is traced."""
+    arrays: list[Array | None] = []
+    for tensor in tensors:
+        if tensor is None:
+            arrays.append(None)
+        elif tensor._array is None:
+            return None
+        else:
+            arrays.append(tensor._array)
+    return arrays
+
+
+def promoted(tensors: Sequence[Tensor | None], part: slice) -> Sequence[Tensor | None]:
+    """Tensors of which those in a part are brought to one element type."""
+    kinds = [t.type.dtype for t in tensors[part] if t is not None]
+    wanted = functools.reduce(promote, kinds)
+    if kinds.count(wanted) == len(kinds):
+        return tensors
+    changed = list(tensors)
+    changed[part] = [t if t is None else t.astype(wanted) for t in tensors[part]]
+    return changed
