@@ -101,7 +101,7 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, *, axes: int,
 
     def compute(x: Array, out: Array) -> None:
         np.subtract(x, np.add.reduce(x, -1, keepdims=True) / x.dtype.type(x.shape[-1]), out=out)
-        out *= _scale(out, eps)
+        out /= _root(out, eps)
         if weight is not None:
             out *= weight
         if bias is not None:
@@ -117,7 +117,7 @@ def rms_norm(x: Array, weight: Array | None, *, eps: float, offset: float) -> Ar
         weight = weight + weight.dtype.type(offset)
 
     def compute(x: Array, out: Array) -> None:
-        np.multiply(x, _scale(x, eps), out=out)
+        np.multiply(x, np.reciprocal(_root(x, eps)), out=out)
         if weight is not None:
             out *= weight
 
@@ -129,11 +129,10 @@ def _flat(vector: Array | None) -> Array | None:
     return None if vector is None else widened(vector).reshape(-1)
 
 
-def _scale(x: Array, eps: float) -> Array:
-    """1 / sqrt(mean(x^2) + eps) of each row, as a column."""
+def _root(x: Array, eps: float) -> Array:
+    """sqrt(mean(x^2) + eps) of each row, as a column."""
     square = np.multiply(x, x, out=buffer("square", x.shape, x.dtype))
-    scale = np.add.reduce(square, -1, keepdims=True)
-    scale /= scale.dtype.type(x.shape[-1])
-    scale += eps
-    np.sqrt(scale, out=scale)
-    return np.reciprocal(scale, out=scale)
+    root: Array = np.add.reduce(square, -1, keepdims=True)
+    root /= root.dtype.type(x.shape[-1])
+    root += eps
+    return np.sqrt(root, out=root)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from lucid.export import Target
 from lucid.export.forms import attention_windows
-from lucid.ops import attention_tiles
+from lucid.ops import attention_tiles, pieces
 from lucid.runtime import installed
 from lucid.types import DType
 from tests.fuzz.caches import CACHES
@@ -118,8 +118,8 @@ def draw_sizes(choices: Choices) -> dict[str, int]:
 
 @contextmanager
 def tiles(small: bool) -> Iterator[None]:
-    """Eager attention in tiles, and exported windows in blocks, so small that a few keys take several; or unchanged,
-    which for small sizes means the body and the plain node."""
+    """Eager attention in tiles, kernels in pieces, and exported windows in blocks, so small that a few numbers take
+    several; or unchanged, which for small sizes means one of each and the plain node."""
     with ExitStack() as stack:
         for module, name, value in _SMALL if small else ():
             stack.callback(setattr, module, name, getattr(module, name))
@@ -128,9 +128,7 @@ def tiles(small: bool) -> Iterator[None]:
 
 
 _SMALL = [
-    *(
-        (attention_tiles, *tile)
-        for tile in {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64, "TINY": 0}.items()
-    ),
+    *((attention_tiles, *tile) for tile in {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64}.items()),
+    *((pieces, *size) for size in {"PIECE": 8, "SHARED": 64}.items()),
     *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
 ]
