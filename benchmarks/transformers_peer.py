@@ -107,6 +107,36 @@ class TransformersDecoding(Decoding):
         return found.numpy()[:, self._filled :]
 
 
+def encoder(name: str, folder: Path) -> Any:
+    """A model of usual widths with random weights, whose checkpoint is written to a folder; some have fewer layers."""
+    t = transformers
+    made: Any = {
+        "MiniLM": lambda: t.BertModel(
+            t.BertConfig(hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536)
+        ),
+        "ViT-B": lambda: t.ViTModel(t.ViTConfig(num_hidden_layers=4), add_pooling_layer=False),
+        "Whisper tiny, encoder": lambda: t.WhisperForConditionalGeneration(
+            t.WhisperConfig(d_model=384, encoder_attention_heads=6, decoder_attention_heads=6, decoder_layers=1)
+        ),
+        "Swin-T": lambda: t.SwinModel(t.SwinConfig(depths=[2, 2, 2, 2])),
+        "ConvNeXt-T": lambda: t.ConvNextModel(t.ConvNextConfig(depths=[2, 2, 3, 2])),
+        "wav2vec2 base": lambda: t.Wav2Vec2Model(t.Wav2Vec2Config(num_hidden_layers=4)),
+    }[name]()
+    made.eval().save_pretrained(folder)
+    return made.model.encoder if name.startswith("Whisper") else made
+
+
+def call(model: Any, given: Array) -> Callable[[], Any]:
+    """The first output of a model for one input."""
+    tensor = torch.from_numpy(given)
+
+    def run() -> Any:
+        with torch.no_grad():
+            return model(tensor)[0]
+
+    return run
+
+
 def experts(layer: nn.MixtureOfExperts, x: Array) -> Callable[[], object]:
     """A layer of experts as transformers computes it by default."""
     count, width, inner = layer.experts.down_proj.shape

@@ -1,0 +1,57 @@
+"""Whole models on NumPy, beside transformers in torch: usual widths, a few layers, the same random weights in both."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import lucid
+from benchmarks import peers
+from benchmarks.attention import TORCH
+from benchmarks.bench import LUCID, Bench
+from benchmarks.graphs import Array
+from benchmarks.results import Line
+from lucid.models.whisper import Whisper
+
+INPUTS = {  # the shape of the input of each model that `transformers_peer.encoder` makes
+    "MiniLM": ((1, 16), (8, 64)),
+    "ViT-B": ((1, 3, 224, 224),),
+    "Whisper tiny, encoder": ((1, 80, 3000),),
+    "Swin-T": ((1, 3, 224, 224),),
+    "ConvNeXt-T": ((1, 3, 224, 224),),
+    "wav2vec2 base": ((1, 16000),),
+}
+
+
+def models(bench: Bench) -> list[Line]:
+    """One call of each."""
+    if peers.transformers is None:
+        return []
+    lines = []
+    for name, shapes in INPUTS.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            theirs = peers.transformers.encoder(name, Path(scratch))
+            ours = lucid.models.load(scratch)
+        ours = ours.encoder if isinstance(ours, Whisper) else ours
+        for shape in shapes[:1] if bench.quick else shapes:
+            given = _given(shape)
+            tensor = lucid.Tensor(given)
+            first = ours(tensor)
+            found = (first[0] if isinstance(first, tuple) else first).numpy()
+            run = peers.transformers.call(theirs, given)
+            wanted = run().numpy()
+            agreement = np.abs(found.reshape(-1) - wanted.reshape(-1)).max()
+            assert agreement < 1e-3 * np.abs(wanted).max(), f"{name}: Lucid and torch differ by {agreement}"
+            ways = {TORCH: run, LUCID: lambda ours=ours, tensor=tensor: ours(tensor)}
+            lines.append(bench.line("eager_models", f"{name}, {shape}", TORCH, ways, goal=1.1))
+    return lines
+
+
+def _given(shape: tuple[int, ...]) -> Array:
+    """Tokens for two axes that are short, else a sound, features or an image."""
+    made = np.random.default_rng(0)
+    if len(shape) == 2 and shape[1] < 1000:
+        return made.integers(1000, 30000, shape)
+    return made.standard_normal(shape).astype(np.float32)
