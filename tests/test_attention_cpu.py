@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 import lucid
 from lucid import ops
@@ -71,6 +72,14 @@ def test_any_length(case: Case, packed: bool) -> None:
     session = lucid.runtime.Session(export(case, packed), threads=1)
     for n, length in ((3, 1), (2, 7), (1, 32), (3, 33), (2, 64), (1, 257), (1, 300)):
         check_run(session, case, packed, n, length)
+
+
+def test_no_query_is_refused_by_the_node_and_not_by_the_sizes_around_it() -> None:
+    """As in every form with onnxruntime's Attention; the number of blocks was once divided by 0."""
+    session = lucid.runtime.Session(export(SELF[0], True), threads=1)
+    empty = {name: np.zeros((2, 0, int(shape[-1])), np.float32) for name, (_, shape) in session.inputs.items()}
+    with pytest.raises(Fail, match="Q sequence length must be greater than 0"):
+        session.run(empty)
 
 
 def test_long_lengths_take_more_blocks() -> None:

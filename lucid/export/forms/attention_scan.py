@@ -48,8 +48,12 @@ class Blocks:
 
 
 def blocks_of(build: Builder, output: TensorType, length: Dim) -> Blocks:
-    """The blocks of a length of at least 1. What layers share is emitted here, outside of their branches."""
-    whole = size_vector(build, length)
+    """The blocks of a length. What layers share is emitted here, outside of their branches.
+
+    So it is computed for a length of 0 too, though nothing reads it, and onnxruntime refuses to divide by 0.
+    """
+    given = size_vector(build, length)
+    whole = build.op("Max", given, _ONE)
     is_long = build.op("Greater", whole, np.array([LONG]))
     rows_at_most = build.op("Where", is_long, np.array([FEW, FEW_IF_LONG]), np.array([FEW, MANY]))
     counts = build.op("Div", build.op("Sub", build.op("Add", whole, rows_at_most), _ONE), rows_at_most)
@@ -60,7 +64,8 @@ def blocks_of(build: Builder, output: TensorType, length: Dim) -> Blocks:
     own = build.op("Max", build.op("Sub", ends, build.op("Range", step, _ZERO, np.array(-1))), _ZERO)
     count = _size(build, f"blocks in {whole}", build.op("Shape", ends, end=1))
     rows = _size(build, f"rows of {own}", each)
-    places = computed(build, build.op("Range", _ZERO, last, np.array(1)), TensorType(int64, (length,)))
+    all_places = build.op("Range", _ZERO, build.op("Squeeze", given), np.array(1))
+    places = computed(build, all_places, TensorType(int64, (length,)))
     queries = computed(build, own, TensorType(int64, (count, rows)))
     blocks = Blocks(
         count,
@@ -70,7 +75,7 @@ def blocks_of(build: Builder, output: TensorType, length: Dim) -> Blocks:
         queries,
         unsqueeze(queries, 2),
         computed(build, ends, TensorType(int64, (count, 1))),
-        build.op("Neg", whole),
+        build.op("Neg", given),
     )
     build.names_of([blocks.column, blocks.own_column])
     sizes_vector(build, blocks.padded(output))
