@@ -22,6 +22,7 @@ _OPTIONAL = {
     "matplotlib": "plot",
     "gguf": "gguf",
     "pyarrow": "batch",
+    "uvicorn": "serve",
     "ray": "ray",
     "onnxruntime-extensions": "extensions",
 }
