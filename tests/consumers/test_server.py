@@ -22,6 +22,7 @@ import tritonclient.http as triton
 
 import lucid
 from tests.consumers.folders import TEXTS, WORK, close, computed, exported, tokens
+from tools.serving_load import workers
 
 KEY = "a-key"
 
@@ -154,12 +155,11 @@ def test_a_worker_that_is_killed_is_started_again_and_no_answer_is_wrong() -> No
         threads = [threading.Thread(target=ask, args=(7 * number,)) for number in range(4)]
         for thread in threads:
             thread.start()
-        workers = _workers(pid)
-        assert len(workers) == 2
+        first, _ = workers(pid)
         time.sleep(1)
-        os.kill(workers[0], signal.SIGKILL)
+        os.kill(first, signal.SIGKILL)
         end = time.monotonic() + 30
-        while len(again := _workers(pid)) < 2 or workers[0] in again:
+        while len(again := workers(pid)) < 2 or first in again:
             assert time.monotonic() < end, "it was not started again"
             time.sleep(0.1)
         after = len(right)
@@ -169,9 +169,3 @@ def test_a_worker_that_is_killed_is_started_again_and_no_answer_is_wrong() -> No
             thread.join()
     assert len(right) > after > 0
     assert len(failed) <= 8, failed
-
-
-def _workers(pid: int) -> list[int]:
-    """The processes that serve; one that has ended has no command line."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
