@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from lucid.dims import same
-from lucid.export.builder import Builder
+from lucid.export.builder import Builder, computed
 from lucid.export.form import refuse
 from lucid.ops import expand, unsqueeze
 from lucid.ops.attention_call import AttentionCall
@@ -94,3 +94,11 @@ def emit_node(build: Builder, call: Call) -> tuple[str, ...]:
         qk_matmul_output_mode=3 if options.need_weights else None,
     )
     return tuple(name for name in outputs if name)
+
+
+def node_output(build: Builder, call: Call) -> Tensor:
+    """The output of `emit_node` as a tensor, in the call's layout."""
+    heads = call.options.heads
+    width = call.value_width * (heads or 1)
+    shape = (call.batch, call.queries, width) if heads else (*call.query.shape[:3], width)
+    return computed(build, emit_node(build, call)[0], call.query.type.with_shape(shape))

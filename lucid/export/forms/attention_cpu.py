@@ -10,31 +10,29 @@ of attention.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
 
-from lucid.dims import Dim, Size, same
-from lucid.export.attention_node import Call, emit_node, refuse_scale
-from lucid.export.builder import Builder, Operand, computed
+from lucid.dims import Size, same
+from lucid.export.attention_node import Call, refuse_scale
+from lucid.export.builder import Builder, computed
 from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.forms.attention_fill import fill_value, filled_mask, sees_a_key
 from lucid.export.forms.attention_products import biased
-from lucid.export.forms.attention_scan import FIRST_BLOCKS, blocks_of, filling, hidden_by_masks, scanned
+from lucid.export.forms.attention_scan import FIRST_BLOCKS, WHOLE, WHOLE_IF_CAPPED, of_any_length
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.known_runtimes import FILLED_MASKS
 from lucid.ops import attention, concat, minimum, unsqueeze
 from lucid.ops.attention_masks import causal_mask
-from lucid.ops.creation import arange_op, size_op
+from lucid.ops.creation import arange_op
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
-from lucid.types import TensorType, float32
+from lucid.types import float32
 from lucid.values import Node
 
 SHORT = 32  # up to so many queries the plain node is as fast
-ONE_BLOCK = 256  # up to so many queries of a model of any length, blocks save less than they cost
 # The rows of a block, up to so many queries: fewer rows compute fewer scores, and more copies of keys. Beyond, memory
 # matters more than the few percent that larger blocks gain.
 ROWS = ((512, 64), (1024, 128), (4096, 256))
@@ -65,28 +63,10 @@ def query_blocks(build: Builder, node: Node) -> Taken:
         return Taken(filled(build, call, blocks), _share(length, blocks))
 
     return Taken(
-        _of_any_length(build, call, length, node.types[0]),
-        f"up to {SHORT} queries it is the plain node, up to {ONE_BLOCK} one block; {_share(2048, FIRST_BLOCKS)}",
+        of_any_length(build, call, length, node.types[0]),
+        f"up to {WHOLE_IF_CAPPED if call.options.softcap else WHOLE} queries it is the plain node; "
+        f"{_share(2048, FIRST_BLOCKS)}",
     )
-
-
-def _of_any_length(build: Builder, call: Call, length: Dim, output: TensorType) -> Operand:
-    """By length, chosen when the model runs. What layers have in common is emitted outside of the branches."""
-    blocks, hidden = blocks_of(build, output, length), hidden_by_masks(call)
-    build.names_of([*hidden, size_op(size=length) <= ONE_BLOCK])
-    if call.mask is None:  # else it takes as long as a product, and short texts do not need it
-        build.name_of(_sees_a_key(build, call))
-
-    def in_blocks() -> Operand:
-        fill = fill_value(build, call)
-        build.name_of(fill)
-        one = (ONE_BLOCK, lambda: build.name_of(filling(build, call, [blocks.column < blocks.places, *hidden], fill)))
-        several = lambda: build.name_of(scanned(build, call, hidden, fill, blocks))  # noqa: E731
-        found = first_that_fits(build, length, [one], several, output)
-        seeing = _sees_a_key(build, call)
-        return found if seeing is None else computed(build, build.name_of(found), output) * seeing
-
-    return first_that_fits(build, length, [(SHORT, lambda: emit_node(build, call)[0])], in_blocks, output)
 
 
 def _sees_a_key(build: Builder, call: Call) -> Tensor | None:
@@ -198,20 +178,3 @@ def _sizes(length: int, blocks: int) -> list[int]:
     size = -(-length // blocks)
     rest = length - (blocks - 1) * size
     return [*([rest] if rest > 0 else []), *[size] * (blocks - 1)]
-
-
-def first_that_fits(
-    build: Builder,
-    length: Size,
-    by_length: list[tuple[int, Callable[[], Operand]]],
-    otherwise: Callable[[], Operand],
-    output: TensorType,
-) -> Operand:
-    """Nested If nodes: the first form whose limit the length does not exceed, chosen when the model runs."""
-    if not by_length:
-        return otherwise()
-    (limit, first), *rest = by_length
-    condition = build.name_of(size_op(size=length) <= limit)
-    then = build.block(lambda: [(build.name_of(first()), output)])
-    orelse = build.block(lambda: [(build.name_of(first_that_fits(build, length, rest, otherwise, output)), output)])
-    return build.op("If", condition, then_branch=then, else_branch=orelse)

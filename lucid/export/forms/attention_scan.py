@@ -1,7 +1,8 @@
 """Causal attention in as many blocks of queries as the length asks for: one body, which a Scan repeats.
 
-Written out, one model for all lengths would hold several numbers of blocks, all of them in each layer: that was six
-times as many nodes, which onnxruntime reads and optimises whenever it loads the model.
+Written out, one model for all lengths would hold several numbers of blocks, all of them in each layer, and onnxruntime
+reads and optimises them whenever it loads the model. For the same reason hidden keys are not filled here, as they are
+for a known length: from the length on where blocks pay, the bound on hidden keys costs what it saves.
 """
 
 from __future__ import annotations
@@ -11,19 +12,24 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lucid.dims import Dim, Size, same
-from lucid.export.attention_node import Call
-from lucid.export.builder import Builder, computed
+from lucid.dims import Dim, Size, same, sym_min
+from lucid.export.attention_node import Call, emit_node, node_output
+from lucid.export.builder import Builder, Operand, computed
+from lucid.export.forms.attention_fill import sees_a_key
 from lucid.export.forms.attention_products import biased
+from lucid.export.forms.by_length import by_length
 from lucid.export.run_time_sizes import size_vector, sizes_vector
-from lucid.ops import logical_not, logical_or, permute, reshape, take, unsqueeze, where
+from lucid.ops import expand, logical_and, reshape, take, unsqueeze, where
 from lucid.ops.tensor import Tensor
-from lucid.types import Array, TensorType, int64
+from lucid.types import Array, TensorType, float32, int64
 from lucid.values import Input
 
+WHOLE = 192  # up to so many queries the plain node is as fast, on one of the measured processors much faster
+WHOLE_IF_CAPPED = 32  # the same where scores are capped, which the node does slowly
 # Rows of a block. A step costs as much as some rows do, and a block copies all keys before it: so there are up to 8
-# blocks of 128 rows, then as many of 256 as it takes. Beyond a length where memory matters more, they have 96.
-FEW, FIRST_BLOCKS, MANY = 128, 8, 256
+# blocks of 64 rows, then 8 larger ones, then as many of 256 as it takes. Beyond a length where memory matters more,
+# they have 96.
+FEW, FIRST_BLOCKS, MANY = 64, 8, 256
 LONG, FEW_IF_LONG = 4096, 96
 
 
@@ -88,13 +94,44 @@ def _size(build: Builder, name: str, vector: str) -> Dim:
     return Dim({(name,): 1})
 
 
-def hidden_by_masks(call: Call) -> list[Tensor]:
-    """Which keys the masks hide, each of at most 4 axes."""
-    masks = [] if call.key_mask is None else [logical_not(unsqueeze(call.key_mask, (1, 2)))]
-    return masks if call.mask is None else [*masks, logical_not(call.mask)]
+def of_any_length(build: Builder, call: Call, length: Dim, output: TensorType) -> Operand:
+    """The plain node or blocks, chosen when the model runs. What layers share is emitted outside of the branches."""
+    blocks, masks = blocks_of(build, output, length), _masks(call)
+    capped = bool(call.options.softcap)
+    limit = WHOLE_IF_CAPPED if capped else WHOLE
+    whole, seeing = _masked_up_to(build, call, limit), sees_a_key(build, call) if capped else None
+    build.names_of([*masks, *([] if seeing is None else [seeing])])
+    return by_length(
+        build,
+        length,
+        limit,
+        lambda: emit_node(build, whole)[0],
+        lambda: _scanned(build, call, masks, blocks, seeing),
+        output,
+    )
 
 
-def scanned(build: Builder, call: Call, hidden: Sequence[Tensor], fill: Tensor, blocks: Blocks) -> Tensor:
+def _masked_up_to(build: Builder, call: Call, limit: int) -> Call:
+    """The call of the plain node, with a mask of keys for as many queries as it computes at most.
+
+    So all layers share it, and for long texts it is small.
+    """
+    if call.key_mask is None or call.mask is not None:
+        return call
+    shape = (call.batch, 1, sym_min(call.queries, limit), call.keys)
+    rows = build.name_of(expand(unsqueeze(call.key_mask, (1, 2)), shape))
+    # The node runs only where these are all queries.
+    mask = computed(build, rows, call.key_mask.type.with_shape((call.batch, 1, call.queries, call.keys)))
+    return replace(call, mask=mask, key_mask=None)
+
+
+def _masks(call: Call) -> list[Tensor]:
+    """The masks besides the causal one, each of at most 4 axes."""
+    masks = [] if call.key_mask is None else [unsqueeze(call.key_mask, (1, 2))]
+    return masks if call.mask is None else [*masks, call.mask]
+
+
+def _scanned(build: Builder, call: Call, masks: Sequence[Tensor], blocks: Blocks, seeing: Tensor | None) -> Tensor:
     """Causal attention, block by block. (N, H, L, d) or packed (N, L, H*d)."""
     own = Input("own", TensorType(int64, (blocks.rows,)))
     column = Input("column", TensorType(int64, (blocks.rows, 1)))
@@ -104,23 +141,41 @@ def scanned(build: Builder, call: Call, hidden: Sequence[Tensor], fill: Tensor, 
         keys = _size(build, f"keys up to {build.name_of(end)}", build.name_of(end))
         near = computed(build, build.op("Slice", blocks.places, _FIRST, end, _FIRST), TensorType(int64, (keys,)))
         queries = Tensor.from_value(own)
-        part = replace(
-            call, query=take(call.query, queries, -2), key=take(call.key, near, -2), value=take(call.value, near, -2)
-        )
-        masks = [_part(mask, queries, near) for mask in hidden]
-        output = filling(build, part, [Tensor.from_value(column) < near, *masks], fill)
-        return [(build.name_of(output), output.type)]
+        visible = near <= Tensor.from_value(column)
+        for mask in masks:
+            visible = logical_and(visible, _part(mask, queries, near))
+        query, key, value = take(call.query, queries, -2), take(call.key, near, -2), take(call.value, near, -2)
+        part = Call(query, key, value, visible, options=replace(call.options, is_causal=False))
+        found = _attended(build, part)
+        return [(build.name_of(found), found.type)]
 
     body = build.block(step, [own, column, end])
     kind = body.outputs[0][1]
     given = build.op(
-        "Scan", blocks.own, blocks.own_column, blocks.ends, body=body, num_scan_inputs=3, scan_output_directions=[1]
+        "Scan",
+        blocks.own,
+        blocks.own_column,
+        blocks.ends,
+        body=body,
+        num_scan_inputs=3,
+        scan_output_directions=[1],
+        scan_output_axes=[len(kind.shape) - 2],
     )
-    output = computed(build, given, kind.with_shape((blocks.count, *kind.shape)))
-    output = permute(output, (*range(1, output.ndim - 2), 0, output.ndim - 2, output.ndim - 1))
-    output = reshape(output, blocks.padded(kind))
+    stacked = kind.with_shape((*kind.shape[:-2], blocks.count, *kind.shape[-2:]))
+    output = reshape(computed(build, given, stacked), blocks.padded(kind))
     cut = build.op("Slice", output, blocks.begin, np.array([_LARGEST]), np.array([output.ndim - 2]))
-    return computed(build, cut, kind.with_shape((*kind.shape[:-2], call.queries, kind.shape[-1])))
+    found = computed(build, cut, kind.with_shape((*kind.shape[:-2], call.queries, kind.shape[-1])))
+    if seeing is None:
+        return found
+    return found * (seeing if call.options.heads is None else seeing[:, 0])
+
+
+def _attended(build: Builder, call: Call) -> Tensor:
+    """A block: one node, or products where scores are capped."""
+    if not call.options.softcap:
+        return node_output(build, call)
+    assert call.mask is not None
+    return biased(build, call, where(call.mask, 0.0, float32.lowest))
 
 
 def _part(mask: Tensor, own: Tensor, near: Tensor) -> Tensor:
@@ -129,14 +184,6 @@ def _part(mask: Tensor, own: Tensor, near: Tensor) -> Tensor:
         if mask.ndim >= -axis and not same(mask.shape[axis], 1):
             mask = take(mask, places, axis)
     return mask
-
-
-def filling(build: Builder, call: Call, hidden: Sequence[Tensor], fill: Tensor) -> Tensor:
-    """Attention with `fill` added to the scores of the keys that one of these hides."""
-    joint, *others = hidden
-    for other in others:
-        joint = logical_or(joint, other)
-    return biased(build, call, where(joint, fill, 0.0))
 
 
 _LARGEST = np.iinfo(np.int64).max

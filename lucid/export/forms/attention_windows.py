@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lucid.dims import Size, product, same
-from lucid.export.attention_node import Call, emit_node
-from lucid.export.builder import Builder, Operand, computed
+from lucid.export.attention_node import Call, emit_node, node_output
+from lucid.export.builder import Builder, Operand
 from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention import refuse_inexact
-from lucid.export.forms.attention_cpu import SHORT, first_that_fits
+from lucid.export.forms.attention_cpu import SHORT
 from lucid.export.forms.attention_products import capped
+from lucid.export.forms.by_length import by_length
 from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.tensor import Tensor
@@ -68,12 +69,8 @@ def window_blocks(build: Builder, node: Node) -> Taken:
         return Taken(in_blocks(build, call, _blocks(call, rows, window - 1, ahead)), why)
     blocks = _blocks(call, rows, window - 1, ahead)
     build.names_of([blocks.own, blocks.near, blocks.visible])  # outside of the branches, where all layers share them
-    chosen = first_that_fits(
-        build,
-        length,
-        [(limit, lambda: _whole(build, node, call))],
-        lambda: in_blocks(build, call, blocks),
-        node.types[0],
+    chosen = by_length(
+        build, length, limit, lambda: _whole(build, node, call), lambda: in_blocks(build, call, blocks), node.types[0]
     )
     whole = "products, for their tanh" if call.options.softcap else "the plain node"
     return Taken(chosen, f"{why}; up to {limit} queries it is {whole}")
@@ -130,18 +127,9 @@ def in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
     )
     options = replace(call.options, is_causal=False, window=None, window_after=None)
     batched = Call(query, key, value, blocks.visible, options=options)
-    output = _best(batched) if options.softcap else _plain(build, batched)
+    # The best form for long texts fills hidden scores, which costs more than it saves in small blocks.
+    output = _best(batched) if options.softcap else node_output(build, batched)
     return build.name_of(_joined(output, call.batch, blocks.count, call.queries))
-
-
-def _plain(build: Builder, call: Call) -> Tensor:
-    """One node. The best form for long texts fills hidden scores, which costs more than it saves in small blocks."""
-    (name,) = emit_node(build, call)
-    packed = call.options.heads is not None
-    shape = (call.batch, call.queries, call.value_width * (call.options.heads or 1))
-    return computed(
-        build, name, call.query.type.with_shape(shape if packed else (*call.query.shape[:3], call.value_width))
-    )
 
 
 def _best(call: Call) -> Tensor:
