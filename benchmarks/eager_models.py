@@ -34,7 +34,7 @@ def models(bench: Bench) -> list[Line]:
         with tempfile.TemporaryDirectory() as scratch:
             theirs = peers.transformers.encoder(name, Path(scratch))
             ours = lucid.models.load(scratch)
-        ours = ours.encoder if isinstance(ours, Whisper) else ours
+        ours = ours.encode if isinstance(ours, Whisper) else ours
         for shape in shapes[:1] if bench.quick else shapes:
             given = _given(shape)
             tensor = lucid.Tensor(given)

@@ -24,6 +24,7 @@ from threadpoolctl import ThreadpoolController
 Job = TypeVar("Job")
 
 _FEW = 1 << 14  # numbers in the inputs of a model
+_SMALL = 1 << 11  # numbers for which NumPy has memory at hand
 KEPT = 4 << 20  # a thread keeps buffers up to so many bytes
 
 
@@ -190,7 +191,7 @@ _buffers = _Buffers()
 
 def buffer(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """This thread's buffer of that name, not initialised; valid until the thread asks for the name again."""
-    return _buffers.take(name, shape, dtype)
+    return _buffers.take(name, shape, dtype) if math.prod(shape) > _SMALL else np.empty(shape, dtype)
 
 
 def _after_fork() -> None:

@@ -33,6 +33,7 @@ FLOORS = [
         "lucid.spelling",
         "lucid.absent",
         "lucid.text",
+        "lucid.quiet",
         "lucid.threads",
         "lucid.runtime_record",
     ],
@@ -45,7 +46,7 @@ FLOORS = [
     ["lucid.graph", "lucid.quantization"],
     ["lucid.ops.numpy_protocols", "lucid.ops.methods", "lucid.ops.operators", "lucid.ops.axis_methods"],
     ["lucid.ops.tensor"],
-    ["lucid.ops.op", "lucid.ops.operands", "lucid.ops.opaque"],
+    ["lucid.ops.op", "lucid.ops.operands", "lucid.ops.known_calls", "lucid.ops.opaque"],
     ["lucid.ops", "lucid.op", "lucid._tensor", "lucid.weights", "lucid.weights_header", "lucid.comparison"],
     ["lucid.nn", "lucid.exact", "lucid.parity", "lucid.rounding"],
     [

@@ -13,7 +13,7 @@ from lucid import html
 from lucid.evaluation import is_evaluating
 from lucid.ops.tensor import Tensor
 from lucid.scope import entered, scope
-from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, show_shape
+from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, known_type, show_shape
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -62,7 +62,7 @@ class Parameter(Tensor):
         """Replace the values; the shape stays, the element type is the array's."""
         if array.shape != self.shape:
             raise ValueError(f"parameter: got shape {show_shape(array.shape)}, expected {show_shape(self.shape)}")
-        self._set(array, TensorType(as_dtype(array.dtype), array.shape))
+        self._set(array, known_type(array.dtype, array.shape))
 
 
 class Module:
@@ -260,7 +260,7 @@ class Module:
         dtypes = {key: as_dtype(arrays[key].dtype) if key in kept else tensor.dtype for key, tensor in given.items()}
         converted = {key: convert(arrays[key], dtypes[key], key) for key in given}
         for key, tensor in given.items():
-            tensor._set(converted[key], tensor.type.with_dtype(dtypes[key]))
+            tensor._set(converted[key], known_type(dtypes[key].numpy, converted[key].shape))
 
     def to(self, dtype: DTypeLike) -> Self:
         """Convert all floating-point parameters and buffers to an element type.
@@ -272,7 +272,7 @@ class Module:
         floats = {key: tensor for key, tensor in self._named_tensors() if tensor.dtype.kind == "float"}
         converted = {key: convert(tensor.numpy(), wanted, key) for key, tensor in floats.items()}
         for key, tensor in floats.items():
-            tensor._set(converted[key], tensor.type.with_dtype(wanted))
+            tensor._set(converted[key], known_type(wanted.numpy, converted[key].shape))
         return self
 
     # Text -------------------------------------------------------------------------------------------------------------

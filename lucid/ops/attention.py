@@ -12,7 +12,7 @@ import numpy as np
 
 from lucid.dims import Size, product, same
 from lucid.ops import attention_kernel
-from lucid.ops.attention_call import AttentionCall, AttentionOptions
+from lucid.ops.attention_call import AttentionCall, AttentionOptions, remembered_options
 from lucid.ops.attention_masks import check_masks, combined_mask, excluded, position_mask
 from lucid.ops.elementwise import tanh, where
 from lucid.ops.indexing import take
@@ -24,26 +24,51 @@ from lucid.ops.tensor import Tensor
 from lucid.types import Array, bool_, same_shape, show_shape
 
 
-def _kernel(*arrays: Array | None, **attributes: Any) -> tuple[Array, ...]:
+def _kernel(
+    query: Array,
+    key: Array,
+    value: Array,
+    mask: Array | None,
+    key_mask: Array | None,
+    past_key: Array | None,
+    past_value: Array | None,
+    *,
+    heads: int | None,
+    kv_heads: int | None,
+    scale: float | None,
+    is_causal: bool,
+    window: int | None,
+    window_after: int | None,
+    softcap: float,
+    dropout_p: float,
+    need_weights: bool,
+) -> tuple[Array, ...]:
     """Compute tile by tile, or by the body where all weights are held anyway."""
-    call = AttentionCall.from_operands([None if x is None else Tensor.from_array(x) for x in arrays], attributes)
-    options = call.options
-    query, key, value = (x.numpy() for x in (call.query, call.key, call.value))
-    if options.head_counts is not None:
-        query, key, value = map(_split_array, (query, key, value), options.head_counts)
-    if options.holds_weights:
-        return tuple(t.numpy() for t in _body(call))
+    options = remembered_options(
+        heads, kv_heads, scale, is_causal, window, window_after, softcap, dropout_p, need_weights
+    )
+    joint = None
+    if mask is not None or key_mask is not None or options.holds_weights:
+        given = (query, key, value, mask, key_mask, past_key, past_value)
+        call = AttentionCall(*(None if x is None else Tensor.from_array(x) for x in given), options=options)  # type: ignore[arg-type]
+        if options.holds_weights:
+            return tuple(t.numpy() for t in _body(call))
+        joint = combined_mask(call, None)
+    dtype = query.dtype
+    counts = options.head_counts
+    if counts is not None:
+        query, key, value = map(_split_array, (query, key, value), counts)
     present: tuple[Array, ...] = ()
     past = 0
-    if call.past_key is not None and call.past_value is not None:
-        past_key, past_value = call.past_key.numpy(), call.past_value.numpy()
+    if past_key is not None and past_value is not None:
         key, value = present = np.concatenate([past_key, key], 2), np.concatenate([past_value, value], 2)
         past = past_key.shape[2]
-    mask = combined_mask(call, None)
-    query, key, value = (x.astype(call.scores_type.numpy, copy=False) for x in (query, key, value))
-    output = attention_kernel.attention(query, key, value, None if mask is None else mask.numpy(), options, past)
-    output = output.astype(call.dtype.numpy, copy=False)
-    if options.head_counts is not None:
+    if dtype.itemsize == 2:
+        query, key, value = (x.astype(np.float32) for x in (query, key, value))
+    output = attention_kernel.attention(query, key, value, None if joint is None else joint.numpy(), options, past)
+    if output.dtype != dtype:
+        output = output.astype(dtype)
+    if counts is not None:
         output = output.transpose(0, 2, 1, 3)
         output = output.reshape(*output.shape[:2], math.prod(output.shape[2:]))
     return output, *present

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Self
+from functools import lru_cache
+from typing import Any, Self
 
 from lucid.dims import Size, same
 from lucid.ops.tensor import Tensor
@@ -81,6 +82,12 @@ class AttentionOptions:
 
 
 _OPTIONS = tuple(option.name for option in fields(AttentionOptions))
+
+
+@lru_cache(maxsize=256, typed=True)
+def remembered_options(*options: Any) -> AttentionOptions:
+    """These options in their order, checked once: eager calls ask for the same ones again and again."""
+    return AttentionOptions(*options)
 
 
 @dataclass(frozen=True, eq=False)

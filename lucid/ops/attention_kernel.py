@@ -18,6 +18,8 @@ import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -25,7 +27,8 @@ from numpy.lib.introspect import opt_func_info
 
 from lucid.ops import attention_tiles
 from lucid.ops.attention_call import AttentionOptions
-from lucid.ops.attention_tiles import Job, Visibility
+from lucid.ops.attention_tiles import WHOLE, Job, Visibility
+from lucid.quiet import quietly
 from lucid.threads import buffer, get_num_threads, share
 from lucid.types import Array
 
@@ -49,7 +52,7 @@ def attention(
     windows and softcap. A query that sees no key gives 0.
     """
     n, heads, length, width = query.shape
-    kv_heads, keys = key.shape[1:3]
+    _, kv_heads, keys, _ = key.shape
     result = np.empty((n, length, heads, value.shape[-1]), query.dtype)
     if result.size == 0:
         return result.transpose(0, 2, 1, 3)
@@ -69,7 +72,7 @@ def attention(
         Visibility(keys, past, options.ahead, options.window),
     )
     if attention_tiles.is_small((n, kv_heads, group), length, keys):
-        tiled.work([Job((slice(None),) * 3, 0, length)])
+        quietly(tiled.do, Job(WHOLE, 0, length))
     else:
         share(attention_tiles.jobs((n, kv_heads, group), length, keys, get_num_threads()), tiled.work)
     return result.transpose(0, 2, 1, 3)
@@ -91,35 +94,43 @@ class _Attention:
 
     def work(self, jobs: Iterable[Job]) -> None:
         """Do all jobs."""
-        with np.errstate(all="ignore"):
-            for job in jobs:
-                if self.calm and self._run(job, calm=True):
-                    continue
-                self.calm = False
-                if not self._run(job, calm=False) and self._can_overflow(job):
-                    self._run(job, calm=False, share=0.5 ** self.value.shape[-2].bit_length())
+        for job in jobs:
+            quietly(self.do, job)
+
+    def do(self, job: Job) -> None:
+        """Do one job."""
+        if self.calm and self._run(job, calm=True):
+            return
+        self.calm = False
+        if not self._run(job, calm=False) and self._can_overflow(job):
+            self._run(job, calm=False, share=0.5 ** self.value.shape[-2].bit_length())
 
     def _run(self, job: Job, calm: bool, share: float = 1.0) -> bool:
         """Compute one job; False if its scores are not calm although `calm` is set, or a sum overflows.
 
         The values are multiplied by `share`, a power of two, before they are summed.
         """
-        query = self.query[job.heads][..., job.start : job.stop, :]
-        output = self.output[job.heads][..., job.start : job.stop, :]
-        key, value, dtype = self.key[job.heads[:2]], self.value[job.heads[:2]], query.dtype
+        query, output, key, value = self.query, self.output, self.key, self.value
+        if job.heads is not WHOLE:
+            rows = (*job.heads, slice(job.start, job.stop))
+            query, output, key, value = query[rows], output[rows], key[job.heads[:2]], value[job.heads[:2]]
+        dtype = query.dtype
         if share < 1:
             value = value * dtype.type(share)
         unit = _UNIT if calm else 1.0
+        heads, length = query.shape[:3], query.shape[3]
         scaled = np.multiply(query, dtype.type(self.scale * unit), out=buffer("query", query.shape, dtype))
-        total = np.zeros((*query.shape[:-1], 1), dtype)
-        largest = np.full_like(total, -np.inf)  # of each row's scores so far
-        blank = True  # nothing is in the output yet
-        for start, stop, top, bottom in self.visibility.blocks(job, math.prod(query.shape[:3])):
-            visible, bias = self._tile_mask(job, start, stop, top, bottom)
+        total = largest = None  # of each row's weights, and of its scores, so far: None while nothing is in the output
+        for start, stop, top, bottom in self.visibility.blocks(job, math.prod(heads)):
+            visible, bias = (None, None) if self.mask is None else self._tile_mask(job, start, stop, top, bottom)
             if visible is not None and not visible.any() and self._finite(job, start, stop):
                 continue
-            scores = buffer("scores", (*query.shape[:3], bottom - top, stop - start), dtype)
-            np.matmul(scaled[..., top:bottom, :], key[..., start:stop], out=scores)
+            scores = buffer("scores", (*heads, bottom - top, stop - start), dtype)
+            every = bottom - top == length  # of the job's rows
+            keys, values = key, value
+            if stop - start < self.visibility.keys:
+                keys, values = key[..., start:stop], value[..., start:stop, :]
+            np.matmul(scaled if every else scaled[..., top:bottom, :], keys, out=scores)
             if self.softcap > 0:
                 scores /= self.softcap * unit
                 np.tanh(scores, out=scores)
@@ -128,7 +139,7 @@ class _Attention:
                 scores += bias.astype(dtype) * dtype.type(unit)
             limits = self.visibility.limits(scores, job.start + top, start, stop)
             if calm:
-                if not scores.min() >= CALM * unit:
+                if not np.minimum.reduce(scores, None) >= CALM * unit:
                     return False
                 _power(scores, out=scores)
                 if visible is not None:
@@ -140,23 +151,30 @@ class _Attention:
                     scores += np.where(visible, dtype.type(0), dtype.type(-np.inf))  # NaN stays NaN
                 for part, seen in limits:
                     np.copyto(part, -np.inf, where=seen == 0)
+                if largest is None:
+                    largest = np.full((*heads, length, 1), -np.inf, dtype)
                 shrink = _to_weights(scores, largest[..., top:bottom, :])
-                total[..., top:bottom, :] *= shrink
-                if not blank:
+                if total is not None:
+                    total[..., top:bottom, :] *= shrink
                     output[..., top:bottom, :] *= shrink
-            total[..., top:bottom, :] += scores @ np.ones((stop - start, 1), dtype)  # faster than np.sum
-            if blank:
-                blank = False
-                if bottom - top < output.shape[-2]:
-                    output.fill(0)
-                np.matmul(scores, value[..., start:stop, :], out=output[..., top:bottom, :])
-            else:
-                product = buffer("product", (*scores.shape[:-1], value.shape[-1]), dtype)
-                output[..., top:bottom, :] += np.matmul(scores, value[..., start:stop, :], out=product)
-        if blank:
+            sums = np.matmul(scores, _ones(stop - start, dtype))  # faster than np.sum
+            if total is None and every:
+                total = sums
+                np.matmul(scores, values, out=output)
+                continue
+            if total is None:
+                total = np.zeros((*heads, length, 1), dtype)
+                output.fill(0)
+            total[..., top:bottom, :] += sums
+            product = buffer("product", (*scores.shape[:-1], value.shape[-1]), dtype)
+            output[..., top:bottom, :] += np.matmul(scores, values, out=product)
+        if total is None:
             output.fill(0)
             return True
-        finite = math.isfinite(output.sum())  # infinity and NaN survive in a sum
+        finite = math.isfinite(np.add.reduce(output, None))  # infinity and NaN survive in a sum
+        if calm and finite and np.minimum.reduce(total, None) >= LEAST and np.maximum.reduce(total, None) < np.inf:
+            output /= total
+            return True
         seen = total != 0
         if calm and not (finite and (total < np.inf).all()):
             return False
@@ -233,8 +251,15 @@ def _to_weights(scores: Array, largest: Array) -> Array:
     return np.asarray(shrink)
 
 
+@lru_cache(maxsize=64)
+def _ones(rows: int, dtype: np.dtype[Any]) -> Array:
+    return np.ones((rows, 1), dtype)
+
+
 def _for_blas(array: Array) -> Array:
     """The array, copied only if BLAS cannot read its rows in place (np.matmul would then not use BLAS)."""
+    if array.flags.c_contiguous:
+        return array
     rows, columns = array.strides[-2:]
     readable = columns == array.itemsize and rows % array.itemsize == 0 and rows >= array.shape[-1] * array.itemsize
     return array if readable else np.ascontiguousarray(array)

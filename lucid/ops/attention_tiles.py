@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,6 +21,9 @@ KEYS = 512  # keys of a block that all its rows see
 EDGE = 256  # keys of a block that some rows see in part: computed in full, so kept small
 TILE = 1 << 18  # scores of a tile over all its heads: 1 MB of float32, what a core's cache holds
 SMALL = 1 << 19  # below as many scores threads cost more than they save
+
+
+WHOLE = (slice(None),) * 3  # the heads of the job that is a whole call
 
 
 class Job(NamedTuple):
@@ -52,8 +54,7 @@ def jobs(heads: tuple[int, int, int], length: int, keys: int, threads: int) -> l
     return [Job((i, j, k), start, stop) for start, stop in spans for i in cuts[2] for j in cuts[1] for k in cuts[0]]
 
 
-@dataclass(frozen=True, slots=True)
-class Visibility:
+class Visibility(NamedTuple):
     """Which keys a query sees by position. Query i is at position i + past."""
 
     keys: int
@@ -61,29 +62,12 @@ class Visibility:
     ahead: int | None  # how many keys after its own position a query sees; None for all
     window: int | None
 
-    def blocks(self, job: Job, heads: int) -> Iterator[tuple[int, int, int, int]]:
+    def blocks(self, job: Job, heads: int) -> tuple[tuple[int, int, int, int], ...]:
         """Blocks of keys [start, stop), each with the job's rows [top, bottom) that see any of them.
 
         Large where all rows see all keys, small at the edges.
         """
-        first, last = job.start + self.past, job.stop - 1 + self.past
-        start, stop = 0, self.keys
-        inner_start, inner_stop = start, stop
-        if self.ahead is not None:
-            inner_stop, stop = min(stop, first + self.ahead), min(stop, last + 1 + self.ahead)
-        if self.window is not None:
-            start, inner_start = max(0, first - self.window + 1), max(0, last - self.window + 1)
-        if inner_stop - inner_start < EDGE:
-            inner_start = inner_stop = start
-        keys = max(KEYS, TILE // (heads * (job.stop - job.start)))
-        for begin, end, size in ((start, inner_start, EDGE), (inner_start, inner_stop, keys), (inner_stop, stop, EDGE)):
-            for a, b in _split(begin, end, size):
-                top = 0 if self.ahead is None else max(0, a - first - self.ahead)
-                bottom = job.stop - job.start
-                if self.window is not None:
-                    bottom = min(bottom, b - 1 + self.window - first)
-                if top < bottom:
-                    yield a, b, top, bottom
+        return _blocks(self.keys, job.start + self.past, job.stop + self.past, self.ahead, self.window, heads)
 
     def limits(self, scores: Array, row: int, start: int, stop: int) -> Iterator[tuple[Array, Array]]:
         """The parts of a tile at the edge of causality or the window, each with an array of 1 (seen) and 0 (not).
@@ -100,6 +84,31 @@ class Visibility:
         if self.window is not None and end - self.window > start:  # the same triangle, rotated by 180 degrees
             part = scores[..., max(0, start + self.window - position) :, :][..., ::-1, ::-1]
             yield part, _triangle(*part.shape[-2:], stop - 1 - (end - self.window), scores.dtype)
+
+
+@lru_cache(maxsize=1024)
+def _blocks(
+    keys: int, first: int, end: int, ahead: int | None, window: int | None, heads: int
+) -> tuple[tuple[int, int, int, int], ...]:
+    """The blocks of a job whose queries are at positions [first, end)."""
+    last = end - 1
+    start, stop = 0, keys
+    inner_start, inner_stop = start, stop
+    if ahead is not None:
+        inner_stop, stop = min(stop, first + ahead), min(stop, last + 1 + ahead)
+    if window is not None:
+        start, inner_start = max(0, first - window + 1), max(0, last - window + 1)
+    if inner_stop - inner_start < EDGE:
+        inner_start = inner_stop = start
+    large = max(KEYS, TILE // (heads * (end - first)))
+    found = []
+    for begin, until, size in ((start, inner_start, EDGE), (inner_start, inner_stop, large), (inner_stop, stop, EDGE)):
+        for a, b in _split(begin, until, size):
+            top = 0 if ahead is None else max(0, a - first - ahead)
+            bottom = end - first if window is None else min(end - first, b - 1 + window - first)
+            if top < bottom:
+                found.append((a, b, top, bottom))
+    return tuple(found)
 
 
 def _split(start: int, stop: int, size: int) -> list[tuple[int, int]]:

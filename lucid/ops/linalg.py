@@ -41,14 +41,17 @@ def matmul(x: TensorLike, y: TensorLike) -> Tensor:  # type: ignore[empty-body]
 
 
 def _linear_kernel(x: Array, weight: Array, bias: Array | None) -> Array:
-    dtype = promote(as_dtype(x.dtype), as_dtype(weight.dtype))
-    product = _matmul_kernel(x.astype(dtype.numpy, copy=False), weight.T.astype(dtype.numpy, copy=False))
+    if x.dtype == weight.dtype:
+        product = _matmul_kernel(x, weight.T)
+    else:
+        common = promote(as_dtype(x.dtype), as_dtype(weight.dtype)).numpy
+        product = _matmul_kernel(x.astype(common, copy=False), weight.T.astype(common, copy=False))
     if bias is None:
         return product
     if bias.dtype == product.dtype:
         product += bias
         return product
-    wanted = promote(dtype, as_dtype(bias.dtype)).numpy
+    wanted = promote(as_dtype(product.dtype), as_dtype(bias.dtype)).numpy
     total: Array = product.astype(wanted) + bias.astype(wanted)
     return total
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
@@ -18,8 +19,10 @@ import numpy as np
 from lucid.bodies import mentions_sizes
 from lucid.context import holding
 from lucid.dims import identity
-from lucid.ops.operands import are_tensors, arrays_of, as_tensors, promoted
+from lucid.ops.known_calls import KnownCall, key_of
+from lucid.ops.operands import are_tensors, arrays_of, as_tensors, known_operands, promoted
 from lucid.ops.tensor import OPS, Tensor
+from lucid.quiet import quietly
 from lucid.scope import new_node, scope
 from lucid.spelling import in_our_names, torch_names
 from lucid.types import Array, TensorType
@@ -32,7 +35,6 @@ Kernel = Callable[..., Any]
 Rule = Callable[..., Any]
 
 REGISTERED: dict[str, Op[..., Any]] = {}  # every op by its name
-_NONE: Attributes = {}
 _KEPT = 512  # combinations of types of which an op knows its results
 
 
@@ -73,7 +75,7 @@ class Op(Generic[P, R]):
         self.attributes = tuple(self._usual)
         self.defaults = {name: value for name, value in self._usual.items() if value is not inspect.Parameter.empty}
         self._needed = self._usual.keys() - self.defaults.keys()
-        self._types: dict[tuple[Any, ...], tuple[TensorType, ...]] = {}
+        self._known: dict[tuple[Any, ...], KnownCall] = {}
         self._kernel, self._rule, self._promoted = kernel, rule, promoted
         functools.update_wrapper(self, call)
         if REGISTERED.setdefault(name, self) is not self:
@@ -88,45 +90,53 @@ class Op(Generic[P, R]):
         return _registered, (self.__module__, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return cast(R, self.apply(self._tensors(args), self._attributes(kwargs) if self._usual or kwargs else _NONE))
+        if self._kernel is not None and scope.get() is None and not _types_only.get():
+            operands = known_operands(args)
+            if operands is not None and (known := self._known_call(args, operands[1], kwargs)) is not None:
+                return cast(R, known.tensors(quietly(known.kernel, *operands[0])))
+        return cast(R, self.apply(self._tensors(args), self._attributes(kwargs)))
+
+    def _known_call(
+        self, args: Sequence[Any], kinds: Sequence[int | None], given: Mapping[str, Any]
+    ) -> KnownCall | None:
+        """What is known of a call of known tensors of these types; None if it does not go to the kernel as it is."""
+        key = key_of(kinds, given)
+        try:
+            known = self._known.get(key)
+        except TypeError:  # a list among the attributes
+            return None
+        if known is not None:
+            return known
+        tensors, attributes = self._tensors(args), self._attributes(given)
+        if any(map(operator.is_not, tensors, args)) or any(map(mentions_sizes, attributes.values())):
+            return None
+        return self._check(key, tensors, attributes, len(tensors) - len(args))
 
     def apply(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> Any:
         """Run the kernel if every argument is known, else make a node."""
         arrays = arrays_of(tensors)
-        known = arrays is not None and not _types_only.get() and (self.folded or scope.get() is None)
-        if arrays is None or not known or (attributes and any(map(mentions_sizes, attributes.values()))):
+        computed = arrays is not None and not _types_only.get() and (self.folded or scope.get() is None)
+        if arrays is None or not computed or (attributes and any(map(mentions_sizes, attributes.values()))):
             node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
             made = tuple(map(Tensor.from_value, node.results))
             return made[0] if len(made) == 1 else made
         if self.body is not None and self._kernel is None:
             return self.body(*tensors, **attributes)  # type: ignore[arg-type]  # P is not known here
-        types = self._known_types(tensors, attributes)
-        results = self.evaluate(arrays, attributes)
+        key = key_of([None if t is None else id(t.type) for t in tensors], attributes)
+        known = self._known.get(key) or self._check(key, tensors, attributes)
         part = None if scope.get() is None else self._part(tensors)
-        if len(types) == 1:
-            return self._tensor(results[0], types[0], part)
-        return tuple(self._tensor(array, kind, part) for array, kind in zip(results, types, strict=True))
+        return known.tensors(quietly(known.kernel, *arrays), part)
 
-    def _tensor(self, array: Array, kind: TensorType, part: Part | None) -> Tensor:
-        assert array.dtype == kind.dtype.numpy, f"{self.name}: kernel gave {array.dtype}, rule {kind.dtype}"
-        return Tensor.from_array(array, part)
-
-    def _known_types(self, tensors: Sequence[Tensor | None], attributes: Attributes) -> tuple[TensorType, ...]:
-        """The types of the results for known operands; the checks of a call run once for each combination of types."""
-        # Types of known tensors are cached objects, so looking at their parts is cheaper than comparing them. The types
-        # of the attributes tell 1 from 1.0 and True.
-        key = (
-            *[None if t is None else (t.type.dtype, t.type.shape) for t in tensors],
-            *attributes.values(),
-            *map(type, attributes.values()),
-        )
-        types = self._types.get(key)
-        if types is None:
-            types = self.infer([None if t is None else t.type for t in tensors], attributes)
-            if len(self._types) >= _KEPT:
-                self._types.clear()
-            self._types[key] = types
-        return types
+    def _check(
+        self, key: tuple[Any, ...], tensors: Sequence[Tensor | None], attributes: Attributes, missing: int = 0
+    ) -> KnownCall:
+        """Check a call and remember it: the checks run once for each combination of types and attributes."""
+        assert self._kernel is not None
+        types = self.infer([None if t is None else t.type for t in tensors], attributes)
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        self._known[key] = known = KnownCall(self.name, self._kernel, tensors, attributes, types, missing)
+        return known
 
     def _part(self, tensors: Sequence[Tensor | None]) -> Part | None:
         """For a result computed while tracing from one parameter (or part of one) alone: the name derived from it.
@@ -145,8 +155,7 @@ class Op(Generic[P, R]):
     def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
         """Compute with NumPy."""
         if self._kernel is not None:
-            with np.errstate(all="ignore"):  # inf and NaN are results here, as on every backend
-                result = self._kernel(*inputs, **attributes)
+            result = quietly(functools.partial(self._kernel, **attributes), *inputs)
             return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
         return tuple(
             t.numpy() for t in self.expand([x if x is None else Tensor.from_array(x) for x in inputs], attributes)

@@ -89,6 +89,25 @@ def arrays_of(tensors: Sequence[Tensor | None]) -> list[Array | None] | None:
     return arrays
 
 
+def known_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | None]] | None:
+    """The arrays of known tensors, and what identifies their types, None for None; nothing if there is anything else.
+
+    The types of known tensors are cached objects, so the `id` of one that is kept alive tells it from all others.
+    """
+    arrays: list[Array | None] = []
+    kinds: list[int | None] = []
+    for given in args:
+        if isinstance(given, Tensor) and given._array is not None:
+            arrays.append(given._array)
+            kinds.append(id(given.type))
+        elif given is None:
+            arrays.append(None)
+            kinds.append(None)
+        else:
+            return None
+    return arrays, kinds
+
+
 def promoted(tensors: Sequence[Tensor | None], part: slice) -> Sequence[Tensor | None]:
     """Tensors of which those in a part are brought to one element type."""
     kinds = [t.type.dtype for t in tensors[part] if t is not None]

@@ -16,55 +16,60 @@ class Operators(ElementMethods[T]):
 
     __slots__ = ()
 
+    def _with(self, name: str, other: Other[T] | object) -> T:
+        """An op of this tensor and something else."""
+        result: T = OPS[name](self, other)
+        return result
+
     def _reflected(self, name: str, other: Other[T]) -> T:
         """An op whose first operand is not a tensor."""
         result: T = OPS[name](other, self)
         return result
 
     def __add__(self, other: Other[T]) -> T:
-        return self._op("add", other)
+        return self._with("add", other)
 
     def __radd__(self, other: Other[T]) -> T:
         return self._reflected("add", other)
 
     def __sub__(self, other: Other[T]) -> T:
-        return self._op("sub", other)
+        return self._with("sub", other)
 
     def __rsub__(self, other: Other[T]) -> T:
         return self._reflected("sub", other)
 
     def __mul__(self, other: Other[T]) -> T:
-        return self._op("mul", other)
+        return self._with("mul", other)
 
     def __rmul__(self, other: Other[T]) -> T:
         return self._reflected("mul", other)
 
     def __truediv__(self, other: Other[T]) -> T:
-        return self._op("div", other)
+        return self._with("div", other)
 
     def __rtruediv__(self, other: Other[T]) -> T:
         return self._reflected("div", other)
 
     def __floordiv__(self, other: Other[T]) -> T:
-        return self._op("floor_div", other)
+        return self._with("floor_div", other)
 
     def __rfloordiv__(self, other: Other[T]) -> T:
         return self._reflected("floor_div", other)
 
     def __mod__(self, other: Other[T]) -> T:
-        return self._op("mod", other)
+        return self._with("mod", other)
 
     def __rmod__(self, other: Other[T]) -> T:
         return self._reflected("mod", other)
 
     def __pow__(self, other: Other[T]) -> T:
-        return self._op("pow", other)
+        return self._with("pow", other)
 
     def __rpow__(self, other: Other[T]) -> T:
         return self._reflected("pow", other)
 
     def __matmul__(self, other: Other[T]) -> T:
-        return self._op("matmul", other)
+        return self._with("matmul", other)
 
     def __rmatmul__(self, other: Other[T]) -> T:
         return self._reflected("matmul", other)
@@ -79,30 +84,30 @@ class Operators(ElementMethods[T]):
         return self._op("logical_not")
 
     def __and__(self, other: Other[T]) -> T:
-        return self._op("logical_and", other)
+        return self._with("logical_and", other)
 
     def __or__(self, other: Other[T]) -> T:
-        return self._op("logical_or", other)
+        return self._with("logical_or", other)
 
     def __xor__(self, other: Other[T]) -> T:
-        return self._op("logical_xor", other)
+        return self._with("logical_xor", other)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __eq__(self, other: object) -> T:  # type: ignore[override]  # elementwise, as in NumPy and torch
-        return self._op("equal", other)
+        return self._with("equal", other)
 
     def __ne__(self, other: object) -> T:  # type: ignore[override]
-        return self._op("not_equal", other)
+        return self._with("not_equal", other)
 
     def __lt__(self, other: Other[T]) -> T:
-        return self._op("less", other)
+        return self._with("less", other)
 
     def __le__(self, other: Other[T]) -> T:
-        return self._op("less_equal", other)
+        return self._with("less_equal", other)
 
     def __gt__(self, other: Other[T]) -> T:
-        return self._op("greater", other)
+        return self._with("greater", other)
 
     def __ge__(self, other: Other[T]) -> T:
-        return self._op("greater_equal", other)
+        return self._with("greater_equal", other)

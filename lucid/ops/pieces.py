@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from lucid.quiet import quietly
 from lucid.threads import share
 from lucid.types import Array
 
@@ -29,9 +30,8 @@ def over_rows(rows: int, width: int, work: Callable[[slice], None]) -> None:
     step = max(1, PIECE // max(1, width))
 
     def take(starts: Iterable[int]) -> None:
-        with np.errstate(all="ignore"):  # which is each thread's own
-            for start in starts:
-                work(slice(start, start + step))
+        for start in starts:
+            quietly(work, slice(start, start + step))  # in each thread: it has a context of its own
 
     if rows <= step:
         work(slice(0, rows))
@@ -47,6 +47,10 @@ def in_pieces(x: Array, axes: int, compute: Callable[[Array, Array], None]) -> A
     It gets some rows of x, (n, width), where a row is what the last `axes` axes hold (for 0, a single number), and the
     array of that shape to fill. Both are float32 for half precision.
     """
+    if axes == 1 and x.size <= PIECE and x.dtype.itemsize > 2 and x.shape[-1]:
+        whole = np.empty(x.shape, x.dtype)
+        compute(x, whole)
+        return whole
     rows = x.reshape(-1, max(1, math.prod(x.shape[x.ndim - axes :])))
     result = np.empty(rows.shape, x.dtype)
 

@@ -25,18 +25,17 @@ def _kernel(
         cos, sin = np.expand_dims(cos, axis), np.expand_dims(sin, axis)
     half = cos.shape[-1]
     places = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(half), slice(half, 2 * half))
-    a, b = (split_heads[..., place] for place in places)
+    a, b = split_heads[..., places[0]], split_heads[..., places[1]]
     result = np.empty(split_heads.shape, x.dtype)
-    for place, first, second, add in ((places[0], cos, sin, False), (places[1], sin, cos, True)):
-        part = result[..., place]
-        np.multiply(a, first, out=part)
-        if add:
-            part += b * second
-        else:
-            part -= b * second
+    part = result[..., places[0]]
+    np.multiply(a, cos, out=part)
+    part -= b * sin
+    part = result[..., places[1]]
+    np.multiply(a, sin, out=part)
+    part += b * cos
     if 2 * half < x.shape[-1] // (heads or 1):
         result[..., 2 * half :] = split_heads[..., 2 * half :]
-    return result.reshape(x.shape)
+    return result if heads is None else result.reshape(x.shape)
 
 
 @composite_with(kernel=_kernel)

@@ -60,9 +60,13 @@ class Tensor(AxisMethods["Tensor"]):
     @staticmethod
     def from_array(array: Array, part: Part | None = None) -> Tensor:
         """Wrap an array without a copy."""
-        tensor = Tensor.__new__(Tensor)
-        tensor._array, tensor._value, tensor._part = array, None, part
-        tensor.type = known_type(array.dtype, array.shape)
+        return Tensor.of_type(array, known_type(array.dtype, array.shape), part)
+
+    @staticmethod
+    def of_type(array: Array, kind: TensorType, part: Part | None = None) -> Tensor:
+        """Wrap an array whose type is known: an object that `known_type` gave."""
+        tensor = _new(Tensor)
+        tensor._array, tensor.type, tensor._value, tensor._part = array, kind, None, part
         return tensor
 
     @staticmethod
@@ -335,6 +339,9 @@ class Tensor(AxisMethods["Tensor"]):
     def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
         """Uniform random numbers from 0 to 1."""
         return _call("rand", *shape, dtype=dtype)
+
+
+_new = Tensor.__new__
 
 
 def _call(name: str, *arguments: Any, **attributes: Any) -> Tensor:

@@ -1,0 +1,39 @@
+"""NumPy without its warnings about floating-point numbers: inf and NaN are results of kernels, as on every backend.
+
+`np.errstate` sets and restores that for each block of code, which takes as long as two small NumPy calls. Here a thread
+sets it once, in a context of its own that kernels run in; what the caller has set holds outside, as ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from typing import Any, TypeVar
+
+import numpy as np
+
+R = TypeVar("R")
+
+_is_quiet: ContextVar[bool] = ContextVar("lucid_quiet", default=False)
+
+
+class _Own(threading.local):
+    """A thread's context: a context is entered by one thread at a time, and only once."""
+
+    def __init__(self) -> None:
+        context = Context()
+        context.run(np.seterr, all="ignore")
+        context.run(_is_quiet.set, True)
+        self.run = context.run
+
+
+_own = _Own()
+
+
+def quietly(function: Callable[..., R], *args: Any) -> R:
+    """Call a function in which overflows, divisions by zero and the like warn of nothing.
+
+    It sees no context variable of the caller, as in a worker thread.
+    """
+    return function(*args) if _is_quiet.get() else _own.run(function, *args)

@@ -1,0 +1,109 @@
+"""Eager calls: what an op remembers of earlier calls, and that kernels warn of nothing."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import warnings
+from contextvars import ContextVar
+
+import numpy as np
+import pytest
+
+import lucid.nn as nn
+from lucid import Tensor, ops
+from lucid.ops import REGISTERED
+from lucid.quiet import quietly
+
+LARGEST = Tensor(np.full((2, 2), np.finfo(np.float32).max))
+
+
+def test_overflow_in_a_kernel_warns_of_nothing_whatever_the_caller_has_set() -> None:
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isinf((LARGEST + LARGEST).numpy()).all()
+        assert np.isinf(ops.linear(LARGEST, LARGEST).numpy()).all()
+
+
+def test_the_callers_handling_of_errors_is_as_before_a_call() -> None:
+    with np.errstate(over="raise", divide="warn"):
+        before = np.geterr()
+        _ = LARGEST + LARGEST
+        assert np.geterr() == before
+        with pytest.raises(FloatingPointError):
+            LARGEST.numpy() + LARGEST.numpy()
+
+
+def test_calls_inside_of_quiet_calls_and_after_an_error() -> None:
+    def fail() -> None:
+        raise ValueError("inside")
+
+    with np.errstate(all="raise"):
+        assert quietly(lambda: quietly(np.add, LARGEST.numpy(), LARGEST.numpy()))[0, 0] == np.inf
+        with pytest.raises(ValueError, match="inside"):
+            quietly(fail)
+        assert quietly(np.add, LARGEST.numpy(), LARGEST.numpy())[0, 0] == np.inf
+
+
+def test_a_quiet_call_sets_no_context_variable_of_the_caller() -> None:
+    variable: ContextVar[int] = ContextVar("variable", default=0)
+    quietly(variable.set, 1)
+    assert variable.get() == 0
+
+
+def test_threads_are_quiet_at_the_same_time() -> None:
+    inside, found = threading.Barrier(2, timeout=10), []
+
+    def overflow() -> None:
+        inside.wait()  # both threads are in a quiet call
+        found.append(float((LARGEST.numpy() + LARGEST.numpy())[0, 0]))
+
+    def call() -> None:
+        with np.errstate(all="raise"):
+            quietly(overflow)
+
+    workers = [threading.Thread(target=call) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert found == [np.inf, np.inf]
+
+
+def test_attributes_that_are_equal_but_of_other_types_are_other_calls() -> None:
+    x = Tensor(np.ones((2, 3)))
+    assert ops.softmax(x, axis=1).shape == (2, 3)
+    with pytest.raises(ValueError, match="heads is True"):
+        [ops.attention(x[None], x[None], x[None], heads=heads) for heads in (1, True)]
+
+
+def test_types_that_are_gone_are_not_taken_for_new_ones() -> None:
+    """A call is known by the identity of its types, which Python gives away again."""
+    for rows in range(1, 40):
+        layer = nn.Linear(4, rows)
+        layer.weight.assign(np.ones((rows, 4), np.float32))
+        assert layer(Tensor(np.ones((2, 4)))).shape == (2, rows)
+        del layer
+        gc.collect()
+
+
+def test_an_op_remembers_one_call_of_many_layers_of_a_size() -> None:
+    layers = [nn.Linear(5, 7) for _ in range(3)]
+    for layer in layers:
+        layer.load_state_dict({name: t.numpy() for name, t in layer.state_dict().items()})
+    x, linear = Tensor(np.ones((11, 5))), REGISTERED["linear"]
+    before = len(linear._known)
+    for layer in layers:
+        layer(x)
+    assert len(linear._known) == before + 1
+
+
+def test_an_optional_operand_may_be_left_out_or_none() -> None:
+    x, weight = Tensor(np.ones((2, 3))), Tensor(np.ones((4, 3)))
+    results = [ops.linear(x, weight), ops.linear(x, weight, None), ops.linear(x, weight)]
+    assert all((result.numpy() == 3).all() and result.shape == (2, 4) for result in results)
+
+
+def test_an_unknown_attribute_is_named_even_if_it_cannot_be_remembered() -> None:
+    with pytest.raises(TypeError, match="softmax: unknown argument wrong"):
+        ops.softmax(LARGEST, wrong={})  # type: ignore[call-arg]
