@@ -13,6 +13,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 
 import lucid
 from lucid import ops
+from lucid.export import Target
 from lucid.export.forms.attention_scan import LONG, WHOLE
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
 from lucid.inspection.read import all_nodes
@@ -448,3 +449,54 @@ def test_explanation_says_why_blocks_do_not_serve() -> None:
     assert "may differ in number" in str(
         lucid.export.explain(ops.attention, *cross, kwargs={"is_causal": True}, target="cpu")
     )
+
+
+EXPECTED = {
+    (1, WHOLE): ["Attention"],  # no more queries than the node computes as fast
+    (1, 512): ["If", "Scan", "Attention", "Attention"],
+    (WHOLE + 1, 512): ["Scan", "Attention"],
+}
+
+
+@pytest.mark.parametrize("lengths", EXPECTED, ids=str)
+def test_lengths_that_are_not_expected_have_no_branch_and_are_computed_all_the_same(lengths: tuple[int, int]) -> None:
+    case, target = SELF[3], Target("cpu", lengths=lengths)
+    specs = specs_of(case, True)
+    exported = lucid.export.to_onnx(function_of(case, True), kwargs=specs, target=target)
+    chosen = [node.op_type for node in all_nodes(exported.graph) if node.op_type in ("If", "Scan", "Attention")]
+    assert chosen == EXPECTED[lengths]
+    session = lucid.runtime.Session(exported, threads=1)
+    for n, length in ((3, 1), (2, 33), (1, WHOLE), (2, WHOLE + 1), (1, 520)):
+        check_run(session, case, True, n, length)
+
+
+def test_windows_have_no_branch_for_lengths_that_are_not_expected() -> None:
+    case = LOCAL[1]
+    limit = int(NARROW.short * (NARROW.rows + 5))
+    one, both = ["Attention"], ["If", "Attention", "Attention"]
+    for lengths, chosen in (((0, limit), one), ((limit + 1, 4096), one), ((0, 4096), both), (None, both)):
+        target = Target("cpu", lengths=lengths)
+        exported = lucid.export.to_onnx(function_of(case, True), kwargs=specs_of(case, True), target=target)
+        assert [node.op_type for node in all_nodes(exported.graph) if node.op_type in ("If", "Attention")] == chosen
+        for length in (3, limit, limit + 1):
+            check_run(lucid.runtime.Session(exported, threads=1), case, True, 2, length)
+
+
+def test_the_explanation_speaks_of_expected_lengths() -> None:
+    def decision(lengths: tuple[int, int]) -> Any:
+        specs = specs_of(SELF[0], True)
+        target = Target("cpu", lengths=lengths)
+        return lucid.export.explain(function_of(SELF[0], True), kwargs=specs, target=target).attention[0]
+
+    assert (
+        "query blocks",
+        "at most 192 queries are expected (lengths=(1, 100)), too few for it to be faster",
+    ) in decision((1, 100)).refused
+    assert "plain node" not in decision((200, 300)).note
+    assert "up to 192 queries it is the plain node" in decision((1, 300)).note
+
+
+@pytest.mark.parametrize("lengths", [(512, 1), (-1, 5), (1,), 512, (1.0, 2.0), (True, 5), "1:512"], ids=str)
+def test_lengths_that_are_no_range_are_refused(lengths: Any) -> None:
+    with pytest.raises(lucid.export.ExportError, match="expected the fewest and the most queries of an attention"):
+        Target("cpu", lengths=lengths)

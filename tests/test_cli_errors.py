@@ -80,6 +80,7 @@ WRONG_COMMAND_LINES = {
     "no command of this name": (["exprot"], "No such command 'exprot'"),
     "no such option": (["export", *LINEAR, "--colour", "-o", "a.onnx"], "No such option"),
     "output missing": (["export", *LINEAR], "SOURCE 'nn.Linear' is no checkpoint to name the file after; give it"),
+    "no lengths": (["export", *LINEAR, "--lengths", "512", "-o", "a.onnx"], "--lengths is '512', expected the fewest"),
     "no such file": (["export", "none.py:Net", "-o", "a.onnx"], "no file 'none.py'"),
     "a folder": (["export", "sub.py:Net", "-o", "a.onnx"], "'sub.py' is not a file"),
     "no name in the file": (["export", "net.py", "-o", "a.onnx"], "as net.py:Name; the file has Net, make"),
@@ -108,6 +109,7 @@ WRONG_COMMAND_LINES = {
 }  # fmt: skip
 
 FAILURES = {
+    "lengths backwards": (["export", *LINEAR, "--lengths", "9:1", "-o", "a.onnx"], "lengths is (9, 1), expected the few"),
     "module raises": (["export", "raises.py:f", "-o", "a.onnx"], "division by zero"),
     "opset": (["export", *LINEAR, "-i", "x:N,2", "-o", "a.onnx", "--opset", "12"], "opset 12 is not supported"),
     "form": (["export", "nn.MultiHeadAttention", "--set", "embed_dim=4", "--set", "num_heads=2", "-o", "a.onnx",

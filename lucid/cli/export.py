@@ -42,6 +42,7 @@ def run(
     seed: int,
     target: str | None,
     tuned: Path | None,
+    lengths: str | None,
     opset: int | None,
     attention: str,
     external: bool,
@@ -70,9 +71,8 @@ def run(
     traced = trace_part(chosen)
     texts = Texts.of(source, weights, chosen, model) if with_tokenizer else None
     preprocessing = None if texts is None else texts.preprocessing()
-    lowered = lower(
-        traced, Target.of(target_of(target, tuned), opset, attention), dtype, keep_io_types, preprocessing=preprocessing
-    )
+    where = Target.of(target_of(target, tuned, lengths), opset, attention)
+    lowered = lower(traced, where, dtype, keep_io_types, preprocessing=preprocessing)
     exported = lowered.write(output, True if external else "auto")
     taken = lowered.explain()
     provider = lowered.lowering.build.target.provider

@@ -53,6 +53,7 @@ def export(
     dtype: o.Half = None,
     keep_io_types: o.KeepTypes = True,
     tuned: o.Tuned = None,
+    lengths: o.Lengths = None,
     bits: b.Bits = None,
     block: b.Block = None,
     symmetric: b.Symmetric = False,
@@ -103,6 +104,7 @@ def export(
         "part": part and part.value,
         "opset": opset,
         "tuned": tuned,
+        "lengths": lengths,
     }
     if layout is None:
         if force:

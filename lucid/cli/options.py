@@ -149,6 +149,16 @@ Tuned = Annotated[
         help="The forms that lucid tune found to be fastest, for their target.",
     ),
 ]
+Lengths = Annotated[
+    str | None,
+    typer.Option(
+        "--lengths",
+        metavar="FEWEST:MOST",
+        rich_help_panel=_EXPORT,
+        help="How many queries of an attention are expected. What only other lengths need is left out; they are "
+        "computed all the same, but not the fastest way.",
+    ),
+]
 VerifiedTarget = Annotated[
     TargetName | None,
     typer.Option(

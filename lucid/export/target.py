@@ -45,10 +45,12 @@ class Target:
             of a row; 0 computes in float32.
         tuned: the forms that were fastest where the model will run: what `lucid.tuning.tune` returns, or the path of
             what `lucid tune` wrote. A node that is not in the table takes the best form by default.
+        lengths: the fewest and the most queries of an attention that the model is expected to see, such as (1, 512):
+            what only other lengths need is left out. Other lengths are computed all the same, but not the fastest way.
 
     Raises:
-        ExportError: for a value that does not exist, an opset that the onnxruntime release cannot load, or a table of
-            another target.
+        ExportError: for a value that does not exist, an opset that the onnxruntime release cannot load, a table of
+            another target, or lengths that are no range.
         TunedTableError: for a file that is no table.
     """
 
@@ -59,6 +61,7 @@ class Target:
     forms: Mapping[str, str] = field(default_factory=dict, hash=False)
     accuracy_level: int = DEFAULT_LEVEL
     tuned: TunedTable | str | os.PathLike[str] | None = field(default=None, hash=False)
+    lengths: tuple[int, int] | None = None
     _by_default: bool = field(default=False, init=False, repr=False, compare=False)  # nobody asked for the opset
 
     def __post_init__(self) -> None:
@@ -69,6 +72,8 @@ class Target:
                 f"accuracy_level {self.accuracy_level!r} is not supported: choose 4, inputs of products rounded to 8 "
                 "bits, or 0, float32"
             )
+        if self.lengths is not None:
+            object.__setattr__(self, "lengths", _range(self.lengths))
         if isinstance(self.tuned, (str, os.PathLike)):
             object.__setattr__(self, "tuned", read_table(self.tuned))
         if self.table is not None and self.table.target != self.provider:
@@ -137,6 +142,15 @@ class Target:
         """The target with forms that were measured."""
         return replace(self, opset=0 if self._by_default else self.opset, tuned=table)
 
+    def with_lengths(self, lengths: tuple[int, int]) -> Self:
+        """The target where only so many queries are expected."""
+        return replace(self, opset=0 if self._by_default else self.opset, lengths=lengths)
+
+    def expects(self, fewest: int, most: int | None = None) -> bool:
+        """Whether a number of queries in this range is expected."""
+        low, high = self.lengths or (0, None)
+        return (most is None or low <= most) and (high is None or high >= fewest)
+
     @classmethod
     def of(cls, target: Target | str, opset: int | None, attention: str | None) -> Self:
         """A target from the arguments of an export call; "auto" keeps the target's own form of attention."""
@@ -165,6 +179,16 @@ def newest_opset(release: Release) -> int:
 def _check_opset(opset: int) -> None:
     if isinstance(opset, bool) or not isinstance(opset, int) or opset not in OPSETS:
         raise ExportError(f"opset {opset!r} is not supported: choose one from {OPSETS[0]} to {OPSETS[-1]}")
+
+
+def _range(lengths: object) -> tuple[int, int]:
+    """Two whole numbers, the first of which is not the larger one."""
+    match lengths:
+        case (int(low), int(high)) if 0 <= low <= high and bool not in map(type, (low, high)):
+            return low, high
+    raise ExportError(
+        f"lengths is {lengths!r}, expected the fewest and the most queries of an attention, such as (1, 512)"
+    )
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -22,6 +22,7 @@ from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.forms.attention_fill import fill_value, filled_mask, sees_a_key
 from lucid.export.forms.attention_products import biased
 from lucid.export.forms.attention_scan import FIRST_BLOCKS, WHOLE, WHOLE_IF_CAPPED, of_any_length
+from lucid.export.forms.by_length import refuse_unexpected, said_up_to
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.known_runtimes import FILLED_MASKS
 from lucid.ops import attention, concat, minimum, unsqueeze
@@ -62,10 +63,11 @@ def query_blocks(build: Builder, node: Node) -> Taken:
         blocks = -(-length // _rows(length))
         return Taken(filled(build, call, blocks), _share(length, blocks))
 
+    whole = WHOLE_IF_CAPPED if call.options.softcap else WHOLE
+    refuse_unexpected(build, whole)
     return Taken(
-        of_any_length(build, call, length, node.types[0]),
-        f"up to {WHOLE_IF_CAPPED if call.options.softcap else WHOLE} queries it is the plain node; "
-        f"{_share(2048, FIRST_BLOCKS)}",
+        of_any_length(build, call, length, whole, node.types[0]),
+        f"{said_up_to(build, whole, 'the plain node')}{_share(2048, FIRST_BLOCKS)}",
     )
 
 

@@ -94,12 +94,12 @@ def _size(build: Builder, name: str, vector: str) -> Dim:
     return Dim({(name,): 1})
 
 
-def of_any_length(build: Builder, call: Call, length: Dim, output: TensorType) -> Operand:
-    """The plain node or blocks, chosen when the model runs. What layers share is emitted outside of the branches."""
+def of_any_length(build: Builder, call: Call, length: Dim, limit: int, output: TensorType) -> Operand:
+    """The plain node up to a limit or blocks, chosen when the model runs. What layers share is emitted outside of the
+    branches."""
     blocks, masks = blocks_of(build, output, length), _masks(call)
-    capped = bool(call.options.softcap)
-    limit = WHOLE_IF_CAPPED if capped else WHOLE
-    whole, seeing = _masked_up_to(build, call, limit), sees_a_key(build, call) if capped else None
+    whole = _masked_up_to(build, call, limit)
+    seeing = sees_a_key(build, call) if call.options.softcap else None
     build.names_of([*masks, *([] if seeing is None else [seeing])])
     return by_length(
         build,
@@ -116,7 +116,7 @@ def _masked_up_to(build: Builder, call: Call, limit: int) -> Call:
 
     So all layers share it, and for long texts it is small.
     """
-    if call.key_mask is None or call.mask is not None:
+    if call.key_mask is None or call.mask is not None or not build.target.expects(0, limit):
         return call
     shape = (call.batch, 1, sym_min(call.queries, limit), call.keys)
     rows = build.name_of(expand(unsqueeze(call.key_mask, (1, 2)), shape))

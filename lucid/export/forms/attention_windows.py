@@ -21,7 +21,7 @@ from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention import refuse_inexact
 from lucid.export.forms.attention_cpu import SHORT
 from lucid.export.forms.attention_products import capped
-from lucid.export.forms.by_length import by_length
+from lucid.export.forms.by_length import by_length, refuse_unexpected, said_up_to
 from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.tensor import Tensor
@@ -67,13 +67,14 @@ def window_blocks(build: Builder, node: Node) -> Taken:
         if length <= limit:
             refuse(f"{length} queries are too few for windows of {reach + 1} keys to be faster")
         return Taken(in_blocks(build, call, _blocks(call, rows, window - 1, ahead)), why)
+    refuse_unexpected(build, limit)
     blocks = _blocks(call, rows, window - 1, ahead)
     build.names_of([blocks.own, blocks.near, blocks.visible])  # outside of the branches, where all layers share them
     chosen = by_length(
         build, length, limit, lambda: _whole(build, node, call), lambda: in_blocks(build, call, blocks), node.types[0]
     )
     whole = "products, for their tanh" if call.options.softcap else "the plain node"
-    return Taken(chosen, f"{why}; up to {limit} queries it is {whole}")
+    return Taken(chosen, f"{said_up_to(build, limit, whole)}{why}")
 
 
 def _causal(call: Call) -> Tensor:
