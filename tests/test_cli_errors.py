@@ -109,7 +109,7 @@ WRONG_COMMAND_LINES = {
 }  # fmt: skip
 
 FAILURES = {
-    "lengths backwards": (["export", *LINEAR, "--lengths", "9:1", "-o", "a.onnx"], "lengths is (9, 1), expected the few"),
+    "lengths backwards": (["export", *LINEAR, "--lengths", "9:1", "-o", "a.onnx"], "lengths is (9, 1), expected the"),
     "module raises": (["export", "raises.py:f", "-o", "a.onnx"], "division by zero"),
     "opset": (["export", *LINEAR, "-i", "x:N,2", "-o", "a.onnx", "--opset", "12"], "opset 12 is not supported"),
     "form": (["export", "nn.MultiHeadAttention", "--set", "embed_dim=4", "--set", "num_heads=2", "-o", "a.onnx",
