@@ -31,6 +31,7 @@ from benchmarks import (
 from benchmarks.bench import Bench
 from benchmarks.harness import FULL, QUICK
 from benchmarks.results import Line, Results
+from benchmarks.zoo import ZOO
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -73,10 +74,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--only", nargs="+", choices=SECTIONS, metavar="SECTION", help=f"some of: {', '.join(SECTIONS)}"
     )
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        default=[],
+        choices=[entry.name for entry in ZOO],
+        metavar="ROW",
+        help="with --only models: these alone; the other rows are kept",
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads of an op (2)")
     parser.add_argument("--output", type=Path, help="folder for results and plots (docs/benchmarks, with --quick none)")
     options = parser.parse_args(arguments)
-    bench = Bench(QUICK if options.quick else FULL, options.threads, options.quick)
+    if options.rows and options.only != ["models"]:
+        parser.error("--rows is for --only models, whose rows take almost a minute each")
+    bench = Bench(QUICK if options.quick else FULL, options.threads, options.quick, tuple(options.rows))
     folder = options.output or (None if options.quick else DOCS / "benchmarks")
     if peers.torch is not None:
         peers.torch.set_threads(bench.threads)
@@ -90,7 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines = SECTIONS[name](bench)
         results.machine = machine.describe(bench.threads, results.machine)
         for section in dict.fromkeys([name, *(line.section for line in lines)]):
-            results.replace(section, [line for line in lines if line.section == section])
+            put = results.renew if options.rows else results.replace
+            put(section, [line for line in lines if line.section == section])
             if results.of(section):
                 print(report.terminal(results, section), flush=True)
         if file is not None:

@@ -16,11 +16,14 @@ LUCID = "Lucid"
 
 @dataclass(frozen=True)
 class Bench:
-    """How long to measure, with how many threads, and whether to measure only the main sizes."""
+    """How long to measure, with how many threads, whether to measure only the main sizes, and which rows of a section
+    whose rows take long; none: all of them.
+    """
 
     effort: Effort = FULL
     threads: int = 2
     quick: bool = False
+    rows: tuple[str, ...] = ()
 
     def line(
         self,

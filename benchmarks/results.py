@@ -73,6 +73,12 @@ class Results:
         """Replace a section's lines."""
         self.lines = [line for line in self.lines if line.section != section] + lines
 
+    def renew(self, section: str, lines: list[Line]) -> None:
+        """Replace those of a section's lines that were measured again, where they are; others stay."""
+        new = {line.work: line for line in lines}
+        kept = [new.pop(line.work, line) for line in self.of(section)]
+        self.replace(section, kept + list(new.values()))
+
     def of(self, section: str) -> list[Line]:
         """A section's lines."""
         return [line for line in self.lines if line.section == section]

@@ -18,10 +18,10 @@ TORCH_EXPORT, OPENVINO = "torch export", "OpenVINO, portable"
 
 
 def models(bench: Bench) -> list[Line]:
-    """All models; none where only the main sizes are measured, as each takes about ten seconds."""
+    """All models, or those that are asked for; none where only the main sizes are measured, as each takes a minute."""
     if bench.quick or peers.torch is None or peers.transformers is None:
         return []
-    return [line for entry in ZOO for line in model(entry, bench)]
+    return [line for entry in ZOO if not bench.rows or entry.name in bench.rows for line in model(entry, bench)]
 
 
 def model(entry: Entry, bench: Bench) -> list[Line]:

@@ -201,6 +201,18 @@ def test_whole_models_need_transformers(monkeypatch: pytest.MonkeyPatch) -> None
     assert whole_models.models(Bench(INSTANT)) == []
 
 
+def test_rows_measured_again_replace_theirs_and_others_stay() -> None:
+    before, after = (Cell(Quartiles(x, x, x)) for x in (1.0, 2.0))
+    results = Results(lines=[Line("models", work, "ms", {"Lucid": before}) for work in "abc"])
+    results.renew("models", [Line("models", work, "ms", {"Lucid": after}) for work in "db"])
+    assert [(line.work, line.cells["Lucid"]) for line in results.of("models")] == [
+        ("a", before),
+        ("b", after),
+        ("c", before),
+        ("d", after),
+    ]
+
+
 def test_results_survive_their_file(tmp_path: Path) -> None:
     results = Results(dict(MACHINE), [line()])
     results.save(tmp_path / "deep" / "results.json")
