@@ -64,6 +64,7 @@ COARSE_SINE = Fault("sine and cosine")
 SCAN_OF_NOTHING = Fault("a Scan of length 0")
 EXPERTS = Fault("MoE")
 OUTER_VALUES = Fault("a Scan that reads values around it")
+REGIONS_OF_POSITIONS = Fault("LessOrEqual of positions of a symbolic length")
 
 # onnxruntime -----------------------------------------------------------------------------------------------------
 
@@ -172,6 +173,7 @@ _OPENVINO_FAULTS = {
     PRODUCT_OF_NOTHING: Known("gives uninitialised memory"),
     OUTER_VALUES: Known("does not load one"),
 }
+_TRACT_FAULTS = {REGIONS_OF_POSITIONS: Known("is computed by tract region by region, of wrong sizes")}
 
 # Below 24 a write copies the whole buffer.
 _NEWER = {"write_at": 24, "buffered_attention": 24}
@@ -218,7 +220,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 opset=18,
                 engine="onnxruntime's CPU provider",
                 lacks=(*_CPU_LACKS, Missing("Attention", "*", said="the target is for runtimes without this op")),
-                faults={**_CPU_FAULTS, **_OPENVINO_FAULTS},
+                faults={**_CPU_FAULTS, **_OPENVINO_FAULTS, **_TRACT_FAULTS},
             ),
             # Runs on OpenVINO 2026.4 in tests/test_portable.py. It computes int64 as int32 and float64 as float32, and
             # ignores NaN (docs/portable.md).

@@ -85,7 +85,9 @@ class LastTokenClassifier(DecoderStates[C]):
         padding = self.config.pad_token_id
         if padding is None:
             return 1
-        return ((input_ids != padding).astype(lucid.int64) * lucid.arange(input_ids.shape[1])).argmax(1)
+        return (
+            (input_ids != padding).astype(lucid.int32) * lucid.arange(input_ids.shape[1], dtype=lucid.int32)
+        ).argmax(1)
 
 
 def for_last_token_classification(base: Checkpoint[C]) -> Checkpoint[C]:

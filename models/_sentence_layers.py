@@ -71,9 +71,9 @@ def _pooled(mode: str, states: Tensor, mask: Tensor | None) -> Tensor:
         mask = places.unsqueeze(0) > 0
     kept = mask.astype(states.dtype).unsqueeze(-1)
     if mode == "cls":
-        return _at(states, (mask != 0).astype(lucid.int64).argmax(1))
+        return _at(states, (mask != 0).astype(lucid.int32).argmax(1))
     if mode == "lasttoken":
-        return _at(states * kept, ((mask != 0).astype(lucid.int64) * places).argmax(1))
+        return _at(states * kept, ((mask != 0).astype(lucid.int32) * places.astype(lucid.int32)).argmax(1))
     if mode == "max":
         return ops.where(mask.unsqueeze(-1) != 0, states, float("-inf")).max(1)
     if mode == "weightedmean":

@@ -202,7 +202,7 @@ class TextModel(nn.Module):
         """That of the end token, (N, hidden_size)."""
         # The first published configs say 2, which never occurs; for these the end of a text is its highest id.
         eos = self.eos_token_id
-        end = (input_ids if eos == 2 else (input_ids == eos).astype(lucid.int64)).argmax(1)
+        end = (input_ids if eos == 2 else (input_ids == eos).astype(lucid.int32)).argmax(1)
         return states[lucid.arange(states.shape[0]), end]
 
     def input_specs(self) -> Mapping[str, TensorType]:

@@ -192,6 +192,90 @@ def test_an_opset_that_no_onnxruntime_loads(tmp_path):
     assert inspect_model(path).loaders[0].loads is False
 
 
+SCAN = helper.make_graph(
+    [helper.make_node("Add", ["row", "outside"], ["sum"])],
+    "body",
+    [helper.make_tensor_value_info("row", TensorProto.FLOAT, [4])],
+    [helper.make_tensor_value_info("sum", TensorProto.FLOAT, [4])],
+)
+RANGE = [
+    helper.make_node("Shape", ["x"], ["length"], end=1),
+    helper.make_node("Squeeze", ["length"], ["stop"]),
+    helper.make_node("Range", ["zero", "stop", "one"], ["column"]),
+    helper.make_node("Unsqueeze", ["column", "axis"], ["row"]),
+]
+NUMBERS = {"zero": np.int64(0), "one": np.int64(1), "axis": np.array([1])}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "nodes", "weights", "loads", "op", "why"),
+    [
+        ("tract", [helper.make_node("Tanh", ["x"], ["y"])], {}, True, "", "all ops of the model have been compared"),
+        ("tract", [*RANGE, helper.make_node("LessOrEqual", ["column", "row"], ["y"], "mask")], NUMBERS, False,
+         "LessOrEqual", "LessOrEqual (mask): of positions of a symbolic length gives masks of wrong sizes"),
+        ("tract", [*RANGE, helper.make_node("Greater", ["column", "row"], ["y"])], NUMBERS, True, "", ""),
+        ("tract", [helper.make_node("Cast", ["x"], ["mask"], to=TensorProto.BOOL),
+                   helper.make_node("Attention", ["x", "x", "x", "mask"], ["y"], "a", q_num_heads=1, kv_num_heads=1)],
+         {}, False, "Attention", "Attention (a): takes no boolean mask"),
+        ("tract", [helper.make_node("Cast", ["x"], ["mask"], to=TensorProto.BOOL),
+                   helper.make_node("Attention", ["x", "x", "x", "mask"], ["y"], is_causal=1)],
+         {}, False, "Attention", "Attention: takes no mask beside is_causal"),
+        ("tract", [helper.make_node("Attention", ["x", "x", "x", "x"], ["y"])], {}, True, "", ""),
+        ("tract", [helper.make_node("Det", ["x"], ["y"])], {}, None, "Det", "not compared: Det"),
+        ("OpenVINO", [helper.make_node("Mul", ["x", "x"], ["outside"]),
+                      helper.make_node("Scan", ["x"], ["y"], "s", body=SCAN, num_scan_inputs=1)],
+         {}, False, "Scan", "Scan (s): is not loaded where a step reads values around it"),
+        ("OpenVINO", [helper.make_node("Attention", ["x", "x", "x"], ["y"], "a")], {}, None, "Attention",
+         "Attention (a): is wrong after a first call with a single key"),
+        ("OpenVINO", [helper.make_node("MatMul", ["x", "w"], ["s"]), helper.make_node("Softmax", ["s"], ["p"]),
+                      helper.make_node("MatMul", ["p", "w"], ["y"])],
+         {"w": zeros(4, 4)}, None, "Softmax",
+         "Softmax: between products is wrong after a first call with a single key"),
+        ("OpenVINO", [helper.make_node("DequantizeLinear", ["w", "s"], ["y"], axis=0, block_size=4)],
+         {"w": np.zeros((6, 2), np.uint8), "s": zeros(2, 2)}, False, "DequantizeLinear",
+         "DequantizeLinear: is not loaded where the block does not divide the rows"),
+        ("onnxruntime on WebGPU", [helper.make_node("Attention", ["x", "x", "x"], [f"y{n}"], f"layer.{n}")
+                                   for n in range(3)], {}, True, "Attention",
+         "Attention (3 nodes, first layer.0): has no kernel: computed on the CPU, with copies"),
+        ("TensorRT", [helper.make_node("RMSNormalization", ["x", "w"], ["y"])], {"w": zeros(4)}, False,
+         "RMSNormalization", "RMSNormalization: is not known to its parser (TensorRT#4639)"),
+        ("TensorRT", [helper.make_node("Tanh", ["x"], ["y"])], {}, None, "", "was not run; no op"),
+    ],
+)  # fmt: skip
+def test_other_runtimes_are_refused_by_the_op_that_is_the_reason(runtime, nodes, weights, loads, op, why, tmp_path):
+    path = save(tmp_path / "m.onnx", nodes, {"x": ["L", 4]}, weights, opsets={"": 23}, ir_version=11)
+    (found,) = (each for each in inspect_model(path).loaders if each.name.startswith(runtime))
+    assert (found.loads, found.op) == (loads, op)
+    assert found.reason.startswith(why)
+
+
+def test_other_runtimes_and_domains_that_they_have_not(tmp_path):
+    node = helper.make_node("Unheard", ["x"], ["y"], domain="com.microsoft")
+    path = save(tmp_path / "m.onnx", [node], {"x": [4]}, {}, opsets={"": 23, "com.microsoft": 1})
+    found = {each.name.split(" ")[0]: each for each in inspect_model(path).loaders[2:]}
+    assert found["ONNX's"].loads is False
+    assert found["ONNX's"].reason == "Unheard: is onnxruntime's own"
+    assert found["OpenVINO"].reason == "not compared: com.microsoft.Unheard"
+    node.domain = "mine"
+    path = save(tmp_path / "m.onnx", [node], {"x": [4]}, {}, opsets={"": 23, "mine": 1})
+    assert {each.reason for each in inspect_model(path).loaders} == {"needs the library of custom operators for mine"}
+
+
+def test_an_opset_that_others_were_not_tried_with(tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])], {"x": [4]}, {}, opsets={"": 24})
+    found = {each.name.split(" ")[0]: each for each in inspect_model(path).loaders}
+    assert found["tract"].loads is None
+    assert found["tract"].reason == "opset 24 was not tried, 23 and older ones were"
+
+
+def test_a_file_for_a_newer_onnxruntime_than_that_of_node(tmp_path):
+    for_newer = lucid.export.Target("cpu", onnxruntime="1.31")
+    lucid.export.to_onnx(nn.Linear(3, 2), ("N", 3), target=for_newer, path=tmp_path / "m.onnx")
+    (found,) = (each for each in inspect_model(tmp_path / "m.onnx").loaders if "-node" in each.name)
+    assert found.loads is None
+    assert found.reason == "exported for onnxruntime 1.31 and newer ones"
+
+
 def test_operators_of_onnxruntime_alone(tmp_path):
     lucid.export.to_onnx(nn.MultiHeadAttention(16, 4), attention="contrib", path=tmp_path / "mha.onnx")
     found = inspect_model(tmp_path / "mha.onnx")

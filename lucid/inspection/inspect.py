@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx
 
+from lucid.inspection.elsewhere import other_loaders
 from lucid.inspection.loaders import Loader, loaders
 from lucid.inspection.read import all_nodes, read
-from lucid.inspection.shapes import free_sizes, real_inputs, shapes_of, type_text
+from lucid.inspection.shapes import free_sizes, inferred, real_inputs, shapes_of, type_text
 from lucid.inspection.tree import ModuleCost, tree_of
+from lucid.inspection.values import values_of
 from lucid.known_runtimes import OLDEST_RELEASE
 from lucid.runtime_record import Release, release_of
 
@@ -71,7 +73,7 @@ class Inspection:
             "flops": self.flops,
             "uncounted_nodes": self.modules.cost.unknown,
             "modules": tree,
-            "loaders": [{"name": each.name, "loads": each.loads, "reason": each.reason} for each in self.loaders],
+            "loaders": [asdict(each) for each in self.loaders],
         }
 
 
@@ -106,6 +108,9 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
     )
     domains = {node.domain for node in nodes} | {"", "ai.onnx"}
     used = {domain: version for domain, version in opsets.items() if domain in domains}
+    typed = inferred(model, bound)
+    declared = _declared(model)
+    ours = loaders(used, model.ir_version, {node.op_type for node in nodes}, declared)
     return Inspection(
         files=tuple((str(file), count) for file, count in slim.files),
         producer=f"{model.producer_name} {model.producer_version}".strip() or "unknown",
@@ -115,8 +120,8 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
         outputs={value.name: type_text(value) for value in model.graph.output},
         operators=dict(operators.most_common()),
         sizes=bound,
-        modules=tree_of(model, shapes_of(model, bound), path),
-        loaders=loaders(used, model.ir_version, {node.op_type for node in nodes}, _declared(model)),
+        modules=tree_of(model, shapes_of(typed), path),
+        loaders=(*ours, *other_loaders(used, values_of(model, typed), declared)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which runtimes load a model."""
+"""Which releases of onnxruntime load a model; `elsewhere` has the other runtimes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,26 @@ from dataclasses import dataclass
 from lucid.known_runtimes import RELEASES, RUNTIMES
 from lucid.runtime_record import Release, shown
 
-_STANDARD = ("", "ai.onnx", "ai.onnx.ml")
-_ORT_OWN = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc")
+STANDARD = ("", "ai.onnx", "ai.onnx.ml")
+ORT_OWN = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc")
 
 
 @dataclass(frozen=True)
 class Loader:
-    """A runtime and whether it loads the model; `loads` is None if that is unknown."""
+    """A runtime and whether it runs the model.
+
+    Args:
+        name: of the runtime.
+        loads: None if that is unknown.
+        reason: why.
+        op: the op that is the reason, if one is; `node` is the first of these.
+    """
 
     name: str
     loads: bool | None
     reason: str
+    op: str = ""
+    node: str = ""
 
 
 def loaders(
@@ -34,8 +43,8 @@ def loaders(
     """
     opset = max((version for domain, version in opsets.items() if domain in ("", "ai.onnx")), default=1)
     loading = next((since for since, (newest, ir) in RELEASES.items() if newest >= opset and ir >= ir_version), None)
-    foreign = sorted(domain for domain in opsets if domain not in _STANDARD + _ORT_OWN)
-    own = sorted(domain for domain in opsets if domain in _ORT_OWN)
+    foreign = sorted(domain for domain in opsets if domain not in STANDARD + ORT_OWN)
+    own = sorted(domain for domain in opsets if domain in ORT_OWN)
     versions = f"opset {opset}, IR {ir_version}"
     found = []
     if foreign:

@@ -46,8 +46,8 @@ def _is_name(text: str) -> bool:
     return not any(sign in text for sign in "+-*/%() ")
 
 
-def shapes_of(model: ModelProto, sizes: Mapping[str, int]) -> dict[str, Known]:
-    """Shapes by value name; None for a size that cannot be known without running the model."""
+def inferred(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
+    """A copy with these values of its symbolic sizes, and the types of its values as far as onnx finds them."""
     bound = ModelProto()
     bound.CopyFrom(model)
     for value in real_inputs(bound.graph):
@@ -62,8 +62,13 @@ def shapes_of(model: ModelProto, sizes: Mapping[str, int]) -> dict[str, Known]:
     propagate = made_of_constants(bound) <= _MAX_PROPAGATED
     with suppress(onnx.shape_inference.InferenceError):  # for a model that contradicts itself
         bound = onnx.shape_inference.infer_shapes(bound, data_prop=propagate)
+    return bound
+
+
+def shapes_of(model: ModelProto) -> dict[str, Known]:
+    """Shapes by value name, of an `inferred` model; None for a size that cannot be known without running it."""
     found: dict[str, Known] = {}
-    _collect(bound.graph, found)
+    _collect(model.graph, found)
     return found
 
 

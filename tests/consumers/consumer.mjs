@@ -1,6 +1,7 @@
-// Loads folders with transformers.js and prints what it computes, as JSON. Reads a list of requests from the file that
-// its argument names; each is {kind, folder, ...}.
+// Loads folders with transformers.js, or files with onnxruntime-node, and prints what they compute, as JSON. Reads a list
+// of requests from the file that its argument names; each is {kind, folder, ...}.
 import { readFileSync } from "node:fs";
+import * as ort from "onnxruntime-node";
 import * as transformers from "@huggingface/transformers";
 
 const { env, pipeline, Tensor } = transformers;
@@ -10,10 +11,18 @@ env.localModelPath = work;
 
 const tensor = ({ type, data, dims }) =>
   type === "int64" ? new Tensor(type, BigInt64Array.from(data.map(BigInt)), dims) : new Tensor(type, Float32Array.from(data), dims);
+const plainTensor = ({ type, data, dims }) => new ort.Tensor(type, type === "int64" ? data.map(BigInt) : data, dims);
 const inputsOf = (request) => Object.fromEntries(Object.entries(request.inputs).map(([name, value]) => [name, tensor(value)]));
 const plain = (value) => JSON.parse(JSON.stringify(value, (_, item) => (typeof item === "bigint" ? Number(item) : item)));
 
 const answers = {
+  // All outputs of a file by name, flat.
+  async file(request) {
+    const session = await ort.InferenceSession.create(`${work}/${request.folder}`);
+    const inputs = Object.entries(request.inputs).map(([name, value]) => [name, plainTensor(value)]);
+    const outputs = await session.run(Object.fromEntries(inputs));
+    return plain(Object.fromEntries(Object.entries(outputs).map(([name, value]) => [name, [...value.data]])));
+  },
   // The outputs of a model by name.
   async model(request) {
     const model = await transformers[request.class].from_pretrained(request.folder, request.options);

@@ -1,4 +1,4 @@
-"""transformers.js in Node loads the folders that are written for it, and gives what NumPy gives."""
+"""transformers.js and onnxruntime-node load what is written for them, and give what NumPy gives."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import lucid
 from lucid.generation import EncoderDecoderGenerator, Generator
+from lucid.inspection import inspect_model
 from tests.consumers.folders import TEXTS, WORK, close, computed, eager, exported, lines, sent, tokens
+from tests.models import goldens
 
 HERE = Path(__file__).parent
 NODE = shutil.which("node")
@@ -34,6 +37,23 @@ def asked(**request: Any) -> Any:
     asked = WORK / "request.json"
     asked.write_text(json.dumps({"work": str(WORK), "requests": [{**request, "folder": folder, "inputs": inputs}]}))
     return json.loads(node(HERE / "consumer.mjs", asked))[0]
+
+
+@pytest.mark.parametrize("target", ["any", "portable", "cpu"])
+@pytest.mark.parametrize(
+    "variant", ["bert/base", "gpt2/base", "llama/llama3", "gemma3/base", "t5/v1_1", "whisper/base"]
+)
+def test_files_give_in_onnxruntime_node_what_numpy_gives(variant: str, target: Any) -> None:
+    path = WORK / f"{variant.replace('/', '-')}-{target}.onnx"
+    graph = lucid.trace(eager(variant))
+    lucid.export.to_onnx(graph, target=target, path=path)
+    (said,) = (each for each in inspect_model(path).loaders if "-node" in each.name)
+    assert said.loads, said
+    inputs = goldens.as_exported(goldens.cases(variant)[0].inputs, [value.name for value in graph.inputs])
+    given = {value.name: inputs[value.name] for value in graph.inputs}
+    found = asked(kind="file", folder=path, inputs=given)
+    for name, expected in zip(graph.output_names, graph.run(list(given.values())), strict=True):
+        close(np.array(found[name]).reshape(expected.shape), expected)
 
 
 def segmented(inputs: dict[str, Any]) -> dict[str, Any]:

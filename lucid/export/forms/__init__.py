@@ -22,6 +22,7 @@ from lucid.export.forms import (
     neural,
     places,
     plain,
+    positions,
     quantized,
     quantized_tables,
     rotary,
@@ -100,6 +101,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     places.scatter_elements,
     places.scatter_sums,
     places.top_k,
+    positions.not_greater,
     *plain.FORMS,
 )
 

@@ -1,0 +1,110 @@
+"""What a model says about its values: where each comes from, its element type, and which are constants."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+
+from lucid.inspection.read import all_nodes, subgraphs
+from lucid.types import Array
+
+_ALIKE = ("Unsqueeze", "Squeeze", "Reshape", "Cast", "Identity", "Expand")
+_SMALL = 64  # elements of a constant that is read
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of a model, those within branches and loops too.
+
+    Args:
+        nodes: all nodes.
+        makers: of each computed value, the node that makes it.
+        users: of each value, the ops that read it.
+        kinds: ONNX's numbers of the element types, by value, as far as they are known.
+        constants: weights and constants by name.
+        open_sizes: whether an input has a symbolic size.
+    """
+
+    nodes: tuple[NodeProto, ...]
+    makers: Mapping[str, NodeProto]
+    users: Mapping[str, Collection[str]]
+    kinds: Mapping[str, int]
+    constants: Mapping[str, TensorProto]
+    open_sizes: bool
+
+    def kind(self, name: str) -> int:
+        """The element type of a value; 0 if it is not known."""
+        return self.kinds.get(name, 0)
+
+    def constant(self, name: str) -> Array | None:
+        """A small constant; None for others and for what is computed."""
+        tensor = self.constants.get(name)
+        if tensor is None or tensor.data_location == TensorProto.EXTERNAL or not _fits(tensor):
+            return None
+        try:
+            found: Array = numpy_helper.to_array(tensor)
+        except ValueError:  # other data than its shape says
+            return None
+        return found
+
+    def source(self, name: str) -> NodeProto | None:
+        """The node that makes a value, apart from those that only change its axes or type."""
+        for _ in range(len(_ALIKE)):
+            node = self.makers.get(name)
+            if node is None or node.op_type not in _ALIKE or not node.input:
+                return node
+            name = node.input[0]
+        return None
+
+
+def values_of(model: ModelProto, inferred: ModelProto) -> Values:
+    """The values of a model.
+
+    Args:
+        model: as it was read.
+        inferred: the same with the types of its values, as far as onnx finds them.
+    """
+    nodes = tuple(all_nodes(model.graph))
+    graphs = [model.graph, *(graph for node in nodes for graph in subgraphs(node))]
+    constants = {tensor.name: tensor for graph in graphs for tensor in graph.initializer}
+    for node in nodes:
+        if node.op_type == "Constant" and node.output:
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    constants[node.output[0]] = attribute.t
+    users = defaultdict[str, set[str]](set)
+    for node in nodes:
+        for name in node.input:
+            users[name].add(node.op_type)
+    sizes = (size for value in model.graph.input for size in value.type.tensor_type.shape.dim)
+    return Values(
+        nodes,
+        {output: node for node in nodes for output in node.output if output and node.op_type != "Constant"},
+        dict(users),
+        _kinds(inferred.graph) | {name: tensor.data_type for name, tensor in constants.items()},
+        constants,
+        any(not size.HasField("dim_value") for size in sizes),
+    )
+
+
+def attributes_of(node: NodeProto) -> dict[str, object]:
+    """The attributes of a node that are numbers, texts or lists of these."""
+    simple = (a for a in node.attribute if a.type not in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.TENSOR))
+    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in simple}
+
+
+def _kinds(graph: GraphProto) -> dict[str, int]:
+    found = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
+    for node in graph.node:
+        for inner in subgraphs(node):
+            found |= _kinds(inner)
+    return found
+
+
+def _fits(tensor: TensorProto) -> bool:
+    return int(np.prod(tensor.dims, dtype=np.float64)) <= _SMALL
