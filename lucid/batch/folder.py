@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from lucid.layouts.companions import COMPANIONS, CONFIG, sha256
+from lucid.layouts.companions import COMPANIONS, CONFIG, SENTENCE_COMPANIONS, sha256
 from lucid.runtime.model_file import check_model_file
 from lucid.suggestions import or_check
 
@@ -71,7 +71,7 @@ def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
     model = _model_in(path)
     told = check_model_file(model)
     beside = sorted({model.parent / place for place in _locations(told)})
-    companions = [path / name for name in (CONFIG, *COMPANIONS)]
+    companions = [path / name for name in (CONFIG, *COMPANIONS, *SENTENCE_COMPANIONS)]
     return ExportedFolder(path, model, (model, *beside, *(one for one in companions if one.is_file())))
 
 

@@ -42,6 +42,8 @@ class Predictor:
         max_length: the most tokens of a row, at which texts are cut off; by default what the checkpoint says.
         max_characters: a longer text has no result.
         pooling: "cls" or "mean", for a model that gives a vector for each token.
+        prompt: the name of a prompt of config_sentence_transformers.json, which is put before each text, or "" for
+            none; by default the one that the checkpoint says, if any.
         providers: of the `Session`.
         prepack: of the `Session`: faster by some percent, with a copy of most weights in each process; by default for
             models of less than 256 MiB. Larger ones stay in their file, which all processes of a machine share.
@@ -64,6 +66,7 @@ class Predictor:
         max_length: int | None = None,
         max_characters: int = 1_000_000,
         pooling: str | None = None,
+        prompt: str | None = None,
         providers: str | Sequence[str] = "cpu",
         prepack: bool | None = None,
         generation: Mapping[str, Any] | None = None,
@@ -74,7 +77,7 @@ class Predictor:
         self.inputs = (input,) if isinstance(input, str) else tuple(input)
         self.batch_tokens = batch_tokens
         given = (providers,) if isinstance(providers, str) else tuple(providers)
-        chosen = Choices(output, task, max_length, max_characters, pooling, _frozen(generation or {}))
+        chosen = Choices(output, task, max_length, max_characters, pooling, prompt, _frozen(generation or {}))
         found = exported_folder(folder)
         packed = found.size() < _SMALL if prepack is None else prepack
         self.plan = Plan(str(found.path), found.digest(), threads, given, packed, chosen)

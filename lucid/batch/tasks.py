@@ -10,6 +10,7 @@ from lucid.batch import heads
 from lucid.batch.folder import ExportedFolder
 from lucid.batch.generating import Generation
 from lucid.batch.images import ImageReader
+from lucid.batch.prompts import prompt_of
 from lucid.batch.rows import Task
 from lucid.batch.texts import TextReader
 from lucid.chat.tokenizer_files import load_tokenizer
@@ -38,6 +39,7 @@ class Choices:
     max_length: int | None = None
     max_characters: int = 1_000_000
     pooling: str | None = None
+    prompt: str | None = None
     generation: tuple[tuple[str, Any], ...] = ()
 
 
@@ -91,10 +93,12 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices) -> Tas
         raise ValueError(f"{where}: is exported for {name}, which writes no text; leave out the options of generation")
     if choices.pooling is not None and name not in ("sentence-similarity", "image-feature-extraction"):
         raise ValueError(f"{where}: is exported for {name}, which pools nothing; leave out pooling")
+    if choices.prompt is not None and name != "sentence-similarity":
+        raise ValueError(f"{where}: is exported for {name}, which has no prompts by name; leave out prompt")
     if name == "text-generation":
         tokenizer = load_tokenizer(folder.path)
         return Generation(session, tokenizer, output, dict(choices.generation), choices.max_characters)
-    reader = _reader(folder, session, choices, config)
+    reader = _reader(folder, session, choices, config, name)
     if name == "reranking":
         return heads.ranking(reader, session, output, config)
     if name.endswith("classification"):
@@ -102,8 +106,12 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices) -> Tas
     return heads.embedding(reader, session, output, choices.pooling, where)
 
 
-def _reader(folder: ExportedFolder, session: Session, choices: Choices, config: Mapping[str, Any]) -> heads.Reader:
+def _reader(
+    folder: ExportedFolder, session: Session, choices: Choices, config: Mapping[str, Any], name: str
+) -> heads.Reader:
     if "pixel_values" in session.inputs:
         return ImageReader(folder.path, session.inputs["pixel_values"][1])
     tokenizer = load_tokenizer(folder.path)
-    return TextReader(tokenizer, config, tuple(session.inputs), choices.max_length, choices.max_characters)
+    prompt = prompt_of(folder.path, choices.prompt) if name == "sentence-similarity" else ""
+    limits = choices.max_length, choices.max_characters
+    return TextReader(tokenizer, config, tuple(session.inputs), *limits, prompt)

@@ -29,6 +29,7 @@ class TextReader:
         names: the inputs of the model.
         max_length: the most tokens of a row, at which it is cut off; by default what the checkpoint says.
         max_characters: the most characters of a text.
+        prompt: is put before each text.
 
     Raises:
         ValueError: for an input that is not made of text, or a length that the model has no positions for.
@@ -41,10 +42,11 @@ class TextReader:
         names: Sequence[str],
         max_length: int | None,
         max_characters: int,
+        prompt: str = "",
     ) -> None:
         if unknown := [name for name in names if name not in _KEYS]:
             raise ValueError(f"{tokenizer.where}: the model takes {', '.join(unknown)}, which is not made of text")
-        self._names, self._max_characters = tuple(names), max_characters
+        self._names, self._max_characters, self._prompt = tuple(names), max_characters, prompt
         self.library, padding = tokenizer.library, tokenizer.library.padding
         self.pad_id = _pad_id(tokenizer) if padding is None else int(padding["pad_id"])
         self.max_length = _length(tokenizer, config, max_length)
@@ -63,7 +65,7 @@ class TextReader:
             RowError: for anything but text, and for text that is empty, too long or not valid Unicode.
         """
         texts = [checked_text(value, self._max_characters) for value in values]
-        found = self.library.encode(texts[0], texts[1] if len(texts) > 1 else None)
+        found = self.library.encode(self._prompt + texts[0], texts[1] if len(texts) > 1 else None)
         ids = np.array(found.ids, np.int64)
         if not ids.size:
             raise RowError("no token of the model is in the text")

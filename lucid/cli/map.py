@@ -26,6 +26,7 @@ def run(
     batch_tokens: int,
     max_length: int | None,
     pooling: str | None,
+    prompt: str | None,
     generation: dict[str, Any],
     engine: str,
     address: str | None,
@@ -45,6 +46,7 @@ def run(
         task=task,
         max_length=max_length,
         pooling=pooling,
+        prompt=prompt,
         providers=providers or ["cpu"],
         prepack=True if alone else None,  # a process alone has no use for weights that others can share
         generation=generation,

@@ -91,6 +91,15 @@ def map_rows(
             help="cls or mean, where the model gives a vector for each token.",
         ),
     ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt",
+            metavar="NAME",
+            rich_help_panel=_MODEL,
+            help="Of the checkpoint's prompts, such as query; empty for none; by default the one that it says.",
+        ),
+    ] = None,
     max_new_tokens: Annotated[
         int | None,
         typer.Option(
@@ -153,6 +162,7 @@ def map_rows(
         batch_tokens=batch_tokens,
         max_length=max_length,
         pooling=pooling,
+        prompt=prompt,
         generation={
             **({} if max_new_tokens is None else {"max_new_tokens": max_new_tokens}),
             **({"chat": True} if chat else {}),

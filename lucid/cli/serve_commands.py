@@ -52,6 +52,15 @@ def serve(
     batch_tokens: Annotated[
         int, typer.Option("--batch-tokens", min=1, rich_help_panel=_MODEL, help="Tokens that are computed together.")
     ] = 4096,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--prompt",
+            metavar="NAME",
+            rich_help_panel=_MODEL,
+            help="Of the checkpoint's prompts, such as query; empty for none; by default the one that it says.",
+        ),
+    ] = None,
     max_body: Annotated[
         int | None,
         typer.Option("--max-body", min=1, rich_help_panel=_LIMITS, help="Bytes of a request; by default 4 MiB."),
@@ -92,6 +101,7 @@ def serve(
         workers=workers,
         threads=threads,
         batch_tokens=batch_tokens,
+        prompt=prompt,
         providers=tuple(providers or ["cpu"]),
         limits={"body": max_body, "tokens": max_tokens, "seconds": max_seconds, "requests": max_requests},
     )

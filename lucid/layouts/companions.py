@@ -38,7 +38,7 @@ COMPANIONS = (
 """What other programs read beside config.json and the weights."""
 
 SENTENCE_COMPANIONS = ("config_sentence_transformers.json",)
-"""What sentence-transformers reads beside these and modules.json."""
+"""Prompts that are put before texts, at the top of a checkpoint of sentence-transformers."""
 
 _TOKENIZERS = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 _QUANTIZATION = "quantization_config"  # of the checkpoint's weights, and not of an ONNX file's

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from lucid.export import Target
-from lucid.layouts.companions import files_home, has_tokenizer, is_gguf, write_config, write_tokenizer
+from lucid.layouts.companions import (
+    SENTENCE_COMPANIONS,
+    copy_files,
+    files_home,
+    has_tokenizer,
+    is_gguf,
+    write_config,
+    write_tokenizer,
+)
 from lucid.layouts.exporting import export_file
 from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.parts import parts_of
@@ -61,6 +69,7 @@ def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: 
     parts = parts_of(model, options, states=kind.pools)
     precision, ending = _precision(model, options) if kind.by_precision else ("", "")
     write_tokenizer(files_home(checkpoint), folder)
+    copy_files(checkpoint, folder, SENTENCE_COMPANIONS)
     files = []
     for name, part in parts.items():
         file = Path(kind.place) / f"{name}{ending}.onnx"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import lucid
 from lucid import Tensor
-from lucid.layouts.companions import SENTENCE_COMPANIONS, copy_files
 from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models._sentence_files import MODULES, PREFIX, read_modules
 from lucid.models._sentence_layers import DENSE
@@ -29,7 +28,6 @@ def write_sentence_layers(model: Module, checkpoint: Path, folder: Path) -> None
             f"got a {type(model).__name__}"
         )
     modules.write(folder)
-    copy_files(checkpoint, folder, SENTENCE_COMPANIONS)
     stored: dict[str, Tensor | Array] = {**model.state_dict(), **modules.weights}
     for layer in modules.layers:
         prefix = f"{PREFIX}.{layer.name}."

@@ -33,6 +33,7 @@ def application(
     providers: Sequence[str] = ("cpu",),
     threads: int | None = None,
     batch_tokens: int = 4096,
+    prompt: str | None = None,
 ) -> Starlette:
     """An ASGI application that serves the model of a folder.
 
@@ -49,6 +50,7 @@ def application(
             strangers would send that reach a server on this machine through the browser.
         providers, threads: of the `Session`.
         batch_tokens: the most tokens that are computed together, padding included.
+        prompt: as for `Predictor`.
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
@@ -57,7 +59,14 @@ def application(
     limits = limits or Limits()
     metrics = Metrics()
     model = ServedModel(
-        folder, limits, metrics, name=name, providers=providers, threads=threads, batch_tokens=batch_tokens
+        folder,
+        limits,
+        metrics,
+        name=name,
+        providers=providers,
+        threads=threads,
+        batch_tokens=batch_tokens,
+        prompt=prompt,
     )
 
     async def health(request: Request) -> Response:

@@ -42,6 +42,7 @@ class Settings:
     threads: int | None = None
     providers: tuple[str, ...] = ("cpu",)
     batch_tokens: int = 4096
+    prompt: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     @property
@@ -61,6 +62,7 @@ def make(settings: Settings) -> Starlette:
         providers=settings.providers,
         threads=settings.threads or max(1, usable_cores() // settings.workers),
         batch_tokens=settings.batch_tokens,
+        prompt=settings.prompt,
     )
 
 

@@ -30,6 +30,7 @@ class ServedModel:
         name: what clients call the model; by default the folder's name.
         providers, threads: of the `Session`.
         batch_tokens: the most tokens of a batch.
+        prompt: as for `Predictor`.
 
     Attributes:
         task: what it is for; see `lucid.batch.tasks.OUTPUTS`.
@@ -51,6 +52,7 @@ class ServedModel:
         providers: Sequence[str] = ("cpu",),
         threads: int | None = None,
         batch_tokens: int = 4096,
+        prompt: str | None = None,
     ) -> None:
         found = exported_folder(folder)
         self.name, self.limits, self.metrics = name or found.path.name, limits, metrics
@@ -58,12 +60,13 @@ class ServedModel:
         self.session = Session(found.model, providers, threads=threads, spinning=False)
         self.task = task_name(self.session, str(found.path))
         self.thread = ThreadPoolExecutor(1, "lucid-serving")  # one run at a time, over all threads of the session
+        choices = Choices(max_characters=limits.body, prompt=prompt)
         self.language: LanguageModel | None = None
         self.rows: Task | None = None
         if self.task == "text-generation":
             self.language = LanguageModel(self.session, load_tokenizer(found.path))
         else:
-            self.rows = open_task(found, self.session, Choices(max_characters=limits.body))
+            self.rows = open_task(found, self.session, choices)
         self._batcher = Batcher(self._run, self.thread, batch_tokens, metrics.rows.observe)
 
     async def results(self, values: Sequence[Sequence[Any]], field: str) -> tuple[list[dict[str, Any]], int]:

@@ -132,6 +132,35 @@ def test_every_layout_keeps_where_sentences_are_cut_off(tmp_path):
         np.testing.assert_allclose(long, short, atol=1e-6)
 
 
+PROMPTS = {"prompts": {"query": "look for ", "document": ""}, "default_prompt_name": "query"}
+
+
+def test_the_prompt_of_the_checkpoint_is_before_each_text_in_every_layout(tmp_path):
+    (tmp_path / "a").mkdir()
+    source = exported(tmp_path / "a", "sentences/cls").parent / "checkpoint"
+    (source / "config_sentence_transformers.json").write_text(json.dumps(PROMPTS))
+    model = lucid.models.load(source)
+    for layout in ("onnxruntime", "transformers.js", "sentence-transformers", "optimum"):
+        folder = tmp_path / layout
+        lucid.layouts.write_folder(model, source, folder, layout=layout, check=False)
+        plain, whole = batch.Predictor(folder, prompt="")({"text": ["a cat", "look for a cat"]})["embedding"]
+        for prompt, expected in ((None, whole), ("query", whole), ("document", plain)):
+            found = batch.Predictor(folder, prompt=prompt)({"text": ["a cat"]})["embedding"][0]
+            np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(ValueError, match="has no prompt 'queries'; there are 'query', 'document'"):
+        batch.Predictor(tmp_path / "onnxruntime", prompt="queries")({"text": ["a"]})
+    assert batch.Predictor(tmp_path / "onnxruntime")({"text": [""]})["error"] == ["the text is empty"]
+
+
+def test_prompts_that_are_none(sentences, tmp_path):
+    folder = shutil.copytree(sentences, tmp_path / "made")
+    (folder / "config_sentence_transformers.json").write_text('{"prompts": ["query: "]}')
+    with pytest.raises(ValueError, match=r"prompts are \['query: '\], expected an object of names and texts"):
+        batch.Predictor(folder)({"text": ["a"]})
+    with pytest.raises(ValueError, match="has no prompt 'query'; there are none"):
+        batch.Predictor(sentences, prompt="query")({"text": ["a"]})
+
+
 # Tasks ----------------------------------------------------------------------------------------------------------------
 
 
@@ -311,6 +340,7 @@ def test_a_checkpoint_that_is_not_exported_names_the_command(sentences):
             ValueError,
             "is exported for sentence-similarity, not for 'text-gen",
         ),
+        ({"prompt": 3}, {"text": ["a"]}, ValueError, "has no prompt 3; there are none"),
         ({"pooling": "cls"}, {"text": []}, ValueError, "gives sentence_embedding, which is a vector for each row"),
         ({"generation": {"max_new_tokens": 3}}, {"text": []}, ValueError, "which writes no text"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import lucid
 from lucid.generation import EncoderDecoderGenerator, Generator
-from tests.consumers.folders import TEXTS, checkpoint, close, computed, eager, exported, run_lines, tokens
+from tests.consumers.folders import TEXTS, WORK, checkpoint, close, computed, eager, exported, run_lines, tokens
 
 PROMPT = np.array([[5, 9, 3, 11, 7]])
 
@@ -64,6 +66,17 @@ def test_sentence_transformers_gives_our_embeddings(variant: str) -> None:
     model = SentenceTransformer(str(folder), backend="onnx")
     texts = TEXTS if variant == "minilm" else ["abc", "the cat", "a"]
     close(model.encode(texts), computed(variant, tokens(variant, texts)))
+
+
+def test_sentence_transformers_puts_the_same_prompts_before_texts() -> None:
+    folder = shutil.copytree(exported("sentences/cls", "sentence-transformers"), WORK / "prompted")
+    told = {"prompts": {"query": "abc ", "document": ""}, "default_prompt_name": "query"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(told))
+    model, texts = SentenceTransformer(str(folder), backend="onnx"), ["the cat", "a"]
+    for name in (None, "query", "document"):
+        found = lucid.batch.Predictor(folder, prompt=name)({"text": texts})["embedding"]
+        close(model.encode(texts, prompt_name=name), found)
+    close(model.encode(texts, prompt=""), lucid.batch.Predictor(folder, prompt="")({"text": texts})["embedding"])
 
 
 def test_a_smaller_folder_is_loaded_too() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import shutil
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,18 @@ def test_vectors_come_in_the_order_of_their_texts_also_in_base64(server, folder)
         assert one["index"] == place
         found = np.frombuffer(base64.b64decode(one["embedding"]), "<f4")
         np.testing.assert_allclose(found, embedding(folder, texts[place]), atol=1e-6)
+
+
+def test_the_prompt_of_the_checkpoint_is_before_each_text(folder, tmp_path):
+    prompted = shutil.copytree(folder, tmp_path / "tiny")
+    told = {"prompts": {"query": "look for "}, "default_prompt_name": "query"}
+    (prompted / "config_sentence_transformers.json").write_text(json.dumps(told))
+    for prompt, text in ((None, "look for a cat"), ("query", "look for a cat"), ("", "a cat")):
+        with served(prompted, prompt=prompt) as server:
+            reply = server.ask("POST", EMBEDDINGS, {"model": "tiny", "input": "a cat"})
+            np.testing.assert_allclose(reply.json["data"][0]["embedding"], embedding(folder, text), atol=1e-6)
+    with pytest.raises(ValueError, match="has no prompt 'other'; there are 'query'"):
+        lucid.serving.application(prompted, prompt="other")
 
 
 def test_many_clients_at_once_each_get_their_own_answer(server, folder):
