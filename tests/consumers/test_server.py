@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -54,8 +55,9 @@ def _wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
     raise AssertionError("the server does not answer")
 
 
-def client(port: int) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=KEY, max_retries=0)
+def client(port: int, key: str = KEY) -> openai.OpenAI:
+    """To be closed: `with client(port) as asked`."""
+    return openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=key, max_retries=0)
 
 
 @pytest.fixture(scope="module")
@@ -71,64 +73,84 @@ def chat() -> Iterator[int]:
 
 
 def test_openai_lists_the_model_and_embeds_texts(embeddings: int) -> None:
-    asked = client(embeddings)
-    assert [model.id for model in asked.models.list()] == ["served"]
-    found = asked.embeddings.create(model="served", input=TEXTS)  # in base64, as this client asks for them
-    close([one.embedding for one in found.data], computed("minilm", tokens("minilm")))
-    floats = asked.embeddings.create(model="served", input=TEXTS[0], encoding_format="float")
-    close(floats.data[0].embedding, computed("minilm", tokens("minilm", TEXTS[:1]))[0])
+    with client(embeddings) as asked:
+        assert [model.id for model in asked.models.list()] == ["served"]
+        found = asked.embeddings.create(model="served", input=TEXTS)  # in base64, as this client asks for them
+        close([one.embedding for one in found.data], computed("minilm", tokens("minilm")))
+        floats = asked.embeddings.create(model="served", input=TEXTS[0], encoding_format="float")
+        close(floats.data[0].embedding, computed("minilm", tokens("minilm", TEXTS[:1]))[0])
 
 
 def test_openai_reads_our_errors(embeddings: int) -> None:
-    asked = client(embeddings)
-    with pytest.raises(openai.BadRequestError, match=r"input\[1\]: the text is empty"):
-        asked.embeddings.create(model="served", input=["a", ""])
-    with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
-        asked.embeddings.create(model="other", input="a")
-    with pytest.raises(openai.AuthenticationError, match="the key is missing or wrong"):
-        openai.OpenAI(base_url=str(asked.base_url), api_key="wrong").models.list()
+    with client(embeddings) as asked, client(embeddings, "wrong") as stranger:
+        with pytest.raises(openai.BadRequestError, match=r"input\[1\]: the text is empty"):
+            asked.embeddings.create(model="served", input=["a", ""])
+        with pytest.raises(openai.NotFoundError, match="there is no model 'other'"):
+            asked.embeddings.create(model="other", input="a")
+        with pytest.raises(openai.AuthenticationError, match="the key is missing or wrong"):
+            stranger.models.list()
+
+
+def test_openai_reads_that_the_server_is_busy_and_tries_again() -> None:
+    """503 with Retry-After, as the client expects it: by default it asks again, and is served."""
+    folder = exported("minilm", "onnxruntime", "--external-data")
+    texts = ["a sentence of some length, again and again " * 8] * 64
+    with serving(folder, "--max-requests", "1") as (port, _), client(port) as asked, ThreadPoolExecutor(4) as clients:
+        found = [clients.submit(asked.embeddings.create, model="served", input=texts) for _ in range(4)]
+        failed = [one.exception() for one in found if one.exception() is not None]
+        assert failed
+        for error in failed:
+            assert isinstance(error, openai.InternalServerError)
+            assert error.status_code == 503
+            assert error.response.headers["retry-after"] == "1"
+            assert error.type == "server_error"
+            assert "1 requests are being served, and no more are taken" in error.message
+        patient = asked.with_options(max_retries=20)
+        again = [clients.submit(patient.embeddings.create, model="served", input=texts[:8]) for _ in range(4)]
+        assert [len(one.result().data) for one in again] == [8] * 4
 
 
 def test_openai_chats_whole_and_as_a_stream(chat: int) -> None:
-    asked = client(chat).chat.completions
-    question = [{"role": "user", "content": "What is the capital of France?"}]
-    options = {"model": "served", "messages": question, "temperature": 0, "max_tokens": 12}
-    whole = asked.create(**options)
-    model = lucid.chat.load_language_model(exported("smollm2", "onnxruntime"))
-    expected = "".join(model.answer(model.tokenizer.encode_chat(question), max_new_tokens=12))
-    assert whole.choices[0].message.content == expected
-    stream = asked.create(**options, stream=True, stream_options={"include_usage": True})
-    events = list(stream)
-    text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
-    assert text == whole.choices[0].message.content
-    assert events[-1].usage == whole.usage
+    with client(chat) as opened:
+        asked = opened.chat.completions
+        question = [{"role": "user", "content": "What is the capital of France?"}]
+        options = {"model": "served", "messages": question, "temperature": 0, "max_tokens": 12}
+        whole = asked.create(**options)
+        model = lucid.chat.load_language_model(exported("smollm2", "onnxruntime"))
+        expected = "".join(model.answer(model.tokenizer.encode_chat(question), max_new_tokens=12))
+        assert whole.choices[0].message.content == expected
+        stream = asked.create(**options, stream=True, stream_options={"include_usage": True})
+        events = list(stream)
+        text = "".join(event.choices[0].delta.content or "" for event in events if event.choices)
+        assert text == whole.choices[0].message.content
+        assert events[-1].usage == whole.usage
 
 
 def test_triton_reads_the_model_and_infers_by_tensors_and_by_texts(embeddings: int) -> None:
     headers = MappingProxyType({"Authorization": f"Bearer {KEY}"})  # the client writes to what it is given
-    asked = triton.InferenceServerClient(f"127.0.0.1:{embeddings}")
-    assert asked.is_server_live()
-    assert asked.is_server_ready()
-    assert asked.is_model_ready("served", headers=dict(headers))
-    told = asked.get_model_metadata("served", headers=dict(headers))
-    assert {one["name"]: one["datatype"] for one in told["outputs"]} == {"sentence_embedding": "FP32"}
-    expected = computed("minilm", tokens("minilm"))
-    given = tokens("minilm")
-    given["token_type_ids"] = 0 * given["input_ids"]
-    for binary in (True, False):
-        inputs = []
-        for name, array in given.items():
-            inputs.append(triton.InferInput(name, array.shape, "INT64"))
-            inputs[-1].set_data_from_numpy(array, binary_data=binary)
-        wanted = [triton.InferRequestedOutput("sentence_embedding", binary_data=binary)]
-        found = asked.infer("served", inputs, outputs=wanted, headers=dict(headers))
-        close(found.as_numpy("sentence_embedding"), expected)
-        text = triton.InferInput("text", [len(TEXTS)], "BYTES")
-        text.set_data_from_numpy(np.array(TEXTS, object), binary_data=binary)
-        wanted = [triton.InferRequestedOutput("embedding", binary_data=binary)]
-        close(asked.infer("served", [text], outputs=wanted, headers=dict(headers)).as_numpy("embedding"), expected)
-    with pytest.raises(triton.InferenceServerException, match="there is no output 'logits'"):
-        asked.infer("served", [text], outputs=[triton.InferRequestedOutput("logits")], headers=dict(headers))
+    with triton.InferenceServerClient(f"127.0.0.1:{embeddings}") as asked:
+        assert asked.is_server_live()
+        assert asked.is_server_ready()
+        assert asked.is_model_ready("served", headers=dict(headers))
+        told = asked.get_model_metadata("served", headers=dict(headers))
+        assert {one["name"]: one["datatype"] for one in told["outputs"]} == {"sentence_embedding": "FP32"}
+        expected = computed("minilm", tokens("minilm"))
+        given = tokens("minilm")
+        given["token_type_ids"] = 0 * given["input_ids"]
+        for binary in (True, False):
+            inputs = []
+            for name, array in given.items():
+                inputs.append(triton.InferInput(name, array.shape, "INT64"))
+                inputs[-1].set_data_from_numpy(array, binary_data=binary)
+            wanted = [triton.InferRequestedOutput("sentence_embedding", binary_data=binary)]
+            found = asked.infer("served", inputs, outputs=wanted, headers=dict(headers))
+            close(found.as_numpy("sentence_embedding"), expected)
+            text = triton.InferInput("text", [len(TEXTS)], "BYTES")
+            text.set_data_from_numpy(np.array(TEXTS, object), binary_data=binary)
+            wanted = [triton.InferRequestedOutput("embedding", binary_data=binary)]
+            close(asked.infer("served", [text], outputs=wanted, headers=dict(headers)).as_numpy("embedding"), expected)
+        with pytest.raises(triton.InferenceServerException, match="there is no output 'logits'"):
+            asked.infer("served", [text], outputs=[triton.InferRequestedOutput("logits")], headers=dict(headers))
 
 
 def test_a_worker_that_is_killed_is_started_again_and_no_answer_is_wrong() -> None:
@@ -144,7 +166,8 @@ def test_a_worker_that_is_killed_is_started_again_and_no_answer_is_wrong() -> No
             number = first
             while not stop.is_set():
                 try:
-                    found = client(port).embeddings.create(model="served", input=texts[number % 40])
+                    with client(port) as asked:
+                        found = asked.embeddings.create(model="served", input=texts[number % 40])
                 except openai.APIConnectionError as error:
                     failed.append(error)
                 else:
