@@ -17,6 +17,7 @@ Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 _PLACES = (".", "onnx")  # where layouts have their ONNX files
 _MODEL = "model.onnx"
+_ENCODER, _DECODER = "encoder_model", "decoder_model_merged"
 
 
 class FolderChangedError(RuntimeError):
@@ -29,13 +30,15 @@ class ExportedFolder:
 
     Args:
         path: the folder.
-        model: its ONNX file.
+        model: its ONNX file, or that of the encoder.
+        decoder: the file of the decoder, beside an encoder.
         files: all files that results depend on: the model, its weights, configs, the tokenizer.
     """
 
     path: Path
     model: Path
     files: tuple[Path, ...]
+    decoder: Path | None = None
 
     def digest(self) -> str:
         """The SHA-256 of the names and contents of the files."""
@@ -63,35 +66,42 @@ def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
 
     Raises:
         FileNotFoundError: if there is no such folder, or no model in it; the message names the command that exports it.
-        ValueError: for a folder with an encoder and a decoder, several models, or a file that is no model.
+        ValueError: for a folder with several models, an encoder without a merged decoder, or a file that is no model.
     """
     path = Path(os.path.abspath(source))
     if not path.is_dir():
         raise FileNotFoundError(f"there is no folder {os.fspath(source)!r}{or_check(source)}")
-    model = _model_in(path)
-    told = check_model_file(model)
-    beside = sorted({model.parent / place for place in _locations(told)})
+    model, decoder = _models_in(path)
+    models = (model,) if decoder is None else (model, decoder)
+    beside = sorted({file.parent / place for file in models for place in _locations(check_model_file(file))})
     companions = [path / name for name in (CONFIG, *COMPANIONS, *SENTENCE_COMPANIONS)]
-    return ExportedFolder(path, model, (model, *beside, *(one for one in companions if one.is_file())))
+    files = (*models, *beside, *(one for one in companions if one.is_file()))
+    return ExportedFolder(path, model, files, decoder)
 
 
-def _model_in(folder: Path) -> Path:
+def _models_in(folder: Path) -> tuple[Path, Path | None]:
+    """The model, or the encoder and the decoder."""
     found = sorted(file for place in _PLACES for file in (folder / place).glob("*.onnx"))
     if not found:
         raise FileNotFoundError(
             f"{folder}: has no ONNX file, so it is no exported model; write one: "
             f"lucid export {folder} --for onnxruntime --external-data"
         )
-    if any(file.name.startswith("encoder_model") for file in found):
-        raise ValueError(
-            f"{folder}: has an encoder and a decoder, which are not run over many rows; expected one model"
-        )
+    if encoders := [file for file in found if file.name.startswith(_ENCODER)]:
+        pairs = [(file, file.with_name(file.name.replace(_ENCODER, _DECODER, 1))) for file in encoders]
+        whole = [(encoder, decoder) for encoder, decoder in pairs if decoder.is_file()]
+        if len(whole) != 1:
+            raise ValueError(
+                f"{folder}: has {len(whole)} pairs of {_ENCODER} and {_DECODER}, expected one; got "
+                f"{', '.join(file.name for file in found)}"
+            )
+        return whole[0]
     named = [file for file in found if file.name == _MODEL] or found
     if len(named) > 1:
         raise ValueError(
             f"{folder}: has {len(named)} ONNX files, expected one: {', '.join(file.name for file in named)}"
         )
-    return named[0]
+    return named[0], None
 
 
 def _locations(model: Any) -> list[str]:

@@ -12,6 +12,7 @@ from lucid.chat.template import ChatTemplateError
 from lucid.chat.tokenizer import Tokenizer
 from lucid.generation import Generator, pad_left
 from lucid.generation.options import Options
+from lucid.generation.prompts import Ids
 from lucid.generation.session_caches import capacity_of
 from lucid.runtime import Session
 
@@ -82,12 +83,16 @@ class Generation:
 
     def run(self, batch: Sequence[Any]) -> dict[str, Results]:
         """The answers, without the tokens that end them."""
-        ends = set(self._tokenizer.eos_token_ids)
-        ids, mask = pad_left(batch, next(iter(ends), 0))
+        ids, mask = pad_left(batch, next(iter(self._tokenizer.eos_token_ids), 0))
         with self._one_at_a_time:
             found = self._generator.generate(ids, mask, **self._options)
-        texts = []
-        for row in found.tolist():
-            length = next((place for place, token in enumerate(row) if token in ends), len(row))
-            texts.append(self._tokenizer.decode(row[:length]))
-        return {self._output: texts}
+        return {self._output: decoded(self._tokenizer, found)}
+
+
+def decoded(tokenizer: Tokenizer, found: Ids) -> list[str]:
+    """New tokens (N, L) as texts, each up to the first token that ends it."""
+    ends, texts = set(tokenizer.eos_token_ids), []
+    for row in found.tolist():
+        length = next((place for place, token in enumerate(row) if token in ends), len(row))
+        texts.append(tokenizer.decode(row[:length]))
+    return texts

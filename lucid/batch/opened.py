@@ -48,8 +48,13 @@ class Opened:
         self._folder = _unchanged(plan)
         self._stamp = self._folder.stamp()
         threads = min(plan.threads, usable_cores())
-        session = Session(self._folder.model, plan.providers, threads=1, spinning=False, prepack=plan.prepack)
-        self.task: Task = open_task(self._folder, session, plan.choices)
+        files = (self._folder.model, self._folder.decoder)
+        session, decoder = (
+            None if file is None else Session(file, plan.providers, threads=1, spinning=False, prepack=plan.prepack)
+            for file in files
+        )
+        assert session is not None
+        self.task: Task = open_task(self._folder, session, plan.choices, decoder)
         self._pool = ThreadPoolExecutor(threads, "lucid-batch") if threads > 1 else None
 
     def check(self) -> None:

@@ -47,7 +47,8 @@ class Predictor:
         providers: of the `Session`.
         prepack: of the `Session`: faster by some percent, with a copy of most weights in each process; by default for
             models of less than 256 MiB. Larger ones stay in their file, which all processes of a machine share.
-        generation: for decoders, options of `Generator.generate`, such as ``{"max_new_tokens": 64}``, and ``chat``.
+        generation: for models that write text, options of `Generator.generate`, such as ``{"max_new_tokens": 64}``; for
+            decoders alone also ``chat``.
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.

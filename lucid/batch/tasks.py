@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lucid.batch import heads
@@ -11,6 +12,7 @@ from lucid.batch.folder import ExportedFolder
 from lucid.batch.generating import Generation
 from lucid.batch.images import ImageReader
 from lucid.batch.prompts import prompt_of
+from lucid.batch.rewriting import Rewriting
 from lucid.batch.rows import Task
 from lucid.batch.texts import TextReader
 from lucid.chat.tokenizer_files import load_tokenizer
@@ -76,7 +78,7 @@ def task_name(session: Session, where: str) -> str:
     )
 
 
-def open_task(folder: ExportedFolder, session: Session, choices: Choices) -> Task:
+def open_task(folder: ExportedFolder, session: Session, choices: Choices, decoder: Session | None = None) -> Task:
     """What the model of a folder does with rows.
 
     Raises:
@@ -84,11 +86,11 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices) -> Tas
         OSError: if its tokenizer or the config of its preprocessor is missing.
     """
     where = str(folder.path)
-    name = task_name(session, where)
+    name = task_name(session, where) if decoder is None else _task_of_an_encoder(session, where)
     if choices.task not in (None, name):
         raise ValueError(f"{where}: is exported for {name}, not for {choices.task!r}; leave out the task")
     output = choices.output or OUTPUTS[name]
-    config = read_json(folder.path / CONFIG) if (folder.path / CONFIG).is_file() else {}
+    config = _options(folder.path / CONFIG)
     if choices.generation and name != "text-generation":
         raise ValueError(f"{where}: is exported for {name}, which writes no text; leave out the options of generation")
     if choices.pooling is not None and name not in ("sentence-similarity", "image-feature-extraction"):
@@ -97,6 +99,10 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices) -> Tas
         raise ValueError(f"{where}: is exported for {name}, which has no prompts by name; leave out prompt")
     if name == "text-generation":
         tokenizer = load_tokenizer(folder.path)
+        if decoder is not None:
+            told = config | _options(folder.path / "generation_config.json")
+            options = dict(choices.generation)
+            return Rewriting(session, decoder, tokenizer, told, output, options, choices.max_characters)
         return Generation(session, tokenizer, output, dict(choices.generation), choices.max_characters)
     reader = _reader(folder, session, choices, config, name)
     if name == "reranking":
@@ -104,6 +110,19 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices) -> Tas
     if name.endswith("classification"):
         return heads.classification(reader, session, output, config)
     return heads.embedding(reader, session, output, choices.pooling, where)
+
+
+def _task_of_an_encoder(session: Session, where: str) -> str:
+    if "input_ids" not in session.inputs:
+        raise ValueError(
+            f"{where}: its encoder reads {', '.join(session.inputs)}, and rows are texts; for speech see "
+            "docs/howto/whisper.md"
+        )
+    return "text-generation"
+
+
+def _options(path: Path) -> dict[str, Any]:
+    return read_json(path) if path.is_file() else {}
 
 
 def _reader(

@@ -55,6 +55,10 @@ class ServedModel:
         prompt: str | None = None,
     ) -> None:
         found = exported_folder(folder)
+        if found.decoder is not None:
+            raise ValueError(
+                f"{found.path}: has an encoder and a decoder, which are not served; lucid map runs them over rows"
+            )
         self.name, self.limits, self.metrics = name or found.path.name, limits, metrics
         self.created = int(found.model.stat().st_mtime)
         self.session = Session(found.model, providers, threads=threads, spinning=False)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.generation import Generator
+from lucid.generation import EncoderDecoderGenerator, Generator
 from lucid.runtime import Session
 from tests.batch.folders import exported
 from tests.chat.checkpoints import TEMPLATE, tokenizer
@@ -223,6 +223,57 @@ def test_prompts_may_be_messages_of_a_conversation(tmp_path):
         batch.Predictor(folder, generation={"temprature": 0.5})({"text": ["a"]})
 
 
+@pytest.mark.parametrize("variant", ["t5/v1_1", "bart/base", "marian/base"])
+@pytest.mark.parametrize("options", [{}, {"num_beams": 3}], ids=str)
+def test_an_encoder_and_a_decoder_rewrite_texts_of_several_lengths_as_each_alone(tmp_path, variant, options):
+    folder = exported(tmp_path, variant)
+    texts = ["a cat", None, "b", "the bank"]
+    columns = batch.Predictor(folder, generation={"max_new_tokens": 6, **options})({"text": texts})
+    model, words = lucid.models.load(folder.parent / "checkpoint"), tokenizer()
+    config = json.loads((folder / "config.json").read_text())
+    end, forced = config["eos_token_id"], config.get("forced_eos_token_id")
+    generator = EncoderDecoderGenerator(model)
+    for row in (0, 2, 3):
+        ids = [words.encode(texts[row]).ids]
+        told = {"max_new_tokens": 6, "eos_token_id": end, "forced_eos_token_id": forced, **options}
+        new = generator.generate(ids, **told)[0].tolist()
+        assert columns["answer"][row] == words.decode(new[: new.index(end)] if end in new else new)
+    assert columns["answer"][1] is None and columns["error"][1] == "the text is null"
+
+
+def test_what_an_encoder_and_a_decoder_do_not_take(tmp_path):
+    folder = exported(tmp_path, "bart/base")
+    assert batch.Predictor(folder)({"text": ["x" * 30]})["error"][0].endswith(
+        "a text of 30 tokens takes more positions than the model has: 24"
+    )
+    assert batch.Predictor(folder)({"text": ["a cat"]})["error"] == [None]
+    with pytest.raises(ValueError, match="max_new_tokens is 24, and its decoder has 24 positions .* at most 23"):
+        batch.Predictor(folder, generation={"max_new_tokens": 24})({"text": ["a"]})
+    with pytest.raises(ValueError, match="has an encoder, which reads no conversations; leave out chat"):
+        batch.Predictor(folder, generation={"chat": True})({"text": ["a"]})
+    with pytest.raises(ValueError, match="has an encoder and a decoder, which are not served; lucid map runs them"):
+        pytest.importorskip("lucid.serving").application(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "decoder_start_token_id": None}))
+    with pytest.raises(ValueError, match="decoder_start_token_id is None in config.json, expected the number of a"):
+        batch.Predictor(folder)({"text": ["a"]})
+    (folder / "decoder_model_merged.onnx").unlink()
+    with pytest.raises(
+        ValueError, match="has 0 pairs of encoder_model and decoder_model_merged, expected one; got enc"
+    ):
+        batch.Predictor(folder)
+
+
+def test_a_decoder_that_changes_ends_the_job(tmp_path):
+    folder = exported(tmp_path, "t5/v1_1")
+    predictor = batch.Predictor(folder, generation={"max_new_tokens": 2})
+    predictor({"text": ["a"]})
+    file = folder / "decoder_model_merged.onnx"
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(batch.FolderChangedError, match="is not what it was when the job began|have changed since"):
+        predictor({"text": ["a"]})
+
+
 def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
     folder = exported(tmp_path, "vit/classifier")
     _, channels, height, width = Session(folder / "model.onnx").inputs["pixel_values"][1]
@@ -353,7 +404,7 @@ def test_wrong_options_and_columns(sentences, options, columns, error, message):
 @pytest.mark.parametrize(
     ("variant", "message"),
     [
-        ("t5/v1_1", "has an encoder and a decoder"),
+        ("whisper/base", "its encoder reads input_features, and rows are texts; for speech see docs/howto/whisper.md"),
         ("tasks/bert_token_classification", "makes logits of input_ids, .* which is none of the tasks over rows"),
     ],
 )
