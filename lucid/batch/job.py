@@ -168,5 +168,6 @@ def _options(predictor: Predictor) -> dict[str, Any]:
         "max_length": choices.max_length,
         "max_characters": choices.max_characters,
         "pooling": choices.pooling,
+        "prompt": choices.prompt,
         "generation": choices.generation,
     }

@@ -8,6 +8,10 @@ import json
 import os
 import resource
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +201,30 @@ def test_an_interrupted_job_goes_on_and_nothing_is_lost_or_twice(predictor, parq
     assert batch.map_rows(predictor, parquet, out, resume=True)[:2] == (50, 0)
 
 
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_process_that_ends_in_the_middle_goes_on_where_it_was(predictor, folder, tmp_path, sent):
+    """The command itself, which leaves no half a file behind that would be read."""
+    texts = [f"text {row} {'abcdefghij' * 4}" for row in range(300)]
+    pq.write_table(pa.table({"id": range(300), "text": texts}), tmp_path / "in.parquet")
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "lucid", "map", folder, tmp_path / "in.parquet", "-o", out, "--part-rows", "1"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
+        end = time.monotonic() + 60
+        while len(list(out.glob("part-*"))) < 3 and job.poll() is None and time.monotonic() < end:
+            time.sleep(0.001)
+        job.send_signal(sent)
+        said = job.communicate()[1]
+    before = pq.read_table(out).num_rows
+    assert 3 <= before < 300
+    if sent == signal.SIGINT:
+        assert job.returncode == 130
+        assert f"what is in {out} is complete; --resume goes on with the rest" in said
+    assert batch.map_rows(predictor, tmp_path / "in.parquet", out, resume=True)[:2] == (300, 300 - before)
+    found = pq.read_table(out)
+    assert found["id"].to_pylist() == list(range(300))
+    np.testing.assert_allclose(found["embedding"].to_pylist(), predictor({"text": texts})["embedding"], atol=1e-6)
+
+
 def test_a_full_disk_leaves_what_is_complete(predictor, parquet, tmp_path):
     out, (soft, hard) = tmp_path / "out", resource.getrlimit(resource.RLIMIT_FSIZE)
     (tmp_path / "whole").mkdir()
@@ -222,6 +250,8 @@ def test_a_job_that_differs_cannot_go_on(predictor, folder, parquet, tmp_path):
         batch.map_rows(batch.Predictor(other), source, out, resume=True)
     with pytest.raises(ValueError, match=r"the options of the job .* \(max_length: None, now 3\)"):
         batch.map_rows(batch.Predictor(folder, max_length=3), source, out, resume=True)
+    with pytest.raises(ValueError, match=r"the options of the job .* \(prompt: None, now ''\)"):
+        batch.map_rows(batch.Predictor(folder, prompt=""), source, out, resume=True)
     pq.write_table(pa.table({"id": range(2), "text": ["a", "b"]}), source)
     with pytest.raises(ValueError, match=r"the input of the job .* \(.*in.parquet is new or has changed\)"):
         batch.map_rows(predictor, source, out, resume=True)
