@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from lucid.batch.places import opened
 from lucid.batch.rows import RowError
-from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, no_column
+from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column
 from lucid.phases import phase
 
 LONGEST = 1 << 26  # bytes of a line
@@ -53,7 +53,7 @@ class LineSource:
 
     Raises:
         KeyError: for a column that is not there.
-        ValueError: for CSV without columns, or with a quote that is not closed.
+        ValueError: for CSV without columns, with two of one name, or with a quote that is not closed.
     """
 
     def __init__(self, files: tuple[str, ...], inputs: tuple[str, ...], separator: str | None) -> None:
@@ -168,6 +168,7 @@ def _csv_records(stream: Any, file: str, start: int, line: int, separator: str) 
         names = next(reader, None)
         if not names:
             raise ValueError(f"{file}: is empty, expected a line with the names of columns")
+        check_names(names, file)
         if start:
             stream.seek(start)
             lines.position, lines.line = start, line

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lucid.batch.places import opened
-from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, no_column
+from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column
 
 _BUFFER = 1 << 20  # bytes that are read of a column at a time
 
@@ -23,7 +23,7 @@ class ParquetSource:
 
     Raises:
         KeyError: for a column that is not there.
-        ValueError: for a file that is not Parquet, or has other columns than the first one.
+        ValueError: for a file that is not Parquet, has other columns than the first one, or two of one name.
     """
 
     def __init__(self, files: tuple[str, ...], inputs: tuple[str, ...]) -> None:
@@ -33,6 +33,7 @@ class ParquetSource:
             with opened(file) as stream:
                 found = _parquet(stream, file)
                 schema, rows = found.schema_arrow.remove_metadata(), found.metadata.num_rows
+            check_names(schema.names, file)
             if not self._rows:
                 self.schema: pa.Schema = schema
             elif not schema.equals(self.schema):

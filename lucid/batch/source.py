@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -74,6 +75,16 @@ class Source(Protocol):
 
     def read(self, part: Part) -> Iterator[Rows]:
         """The rows of a part, in their order, a chunk at a time."""
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """Refuse a file with two columns of one name: the output could have only one of them.
+
+    Raises:
+        ValueError: if it has.
+    """
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"{where}: has two columns of the name {twice[0]!r}; rename one of them")
 
 
 def no_column(name: str, where: str, columns: Sequence[str]) -> KeyError:

@@ -97,6 +97,38 @@ def test_every_row_is_written_once_with_its_result(predictor, tmp_path, name, wr
     assert len(list((tmp_path / "out").glob("part-*.parquet"))) == (4 if part_rows else 1)
 
 
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view", "dictionary"])
+def test_texts_may_have_any_of_arrows_types_and_other_columns_pass_as_they_are(predictor, tmp_path, kind):
+    texts = pa.array(TEXTS).dictionary_encode() if kind == "dictionary" else pa.array(TEXTS, getattr(pa, kind)())
+    others = {
+        "time": pa.array([0] * 50, pa.timestamp("us")),
+        "both": pa.array([{"a": 1, "b": ["x"]}] * 50),
+        "bytes": pa.array([b"x"] * 50),
+        "amount": pa.array([None] * 50, pa.decimal128(5, 2)),
+        "vector": pa.array([[1, 2]] * 50, pa.list_(pa.int8(), 2)),
+    }
+    table = pa.table({"text": texts, **others})
+    pq.write_table(table, tmp_path / "in.parquet")
+    batch.map_rows(predictor, tmp_path / "in.parquet", tmp_path / "out", part_rows=30)
+    found = pq.read_table(tmp_path / "out")
+    assert found.select(table.column_names).to_pylist() == table.to_pylist()
+    assert all(found.schema.field(name).type == array.type for name, array in others.items())
+    expected = predictor({"text": TEXTS})["embedding"]
+    for row in (0, 1, 49):
+        np.testing.assert_allclose(found["embedding"][row].as_py(), expected[row], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [([b"a"], "expected text, got bytes"), ([1], "expected text, got int"), ([["a"]], "expected text, got list"),
+     ([{"a": 1}], "expected text, got dict"), (pa.nulls(1), "the text is null")],
+)  # fmt: skip
+def test_columns_of_another_type_have_no_results(predictor, tmp_path, column, reason):
+    pq.write_table(pa.table({"text": column}), tmp_path / "in.parquet")
+    assert batch.map_rows(predictor, tmp_path / "in.parquet", tmp_path / "out").errors == 1
+    assert pq.read_table(tmp_path / "out")["error"].to_pylist() == [reason]
+
+
 @pytest.mark.parametrize(("name", "write"), [("in.parquet", as_parquet), ("in.jsonl", as_json_lines)])
 def test_large_rows_are_read_a_few_at_a_time(predictor, tmp_path, monkeypatch, name, write):
     for module in ("parquet", "lines"):
@@ -304,6 +336,7 @@ def test_wrong_input(predictor, tmp_path, columns, options, error, message):
         ({"a.jsonl": b'{"body": "a"}\n'}, KeyError, "has no column 'text'; its columns are body"),
         ({"a.jsonl": b"\n"}, ValueError, "has no rows"),
         ({"a.csv": b'text\n"a\nb'}, ValueError, "the record at line 2 is not CSV: unexpected end of data"),
+        ({"a.csv": b"text,text\na,b\n"}, ValueError, "a.csv: has two columns of the name 'text'; rename one of them"),
         ({"a.csv": b""}, ValueError, "is empty, expected a line with the names of columns"),
     ],
 )
@@ -314,6 +347,13 @@ def test_wrong_files(predictor, tmp_path, files, error, message):
     with pytest.raises(error, match=message):
         batch.map_rows(predictor, tmp_path / "in", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_two_columns_of_one_name_in_parquet(predictor, tmp_path):
+    both = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["text", "text"])
+    pq.write_table(both, tmp_path / "in.parquet")
+    with pytest.raises(ValueError, match=r"in.parquet: has two columns of the name 'text'; rename one of them"):
+        batch.map_rows(predictor, tmp_path / "in.parquet", tmp_path / "out")
 
 
 def test_files_of_other_columns_than_the_first(predictor, parquet, tmp_path):
