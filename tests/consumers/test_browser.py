@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
 
 import lucid
@@ -20,12 +17,9 @@ from examples.browser import __main__ as browser_page
 from examples.browser.model import MappedSentenceEncoder
 from examples.minilm import checkpoint as minilm
 from examples.minilm import tokenize
+from tests.consumers import chromium
 from tests.consumers.folders import TEXTS, WORK, close, computed, eager, sent
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-if not CHROMIUM or not DRIVER:
-    pytest.skip("needs chromium and chromedriver (Debian: chromium, chromium-driver)", allow_module_level=True)
 PACKAGES = browser_page.HERE / "node_modules"
 
 
@@ -39,19 +33,12 @@ def page() -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    assert CHROMIUM is not None
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.set_script_timeout(120)
-    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
-    driver.execute_cdp_cmd("Network.enable", {})
-    driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
-    yield driver
-    driver.quit()
+    """Without a network."""
+    with chromium.browser(120) as driver:
+        offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+        driver.execute_cdp_cmd("Network.enable", {})
+        driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+        yield driver
 
 
 @pytest.fixture(scope="module")
