@@ -261,6 +261,21 @@ def test_other_runtimes_and_domains_that_they_have_not(tmp_path):
     assert {each.reason for each in inspect_model(path).loaders} == {"needs the library of custom operators for mine"}
 
 
+@pytest.mark.parametrize(
+    "op",
+    ["Softmax", "ArgMax", "Attention", "DequantizeLinear", "Slice", "Split", "LessOrEqual", "Scan", "Loop", "If",
+     "MatMulNBits", "Cast", "BatchNormalization"],
+)  # fmt: skip
+def test_nodes_without_what_their_op_needs_are_no_error(op, tmp_path):
+    """A file that does not run may be inspected all the same."""
+    odd = onnx.AttributeProto(name="axis", ref_attr_name="elsewhere")
+    nodes = [helper.make_node(op, [], []), helper.make_node(op, ["", "x"], []), helper.make_node("Cast", [], ["c"])]
+    nodes += [helper.make_node("ArgMax", ["c"], ["a"]), helper.make_node("Tanh", ["x"], ["y"])]
+    nodes[0].attribute.append(odd)
+    path = save(tmp_path / "m.onnx", nodes, {"x": [None, 4]}, {}, opsets={"": 23})
+    assert {each.name.split()[0] for each in inspect_model(path).loaders} >= {"tract", "OpenVINO", "TensorRT"}
+
+
 def test_an_opset_that_others_were_not_tried_with(tmp_path):
     path = save(tmp_path / "m.onnx", [helper.make_node("Tanh", ["x"], ["y"])], {"x": [4]}, {}, opsets={"": 24})
     found = {each.name.split(" ")[0]: each for each in inspect_model(path).loaders}

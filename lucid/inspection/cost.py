@@ -48,7 +48,7 @@ def cost_of(node: NodeProto, shapes: Shapes) -> Cost:
     rule = _RULES.get(node.op_type, _arithmetic)
     try:
         return Cost(rule(_View(node, shapes)))
-    except UnknownShape:
+    except (UnknownShape, IndexError, ValueError):  # the last two: of a node with other axes than its op has
         return Cost(unknown=1)
 
 
@@ -57,7 +57,9 @@ class _View:
 
     def __init__(self, node: NodeProto, shapes: Shapes) -> None:
         self._node, self._shapes = node, shapes
-        self.attributes: dict[str, Any] = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        self.attributes: dict[str, Any] = {
+            a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.type and not a.ref_attr_name
+        }
 
     def has(self, index: int) -> bool:
         return index < len(self._node.input) and bool(self._node.input[index])
@@ -68,6 +70,8 @@ class _View:
         return self._known(self._node.input[index])
 
     def output(self, index: int = 0) -> tuple[int, ...]:
+        if index >= len(self._node.output):
+            raise UnknownShape
         return self._known(self._node.output[index])
 
     def _known(self, name: str) -> tuple[int, ...]:

@@ -105,7 +105,7 @@ def _open_positions(node: NodeProto, values: Values) -> bool:
 def _place_of_a_boolean(node: NodeProto, values: Values) -> bool:
     cast = values.makers.get(_given(node, 0))
     wide = cast is not None and cast.op_type == "Cast" and attributes_of(cast).get("to") == TensorProto.INT64
-    return wide and cast is not None and values.kind(cast.input[0]) == TensorProto.BOOL
+    return wide and cast is not None and values.kind(_given(cast, 0)) == TensorProto.BOOL
 
 
 def _of_types(*kinds: int) -> Callable[[NodeProto, Values], bool]:
@@ -135,7 +135,7 @@ def _open_sizes(node: NodeProto, values: Values) -> bool:
 
 def _between_products(node: NodeProto, values: Values) -> bool:
     before = values.makers.get(_given(node, 0))
-    after = values.users.get(node.output[0], ())
+    after = {op for name in node.output for op in values.users.get(name, ())}
     return values.open_sizes and before is not None and before.op_type == "MatMul" and "MatMul" in after
 
 

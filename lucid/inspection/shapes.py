@@ -60,7 +60,8 @@ def inferred(model: ModelProto, sizes: Mapping[str, int]) -> ModelProto:
             _bind_all([*graph.output, *graph.value_info], sizes)
     # Data propagation takes fifty bytes or more for each element of a shape that onnx computes.
     propagate = made_of_constants(bound) <= _MAX_PROPAGATED
-    with suppress(onnx.shape_inference.InferenceError):  # for a model that contradicts itself
+    # For a model that contradicts itself; ValueError is that of a node without the inputs that its op needs.
+    with suppress(onnx.shape_inference.InferenceError, ValueError):
         bound = onnx.shape_inference.infer_shapes(bound, data_prop=propagate)
     return bound
 

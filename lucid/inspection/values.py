@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from lucid.inspection.read import all_nodes, subgraphs
 from lucid.types import Array
@@ -93,9 +92,9 @@ def values_of(model: ModelProto, inferred: ModelProto) -> Values:
 
 
 def attributes_of(node: NodeProto) -> dict[str, object]:
-    """The attributes of a node that are numbers, texts or lists of these."""
-    simple = (a for a in node.attribute if a.type not in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.TENSOR))
-    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in simple}
+    """The attributes of a node that are whole numbers or lists of these."""
+    found: dict[str, object] = {a.name: a.i for a in node.attribute if a.type == AttributeProto.INT}
+    return found | {a.name: list(a.ints) for a in node.attribute if a.type == AttributeProto.INTS}
 
 
 def _kinds(graph: GraphProto) -> dict[str, int]:
