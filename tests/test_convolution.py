@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import nn, ops
+from lucid.ops.convolution_kernel import depthwise
 from lucid.runtime import Session
 from lucid.testing import assert_parity
 
@@ -62,6 +63,32 @@ def test_convolution_is_its_definition(
         groups,
     )
     np.testing.assert_allclose(module(x), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kernel"), [((9,), (4,)), ((40,), (3,)), ((7, 9), (3, 2)), ((5, 80), (2, 3)), ((4, 5, 6), (2, 1, 3))]
+)
+def test_channels_on_their_own_with_short_and_long_lines(sizes: tuple[int, ...], kernel: tuple[int, ...]) -> None:
+    x, weight = lucid.randn(2, 3, *sizes).numpy(), lucid.randn(3, 1, *kernel).numpy()
+    dilations = (2, 1, 1)[: len(sizes)]
+    found = depthwise(x, weight[:, 0], dilations)
+    windows = np.lib.stride_tricks.sliding_window_view(
+        x.astype(np.float64), [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)], tuple(range(2, x.ndim))
+    )
+    taken = windows[(..., *(slice(None, None, d) for d in dilations))]
+    axes = tuple(range(-len(sizes), 0))
+    expected = (taken * weight[:, 0].reshape(3, *[1] * len(sizes), *kernel)).sum(axes)
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("size", [9, 90])
+def test_what_is_not_finite_reaches_only_the_windows_that_see_it(number: float, size: int) -> None:
+    x = np.ones((1, 2, size), np.float32)
+    x[0, 0, 4] = number
+    found = depthwise(x, np.ones((2, 3), np.float32), (1,))
+    assert np.flatnonzero(~np.isfinite(found[0, 0])).tolist() == [2, 3, 4]
+    assert np.isfinite(found[0, 1]).all()
 
 
 def test_same_padding_keeps_the_length() -> None:

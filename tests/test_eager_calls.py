@@ -107,3 +107,20 @@ def test_an_optional_operand_may_be_left_out_or_none() -> None:
 def test_an_unknown_attribute_is_named_even_if_it_cannot_be_remembered() -> None:
     with pytest.raises(TypeError, match="softmax: unknown argument wrong"):
         ops.softmax(LARGEST, wrong={})  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "float16"])
+@pytest.mark.parametrize("rows", [0, 1, 2, 48, 49, 130])
+def test_a_product_with_any_number_of_rows_is_laid_out_row_by_row(rows: int, dtype: str) -> None:
+    made = np.random.default_rng(rows)
+    x, weight = (made.integers(-4, 5, shape).astype(dtype) for shape in ((2, rows, 6), (5, 6)))
+    found = ops.linear(Tensor(x), Tensor(weight)).numpy()
+    assert np.array_equal(found, np.einsum("nri,oi->nro", x, weight))
+    assert found.flags.c_contiguous
+
+
+def test_silu_at_its_ends() -> None:
+    x = Tensor([-np.inf, -1e4, -80.0, 0.0, 80.0, 1e4, np.inf])
+    found = ops.silu(x).numpy()
+    assert np.isnan(found[0])  # -inf * 0
+    np.testing.assert_allclose(found[1:], [0, -80 * np.exp(-80), 0, 80, 1e4, np.inf], rtol=1e-5)

@@ -11,6 +11,8 @@ from lucid.ops.op import composite_with, primitive
 from lucid.ops.tensor import Tensor, TensorLike
 from lucid.types import Array, TensorType, as_dtype, broadcast, promote, show_shape
 
+FEW = 48  # rows, with which the transpose of a product is computed faster if the weight is stored transposed
+
 
 def _matmul_rule(x: TensorType, y: TensorType) -> TensorType:
     if x.dtype.kind == "bool":
@@ -29,10 +31,15 @@ def _matmul_rule(x: TensorType, y: TensorType) -> TensorType:
 def _matmul_kernel(x: Array, y: Array) -> Array:
     if x.dtype.itemsize == 2:  # half precision has no BLAS: multiply in float32 and round once
         return _matmul_kernel(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
-    if x.ndim > 3 and y.ndim == 2:  # NumPy makes one for each row of an image, which takes several times as long
-        rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-        return np.asarray(np.matmul(rows, y)).reshape(*x.shape[:-1], y.shape[1])
-    return np.asarray(np.matmul(x, y))
+    if x.ndim < 2 or y.ndim != 2:
+        return np.asarray(np.matmul(x, y))
+    # NumPy makes a product for each matrix of x, each of which would arrange y for itself: here they are one.
+    rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    if 1 < len(rows) <= FEW and y.flags.f_contiguous and y.dtype.kind == "f":
+        product = np.ascontiguousarray(np.matmul(y.T, rows.T).T)
+    else:
+        product = np.matmul(rows, y)
+    return product if x.ndim == 2 else product.reshape(*x.shape[:-1], y.shape[1])
 
 
 @primitive(kernel=_matmul_kernel, rule=_matmul_rule, onnx="MatMul", promoted=slice(0, 2))

@@ -43,14 +43,11 @@ def silu(x: Array) -> Array:
 
 
 def _silu(x: Array, out: Array) -> None:
-    e, divisor = buffer("inner", x.shape, x.dtype), buffer("square", x.shape, x.dtype)
-    np.abs(x, out=e)
-    np.negative(e, out=e)
-    np.exp(e, out=e)  # of -|x|, which cannot overflow
-    np.add(e, 1.0, out=divisor)
-    np.copyto(e, 1.0, where=x >= 0)
-    e /= divisor
-    np.multiply(x, e, out=out)
+    divisor = buffer("inner", x.shape, x.dtype)
+    np.negative(x, out=divisor)
+    np.exp(divisor, out=divisor)  # where that overflows, the result is 0
+    divisor += 1.0
+    np.divide(x, divisor, out=out)
 
 
 def gelu(x: Array, *, approximate: str) -> Array:
