@@ -121,7 +121,7 @@ def inspect_model(path: str | os.PathLike[str], sizes: Mapping[str, int] | None 
         operators=dict(operators.most_common()),
         sizes=bound,
         modules=tree_of(model, shapes_of(typed), path),
-        loaders=(*ours, *other_loaders(used, values_of(model, typed), declared)),
+        loaders=(*ours, *other_loaders(used, values_of(model, typed, bound), declared)),
     )
 
 

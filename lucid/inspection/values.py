@@ -10,6 +10,7 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from lucid.inspection.read import all_nodes, subgraphs
+from lucid.inspection.shapes import Known, inferred, shapes_of
 from lucid.types import Array
 
 _ALIKE = ("Unsqueeze", "Squeeze", "Reshape", "Cast", "Identity", "Expand")
@@ -27,6 +28,7 @@ class Values:
         kinds: ONNX's numbers of the element types, by value, as far as they are known.
         constants: weights and constants by name.
         open_sizes: whether an input has a symbolic size.
+        shapes: of values, at some sizes; `others` are those at other sizes.
     """
 
     nodes: tuple[NodeProto, ...]
@@ -35,6 +37,14 @@ class Values:
     kinds: Mapping[str, int]
     constants: Mapping[str, TensorProto]
     open_sizes: bool
+    shapes: Mapping[str, Known]
+    others: Mapping[str, Known]
+
+    def is_open(self, name: str, axis: int) -> bool:
+        """Whether an axis of a value differs from run to run, or is not known."""
+        one, other = (shapes.get(name, ()) for shapes in (self.shapes, self.others))
+        known = len(one) == len(other) and -len(one) <= axis < len(one)
+        return self.open_sizes and not (known and one[axis] is not None and one[axis] == other[axis])
 
     def kind(self, name: str) -> int:
         """The element type of a value; 0 if it is not known."""
@@ -61,12 +71,13 @@ class Values:
         return None
 
 
-def values_of(model: ModelProto, inferred: ModelProto) -> Values:
+def values_of(model: ModelProto, typed: ModelProto, sizes: Mapping[str, int]) -> Values:
     """The values of a model.
 
     Args:
         model: as it was read.
-        inferred: the same with the types of its values, as far as onnx finds them.
+        typed: `inferred`, with these sizes.
+        sizes: values of its symbolic sizes.
     """
     nodes = tuple(all_nodes(model.graph))
     graphs = [model.graph, *(graph for node in nodes for graph in subgraphs(node))]
@@ -80,14 +91,16 @@ def values_of(model: ModelProto, inferred: ModelProto) -> Values:
     for node in nodes:
         for name in node.input:
             users[name].add(node.op_type)
-    sizes = (size for value in model.graph.input for size in value.type.tensor_type.shape.dim)
+    given = (size for value in model.graph.input for size in value.type.tensor_type.shape.dim)
     return Values(
         nodes,
         {output: node for node in nodes for output in node.output if output and node.op_type != "Constant"},
         dict(users),
-        _kinds(inferred.graph) | {name: tensor.data_type for name, tensor in constants.items()},
+        _kinds(typed.graph) | {name: tensor.data_type for name, tensor in constants.items()},
         constants,
-        any(not size.HasField("dim_value") for size in sizes),
+        any(not size.HasField("dim_value") for size in given),
+        shapes_of(typed),
+        shapes_of(inferred(model, {name: 2 * value + 1 for name, value in sizes.items()})),
     )
 
 
