@@ -16,7 +16,7 @@ from lucid.values import Attributes, Part
 class KnownCall:
     """The kernel with the attributes of such calls, and the types of their results."""
 
-    __slots__ = ("_kept", "_name", "_single", "_types", "kernel")
+    __slots__ = ("_kept", "_name", "_single", "_types", "kernel", "missing")
 
     def __init__(
         self,
@@ -29,8 +29,7 @@ class KnownCall:
     ) -> None:
         self._name = name
         self.kernel = partial(kernel, **attributes)
-        if missing:  # optional operands after those that are given
-            self.kernel = partial(_with_none, self.kernel, (None,) * missing)
+        self.missing = (None,) * missing  # optional operands after those that are given
         self._types = [known_type(kind.dtype.numpy, tuple(map(int, kind.shape))) for kind in results]
         self._single = self._types[0] if len(self._types) == 1 else None
         self._kept = [None if t is None else t.type for t in operands]  # what the key identifies must live on
@@ -48,10 +47,6 @@ class KnownCall:
         array = np.asarray(result)
         assert array.dtype == kind.dtype.numpy, f"{self._name}: kernel gave {array.dtype}, rule {kind.dtype}"
         return Tensor.from_array(array, part)
-
-
-def _with_none(kernel: Callable[..., Any], missing: tuple[None, ...], *arrays: Any) -> Any:
-    return kernel(*arrays, *missing)
 
 
 def key_of(kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -93,7 +93,7 @@ class Op(Generic[P, R]):
         if self._kernel is not None and scope.get() is None and not _types_only.get():
             operands = known_operands(args)
             if operands is not None and (known := self._known_call(args, operands[1], kwargs)) is not None:
-                return cast(R, known.tensors(quietly(known.kernel, *operands[0])))
+                return cast(R, known.tensors(quietly(known.kernel, *operands[0], *known.missing)))
         return cast(R, self.apply(self._tensors(args), self._attributes(kwargs)))
 
     def _known_call(

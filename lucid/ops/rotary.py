@@ -27,12 +27,8 @@ def _kernel(
     places = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(half), slice(half, 2 * half))
     a, b = split_heads[..., places[0]], split_heads[..., places[1]]
     result = np.empty(split_heads.shape, x.dtype)
-    part = result[..., places[0]]
-    np.multiply(a, cos, out=part)
-    part -= b * sin
-    part = result[..., places[1]]
-    np.multiply(a, sin, out=part)
-    part += b * cos
+    np.subtract(a * cos, b * sin, out=result[..., places[0]])
+    np.add(a * sin, b * cos, out=result[..., places[1]])
     if 2 * half < x.shape[-1] // (heads or 1):
         result[..., 2 * half :] = split_heads[..., 2 * half :]
     return result if heads is None else result.reshape(x.shape)
