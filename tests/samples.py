@@ -236,6 +236,7 @@ def body(step: Callable[..., Any], dtype: DType, *shapes: Shape) -> Body:
 _B = (x(N, 4, L, 4), x(N, 2, L, 4), x(N, 2, L, 6), x(N, 2, L + S, 4), x(N, 2, L + S, 6), index(2, N))
 _BP = (x(N, L, 16), x(N, L, 8), x(N, L, 12), x(N, 2, L + S, 4), x(N, 2, L + S, 6), index(2, N))
 _A = (x(N, 4, L, 8), x(N, 4, S, 8), x(N, 4, S, 6))  # queries, keys, values of 4 heads
+_SELF = (x(N, 4, L, 8), x(N, 4, L, 8), x(N, 4, L, 6))
 _P = (x(N, L, 32), x(N, S, 16), x(N, S, 8))  # packed: 4 query heads of 8, 2 key heads of 8, 2 value heads of 4
 _C = {"strides": (2, 1), "pads": (1, 0, 0, 1), "dilations": (1, 2), "group": 2}
 
@@ -744,6 +745,7 @@ SAMPLES: list[Sample] = [
     sample(ops.attention, *_P, ref=attention, label="packed groups", heads=4, kv_heads=2),
     sample(ops.attention, *_P, x(N, 1, L, S), ref=attention, label="float mask", heads=4, kv_heads=2, scale=0.3),
     sample(ops.attention, *_A, flag(N, 1, 1, S), ref=attention, label="bool mask"),
+    sample(ops.attention, *_SELF, None, flag(N, L), ref=attention, label="causal, padding", is_causal=True),
     sample(
         ops.attention, *_A, flag(L, S), flag(N, S), ref=attention, label="dead rows", is_causal=True, need_weights=True
     ),

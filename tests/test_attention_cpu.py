@@ -69,7 +69,8 @@ def check_run(session: Any, case: Case, packed: bool, n: int, length: int) -> No
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 @pytest.mark.parametrize("case", SELF, ids=str)
 def test_any_length(case: Case, packed: bool) -> None:
-    assert "query blocks" in forms(case, packed)
+    blocks = case.attributes.get("is_causal", False)  # else little is hidden, and filling costs more than it saves
+    assert forms(case, packed) == ["query blocks" if blocks else "ai.onnx Attention"]
     session = lucid.runtime.Session(export(case, packed), threads=1)
     for n, length in ((3, 1), (2, 7), (1, 32), (3, 33), (2, 64), (1, WHOLE), (2, WHOLE + 1), (1, 300)):
         check_run(session, case, packed, n, length)

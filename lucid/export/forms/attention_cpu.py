@@ -33,7 +33,7 @@ from lucid.ops.tensor import Tensor
 from lucid.types import float32
 from lucid.values import Node
 
-SHORT = 32  # up to so many queries the plain node is as fast
+SHORT, SHORT_IF_NOT_CAUSAL = 32, 64  # up to so many queries the plain node is as fast
 # The rows of a block, up to so many queries: fewer rows compute fewer scores, and more copies of keys. Beyond, memory
 # matters more than the few percent that larger blocks gain.
 ROWS = ((512, 64), (1024, 128), (4096, 256))
@@ -55,6 +55,10 @@ def query_blocks(build: Builder, node: Node) -> Taken:
     if not call.options.is_causal:
         if call.mask is None and call.key_mask is None:
             refuse("nothing is masked, so no scores can be left out")
+        if not isinstance(call.queries, int):
+            refuse("texts of any length are padded little, and filling pays where a third of the keys is hidden")
+        if call.queries <= SHORT_IF_NOT_CAUSAL:
+            refuse(f"{call.queries} queries are too few for filled masks to be faster")
         return Taken(filled(build, call, 1), _share(1, 1))
     length = call.queries
     if isinstance(length, int):
