@@ -264,9 +264,9 @@ ATTENTION = [attention, scaled_dot_product]
 def masked_attention(draft: Drafting) -> Step | None:
     """Self-attention of float32 with boolean masks, causality and windows, which target "cpu" computes in blocks of
     queries."""
-    n, l = dim("N"), dim("L")
+    n, l = dim("N"), draft.choose([dim("L"), dim("L"), 5, 72])
     x = draft.input(float32, (n, l, 8), lambda *_: PLAIN)  # if scores overflow, the result of a hidden row is open
-    causal, both = draft.flag(), draft.number(0, 2)
+    causal, both, steep = draft.flag(), draft.number(0, 2), draft.choose([1.0, 1.0, 5.0])
     mask = draft.input(bool_, draft.choose([(l, l), (n, 1, l, l), (1, l)]), mask_recipe) if both != 1 else None
     key_mask = draft.input(bool_, (n, l), mask_recipe) if both != 0 else None
     window, after = (
@@ -279,8 +279,8 @@ def masked_attention(draft: Drafting) -> Step | None:
         named = [None if i is None else next(rest) for i in (mask, key_mask)]
         value = query + 5.0  # not 0: hidden keys may change a result by a fraction of the values (docs/attention.md)
         return ops.attention(
-            query,
-            query,
+            query * steep,
+            query * steep,  # so hidden scores may exceed visible ones by more than what hides them where all are small
             value,
             *named,
             heads=2,
@@ -289,5 +289,5 @@ def masked_attention(draft: Drafting) -> Step | None:
             window_after=None if causal else after,
         )
 
-    what = f"attention in blocks causal={causal} window={window} after={after} of {(mask, key_mask)}"
+    what = f"attention in blocks x {steep} causal={causal} window={window} after={after} of {(mask, key_mask)}"
     return Step(what, (x, *given), apply)

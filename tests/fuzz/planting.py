@@ -44,7 +44,12 @@ class Faults(list[Fault]):
 
     def kernel(self, name: str, op: Op[..., Any], wrong: Callable[..., Any]) -> None:
         """One of an op's NumPy kernel; the first argument of `wrong` is the right kernel."""
-        self.append(Fault(name, lambda patch: patch.setattr(op, "_kernel", before(op._kernel, wrong))))
+
+        def plant(patch: Patch) -> None:
+            patch.setattr(op, "_kernel", before(op._kernel, wrong))
+            patch.setattr(op, "_known", {})  # calls that it has seen remember the right kernel
+
+        self.append(Fault(name, plant))
 
     def body(self, name: str, op: Op[..., Any], wrong: Callable[..., Any]) -> None:
         """One of a composite's body."""

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from lucid.export import Target
-from lucid.export.forms import attention_windows
+from lucid.export.forms import attention_cpu, attention_scan, attention_windows
 from lucid.ops import attention_tiles, pieces
 from lucid.runtime import installed
 from lucid.types import DType
@@ -108,7 +108,7 @@ def draw_target(choices: Choices) -> Target:
 
 
 def draw_sizes(choices: Choices) -> dict[str, int]:
-    """Small sizes, 0 included, find most faults; above 32 queries target "cpu" takes another form of attention."""
+    """Small sizes, 0 included, find most faults; above 32 queries eager attention may take several tiles."""
     sizes = {name: choices.choose([1, 2, 3, 4, 5]) for name in "NSP"}
     sizes["L"] = choices.choose([*[1, 2, 3, 4, 5] * 3, 40])
     if not choices.number(0, 7):
@@ -118,7 +118,7 @@ def draw_sizes(choices: Choices) -> dict[str, int]:
 
 @contextmanager
 def tiles(small: bool) -> Iterator[None]:
-    """Eager attention in tiles, kernels in pieces, and exported windows in blocks, so small that a few numbers take
+    """Eager attention in tiles, kernels in pieces, and exported attention in blocks, so small that a few numbers take
     several; or unchanged, which for small sizes means one of each and the plain node."""
     with ExitStack() as stack:
         for module, name, value in _SMALL if small else ():
@@ -131,4 +131,6 @@ _SMALL = [
     *((attention_tiles, *tile) for tile in {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64}.items()),
     *((pieces, *size) for size in {"PIECE": 8, "SHARED": 64}.items()),
     *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
+    *((attention_cpu, *limit) for limit in {"WHOLE": 2, "SHORT": 2, "SHORT_IF_NOT_CAUSAL": 2}.items()),
+    (attention_scan, "FEW", 2),
 ]
