@@ -123,6 +123,7 @@ def write(results: Results, folder: Path) -> None:
     if folder == DOCS / "benchmarks":
         others = (Results.load(file) for file in sorted(folder.glob("*.json")))
         elsewhere = [other for other in others if other.machine["processor"] != results.machine["processor"]]
+        elsewhere.sort(key=lambda other: -len(other.lines))
         report.update_page(DOCS / "benchmarks.md", [results, *elsewhere])
 
 

@@ -112,7 +112,9 @@ def goals(machines: Sequence[Results]) -> list[list[str]]:
     """Every goal, and the result of each machine."""
     found = [{(line.section, line.work): line for line in results.lines if line.goal} for results in machines]
     rows = [["", "", "goal", *(results.machine["processor"] for results in machines)]]
-    for key, line in found[0].items():
+    every = {key: line for lines in reversed(found) for key, line in lines.items()}
+    places = list(TITLES)
+    for key, line in sorted(every.items(), key=lambda item: places.index(item[0][0])):
         others = [_reached(lines[key]) if key in lines else "" for lines in found]
         unit = "" if line.base else f" {line.unit}"
         assert line.goal is not None
@@ -121,18 +123,21 @@ def goals(machines: Sequence[Results]) -> list[list[str]]:
 
 
 def update_page(page: Path, machines: Sequence[Results]) -> None:
-    """Put the tables into a page, between ``<!-- table: NAME -->`` and ``<!-- end -->``: those of the first machine,
-    and one of the goals on all."""
-    text, results = page.read_text(encoding="utf-8"), machines[0]
+    """Put the tables into a page, between ``<!-- table: NAME -->`` and ``<!-- end -->``: each of the first machine that
+    measured it, and one of the goals on all."""
+    text = page.read_text(encoding="utf-8")
 
     def fill(match: re.Match[str]) -> str:
         section = match[1]
+        measured = [results for results in machines if results.of(section)]
         if section == "machine":
-            body = machine(results)
+            body = "\n".join(f"- {machine(results)}" for results in machines)
         elif section == "goals":
             body = _markdown(goals(machines))
+        elif measured:
+            body = f"{measured[0].machine['processor']}:\n\n{markdown(measured[0], section)}"
         else:
-            body = markdown(results, section) if results.of(section) else "not measured"
+            body = "not measured"
         return f"<!-- table: {section} -->\n\n{body}\n\n<!-- end -->"
 
     page.write_text(re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", fill, text, flags=re.DOTALL), encoding="utf-8")

@@ -244,6 +244,18 @@ def test_a_page_gets_its_tables(tmp_path: Path) -> None:
     assert page.read_text() == once
 
 
+def test_a_table_is_of_the_first_machine_that_measured_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("".join(f"<!-- table: {name} --> <!-- end -->" for name in ("causal", "windows", "mha")))
+    here = Results({**MACHINE, "processor": "p"}, [line(0.7)])
+    there = Results({**MACHINE, "processor": "q"}, [line(0.9), replace(line(0.2), section="windows")])
+    report.update_page(page, [here, there])
+    causal, windows, other = page.read_text().split("<!-- end -->")[:3]
+    assert "p:" in causal and "0.70" in causal and "q:" not in causal
+    assert "q:" in windows and "0.20" in windows
+    assert "not measured" in other
+
+
 def test_goals_stand_side_by_side() -> None:
     here = Results(dict(MACHINE), [line(0.7), line()])
     there = Results({**MACHINE, "processor": "q"}, [line(0.9)])
