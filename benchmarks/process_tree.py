@@ -46,7 +46,7 @@ def measure(command: Sequence[object]) -> Usage:
             running = _descendants(family)
             ticks.update({pid: time_of for pid in running if (time_of := _ticks(pid)) is not None})
             most, looks = max(most, len(running)), looks + 1
-            if looks % 5 == 1:  # reading this takes longer
+            if looks < 5 or looks % 5 == 0:  # reading this takes longer; a short command has few looks
                 memory = max(memory, sum(map(_proportional, running)))
             time.sleep(_EVERY)
         assert process.stdout is not None
