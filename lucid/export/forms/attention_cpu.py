@@ -59,13 +59,13 @@ def query_blocks(build: Builder, node: Node) -> Taken:
             refuse("texts of any length are padded little, and filling pays where a third of the keys is hidden")
         if call.queries <= SHORT_IF_NOT_CAUSAL:
             refuse(f"{call.queries} queries are too few for filled masks to be faster")
-        return Taken(filled(build, call, 1), _share(1, 1))
+        return Taken(filled(build, call, call.queries, 1), _share(1, 1))
     length = call.queries
     if isinstance(length, int):
         if length <= SHORT:
             refuse(f"{length} queries are too few for blocks to be faster")
         blocks = -(-length // _rows(length))
-        return Taken(filled(build, call, blocks), _share(length, blocks))
+        return Taken(filled(build, call, length, blocks), _share(length, blocks))
 
     whole = WHOLE_IF_CAPPED if call.options.softcap else WHOLE
     refuse_unexpected(build, whole)
@@ -110,12 +110,12 @@ def _refuse_unfit_for_blocks(call: Call) -> None:
         refuse("a mask for each head costs as much as the scores")
 
 
-def filled(build: Builder, call: Call, blocks: int) -> Tensor:
-    """Attention in blocks of queries, with hidden keys filled. (N, H, L, d) or packed (N, L, H*d)."""
+def filled(build: Builder, call: Call, length: int, blocks: int) -> Tensor:
+    """Attention of so many queries in blocks, with hidden keys filled. (N, H, L, d) or packed (N, L, H*d)."""
     query, key, value, options = call.query, call.key, call.value, call.options
-    length, keys = call.queries, call.new_keys
+    keys = call.new_keys
     fill = fill_value(build, call)
-    rows = _row_sizes(length, blocks)
+    rows = _sizes(length, blocks)
     hidden_keys = None if call.key_mask is None else unsqueeze(filled_mask(call.key_mask, fill), (1, 2))
     if call.mask is not None:
         call = replace(call, mask=_with_axes(call.mask))
@@ -175,12 +175,8 @@ def _with_axes(mask: Tensor) -> Tensor:
     return mask
 
 
-def _row_sizes(length: Size, blocks: int) -> list[Size]:
-    """Equal blocks of a fixed length, the last one the largest; or a single one of any length."""
-    return list(_sizes(length, blocks)) if isinstance(length, int) else [length]
-
-
 def _sizes(length: int, blocks: int) -> list[int]:
+    """Equal blocks, but for the first one, which has the rest."""
     size = -(-length // blocks)
     rest = length - (blocks - 1) * size
     return [*([rest] if rest > 0 else []), *[size] * (blocks - 1)]
