@@ -131,6 +131,15 @@ Call = Annotated[
         help="A plain argument of the call, such as is_causal=true. Repeatable.",
     ),
 ]
+Prompt = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt",
+        metavar="NAME",
+        rich_help_panel=_MODEL,
+        help="Of the checkpoint's prompts, such as query; empty for none; by default the one that it says.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", rich_help_panel=_MODEL, help="The seed of random weights and inputs.")]
 _WHERE = "Where the model will run: " + "; ".join(f"{r.name}: {r.about}" for r in RUNTIMES.values()) + "."
 Target = Annotated[TargetName, typer.Option("--target", "-t", rich_help_panel=_EXPORT, help=_WHERE)]

@@ -91,15 +91,7 @@ def map_rows(
             help="cls or mean, where the model gives a vector for each token.",
         ),
     ] = None,
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--prompt",
-            metavar="NAME",
-            rich_help_panel=_MODEL,
-            help="Of the checkpoint's prompts, such as query; empty for none; by default the one that it says.",
-        ),
-    ] = None,
+    prompt: o.Prompt = None,
     max_new_tokens: Annotated[
         int | None,
         typer.Option(

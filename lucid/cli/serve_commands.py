@@ -52,15 +52,7 @@ def serve(
     batch_tokens: Annotated[
         int, typer.Option("--batch-tokens", min=1, rich_help_panel=_MODEL, help="Tokens that are computed together.")
     ] = 4096,
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--prompt",
-            metavar="NAME",
-            rich_help_panel=_MODEL,
-            help="Of the checkpoint's prompts, such as query; empty for none; by default the one that it says.",
-        ),
-    ] = None,
+    prompt: o.Prompt = None,
     max_body: Annotated[
         int | None,
         typer.Option("--max-body", min=1, rich_help_panel=_LIMITS, help="Bytes of a request; by default 4 MiB."),
