@@ -1,7 +1,8 @@
-"""Which form of usual nodes is fastest, by processor: the tables behind the defaults of target "cpu".
+"""Which form of usual nodes is fastest, by processor: the tables from which the defaults of target "cpu" come.
 
 `python -m benchmarks.forms --threads 1` measures on this machine and writes docs/benchmarks/forms/; with `--show` it
-only writes the table of docs/benchmarks.md from these files.
+only writes the table of docs/benchmarks.md from these files. A test holds the defaults to the forms that are best
+on average over all of them.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import geometric_mean
+from typing import Any, NamedTuple
 
 import lucid
 from benchmarks.attention import HEADS, WIDTH
@@ -22,54 +24,92 @@ from lucid.export.tuned_file import read_table
 from lucid.graph import Graph
 from lucid.tuning import TunedForm, TunedTable, Tuning, in_turns
 from lucid.tuning.candidates import contests
+from lucid.tuning.tuning import GAIN
 
 ROOT = Path(__file__).parents[1]
 PAGE, FOLDER = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks" / "forms"
 LENGTHS = (16, 64, 128, 200, 512, 2048)
 TARGET = Target("cpu")
-_CLEAR = 0.95  # of the default's time: what takes more is as fast
 _SECTION = re.compile(r"(?<=<!-- forms -->\n).*?(?=<!-- end -->)", re.S)
+
+
+class Usual(NamedTuple):
+    """A node that usual models have, and the lengths at which it is measured."""
+
+    name: str
+    graph: Graph
+    lengths: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        """Its text in a table."""
+        return contests(self.graph, TARGET)[-1].key
+
+    @property
+    def default(self) -> str:
+        """The form that it takes."""
+        return next(iter(contests(self.graph, TARGET)[-1].models(TARGET)))
+
+    @property
+    def kind(self) -> str:
+        """The first word of its name, such as "causal"."""
+        return self.name.split(",")[0]
 
 
 def _attention(**options: Any) -> Callable[..., Any]:
     return lambda *given: ops.attention(*given[:3], None, *given[3:], **options)
 
 
-def nodes() -> Iterator[tuple[str, int, Graph]]:
-    """What is measured: a name, a length, and the node as a graph."""
+def nodes() -> Iterator[Usual]:
+    """What is measured: attention and norms of each length, and attention of any length."""
     for length in LENGTHS:
-        heads = [lucid.spec(1, HEADS, length, WIDTH)] * 3
-        packed = [lucid.spec(1, length, HEADS * WIDTH)] * 3
-        few = [lucid.spec(1, HEADS // 3, length, WIDTH)] * 2
-        kept = lucid.spec(1, length, dtype="bool")
-        row, wide = lucid.spec(1, length, HEADS * WIDTH), lucid.spec(1, length, 4 * HEADS * WIDTH)
-        scale = lucid.ones(HEADS * WIDTH)
-        for name, function, specs in (
-            ("no mask", _attention(), heads),
-            ("no mask, packed", _attention(heads=HEADS), packed),
-            ("causal", _attention(is_causal=True), heads),
-            ("causal, packed", _attention(is_causal=True, heads=HEADS), packed),
-            ("causal, 3 heads read one", _attention(is_causal=True), [heads[0], *few]),
-            ("key mask", _attention(), [*heads, kept]),
-            ("causal and key mask", _attention(is_causal=True), [*heads, kept]),
-            ("window of 128", _attention(is_causal=True, window=128), heads),
-            ("causal, softcap", _attention(is_causal=True, softcap=50.0), heads),
-            ("layer norm of a sum", lambda x, y, w=scale: ops.layer_norm(x + y, w, w, axes=1), [row, row]),
-            ("layer norm", lambda x, w=scale: ops.layer_norm(x, w, w, axes=1), [row]),
-            ("RMS norm", lambda x, w=scale: ops.rms_norm(x, w), [row]),
-            ("GELU", ops.gelu, [wide]),
-        ):
-            yield name, length, lucid.trace(function, *specs)
+        for name, graph in (*_attentions(length), *_norms(length)):
+            yield Usual(name, graph, (length,))
+    for name, graph in _attentions("L"):
+        yield Usual(f"{name}, any length", graph, LENGTHS)
+
+
+def _attentions(length: int | str) -> Iterator[tuple[str, Graph]]:
+    heads = [lucid.spec(1, HEADS, length, WIDTH)] * 3
+    packed = [lucid.spec(1, length, HEADS * WIDTH)] * 3
+    few = [lucid.spec(1, HEADS // 3, length, WIDTH)] * 2
+    kept = lucid.spec(1, length, dtype="bool")
+    for name, function, specs in (
+        ("no mask", _attention(), heads),
+        ("no mask, packed", _attention(heads=HEADS), packed),
+        ("causal", _attention(is_causal=True), heads),
+        ("causal, packed", _attention(is_causal=True, heads=HEADS), packed),
+        ("causal, 3 heads read one", _attention(is_causal=True), [heads[0], *few]),
+        ("key mask", _attention(), [*heads, kept]),
+        ("causal, key mask", _attention(is_causal=True), [*heads, kept]),
+        ("causal, window of 128", _attention(is_causal=True, window=128), heads),
+        ("causal, softcap", _attention(is_causal=True, softcap=50.0), heads),
+    ):
+        yield name, lucid.trace(function, *specs)
+
+
+def _norms(length: int) -> Iterator[tuple[str, Graph]]:
+    row, wide = lucid.spec(1, length, HEADS * WIDTH), lucid.spec(1, length, 4 * HEADS * WIDTH)
+    scale = lucid.ones(HEADS * WIDTH)
+    for name, function, specs in (
+        ("layer norm of a sum", lambda x, y: ops.layer_norm(x + y, scale, scale, axes=1), [row, row]),
+        ("layer norm", lambda x: ops.layer_norm(x, scale, scale, axes=1), [row]),
+        ("RMS norm", lambda x: ops.rms_norm(x, scale), [row]),
+        ("GELU", ops.gelu, [wide]),
+    ):
+        yield name, lucid.trace(function, *specs)
 
 
 def measured(threads: int, seconds: float) -> TunedTable:
     """All of them on this machine."""
     # With one thread the processor's time is that of the node, whatever else runs on the machine.
     clock = time.process_time if threads == 1 else time.perf_counter
-    tuning = Tuning((), threads, seconds, partial(in_turns, clock=clock))
-    return TunedTable(
-        TARGET.provider, tuple(form for *_, graph in nodes() for form in tuning(graph, TARGET).forms), threads
-    )
+    forms: list[TunedForm] = []
+    for usual in nodes():
+        sizes = [{"L": length} for length in usual.lengths] if len(usual.lengths) > 1 else ()
+        tuning = Tuning(sizes, threads, seconds, partial(in_turns, clock=clock))
+        forms += tuning(usual.graph, TARGET).forms
+    return TunedTable(TARGET.provider, tuple(forms), threads)
 
 
 def tables() -> list[TunedTable]:
@@ -77,24 +117,58 @@ def tables() -> list[TunedTable]:
     return [read_table(path) for path in sorted(FOLDER.glob("*.json"))]
 
 
+def means(found: Sequence[TunedTable], key: str) -> dict[str, float]:
+    """By form of a node, its time relative to that of the fastest one at the same length: the geometric mean over all
+    tables that have the node, and over its lengths. Only forms that all of these measured.
+    """
+    measured = [form.microseconds for table in found if (form := table.find(key)) is not None]
+    common = [name for name in measured[0] if all(name in times for times in measured)] if measured else []
+    columns = [[times[name][index] for name in common] for times in measured for index in range(len(times[common[0]]))]
+    relative = [[time / min(column) for time in column] for column in columns]
+    return {name: geometric_mean(row) for name, row in zip(common, zip(*relative, strict=True), strict=True)}
+
+
+def regrets(found: Sequence[TunedTable]) -> dict[tuple[str, tuple[int, ...]], float]:
+    """By kind of node and lengths, what its defaults take beside the best forms on average. What a default depends on
+    is the same for all nodes of a kind.
+    """
+    by_kind: dict[tuple[str, tuple[int, ...]], list[float]] = {}
+    for usual in nodes():
+        mean = means(found, usual.key)
+        by_kind.setdefault((usual.kind, usual.lengths), []).append(mean[usual.default] / min(mean.values()))
+    return {kind: geometric_mean(each) for kind, each in by_kind.items()}
+
+
 def markdown(found: list[TunedTable]) -> str:
     """A row for each node and length, a column for each table: the default form's time, and what is faster."""
     titles = [f"{t.processor}, {t.threads} thread{'s' * (t.threads != 1)}" for t in found]
-    lines = [["", "L", *titles], ["---"] * (2 + len(titles))]
-    for name, length, graph in nodes():
-        key = contests(graph, TARGET)[-1].key
-        lines.append([name, str(length), *(_cell(table.find(key)) for table in found)])
+    lines = [["", "L", *titles, "best on average"], ["---"] * (3 + len(titles))]
+    for usual in nodes():
+        key, default = usual.key, usual.default
+        for index, length in enumerate(usual.lengths):
+            cells = [_cell(table.find(key), default, index) for table in found]
+            lines.append([usual.name, str(length), *cells, _best(means(found, key), default) if not index else ""])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _cell(form: TunedForm | None) -> str:
+def _cell(form: TunedForm | None, default: str, index: int) -> str:
     if form is None:
         return ""
-    times = {name: time for name, (time,) in form.microseconds.items()}
-    default = times[form.default]
-    shown = f"{form.default} {default:.0f} µs"
+    return _beside({name: times[index] for name, times in form.microseconds.items()}, default, "{:.0f} µs")
+
+
+def _best(mean: Mapping[str, float], default: str) -> str:
+    return _beside(mean, default, "{:.2f}") if default in mean else ""
+
+
+def _beside(times: Mapping[str, float], default: str, shown: str) -> str:
+    """The default's time, and the fastest form beside it if it takes clearly less."""
+    if default not in times:
+        return ""
+    text = f"{default} {shown.format(times[default])}"
     name = min(times, key=lambda name: times[name])
-    return f"{shown}; **{name} {times[name] / default:.2f}**" if times[name] < _CLEAR * default else shown
+    faster = times[name] < (1 - GAIN) * times[default]
+    return f"{text}; **{name} {times[name] / times[default]:.2f}**" if faster else text
 
 
 def main() -> None:

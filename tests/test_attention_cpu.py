@@ -14,6 +14,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 import lucid
 from lucid import ops
 from lucid.export import Target
+from lucid.export.forms.attention import TILED
 from lucid.export.forms.attention_scan import LONG, WHOLE
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
 from lucid.inspection.read import all_nodes
@@ -127,7 +128,7 @@ def test_a_layer_adds_few_nodes() -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
-@pytest.mark.parametrize("length", [33, 57, 128, 197, 600])
+@pytest.mark.parametrize("length", [65, 77, 128, 197, 600])
 @pytest.mark.parametrize("case", SELF[:4], ids=str)
 def test_fixed_length(case: Case, length: int, packed: bool) -> None:
     if length > 200 and case is not SELF[0]:
@@ -194,20 +195,48 @@ def test_the_tanh_of_capped_scores_is_an_op_of_its_own(options: dict[str, Any], 
     assert "Tanh" in nodes and "Attention" not in nodes
 
 
-def test_capped_scores_within_a_window_have_it_at_every_length() -> None:
-    exported = export(Case("", {"softcap": 2.0, "is_causal": True, "window": 2}), True)
+@pytest.mark.parametrize("window", [None, 2])
+def test_capped_scores_have_it_at_every_length(window: int | None) -> None:
+    exported = export(Case("", {"softcap": 2.0, "is_causal": True, "window": window}), True)
     nodes = [node.op_type for node in all_nodes(exported.graph)]
     assert nodes.count("Tanh") == 2 and "Attention" not in nodes  # a text in blocks, and one too short for them
 
 
-@pytest.mark.parametrize("length", [33, 40])
+TILES = "MultiHeadAttention, in tiles"
+
+
+def test_many_packed_queries_of_which_nothing_is_masked_are_computed_in_tiles() -> None:
+    case = Case("", {"scale": 0.3})
+    assert forms(case, True, TILED) == [TILES]
+    assert forms(case, True, TILED - 1) == forms(case, True) == ["ai.onnx Attention"]
+    check_run(lucid.runtime.Session(export(case, True, TILED), threads=1), case, True, 2, TILED)
+    long = Target("cpu", lengths=(TILED, 4 * TILED))
+    session = lucid.runtime.Session(
+        lucid.export.to_onnx(function_of(case, True), kwargs=specs_of(case, True), target=long), threads=2
+    )
+    for n, length in ((2, 1), (1, 77), (1, TILED + 1), (1, 3 * TILED - 1)):
+        check_run(session, case, True, n, length)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e20], ids=str)
+@pytest.mark.parametrize("operand", [0, 1, 2], ids=["query", "key", "value"])
+def test_tiles_give_what_the_eager_kernel_gives_for_special_values(operand: int, number: float) -> None:
+    arrays = np.random.default_rng(0).standard_normal((3, 1, TILED, H * D)).astype(np.float32)
+    arrays[operand, 0, 300, 5] = number
+    session = lucid.runtime.Session(export(Case("", {}), True, TILED, 1), threads=1)
+    with np.errstate(all="ignore"):
+        want = ops.attention(*map(lucid.Tensor, arrays), heads=H).numpy()
+    np.testing.assert_allclose(session(*arrays).numpy(), want, rtol=1e-5, atol=3e-6)
+
+
+@pytest.mark.parametrize("length", [65, 72])
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 def test_a_window_that_no_query_exceeds_is_left_out(packed: bool, length: int) -> None:
-    case = Case("", {"is_causal": True, "window": 40}, {"key_mask": bool_input("N", "L")})
+    case = Case("", {"is_causal": True, "window": 72}, {"key_mask": bool_input("N", "L")})
     assert forms(case, packed, length) == ["window blocks"]
     specs = specs_of(case, packed, length)
     (decision,) = lucid.export.explain(function_of(case, packed), kwargs=specs, target="cpu").attention
-    assert decision.note.startswith("as query blocks: a window of 40 hides none")
+    assert decision.note.startswith("as query blocks: a window of 72 hides none")
     check_run(lucid.runtime.Session(export(case, packed, length, 2), threads=1), case, packed, 2, length)
     assert forms(case, packed, 41) != ["window blocks"]
 
@@ -402,9 +431,9 @@ def test_hidden_values_of_any_size_do_not_show(reach: float, size: float) -> Non
 @pytest.mark.parametrize("large", LARGE)
 def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float, direction: int) -> None:
     """Visible keys score lowest and hidden ones highest: the worst case for given norms, around every bound."""
-    session = session_of(SELF[0], 60, scale=1.0)
+    session = session_of(SELF[0], 70, scale=1.0)
     for norm in (8, 12, 14, 16, 18, 19.9, 20, 20.1, 22, 30):
-        q, k, v = np.zeros((3, 1, H, 60, D), np.float32)
+        q, k, v = np.zeros((3, 1, H, 70, D), np.float32)
         q[..., 0], k[:, :, :30, 0], k[:, :, 30:, 0], v[:, :, :30] = norm, -direction, direction, 1
         v[:, :, 30:] = large
         np.testing.assert_allclose(session(q, k, v).numpy()[:, :, :30], 1, rtol=0, atol=2e-6)
@@ -412,8 +441,8 @@ def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float,
 
 def test_one_large_hidden_value_beside_nan_does_not_show() -> None:
     """A maximum ignores NaN, and may ignore the numbers next to it, too."""
-    session = session_of(SELF[0], 60)
-    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 60, D)).astype(np.float32)
+    session = session_of(SELF[0], 70)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 70, D)).astype(np.float32)
     v[:, :, 59, 0], v[:, :, 59, 1] = np.nan, 1e30
     want = ops.attention(*(lucid.tensor(x[:, :, :59]) for x in (q, k, v)), is_causal=True).numpy()
     np.testing.assert_allclose(session(q, k, v).numpy()[:, :, :59, 1:], want[..., 1:], rtol=0, atol=2e-6)
@@ -424,8 +453,8 @@ NORMS = [(1e-24, 1e18, 1e8), (1e18, 1e-24, 1e8), (1e-30, 1e30, 10.0), (1e-20, 1e
 
 @pytest.mark.parametrize(("of_query", "of_key", "scale"), NORMS)
 def test_norms_that_a_square_cannot_hold_do_not_fool_the_bound(of_query: float, of_key: float, scale: float) -> None:
-    session = session_of(SELF[0], 60, scale=scale)
-    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 60, D)).astype(np.float32)
+    session = session_of(SELF[0], 70, scale=scale)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 70, D)).astype(np.float32)
     q, k = q * np.float32(of_query), k * np.float32(of_key)
     want = ops.attention(*(lucid.tensor(x).astype("float64") for x in (q, k, v)), is_causal=True, scale=scale).numpy()
     steep = float(of_query * of_key * scale) * D * 10
@@ -435,9 +464,9 @@ def test_norms_that_a_square_cannot_hold_do_not_fool_the_bound(of_query: float, 
 @pytest.mark.parametrize("scale", [1e-300, 1e-37, 1e-30, 1e-19, 1e-18])
 def test_the_smallest_scales(scale: float) -> None:
     """All scores are then about 0: the result is a mean."""
-    session = session_of(SELF[0], 60, scale=scale)
-    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 60, D)).astype(np.float32)
-    want = np.cumsum(v.astype(np.float64), 2) / np.arange(1, 61)[:, None]
+    session = session_of(SELF[0], 70, scale=scale)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 70, D)).astype(np.float32)
+    want = np.cumsum(v.astype(np.float64), 2) / np.arange(1, 71)[:, None]
     np.testing.assert_allclose(session(q, k, v).numpy(), want, rtol=0, atol=2e-6)
 
 

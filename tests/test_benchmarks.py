@@ -36,6 +36,8 @@ from lucid.models._loading import READERS
 from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
+from lucid.tuning import TunedForm, TunedTable
+from lucid.tuning.tuning import GAIN
 
 INSTANT = Effort(rounds=3, least=1, limit=0.0, seconds=0.0, pause=0.0, warm_up=0.0)
 MACHINE = {"processor": "p", "system": "s", "threads": 1, "versions": {"numpy": "2"}, "sgemm_gflops": 100.0}
@@ -269,6 +271,20 @@ def test_peak_memory_is_counted_over_what_was_held() -> None:
     with Peak() as peak:
         np.ones(16_000_000).sum()  # too large for memory that the allocator already holds
     assert 100e6 < peak.bytes < 200e6
+
+
+def test_defaults_are_the_forms_that_are_best_on_average_over_the_measured_processors() -> None:
+    """For nodes of a kind and a length together: of single ones, times differ by up to a tenth from run to run."""
+    slow = {kind: regret for kind, regret in forms.regrets(forms.tables()).items() if regret > 1 / (1 - GAIN)}
+    assert not slow, "change the limits in lucid/export/forms, or measure again: python -m benchmarks.forms --threads 1"
+
+
+def test_an_average_is_over_processors_and_lengths() -> None:
+    fast = TunedForm("n", "a", "a", ({}, {}), {"a": (1.0, 1.0), "b": (2.0, 8.0), "c": (0.5, 0.5)})
+    slow = TunedForm("n", "a", "a", ({},), {"b": (30.0,), "a": (60.0,)})
+    found = forms.means([TunedTable("cpu", (form,)) for form in (fast, slow)], "n")
+    assert found == pytest.approx({"a": 2 ** (1 / 3), "b": 16 ** (1 / 3)}), "c was not measured everywhere"
+    assert forms.means([], "n") == {}
 
 
 def test_the_page_shows_the_measured_forms_of_each_processor() -> None:

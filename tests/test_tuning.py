@@ -200,6 +200,17 @@ def test_a_table_of_another_machine_is_used_with_a_note() -> None:
     assert taken(other) == NODE
 
 
+def test_a_form_that_is_too_slow_by_default_is_measured_and_taken() -> None:
+    """At so many queries the node is the faster one on average, which says nothing of one processor."""
+    short = [lucid.spec(1, 2, 20, 8)] * 3
+    table = tuned(causal, short, times({BLOCKS: 0.001}), sizes=())
+    assert (table.forms[0].form, table.forms[0].default) == (BLOCKS, NODE)
+    assert_parity(causal, *short, target=Target("cpu", tuned=table), providers=["cpu"])
+    assert explain(causal, *short, target=Target("cpu", tuned=table)).attention[0].taken == BLOCKS
+    single = tuned(causal, [lucid.spec(1, 2, 1, 8)] * 3, times({NODE: 0.001}), sizes=())
+    assert BLOCKS not in single.forms[0].microseconds
+
+
 def test_what_does_not_fit_is_left_to_the_default() -> None:
     def with_form(name: str) -> TunedTable:
         return replace(TABLE, forms=(replace(TABLE.forms[0], form=name),))

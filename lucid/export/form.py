@@ -43,6 +43,12 @@ def refuse(reason: str) -> NoReturn:
     raise Refused(reason)
 
 
+def refuse_slower(build: Builder, reason: str) -> None:
+    """Leave a node to the next form for the sake of speed, unless a table of measured forms names this one."""
+    if not build.asked:
+        refuse(reason)
+
+
 def operand(node: Node, index: int = 0) -> Value:
     """An input of a node that is never absent."""
     value = node.inputs[index]

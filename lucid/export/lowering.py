@@ -139,9 +139,10 @@ class Lowering:
             refused.append((tuned.form, "measured with another release: this one has no such form"))
         elif tuned is not None:
             forms = _with_first(forms, tuned.form)
-        before = self.build.emitted
+        before, build = self.build.emitted, self.build
         for form in forms:
             outside, self._inside = self._inside, []
+            outer, build.asked = build.asked, tuned is not None and tuned.form == form.name
             try:
                 form.check(node, target)
                 written = form.emit(self.build, node)
@@ -159,7 +160,7 @@ class Lowering:
                     (self.decisions if outside is None else outside).extend(self._inside)
                 return _Chosen(names, form.name, refused, why)
             finally:
-                self._inside = outside
+                self._inside, build.asked = outside, outer
         insisted = target.insisted(op.name)
         if insisted not in ("auto", "expanded"):
             asked = {form.name for form in forms if form.kind == insisted}

@@ -40,6 +40,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     attention_groups.groups_as_queries,
     attention_cuda.standard,
     attention_cuda.group_query,
+    attention.tiled,
     attention.standard,
     attention.contrib,
     attention_portable.zeros_without_keys,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from lucid.dims import same
 from lucid.export.attention_node import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder
-from lucid.export.form import form, refuse, refuse_wrong
+from lucid.export.form import Taken, form, refuse, refuse_slower, refuse_wrong
 from lucid.known_runtimes import (
     ATTENTION_CROSS,
     ATTENTION_OF_GROUPS,
@@ -43,7 +43,34 @@ def standard(build: Builder, node: Node) -> tuple[str, ...]:
     kernel="MultiHeadAttention",
 )
 def contrib(build: Builder, node: Node) -> str:
+    return _multi_head(build, Call.of(node))
+
+
+TILED = 512  # from so many queries and keys it takes less time than the Attention node
+
+
+@form(
+    attention,
+    takes="heads kv_heads scale",
+    name="MultiHeadAttention, in tiles",
+    kind="contrib",
+    domain="com.microsoft",
+    kernel="MultiHeadAttention",
+    targets=("cpu",),
+)
+def tiled(build: Builder, node: Node) -> Taken:
+    """The op that onnxruntime's CPU provider computes tile by tile where nothing is masked, without all scores in
+    memory (Dao et al. 2022, "FlashAttention")."""
     call = Call.of(node)
+    for size, what in ((call.queries, "queries"), (call.keys, "keys")):
+        if not isinstance(size, int) and build.target.expects(0, TILED - 1):
+            refuse_slower(build, "texts may be short; for these the Attention node is faster")
+        elif isinstance(size, int) and size < TILED:
+            refuse_slower(build, f"{size} {what} are too few for tiles to be faster")
+    return Taken(_multi_head(build, call), "nothing is masked, so tiles of scores stay in the caches")
+
+
+def _multi_head(build: Builder, call: Call) -> str:
     refuse_common(call)
     refuse_scale(call.options.scale)
     if call.options.heads is None:

@@ -18,9 +18,9 @@ import numpy as np
 from lucid.dims import Size, same
 from lucid.export.attention_node import Call, refuse_scale
 from lucid.export.builder import Builder, computed
-from lucid.export.form import Taken, form, refuse, refuse_wrong
+from lucid.export.form import Taken, form, refuse, refuse_slower, refuse_wrong
 from lucid.export.forms.attention_fill import fill_value, filled_mask, sees_a_key
-from lucid.export.forms.attention_products import biased
+from lucid.export.forms.attention_products import biased, said_at_once
 from lucid.export.forms.attention_scan import FIRST_BLOCKS, WHOLE, WHOLE_IF_CAPPED, of_any_length
 from lucid.export.forms.by_length import refuse_unexpected, said_up_to
 from lucid.export.run_time_sizes import sizes_vector
@@ -33,7 +33,7 @@ from lucid.ops.tensor import Tensor
 from lucid.types import float32
 from lucid.values import Node
 
-SHORT, SHORT_IF_NOT_CAUSAL = 32, 64  # up to so many queries the plain node is as fast
+SHORT, SHORT_IF_NOT_CAUSAL = 64, 128  # up to so many queries the plain node is as fast
 # The rows of a block, up to so many queries: fewer rows compute fewer scores, and more copies of keys. Beyond, memory
 # matters more than the few percent that larger blocks gain.
 ROWS = ((512, 64), (1024, 128), (4096, 256))
@@ -57,22 +57,27 @@ def query_blocks(build: Builder, node: Node) -> Taken:
             refuse("nothing is masked, so no scores can be left out")
         if not isinstance(call.queries, int):
             refuse("texts of any length are padded little, and filling pays where a third of the keys is hidden")
-        if call.queries <= SHORT_IF_NOT_CAUSAL:
-            refuse(f"{call.queries} queries are too few for filled masks to be faster")
+        _refuse_short(build, call.queries, SHORT_IF_NOT_CAUSAL, "filled masks")
         return Taken(filled(build, call, call.queries, 1), _share(1, 1))
     length = call.queries
     if isinstance(length, int):
-        if length <= SHORT:
-            refuse(f"{length} queries are too few for blocks to be faster")
+        _refuse_short(build, length, SHORT, "blocks")
         blocks = -(-length // _rows(length))
         return Taken(filled(build, call, length, blocks), _share(length, blocks))
 
     whole = WHOLE_IF_CAPPED if call.options.softcap else WHOLE
     refuse_unexpected(build, whole)
     return Taken(
-        of_any_length(build, call, length, whole, node.types[0]),
-        f"{said_up_to(build, whole, 'the plain node')}{_share(2048, FIRST_BLOCKS)}",
+        of_any_length(build, node, call, length, whole),
+        f"{said_up_to(build, whole, said_at_once(call))}{_share(2048, FIRST_BLOCKS)}",
     )
+
+
+def _refuse_short(build: Builder, length: int, limit: int, what: str) -> None:
+    if length < 2:
+        refuse("at most one query has nothing to be cut into blocks")
+    if length <= limit:
+        refuse_slower(build, f"{length} queries are too few for {what} to be faster")
 
 
 def _sees_a_key(build: Builder, call: Call) -> Tensor | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid.export.attention_node import Call
+from lucid.export.attention_node import Call, emit_node
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse
 from lucid.ops import attention, logical_not, reshape, softmax, tanh, where
@@ -73,6 +73,16 @@ def capped(build: Builder, node: Node, call: Call) -> tuple[Tensor, ...]:
     given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
     assert isinstance(node.op, Op)
     return tuple(node.op.expand(given, node.attributes))
+
+
+def at_once(build: Builder, node: Node, call: Call) -> Operand:
+    """All scores at once: one Attention node, or products if scores are capped."""
+    return build.name_of(capped(build, node, call)[0]) if call.options.softcap else emit_node(build, call)[0]
+
+
+def said_at_once(call: Call) -> str:
+    """What `at_once` writes, for a note."""
+    return "products, for their tanh" if call.options.softcap else "the plain node"
 
 
 def capped_in_products(call: Call) -> bool:

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lucid.dims import Dim, Size, same, sym_min
-from lucid.export.attention_node import Call, emit_node, node_output
+from lucid.export.attention_node import Call, node_output
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.forms.attention_fill import sees_a_key
-from lucid.export.forms.attention_products import biased
+from lucid.export.forms.attention_products import at_once, biased
 from lucid.export.forms.by_length import by_length
 from lucid.export.run_time_sizes import size_vector, sizes_vector
 from lucid.ops import expand, logical_and, reshape, take, unsqueeze, where
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType, float32, int64
-from lucid.values import Input
+from lucid.values import Input, Node
 
 WHOLE = 192  # up to so many queries the plain node is as fast, on one of the measured processors much faster
-WHOLE_IF_CAPPED = 32  # the same where scores are capped, which the node does slowly
+WHOLE_IF_CAPPED = 128  # the same for products, where scores are capped
 # Rows of a block. A step costs as much as some rows do, and a block copies all keys before it: so there are up to 8
 # blocks of 64 rows, then 8 larger ones, then as many of 256 as it takes. Beyond a length where memory matters more,
 # they have 96.
@@ -94,9 +94,11 @@ def _size(build: Builder, name: str, vector: str) -> Dim:
     return Dim({(name,): 1})
 
 
-def of_any_length(build: Builder, call: Call, length: Dim, limit: int, output: TensorType) -> Operand:
-    """The plain node up to a limit or blocks, chosen when the model runs. What layers share is emitted outside of the
-    branches."""
+def of_any_length(build: Builder, node: Node, call: Call, length: Dim, limit: int) -> Operand:
+    """All scores at once up to a limit, blocks beyond, chosen when the model runs. What layers share is emitted outside
+    of the branches.
+    """
+    output = node.types[0]
     blocks, masks = blocks_of(build, output, length), _masks(call)
     whole = _masked_up_to(build, call, limit)
     seeing = sees_a_key(build, call) if call.options.softcap else None
@@ -105,7 +107,7 @@ def of_any_length(build: Builder, call: Call, length: Dim, limit: int, output: T
         build,
         length,
         limit,
-        lambda: emit_node(build, whole)[0],
+        lambda: at_once(build, node, whole),
         lambda: _scanned(build, call, masks, blocks, seeing),
         output,
     )
@@ -116,7 +118,7 @@ def _masked_up_to(build: Builder, call: Call, limit: int) -> Call:
 
     So all layers share it, and for long texts it is small.
     """
-    if call.key_mask is None or call.mask is not None or not build.target.expects(0, limit):
+    if call.key_mask is None or call.mask is not None or call.options.softcap or not build.target.expects(0, limit):
         return call
     shape = (call.batch, 1, sym_min(call.queries, limit), call.keys)
     rows = build.name_of(expand(unsqueeze(call.key_mask, (1, 2)), shape))

@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lucid.dims import Size, product, same
-from lucid.export.attention_node import Call, emit_node, node_output
+from lucid.export.attention_node import Call, node_output
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import Taken, form, refuse
+from lucid.export.form import Taken, form, refuse, refuse_slower
 from lucid.export.forms.attention import refuse_inexact
 from lucid.export.forms.attention_cpu import SHORT
-from lucid.export.forms.attention_products import capped
+from lucid.export.forms.attention_products import at_once, said_at_once
 from lucid.export.forms.by_length import by_length, refuse_unexpected, said_up_to
 from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
 from lucid.ops.creation import arange_op, size_op
@@ -65,26 +65,20 @@ def window_blocks(build: Builder, node: Node) -> Taken:
         if ahead == 0 and SHORT < length <= window:
             return Taken(_causal(call), f"a window of {window} hides none of {length} keys", written_as=attention)
         if length <= limit:
-            refuse(f"{length} queries are too few for windows of {reach + 1} keys to be faster")
+            refuse_slower(build, f"{length} queries are too few for windows of {reach + 1} keys to be faster")
         return Taken(in_blocks(build, call, _blocks(call, rows, window - 1, ahead)), why)
     refuse_unexpected(build, limit)
     blocks = _blocks(call, rows, window - 1, ahead)
     build.names_of([blocks.own, blocks.near, blocks.visible])  # outside of the branches, where all layers share them
     chosen = by_length(
-        build, length, limit, lambda: _whole(build, node, call), lambda: in_blocks(build, call, blocks), node.types[0]
+        build, length, limit, lambda: at_once(build, node, call), lambda: in_blocks(build, call, blocks), node.types[0]
     )
-    whole = "products, for their tanh" if call.options.softcap else "the plain node"
-    return Taken(chosen, f"{said_up_to(build, limit, whole)}{why}")
+    return Taken(chosen, f"{said_up_to(build, limit, said_at_once(call))}{why}")
 
 
 def _causal(call: Call) -> Tensor:
     """The best form of causal attention, which a window changes only where a query has more keys before it."""
     return _best(replace(call, options=replace(call.options, window=None)))
-
-
-def _whole(build: Builder, node: Node, call: Call) -> Operand:
-    """All scores at once: one node, or products if scores are capped."""
-    return build.name_of(capped(build, node, call)[0]) if call.options.softcap else emit_node(build, call)[0]
 
 
 @dataclass(frozen=True)
