@@ -34,14 +34,15 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "GPT-2 small": lambda: GPT2(GPT2Config()),
 }
 ROUNDS = 11  # of loading
-_SHORT = 8  # a symbolic size, where a model runs once
+MODEL_LENGTHS = (64, 256, 1024)
+_SHORT = 8  # the length where a model runs once
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 
 
 def lengths(bench: Bench) -> list[Line]:
     """Whole models by nodes and loading time, attention by length."""
     lines: list[Line] = []
-    for name, make in list(MODELS.items())[:: 2 if bench.quick else 1]:
+    for name, make in list(MODELS.items())[: 1 if bench.quick else None]:
         lines += _model(bench, name, make())
     shape = (1, HEADS, "L", WIDTH)
     of_any = export(shape, True, "cpu")
@@ -65,8 +66,18 @@ def _model(bench: Bench, name: str, model: nn.Module) -> list[Line]:
         ratio = Quartiles.of([counts[LUCID].median / counts[ANY].median])
         cells = {ANY: Cell(counts[ANY]), LUCID: Cell(counts[LUCID], ratio)}
         count = Line("lengths", f"{name}: nodes", "nodes", cells, ANY, Goal(LUCID, 2))
-        np.savez(Path(folder) / "inputs.npz", **{value.name: _ones(value) for value in exported.graph.input})
-        return [count, _loading(f"{name}: loading", paths, Path(folder) / "inputs.npz", bench)]
+        inputs = Path(folder) / "inputs.npz"
+        np.savez(inputs, **{value.name: _ones(value, _SHORT) for value in exported.graph.input})
+        lines = [count, _loading(f"{name}: loading", paths, inputs, bench)]
+        for length in MODEL_LENGTHS[: 1 if bench.quick else None]:
+            arrays = {value.name: _ones(value, length) for value in exported.graph.input}
+            specs = {key: lucid.spec(*array.shape, dtype=array.dtype.name) for key, array in arrays.items()}
+            fixed = Path(folder) / "fixed.onnx"
+            lucid.export.to_onnx(model, kwargs=specs, path=fixed, target="cpu", external_data=True)
+            files = {FIXED: fixed, ANY: paths[ANY], LUCID: paths[LUCID]}
+            ways = {way: runner(file, tuple(arrays.values()), bench.threads) for way, file in files.items()}
+            lines.append(bench.line("lengths", f"{name}, L = {length}", FIXED, ways, goal=1.05))
+        return lines
 
 
 def nodes(graph: onnx.GraphProto) -> int:
@@ -75,9 +86,10 @@ def nodes(graph: onnx.GraphProto) -> int:
     return len(graph.node) + sum(map(nodes, inner))
 
 
-def _ones(value: onnx.ValueInfoProto) -> Array:
+def _ones(value: onnx.ValueInfoProto, length: int) -> Array:
+    """An input of one text of a length."""
     kind = value.type.tensor_type
-    sizes = [size.dim_value or _SHORT for size in kind.shape.dim]
+    sizes = [size.dim_value or (1 if size.dim_param == "N" else length) for size in kind.shape.dim]
     return np.ones(sizes, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
 
 

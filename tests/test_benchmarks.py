@@ -135,7 +135,9 @@ def test_few_bits_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_lengths_of_tiny_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lengths, "MODELS", {"tiny": lambda: nn.TransformerEncoderLayer(16, 2)})
-    count, loading, attention = lengths.lengths(Bench(INSTANT, threads=1, quick=True))
+    monkeypatch.setattr(lengths, "MODEL_LENGTHS", (4,))
+    count, loading, speed, attention = lengths.lengths(Bench(INSTANT, threads=1, quick=True))
+    assert set(speed.cells) == {"Lucid, one length", "Lucid, any", "Lucid"} and speed.reached is not None
     assert count.cells["Lucid, any"].value.median > 1 and loading.reached is not None
     assert set(attention.cells) == {"Lucid, one length", "Lucid"}
 
