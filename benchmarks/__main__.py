@@ -67,10 +67,18 @@ SECTIONS: dict[str, Callable[[Bench], list[Line]]] = {
 }
 
 
+# With --quick: two minutes in all.
+MAIN_SECTIONS = ("causal", "dynamic", "unmasked", "mha", "minilm", "eager", "eager_calls")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="main sizes only and fewer rounds; about two minutes")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"fewer rounds of the main sizes, of {', '.join(MAIN_SECTIONS)} if no section is named; about two minutes",
+    )
     parser.add_argument(
         "--only", nargs="+", choices=SECTIONS, metavar="SECTION", help=f"some of: {', '.join(SECTIONS)}"
     )
@@ -97,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = Results() if file is None else Results.load(file)
     results.machine = machine.describe(bench.threads, results.machine)
     print(report.machine(results) + "\n")
-    for name in options.only or SECTIONS:
+    for name in options.only or (MAIN_SECTIONS if options.quick else SECTIONS):
         lines = SECTIONS[name](bench)
         results.machine = machine.describe(bench.threads, results.machine)
         for section in dict.fromkeys([name, *(line.section for line in lines)]):

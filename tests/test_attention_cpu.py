@@ -15,6 +15,7 @@ import lucid
 from lucid import ops
 from lucid.export import Target
 from lucid.export.forms.attention import TILED
+from lucid.export.forms.attention_products import LONG_IF_CAPPED, ROWS_IF_CAPPED
 from lucid.export.forms.attention_scan import LONG, WHOLE
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
 from lucid.inspection.read import all_nodes
@@ -200,6 +201,15 @@ def test_capped_scores_have_it_at_every_length(window: int | None) -> None:
     exported = export(Case("", {"softcap": 2.0, "is_causal": True, "window": window}), True)
     nodes = [node.op_type for node in all_nodes(exported.graph)]
     assert nodes.count("Tanh") == 2 and "Attention" not in nodes  # a text in blocks, and one too short for them
+
+
+def test_capped_scores_of_many_queries_are_computed_in_blocks_of_them() -> None:
+    for packed in (False, True):
+        case = Case("", {"softcap": 2.0}, kv_heads=2)
+        exported = export(case, packed, LONG_IF_CAPPED)
+        blocks = LONG_IF_CAPPED // ROWS_IF_CAPPED
+        assert [node.op_type for node in exported.graph.node].count("Tanh") == blocks
+        check_run(lucid.runtime.Session(exported, threads=2), case, packed, 1, LONG_IF_CAPPED)
 
 
 TILES = "MultiHeadAttention, in tiles"

@@ -8,12 +8,14 @@ keys are not repeated. docs/benchmarks.md has the measurements.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from lucid.export.attention_node import Call, emit_node
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse
-from lucid.ops import attention, logical_not, reshape, softmax, tanh, where
+from lucid.ops import attention, concat, logical_not, reshape, softmax, tanh, where
 from lucid.ops.attention import joined_heads, split_heads
 from lucid.ops.attention_masks import combined_mask, excluded, position_mask
 from lucid.ops.op import Op
@@ -21,6 +23,9 @@ from lucid.ops.tensor import Tensor
 from lucid.types import float32
 from lucid.values import Node
 
+# From so many queries capped scores are computed in blocks of so many rows, which stay in the caches through their tanh
+# and softmax; with fewer, a block costs more than it saves.
+LONG_IF_CAPPED, ROWS_IF_CAPPED = 2048, 256
 LONG = 512  # rows of queries that fit into the caches together with their scores
 
 
@@ -69,7 +74,11 @@ def capped_scores(build: Builder, node: Node) -> Taken:
 def capped(build: Builder, node: Node, call: Call) -> tuple[Tensor, ...]:
     """The results of a call with a softcap and all its masks: as products, or by the body."""
     if capped_in_products(call) and not call.options.holds_weights:
-        return (capped_products(build, call, *_bias(call)),)
+        bias, seeing = _bias(call)
+        if bias is None and isinstance(call.queries, int) and call.queries >= LONG_IF_CAPPED:
+            queries = call.query.split(ROWS_IF_CAPPED, -2)
+            return (concat([capped_products(build, replace(call, query=query), None) for query in queries], -2),)
+        return (capped_products(build, call, bias, seeing),)
     given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
     assert isinstance(node.op, Op)
     return tuple(node.op.expand(given, node.attributes))
