@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -233,19 +232,32 @@ def test_an_interrupted_job_goes_on_and_nothing_is_lost_or_twice(predictor, parq
     assert batch.map_rows(predictor, parquet, out, resume=True)[:2] == (50, 0)
 
 
+ENDED = """\
+import os, sys
+from lucid.cli import main
+
+place, sent = os.replace, int(sys.argv.pop(1))
+
+def counted(source, target):
+    place(source, target)
+    if os.path.basename(target) == "part-000000000002.parquet":
+        os.kill(os.getpid(), sent)
+
+os.replace = counted
+main()
+"""
+
+
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
 def test_a_process_that_ends_in_the_middle_goes_on_where_it_was(predictor, folder, tmp_path, sent):
-    """The command itself, which leaves no half a file behind that would be read."""
+    """The command itself, ended when its third part is there: it leaves no half a file behind that would be read."""
     texts = [f"text {row} {'abcdefghij' * 4}" for row in range(300)]
     pq.write_table(pa.table({"id": range(300), "text": texts}), tmp_path / "in.parquet")
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "lucid", "map", folder, tmp_path / "in.parquet", "-o", out, "--part-rows", "1"]
+    given = ["map", folder, tmp_path / "in.parquet", "-o", out, "--part-rows", "1"]
+    command = [sys.executable, "-c", ENDED, str(int(sent)), *given]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as job:
-        end = time.monotonic() + 60
-        while len(list(out.glob("part-*"))) < 3 and job.poll() is None and time.monotonic() < end:
-            time.sleep(0.001)
-        job.send_signal(sent)
-        said = job.communicate()[1]
+        said = job.communicate(timeout=60)[1]
     before = pq.read_table(out).num_rows
     assert 3 <= before < 300
     if sent == signal.SIGINT:
