@@ -233,9 +233,10 @@ def test_an_interrupted_job_goes_on_and_nothing_is_lost_or_twice(predictor, parq
 
 
 ENDED = """\
-import os, sys
+import os, signal, sys
 from lucid.cli import main
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background of a shell
 place, sent = os.replace, int(sys.argv.pop(1))
 
 def counted(source, target):
