@@ -441,9 +441,9 @@ def test_hidden_values_of_any_size_do_not_show(reach: float, size: float) -> Non
 @pytest.mark.parametrize("large", LARGE)
 def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float, direction: int) -> None:
     """Visible keys score lowest and hidden ones highest: the worst case for given norms, around every bound."""
-    session = session_of(SELF[0], 70, scale=1.0)
+    session = session_of(SELF[0], 128, scale=1.0)
     for norm in (8, 12, 14, 16, 18, 19.9, 20, 20.1, 22, 30):
-        q, k, v = np.zeros((3, 1, H, 70, D), np.float32)
+        q, k, v = np.zeros((3, 1, H, 128, D), np.float32)
         q[..., 0], k[:, :, :30, 0], k[:, :, 30:, 0], v[:, :, :30] = norm, -direction, direction, 1
         v[:, :, 30:] = large
         np.testing.assert_allclose(session(q, k, v).numpy()[:, :, :30], 1, rtol=0, atol=2e-6)
@@ -451,8 +451,8 @@ def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float,
 
 def test_one_large_hidden_value_beside_nan_does_not_show() -> None:
     """A maximum ignores NaN, and may ignore the numbers next to it, too."""
-    session = session_of(SELF[0], 70)
-    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 70, D)).astype(np.float32)
+    session = session_of(SELF[0], 128)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 128, D)).astype(np.float32)
     v[:, :, 59, 0], v[:, :, 59, 1] = np.nan, 1e30
     want = ops.attention(*(lucid.tensor(x[:, :, :59]) for x in (q, k, v)), is_causal=True).numpy()
     np.testing.assert_allclose(session(q, k, v).numpy()[:, :, :59, 1:], want[..., 1:], rtol=0, atol=2e-6)
@@ -463,8 +463,8 @@ NORMS = [(1e-24, 1e18, 1e8), (1e18, 1e-24, 1e8), (1e-30, 1e30, 10.0), (1e-20, 1e
 
 @pytest.mark.parametrize(("of_query", "of_key", "scale"), NORMS)
 def test_norms_that_a_square_cannot_hold_do_not_fool_the_bound(of_query: float, of_key: float, scale: float) -> None:
-    session = session_of(SELF[0], 70, scale=scale)
-    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 70, D)).astype(np.float32)
+    session = session_of(SELF[0], 128, scale=scale)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 128, D)).astype(np.float32)
     q, k = q * np.float32(of_query), k * np.float32(of_key)
     want = ops.attention(*(lucid.tensor(x).astype("float64") for x in (q, k, v)), is_causal=True, scale=scale).numpy()
     steep = float(of_query * of_key * scale) * D * 10
@@ -474,9 +474,9 @@ def test_norms_that_a_square_cannot_hold_do_not_fool_the_bound(of_query: float, 
 @pytest.mark.parametrize("scale", [1e-300, 1e-37, 1e-30, 1e-19, 1e-18])
 def test_the_smallest_scales(scale: float) -> None:
     """All scores are then about 0: the result is a mean."""
-    session = session_of(SELF[0], 70, scale=scale)
-    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 70, D)).astype(np.float32)
-    want = np.cumsum(v.astype(np.float64), 2) / np.arange(1, 71)[:, None]
+    session = session_of(SELF[0], 128, scale=scale)
+    q, k, v = np.random.default_rng(0).standard_normal((3, 1, H, 128, D)).astype(np.float32)
+    want = np.cumsum(v.astype(np.float64), 2) / np.arange(1, 129)[:, None]
     np.testing.assert_allclose(session(q, k, v).numpy(), want, rtol=0, atol=2e-6)
 
 
