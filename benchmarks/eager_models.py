@@ -1,8 +1,10 @@
-"""Whole models on NumPy, beside transformers in torch: usual widths, a few layers, the same random weights in both."""
+"""Whole models, eagerly, beside transformers in torch: usual widths, a few layers, the same random weights in both."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from benchmarks.attention import TORCH
 from benchmarks.bench import LUCID, Bench
 from benchmarks.graphs import Array
 from benchmarks.results import Line
+from lucid.eager import onnxruntime_kernels
 from lucid.models.whisper import Whisper
 
 INPUTS = {  # the shape of the input of each model that `transformers_peer.encoder` makes
@@ -26,7 +29,7 @@ INPUTS = {  # the shape of the input of each model that `transformers_peer.encod
 
 
 def models(bench: Bench) -> list[Line]:
-    """One call of each."""
+    """One call of each, on NumPy alone and with onnxruntime's kernels."""
     if peers.transformers is None:
         return []
     lines = []
@@ -44,9 +47,16 @@ def models(bench: Bench) -> list[Line]:
             wanted = run().numpy()
             agreement = np.abs(found.reshape(-1) - wanted.reshape(-1)).max()
             assert agreement < 1e-3 * np.abs(wanted).max(), f"{name}: Lucid and torch differ by {agreement}"
-            ways = {TORCH: run, LUCID: lambda ours=ours, tensor=tensor: ours(tensor)}
-            lines.append(bench.line("eager_models", f"{name}, {shape}", TORCH, ways, goal=1.1))
+            work = f"{name}, {shape}"
+            calls = {"eager_models": partial(ours, tensor), "eager_engine": partial(_by_onnxruntime, ours, tensor)}
+            for section, own in calls.items():
+                lines.append(bench.line(section, work, TORCH, {TORCH: run, LUCID: own}, goal=1.1))
     return lines
+
+
+def _by_onnxruntime(model: Callable[[lucid.Tensor], object], given: lucid.Tensor) -> object:
+    with onnxruntime_kernels():
+        return model(given)
 
 
 def _given(shape: tuple[int, ...]) -> Array:

@@ -15,6 +15,7 @@ from lucid.version import __version__ as __version__
 if TYPE_CHECKING:
     from lucid import batch as batch
     from lucid import chat as chat
+    from lucid import eager as eager
     from lucid import export as export
     from lucid import generation as generation
     from lucid import layouts as layouts
@@ -31,6 +32,7 @@ else:
     _PARTS = (
         "batch",
         "chat",
+        "eager",
         "export",
         "generation",
         "inspection",

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lucid import random
+from lucid.context import holding
 from lucid.dims import Dim, evaluate, names_of
 from lucid.evaluation import evaluating
 from lucid.graph import Graph
 from lucid.nn.parts import Draw
+from lucid.ops.engine import engine
 from lucid.ops.tensor import Tensor
 from lucid.tracing import Model, arguments_of, outputs_of
 from lucid.types import Array, DType, TensorType
@@ -58,8 +60,8 @@ def run_eagerly(
     arrays: list[Array],
     draw: Draw | None = None,
 ) -> list[Array]:
-    """Run the model itself, on given examples, on what `draw` gives by name, and on random numbers for the rest; the
-    inputs are added to `arrays`.
+    """Run the model itself with NumPy, on given examples, on what `draw` gives by name, and on random numbers for the
+    rest; the inputs are added to `arrays`.
     """
     drawn = {} if draw is None else draw(sizes)
 
@@ -70,7 +72,8 @@ def run_eagerly(
         return Tensor.from_array(arrays[-1])
 
     call, named = arguments_of(model, inputs, kwargs, fill)
-    with evaluating(), located_errors():  # evaluating as in the export
+    # Evaluating as in the export; by NumPy, as the export is what onnxruntime computes.
+    with evaluating(), holding(engine, None), located_errors():
         result = model(*call, **named)
     return [tensor.numpy() for tensor in outputs_of(result).values()]
 

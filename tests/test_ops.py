@@ -10,6 +10,7 @@ import pytest
 
 import lucid
 from lucid import ops
+from lucid.eager import calls
 from lucid.export import ExportError, Target
 from lucid.export.exporter import export_graph
 from lucid.export.forms import FORMS
@@ -84,6 +85,21 @@ def test_the_kernel_gives_what_the_reference_says(op: str) -> None:
             expected = s.reference(*map(widened, arrays[: len(s.inputs)]), **attributes_of(s, sizes))
             expected = expected if isinstance(expected, tuple) else (expected,)
             for got, want in zip(eager(s, arrays, sizes), expected, strict=True):
+                check(got, np.asarray(want).astype(got.dtype), s.name)
+
+
+@pytest.mark.parametrize("op", sorted(calls.LEAST))
+def test_onnxruntime_as_the_kernel_gives_what_the_reference_says(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "LEAST", dict.fromkeys(calls.LEAST, 1))
+    runs = [(s, dtype) for s, dtype in RUNS if s.op.name == op and dtype == lucid.float32]
+    for s, dtype, sizes in sized(runs, op):
+        with case(f"{s.name} at {sizes}"):
+            arrays = arrays_of(s, dtype, sizes)
+            expected = s.reference(*map(widened, arrays[: len(s.inputs)]), **attributes_of(s, sizes))
+            expected = expected if isinstance(expected, tuple) else (expected,)
+            with lucid.eager.onnxruntime_kernels():
+                found = eager(s, arrays, sizes)
+            for got, want in zip(found, expected, strict=True):
                 check(got, np.asarray(want).astype(got.dtype), s.name)
 
 

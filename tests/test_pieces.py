@@ -39,7 +39,8 @@ def _threads() -> Iterator[None]:
 def test_pieces_and_threads_change_no_result(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     x = Tensor(X, dtype)
     whole = KERNELS[name](x).numpy()
-    monkeypatch.setattr(pieces, "PIECE", 5 * WIDTH)
+    for size in ("PIECE", "LARGE"):
+        monkeypatch.setattr(pieces, size, 5 * WIDTH)
     monkeypatch.setattr(pieces, "SHARED", 10 * WIDTH)
     found = []
     for threads in (1, 3):
@@ -51,7 +52,7 @@ def test_pieces_and_threads_change_no_result(name: str, dtype: str, monkeypatch:
 
 
 def test_infinity_in_a_piece_of_another_thread_warns_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "PIECE", 4)
+    monkeypatch.setattr(pieces, "LARGE", 4)
     monkeypatch.setattr(pieces, "SHARED", 8)
     with np.errstate(all="raise"):
         assert np.isnan(ops.softmax(Tensor(np.full((8, 4), np.inf))).numpy()).all()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lucid.ops.engine import Engine
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, known_type
 from lucid.values import Attributes, Part
@@ -49,6 +50,7 @@ class KnownCall:
         return Tensor.from_array(array, part)
 
 
-def key_of(kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells calls apart: types of operands and attributes. The types of these tell 1 from 1.0 and True."""
-    return (*kinds, *attributes.items(), *map(type, attributes.values())) if attributes else tuple(kinds)
+def key_of(by: Engine | None, kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells calls apart: what computes them, types of operands, and attributes, whose types tell 1 from 1.0 and
+    True."""
+    return (by, *kinds, *attributes.items(), *map(type, attributes.values())) if attributes else (by, *kinds)

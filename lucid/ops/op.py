@@ -19,6 +19,7 @@ import numpy as np
 from lucid.bodies import mentions_sizes
 from lucid.context import holding
 from lucid.dims import identity
+from lucid.ops.engine import engine
 from lucid.ops.known_calls import KnownCall, key_of
 from lucid.ops.operands import are_tensors, arrays_of, as_tensors, known_operands, promoted
 from lucid.ops.tensor import OPS, Tensor
@@ -100,7 +101,7 @@ class Op(Generic[P, R]):
         self, args: Sequence[Any], kinds: Sequence[int | None], given: Mapping[str, Any]
     ) -> KnownCall | None:
         """What is known of a call of known tensors of these types; None if it does not go to the kernel as it is."""
-        key = key_of(kinds, given)
+        key = key_of(engine.get(), kinds, given)
         try:
             known = self._known.get(key)
         except TypeError:  # a list among the attributes
@@ -122,9 +123,12 @@ class Op(Generic[P, R]):
             return made[0] if len(made) == 1 else made
         if self.body is not None and self._kernel is None:
             return self.body(*tensors, **attributes)  # type: ignore[arg-type]  # P is not known here
-        key = key_of([None if t is None else id(t.type) for t in tensors], attributes)
+        here = scope.get()
+        # While tracing, NumPy computes: constants have the same bits, whoever computes eager calls.
+        by = engine.get() if here is None else None
+        key = key_of(by, [None if t is None else id(t.type) for t in tensors], attributes)
         known = self._known.get(key) or self._check(key, tensors, attributes)
-        part = None if scope.get() is None else self._part(tensors)
+        part = None if here is None else self._part(tensors)
         return known.tensors(quietly(known.kernel, *arrays), part)
 
     def _check(
@@ -135,7 +139,9 @@ class Op(Generic[P, R]):
         types = self.infer([None if t is None else t.type for t in tensors], attributes)
         if len(self._known) >= _KEPT:
             self._known.clear()
-        self._known[key] = known = KnownCall(self.name, self._kernel, tensors, attributes, types, missing)
+        by = key[0]
+        kernel = (None if by is None else by.kernel(self, tensors, attributes, types)) or self._kernel
+        self._known[key] = known = KnownCall(self.name, kernel, tensors, attributes, types, missing)
         return known
 
     def _part(self, tensors: Sequence[Tensor | None]) -> Part | None:
@@ -157,9 +163,9 @@ class Op(Generic[P, R]):
         if self._kernel is not None:
             result = quietly(functools.partial(self._kernel, **attributes), *inputs)
             return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
-        return tuple(
-            t.numpy() for t in self.expand([x if x is None else Tensor.from_array(x) for x in inputs], attributes)
-        )
+        with holding(engine, None):
+            results = self.expand([x if x is None else Tensor.from_array(x) for x in inputs], attributes)
+        return tuple(t.numpy() for t in results)
 
     def infer(self, inputs: Sequence[TensorType | None], attributes: Attributes) -> tuple[TensorType, ...]:
         """The types of the outputs; for a composite, those of its body."""

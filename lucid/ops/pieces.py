@@ -17,7 +17,8 @@ from lucid.threads import share
 from lucid.types import Array
 
 PIECE = 1 << 15  # numbers in a piece: with two buffers, a part of a core's second cache
-SHARED = 1 << 18  # with fewer numbers the other threads cost more than they save
+SHARED = 1 << 20  # with fewer numbers the other threads cost more than they save,
+LARGE = 1 << 17  # as they do with smaller pieces: at each end of one a thread waits for the interpreter's lock
 
 
 def widened(x: Array) -> Array:
@@ -27,7 +28,8 @@ def widened(x: Array) -> Array:
 
 def over_rows(rows: int, width: int, work: Callable[[slice], None]) -> None:
     """Call `work` with slices that together cover `rows` rows of `width` numbers each, in pieces."""
-    step = max(1, PIECE // max(1, width))
+    shared = rows * width >= SHARED
+    step = max(1, (LARGE if shared else PIECE) // max(1, width))
 
     def take(starts: Iterable[int]) -> None:
         for start in starts:
@@ -35,10 +37,10 @@ def over_rows(rows: int, width: int, work: Callable[[slice], None]) -> None:
 
     if rows <= step:
         work(slice(0, rows))
-    elif rows * width < SHARED:
-        take(range(0, rows, step))
-    else:
+    elif shared:
         share(range(0, rows, step), take)
+    else:
+        take(range(0, rows, step))
 
 
 def in_pieces(x: Array, axes: int, compute: Callable[[Array, Array], None]) -> Array:

@@ -1,0 +1,152 @@
+"""Which eager calls onnxruntime computes faster than NumPy, and which sizes a model of such a call leaves open.
+
+All operands are inputs of the model, weights too, as they may change from call to call: one model serves all layers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from lucid.ops.tensor import Tensor
+from lucid.types import DType, TensorType, bool_, float32
+from lucid.values import Attributes
+
+PRODUCTS = ("linear", "matmul")
+"""Products with a weight, which follow each other in a model."""
+
+SHARED = 1 << 18
+"""With fewer numbers, one thread takes less time for a pass over them than waking the others takes."""
+
+SCORES = 1 << 20
+"""The same for the scores of attention."""
+
+Shape: TypeAlias = tuple[int, ...]
+Shapes: TypeAlias = Sequence[Shape | None]
+Axes: TypeAlias = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a call is a run of a model.
+
+    Args:
+        axes: the sizes of each operand, a name for an open one; None for an operand that is absent.
+        shape: the shape in which the first operand is given.
+        attributes: of the op, by name.
+        shared: whether all threads share the work, or one does it.
+    """
+
+    axes: tuple[Axes | None, ...]
+    shape: Shape
+    attributes: tuple[tuple[str, Any], ...]
+    shared: bool = True
+
+
+def layout(
+    name: str, operands: Sequence[Tensor | None], attributes: Attributes, results: Sequence[TensorType]
+) -> Layout | None:
+    """The layout of a call of the op of this name; None if NumPy computes it."""
+    if name not in LEAST:
+        return None
+    kinds = [tensor.dtype for tensor in operands if tensor is not None]
+    if kinds[0] != float32 or not {*kinds} <= _TYPES.get(name, {float32}):
+        return None
+    shapes = [None if tensor is None else _sizes(tensor.shape) for tensor in operands]
+    result = _sizes(results[0].shape)
+    if max(math.prod(shapes[0] or ()), math.prod(result)) < LEAST[name]:
+        return None
+    return _READERS[name](shapes, attributes, result)
+
+
+def _sizes(shape: Sequence[Any]) -> Shape:
+    return tuple(map(int, shape))
+
+
+def _of_elements(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout:
+    """Each number on its own, so in any shape."""
+    numbers = math.prod(result)
+    return Layout((("elements",),), (numbers,), tuple(attributes.items()), numbers >= SHARED)
+
+
+def _of_pairs(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout:
+    """Numbers of two operands that are broadcast."""
+    names = tuple(f"axis_{axis}" for axis in range(len(result)))
+    axes = tuple(None if shape is None else _broadcast(shape, names, result) for shape in shapes)
+    return Layout(axes, shapes[0] or (), tuple(attributes.items()))
+
+
+def _of_rows(*axes: Axes, shared: bool = False) -> Callable[[Shapes, Attributes, Shape], Layout | None]:
+    """Rows of the first operand, whatever its leading axes are: it is given as one matrix."""
+
+    def read(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | None:
+        first, others = shapes[0], zip(shapes[1:], axes[1:], strict=True)
+        if not first or any(shape is not None and len(shape) != len(named) for shape, named in others):
+            return None
+        if attributes.get("axes", 1) != 1 or attributes.get("axis", -1) not in (-1, len(first) - 1):
+            return None
+        found: list[Axes | None] = [None if s is None else named for s, named in zip(shapes, axes, strict=True)]
+        last = tuple((name, -1 if name == "axis" else value) for name, value in attributes.items())
+        rows = (math.prod(first[:-1]), first[-1])
+        return Layout(tuple(found), rows, last, shared or math.prod(rows) >= SHARED)
+
+    return read
+
+
+def _convolution(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout:
+    """One model for each weight's shape, for images of any size."""
+    first = shapes[0] or ()
+    x: Axes = ("batch", first[1], *(f"length_{axis}" for axis in range(len(first) - 2)))
+    return Layout((x, *shapes[1:]), first, tuple(attributes.items()))
+
+
+def _attention(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | None:
+    """Without a past, as such a call joins it to the keys, and without weights, which are all held."""
+    query, key, value, mask, key_mask, past_key, _ = shapes
+    if query is None or key is None or value is None or past_key is not None:
+        return None
+    if attributes["need_weights"] or attributes["dropout_p"]:
+        return None
+    sizes = (query[0], 0, query[-2], key[-2])  # heads are no open size
+    batch, _, queries, keys = names = ("N", "H", "L", "L" if key[-2] == query[-2] else "S")
+    axes: tuple[Axes | None, ...] = (
+        (batch, *query[1:-2], queries, query[-1]),
+        (batch, *key[1:-2], keys, key[-1]),
+        (batch, *value[1:-2], keys, value[-1]),
+        None if mask is None else _broadcast(mask, names, sizes),
+        None if key_mask is None else (batch, keys),
+        None,
+        None,
+    )
+    scores = math.prod(query[1:-2]) * (attributes["heads"] or 1) * query[0] * query[-2] * key[-2]
+    return Layout(axes, query, tuple(attributes.items()), scores >= SCORES)
+
+
+def _broadcast(shape: Shape, names: Sequence[str], sizes: Shape) -> Axes:
+    """The axes of an operand that is broadcast to these sizes, which have these names."""
+    own = slice(len(sizes) - len(shape), None)
+    return tuple(
+        name if size == whole != 1 else size for size, name, whole in zip(shape, names[own], sizes[own], strict=True)
+    )
+
+
+_TYPES: dict[str, set[DType]] = {"attention": {float32, bool_}}
+_READERS: dict[str, Callable[[Shapes, Attributes, Shape], Layout | None]] = {
+    "attention": _attention,
+    "conv": _convolution,
+    "linear": _of_rows(("rows", "inner"), ("columns", "inner"), ("columns",), shared=True),
+    "matmul": _of_rows(("rows", "inner"), ("inner", "columns"), shared=True),
+    "layer_norm": _of_rows(("rows", "width"), ("width",), ("width",)),
+    "rms_norm": _of_rows(("rows", "width"), ("width",)),
+    "softmax": _of_rows(("rows", "width")),
+    **dict.fromkeys(("gelu", "silu", "sigmoid", "erf", "tanh", "exp"), _of_elements),
+    **dict.fromkeys(("add", "sub", "mul", "true_div"), _of_pairs),
+}
+LEAST = {
+    **dict.fromkeys(("attention", "gelu", "silu", "sigmoid", "erf", "layer_norm", "rms_norm", "softmax"), 1 << 13),
+    **dict.fromkeys(("linear", "matmul", "conv"), 1 << 15),
+    **dict.fromkeys(("add", "sub", "mul", "true_div", "tanh", "exp"), 1 << 19),  # one fast pass in NumPy
+}
+"""By op, in how many numbers of the first operand or the result onnxruntime takes less time than NumPy."""

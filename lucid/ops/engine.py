@@ -1,0 +1,23 @@
+"""What computes eager calls instead of NumPy kernels, inside a with statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from lucid.ops.tensor import Tensor
+from lucid.types import TensorType
+from lucid.values import Attributes
+
+
+class Engine(Protocol):
+    """It is asked once for each combination of types and attributes, and told from other engines by its identity."""
+
+    def kernel(
+        self, op: Any, operands: Sequence[Tensor | None], attributes: Attributes, results: Sequence[TensorType]
+    ) -> Callable[..., Any] | None:
+        """A kernel, as `Op` has one, for calls with operands of these types; None where NumPy's stays."""
+
+
+engine: ContextVar[Engine | None] = ContextVar("lucid_engine", default=None)
