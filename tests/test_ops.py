@@ -88,9 +88,11 @@ def test_the_kernel_gives_what_the_reference_says(op: str) -> None:
                 check(got, np.asarray(want).astype(got.dtype), s.name)
 
 
-@pytest.mark.parametrize("op", sorted(calls.LEAST))
+@pytest.mark.parametrize("op", sorted(calls.LEAST.keys() - {"matmul"}))  # whose sample is no product with a weight
 def test_onnxruntime_as_the_kernel_gives_what_the_reference_says(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "LEAST", dict.fromkeys(calls.LEAST, 1))
+    computed, run = [], Session.run_in_order
+    monkeypatch.setattr(Session, "run_in_order", lambda self, arrays: computed.append(op) or run(self, arrays))
     runs = [(s, dtype) for s, dtype in RUNS if s.op.name == op and dtype == lucid.float32]
     for s, dtype, sizes in sized(runs, op):
         with case(f"{s.name} at {sizes}"):
@@ -101,6 +103,7 @@ def test_onnxruntime_as_the_kernel_gives_what_the_reference_says(op: str, monkey
                 found = eager(s, arrays, sizes)
             for got, want in zip(found, expected, strict=True):
                 check(got, np.asarray(want).astype(got.dtype), s.name)
+    assert computed
 
 
 @pytest.mark.parametrize("s", SAMPLES, ids=[s.name for s in SAMPLES])

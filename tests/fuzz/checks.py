@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 import lucid
 from lucid import Tensor
 from lucid.dims import evaluate
+from lucid.eager import onnxruntime_kernels
 from lucid.export import ExportError, Target
 from lucid.export.exporter import export_graph
 from lucid.export.lowering import Decision
@@ -77,12 +78,14 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Run:
-    """A graph, its inputs, and the eager result; `where` names its model. `definition` is the same in plainer ops;
-    `in_place`: the outputs that may be written over an input, and these inputs, by their numbers."""
+    """A graph, its inputs, and the eager result, with NumPy and with onnxruntime's kernels; `where` names its model.
+    `definition` is the same in plainer ops; `in_place`: the outputs that may be written over an input, and these
+    inputs, by their numbers."""
 
     graph: Graph
     arrays: Sequence[Array]
     eager: Sequence[Array]
+    by_onnxruntime: Sequence[Array]
     where: str
     definition: Graph | None = None
     in_place: Sequence[tuple[int, int]] = ()
@@ -105,7 +108,8 @@ def runs_of_program(
         ]
         eager = _eager(program, arrays, sizes, coverage)
         if eager is not None:
-            yield Run(graph, arrays, eager, f"with {dict(sizes)}, {program!r}", definition, program.in_place)
+            again = _by_onnxruntime(program, arrays)
+            yield Run(graph, arrays, eager, again, f"with {dict(sizes)}, {program!r}", definition, program.in_place)
 
 
 def runs_of_sample(
@@ -127,9 +131,14 @@ def runs_of_sample(
     generator = np.random.default_rng(sum(sizes.values()))
     arrays = [draw(i, a) for i, a in enumerate((*s.inputs, *s.carriers)) if a is not None]
     named = {name: bound(value, sizes) for name, value in s.attributes.items()}
-    eager = _eager(lambda *given: apply(*given, **named), arrays, sizes, coverage)
+
+    def call(*given: Tensor) -> Any:
+        return apply(*given, **named)
+
+    eager = _eager(call, arrays, sizes, coverage)
     if eager is not None:
-        yield Run(graph, arrays, eager, f"{s.name} in {dtype} of {recipe} numbers, with {dict(sizes)}")
+        again = _by_onnxruntime(call, arrays)
+        yield Run(graph, arrays, eager, again, f"{s.name} in {dtype} of {recipe} numbers, with {dict(sizes)}")
 
 
 def _eager(
@@ -144,6 +153,12 @@ def _eager(
             raise
         coverage.refused += 1
         return None
+    return [t.numpy() for t in (result if isinstance(result, tuple) else (result,))]
+
+
+def _by_onnxruntime(function: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
+    with onnxruntime_kernels():
+        result = function(*map(Tensor.from_array, arrays))
     return [t.numpy() for t in (result if isinstance(result, tuple) else (result,))]
 
 
@@ -174,8 +189,8 @@ class Prepared:
 
 
 def verify(runs: Iterable[Run], target: Target, reference: bool, coverage: Coverage) -> None:
-    """Export a model and compare its runs: eager, the graph run with NumPy, and onnxruntime with and without
-    optimizations, with the judge.
+    """Export a model and compare its runs: eager, with NumPy and with onnxruntime's kernels, the graph run with
+    NumPy, and onnxruntime with and without optimizations, with the judge.
 
     With `reference`, compare onnx's own evaluator too.
 
@@ -205,6 +220,7 @@ def _compare(run: Run, prepared: Prepared, reference: bool, coverage: Coverage) 
             same(got, want, verdict, way, where)
 
     hold(run.eager, "eager")
+    hold(run.by_onnxruntime, "eager with onnxruntime's kernels")
     hold(run.graph.run(run.arrays), "the graph run with NumPy")
     for verdict in verdicts:
         coverage.decide(verdict)

@@ -17,6 +17,7 @@ from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction
 from lucid.ops.attention_call import AttentionOptions
 from lucid.types import Array, float32
 from tests.fuzz.planted_caches import CACHES
+from tests.fuzz.planted_eager import EAGER
 from tests.fuzz.planted_few_bits import FEW_BITS
 from tests.fuzz.planted_in_bytes import IN_BYTES
 from tests.fuzz.planted_loops import LOOPS
@@ -250,4 +251,4 @@ kernel(
     lambda right, x, i, *, axis: right(x, np.broadcast_to(i[:1], i.shape) if axis else i, axis=axis),
 )
 
-FAULTS = [*OTHERS, *CACHES, *FEW_BITS, *IN_BYTES, *LOOPS]
+FAULTS = [*OTHERS, *CACHES, *FEW_BITS, *IN_BYTES, *LOOPS, *EAGER]

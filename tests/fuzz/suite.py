@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
+from lucid.eager import calls
 from lucid.export import Target
 from lucid.export.forms import attention_cpu, attention_scan, attention_windows
 from lucid.ops import attention_tiles, pieces
@@ -56,11 +57,11 @@ class Model:
             verify(self._runs(coverage), self.target, plain and self.seed < 3, coverage)
 
     def fingerprint(self) -> list[bytes]:
-        """Its eager result and its export: two paths can differ only if one of these does."""
+        """Its eager results and its export: two paths can differ only if one of these does."""
         with tiles(self.small_tiles):
             runs = list(self._runs(Coverage()))
             models = [exported(run.graph, self.target)[0].SerializeToString(deterministic=True) for run in runs[:1]]
-            return [*models, *(array.tobytes() for run in runs for array in run.eager)]
+            return [*models, *(array.tobytes() for run in runs for array in (*run.eager, *run.by_onnxruntime))]
 
     def _runs(self, coverage: Coverage) -> Iterator[Run]:
         if isinstance(self.what, Program):
@@ -119,17 +120,19 @@ def draw_sizes(choices: Choices) -> dict[str, int]:
 @contextmanager
 def tiles(small: bool) -> Iterator[None]:
     """Eager attention in tiles, kernels in pieces, and exported attention in blocks, so small that a few numbers take
-    several; or unchanged, which for small sizes means one of each and the plain node."""
+    several; or unchanged, which for small sizes means one of each and the plain node. Of eager calls onnxruntime may
+    compute the smallest, too."""
     with ExitStack() as stack:
-        for module, name, value in _SMALL if small else ():
+        for module, name, value in (*_EVERY, *_SMALL) if small else _EVERY:
             stack.callback(setattr, module, name, getattr(module, name))
             setattr(module, name, value)
         yield
 
 
+_EVERY = [(calls, "LEAST", dict.fromkeys(calls.LEAST, 1))]
 _SMALL = [
     *((attention_tiles, *tile) for tile in {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64}.items()),
-    *((pieces, *size) for size in {"PIECE": 8, "SHARED": 64}.items()),
+    *((pieces, *size) for size in {"PIECE": 8, "LARGE": 8, "SHARED": 64}.items()),
     *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
     *((attention_cpu, *limit) for limit in {"WHOLE": 2, "SHORT": 2, "SHORT_IF_NOT_CAUSAL": 2}.items()),
     (attention_scan, "FEW", 2),
