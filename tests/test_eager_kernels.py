@@ -77,6 +77,14 @@ def test_sums_of_many_numbers_are_broadcast(sessions: list[int]) -> None:
     assert len(sessions) == 3
 
 
+def test_a_tensor_may_hold_a_numpy_number(sessions: list[int]) -> None:
+    number, x = Tensor.from_array(np.float32(2)), Tensor(np.ones((600, 1024), np.float32))
+    with onnxruntime_kernels():
+        assert ((number * x).numpy() == 2).all()
+        assert ((x * number).numpy() == 2).all()
+    assert len(sessions) == 2
+
+
 @pytest.fixture
 def three_threads() -> Iterator[None]:
     before = lucid.get_num_threads()

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from lucid.context import holding
 from lucid.eager.calls import PRODUCTS, Layout, layout
 from lucid.export.exporter import to_onnx
@@ -57,7 +59,9 @@ class _OnnxruntimeEngine:
 
         def run(first: Array, *others: Array | None, **_: Any) -> Any:
             session = _session(op.name, model, get_num_threads() if found.shared else 1)
-            arrays = session.run_in_order([first.reshape(found.shape), *(x for x in others if x is not None)])
+            # A tensor of no axes may hold a NumPy number, which kernels take as an array and onnxruntime does not.
+            given = [np.reshape(first, found.shape), *(x for x in others if x is not None)]
+            arrays = session.run_in_order(list(map(np.asarray, given)))
             if single is not None:
                 return arrays[0].reshape(single)
             return tuple(array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True))
