@@ -33,10 +33,10 @@ call may want the cores for the threads of another session."""
 def onnxruntime_kernels() -> AbstractContextManager[Any]:
     """Inside a with statement, onnxruntime computes the eager calls of this thread that it computes faster than NumPy.
 
-    These are products, convolutions, attention, normalisations, activations and sums of float32 with many numbers;
-    small calls, other types and other ops stay with NumPy. Results differ in rounding, as an exported model's do: the
-    graph of a call is the one that target "cpu" exports. The first call of a kind takes some milliseconds, in which
-    its graph is made and loaded. Threads are as many as `lucid.set_num_threads` says.
+    These are products, convolutions, attention, normalisations, activations and arithmetic of float32 with many numbers
+    (`lucid.eager.calls.LEAST`); small calls, other types and other ops stay with NumPy. Results differ in rounding, as
+    an exported model's do: the graph of a call is the one that target "cpu" exports. The first call of a kind takes
+    some milliseconds, in which its graph is made and loaded. Threads are as many as `lucid.set_num_threads` says.
 
     Constants computed while tracing, graphs that are run, and references of parity are NumPy's inside, too.
     """
