@@ -44,7 +44,8 @@ def refused(read: Callable[[Path], object], path: Path, error: type[Exception] |
         seconds = time.process_time() - start
         if seconds < 1:
             break
-    assert seconds < 1 and peak.bytes < 100 << 20
+    assert seconds < 1, f"three times more than a second, the last {seconds:.2f}"
+    assert peak.bytes < 100 << 20, f"{peak.bytes >> 20} MB"
     message = str(caught.value)
     assert message.isprintable(), message
     return message
