@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lucid.context import holding
-from lucid.eager.calls import PRODUCTS, Layout, layout
+from lucid.eager.calls import PRODUCTS, Axes, layout
 from lucid.export.exporter import to_onnx
 from lucid.ops.engine import Engine, engine
 from lucid.ops.op import Op
@@ -53,7 +53,8 @@ class _OnnxruntimeEngine:
         found = layout(op.name, operands, attributes, results)
         if found is None:
             return None
-        model = _model(op, found, tuple(None if x is None else x.dtype for x in operands))
+        dtypes = tuple(None if x is None else x.dtype for x in operands)
+        model = _model(op, found.axes, found.attributes, dtypes)
         shapes = [tuple(map(int, kind.shape)) for kind in results]
         single = shapes[0] if len(shapes) == 1 else None
 
@@ -73,15 +74,19 @@ _ENGINE: Engine = _OnnxruntimeEngine()
 
 
 @lru_cache(maxsize=256)
-def _model(op: Op[..., Any], called: Layout, dtypes: tuple[DType | None, ...]) -> bytes:
-    """A call as an ONNX model."""
-    kinds = zip(called.axes, dtypes, strict=True)
+def _model(
+    op: Op[..., Any],
+    operands: tuple[Axes | None, ...],
+    attributes: tuple[tuple[str, Any], ...],
+    dtypes: tuple[DType | None, ...],
+) -> bytes:
+    """A call as an ONNX model, which is made once for all sizes that are open."""
+    kinds = zip(operands, dtypes, strict=True)
     specs = [spec(*axes, dtype=dtype) for axes, dtype in kinds if axes is not None and dtype is not None]
 
     def call(*tensors: Tensor) -> Any:
         present = iter(tensors)
-        operands = [None if axes is None else next(present) for axes in called.axes]
-        return op(*operands, **dict(called.attributes))
+        return op(*(None if axes is None else next(present) for axes in operands), **dict(attributes))
 
     with holding(engine, None):
         model: bytes = to_onnx(call, *specs, target="cpu").SerializeToString()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from lucid.eager import calls, onnxruntime_engine
 from lucid.eager.calls import Layout
@@ -37,11 +38,10 @@ layout("onnxruntime computes norms with the usual epsilon", "rms_norm", _without
 
 @EAGER.fault("the model of a call is that of its sizes, whatever its attributes are")
 def _(patch: Patch) -> None:
-    right, seen = onnxruntime_engine._model, {}
+    right, seen = onnxruntime_engine._model, dict[Any, bytes]()
 
-    def model(op: object, called: Layout, dtypes: object) -> bytes:
-        made: bytes = seen.setdefault((op, called.axes, dtypes), right(op, called, dtypes))  # type: ignore[arg-type]
-        return made
+    def model(op: Any, axes: Any, attributes: Any, dtypes: Any) -> bytes:
+        return seen.setdefault((op, axes, dtypes), right(op, axes, attributes, dtypes))
 
     patch.setattr(onnxruntime_engine, "_model", model)
     for op in calls.LEAST:
