@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,8 @@ from hypothesis import strategies as st
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.eager import calls, onnxruntime_engine, onnxruntime_kernels
+from lucid.eager import sessions as eager_sessions
+from lucid.eager.branches import as_branches, selection
 from lucid.export import to_onnx
 from lucid.ops.engine import engine
 from lucid.runtime import Session
@@ -29,13 +30,16 @@ WEIGHT = Tensor(np.random.default_rng(1).standard_normal((WIDTH, WIDTH)).astype(
 @pytest.fixture
 def sessions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of threads of each session that is made, none of which is there at first."""
-    made: list[int] = []
+    made, load = [], eager_sessions._loaded
 
-    def loaded(name: str, model: bytes, threads: int) -> Any:
+    def loaded(model: Any, threads: int, spinning: bool = False) -> Session:
         made.append(threads)
-        return onnxruntime_engine._loaded(name, model, threads)
+        return load(model, threads, spinning)
 
-    monkeypatch.setattr(onnxruntime_engine, "_session", lru_cache(maxsize=64)(loaded))
+    monkeypatch.setattr(eager_sessions, "_loaded", loaded)
+    alone, pools = eager_sessions._caches()
+    monkeypatch.setattr(eager_sessions, "_alone", alone)
+    monkeypatch.setattr(eager_sessions, "_pools", pools)
     return made
 
 
@@ -44,7 +48,7 @@ def test_the_results_are_numpys_but_for_rounding(sessions: list[int]) -> None:
     expected = model(X).numpy()
     with onnxruntime_kernels():
         found = model(X).numpy()
-    assert len(sessions) == 3  # both products are of one kind
+    assert len(sessions) == 4  # both products are of one kind, and the second shares its threads with the activation
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     assert model(X).numpy().tobytes() == expected.tobytes()  # NumPy again
 
@@ -67,8 +71,9 @@ def test_other_sizes_are_calls_of_the_same_model(sessions: list[int], monkeypatc
         for rows in (257, 300):
             for x in (X[:rows], X[:rows].reshape(1, rows, WIDTH)):
                 assert ops.linear(x, WEIGHT).shape == (*x.shape[:-1], WIDTH)
-                assert ops.gelu(x).shape == x.shape
-    assert len(sessions) == len(exports) == 2
+                assert ops.softmax(x).shape == x.shape
+    assert len(exports) == 2
+    assert sessions == [lucid.get_num_threads(), 1, lucid.get_num_threads()]  # products again are a branch
 
 
 def test_sums_of_many_numbers_are_broadcast(sessions: list[int]) -> None:
@@ -190,6 +195,97 @@ def test_threads_may_share_it() -> None:
     assert wrong == []
 
 
+# One session for all that share threads ------------------------------------------------------------------------------
+
+
+def test_a_model_of_branches_computes_the_one_that_is_selected() -> None:
+    """Branches differ in rank, in names and in what they read; they share inputs of one type, and names inside."""
+    kinds: list[Any] = [
+        (lambda x: ops.gelu(x), ["x"], [("N",)]),
+        (lambda x, y: x @ y, ["a", "b"], [("N", 3), (3, 3)]),
+        (lambda x, y: x @ y * 2.0, ["a", "b"], [("N", 3), (3, 3)]),
+        (lambda x: x + 1.0, ["x"], [("N",)]),
+        (lambda x: x * 3.0, ["number"], [()]),
+        (lambda x: x * 4.0, ["fixed"], [(3, 2)]),
+    ]
+    for count in range(1, len(kinds) + 1):
+        models = [to_onnx(f, *shapes, target="cpu", input_names=names) for f, names, shapes in kinds[:count]]
+        session = Session(as_branches(models), threads=1)
+        for number, (f, names, shapes) in enumerate(kinds[:count]):
+            given = [np.random.default_rng(number).random([3 if s == "N" else s for s in shape]) for shape in shapes]
+            arrays = [np.asarray(x, np.float32) for x in given]
+            (found,) = session.run_unchecked({**selection(number), **dict(zip(names, arrays, strict=True))})
+            np.testing.assert_allclose(found, f(*map(Tensor, arrays)).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_calls_that_come_again_share_one_session(sessions: list[int]) -> None:
+    def run() -> list[bytes]:
+        with onnxruntime_kernels():
+            x = ops.linear(X, WEIGHT)
+            return [
+                y.numpy().tobytes() for y in (x, x @ WEIGHT, ops.gelu(x.reshape(-1, 1)), ops.linear(x, WEIGHT, X[0]))
+            ]
+
+    first = run()
+    assert len(sessions) == 4  # each its own
+    assert run() == run() == first
+    assert len(sessions) == 5
+
+
+def test_models_beyond_the_most_that_are_kept_are_loaded_again(
+    sessions: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eager_sessions, "MOST", 2)
+    kinds = (ops.gelu, ops.silu, ops.sigmoid)
+    long = Tensor(np.linspace(-3, 3, calls.SHARED, dtype=np.float32))
+    expected = [f(long).numpy() for f in kinds]
+    with onnxruntime_kernels():
+        for _ in range(3):
+            for f, want in zip(kinds, expected, strict=True):
+                np.testing.assert_allclose(f(long).numpy(), want, rtol=1e-4, atol=1e-6)
+    assert len(sessions) == 9
+
+
+IMAGE = Tensor(np.random.default_rng(2).standard_normal((1, 32, 40, 40)).astype(np.float32))
+PLACES = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
+
+
+@pytest.mark.parametrize("group", [1, 32])
+def test_a_weight_of_a_convolution_may_change(group: int) -> None:
+    """It is a constant of a model: of another one as soon as any number of it is another."""
+    weight = np.random.default_rng(3).standard_normal((32, 32 // group, 3, 3)).astype(np.float32)
+    bias = np.zeros(32, np.float32)
+    for change in (None, weight, bias, None):
+        if change is not None:
+            change[-1] += 1.0
+        for tensors in ((IMAGE, Tensor(weight), Tensor(bias)), (IMAGE, Tensor(weight)), (IMAGE, Tensor(weight[::-1]))):
+            expected = ops.conv(*tensors, group=group, **PLACES).numpy()
+            with onnxruntime_kernels():
+                found = ops.conv(*tensors, group=group, **PLACES).numpy()
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_images_of_other_sizes_are_calls_of_the_same_model(sessions: list[int]) -> None:
+    weight = Tensor(np.random.default_rng(3).standard_normal((32, 1, 3, 3)).astype(np.float32))
+    with onnxruntime_kernels():
+        for image in (IMAGE, IMAGE[:, :, :36], Tensor(np.ones((2, 32, 30, 24), np.float32))):
+            ops.conv(image, weight, group=32, **PLACES)
+    assert len(sessions) == 2
+
+
+def test_large_weights_of_convolutions_are_given_with_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = Tensor(np.random.default_rng(3).standard_normal((32, 32, 3, 3)).astype(np.float32))
+    expected = ops.conv(IMAGE, weight, **PLACES).numpy()
+    monkeypatch.setattr(calls, "HELD", 100)
+    given, run = [], Session.run_unchecked
+    monkeypatch.setattr(Session, "run_unchecked", lambda self, inputs: given.append(len(inputs)) or run(self, inputs))
+    monkeypatch.setattr(ops.REGISTERED["conv"], "_known", {})
+    with onnxruntime_kernels():
+        found = ops.conv(IMAGE, weight, **PLACES).numpy()
+    assert given == [2]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.usefixtures("three_threads")
@@ -249,10 +345,10 @@ def attentions(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
 def test_attention_with_any_mask_and_option(call: tuple[list[Any], dict[str, Any]]) -> None:
     operands, options = call
     tensors = [None if x is None else Tensor(x) for x in operands]
-    expected, runs, run = ops.attention(*tensors, **options).numpy(), [], Session.run_in_order
+    expected, runs, run = ops.attention(*tensors, **options).numpy(), [], Session.run_unchecked
     with pytest.MonkeyPatch.context() as patch, onnxruntime_kernels():
         patch.setattr(calls, "LEAST", dict.fromkeys(calls.LEAST, 1))
-        patch.setattr(Session, "run_in_order", lambda self, arrays: runs.append(1) or run(self, arrays))
+        patch.setattr(Session, "run_unchecked", lambda self, inputs: runs.append(1) or run(self, inputs))
         found = ops.attention(*tensors, **options).numpy()
     assert runs
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=2e-6)

@@ -1,6 +1,7 @@
 """Which eager calls onnxruntime computes faster than NumPy, and which sizes a model of such a call leaves open.
 
-All operands are inputs of the model, weights too, as they may change from call to call: one model serves all layers.
+Operands are inputs of the model, weights too, as they may change from call to call: one model serves all layers. Only
+weights of convolutions are held by it, since onnxruntime has much faster kernels for those that are constants.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from lucid.ops.tensor import Tensor
 from lucid.types import DType, TensorType, bool_, float32
 from lucid.values import Attributes
 
-PRODUCTS = ("linear", "matmul")
-"""Products with a weight, which follow each other in a model."""
-
-SHARED = 1 << 18
+SHARED = 1 << 16
 """With fewer numbers, one thread takes less time for a pass over them than waking the others takes."""
 
-SCORES = 1 << 20
+SCORES = 1 << 18
 """The same for the scores of attention."""
+
+HELD = 1 << 20
+"""The most numbers of a weight that is held: comparing a larger one with the call's takes as long as it saves."""
 
 Shape: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = Sequence[Shape | None]
@@ -37,19 +38,21 @@ class Layout:
         shape: the shape in which the first operand is given.
         attributes: of the op, by name.
         shared: whether all threads share the work, or one does it.
+        held: whether all operands but the first are constants of the model.
     """
 
     axes: tuple[Axes | None, ...]
     shape: Shape
     attributes: tuple[tuple[str, Any], ...]
     shared: bool = True
+    held: bool = False
 
 
 def layout(
     name: str, operands: Sequence[Tensor | None], attributes: Attributes, results: Sequence[TensorType]
 ) -> Layout | None:
     """The layout of a call of the op of this name; None if NumPy computes it."""
-    if name not in LEAST:
+    if name not in LEAST or len(results) != 1:
         return None
     kinds = [tensor.dtype for tensor in operands if tensor is not None]
     if kinds[0] != float32 or not {*kinds} <= _TYPES.get(name, {float32}):
@@ -96,10 +99,12 @@ def _of_rows(*axes: Axes, shared: bool = False) -> Callable[[Shapes, Attributes,
 
 
 def _convolution(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout:
-    """One model for each weight's shape, for images of any size."""
-    first = shapes[0] or ()
+    """One model for each weight's shape, for images of any size; over two axes, where there are kernels for constant
+    weights, one for each weight."""
+    first, weight = shapes[0] or (), shapes[1] or ()
     x: Axes = ("batch", first[1], *(f"length_{axis}" for axis in range(len(first) - 2)))
-    return Layout((x, *shapes[1:]), first, tuple(attributes.items()))
+    held = len(first) == 4 and math.prod(weight) <= HELD
+    return Layout((x, *shapes[1:]), first, tuple(attributes.items()), held=held)
 
 
 def _attention(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | None:
@@ -147,6 +152,6 @@ _READERS: dict[str, Callable[[Shapes, Attributes, Shape], Layout | None]] = {
 LEAST = {
     **dict.fromkeys(("attention", "gelu", "silu", "sigmoid", "erf", "layer_norm", "rms_norm", "softmax"), 1 << 13),
     **dict.fromkeys(("linear", "matmul", "conv"), 1 << 15),
-    **dict.fromkeys(("add", "sub", "mul", "true_div", "tanh", "exp"), 1 << 19),  # one fast pass in NumPy
+    **dict.fromkeys(("add", "sub", "mul", "true_div", "tanh", "exp"), 1 << 18),  # one fast pass in NumPy
 }
 """By op, in how many numbers of the first operand or the result onnxruntime takes less time than NumPy."""

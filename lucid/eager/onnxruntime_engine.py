@@ -1,33 +1,26 @@
-"""Eager calls computed by onnxruntime, each kind of call by a model of one node."""
+"""Eager calls computed by onnxruntime, each kind of call by a model of one op."""
 
 from __future__ import annotations
 
-import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from lucid.context import holding
-from lucid.eager.calls import PRODUCTS, Axes, layout
+from lucid.eager.calls import Axes, layout
+from lucid.eager.sessions import MOST, run
 from lucid.export.exporter import to_onnx
 from lucid.ops.engine import Engine, engine
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
-from lucid.runtime import denormals
-from lucid.runtime.session import Session
 from lucid.threads import get_num_threads
 from lucid.types import Array, DType, TensorType, spec
 from lucid.values import Attributes
-
-_SESSIONS = 64
-"""Sessions that are kept. Each has threads of its own, which sleep while it does not run."""
-
-_MICROSECONDS = "200"
-"""How long threads of products wait busily for the next one: longer than what comes between, and no longer, as the next
-call may want the cores for the threads of another session."""
 
 
 def onnxruntime_kernels() -> AbstractContextManager[Any]:
@@ -35,8 +28,9 @@ def onnxruntime_kernels() -> AbstractContextManager[Any]:
 
     These are products, convolutions, attention, normalisations, activations and arithmetic of float32 with many numbers
     (`lucid.eager.calls.LEAST`); small calls, other types and other ops stay with NumPy. Results differ in rounding, as
-    an exported model's do: the graph of a call is the one that target "cpu" exports. The first call of a kind takes
-    some milliseconds, in which its graph is made and loaded. Threads are as many as `lucid.set_num_threads` says.
+    an exported model's do: the graph of a call is the one that target "cpu" exports. Numbers below 1.2e-38 count as
+    zero where the platform has it. The first calls of a kind take some milliseconds, in which its graph is made and
+    loaded. Threads are as many as `lucid.set_num_threads` says.
 
     Constants computed while tracing, graphs that are run, and references of parity are NumPy's inside, too.
     """
@@ -53,64 +47,81 @@ class _OnnxruntimeEngine:
         found = layout(op.name, operands, attributes, results)
         if found is None:
             return None
-        dtypes = tuple(None if x is None else x.dtype for x in operands)
-        model = _model(op, found.axes, found.attributes, dtypes)
-        shapes = [tuple(map(int, kind.shape)) for kind in results]
-        single = shapes[0] if len(shapes) == 1 else None
+        kind = _Kind(op, found.axes, found.attributes, tuple(None if x is None else x.dtype for x in operands))
+        model = None if found.held else _model(kind)
+        names, shape = kind.names, tuple(map(int, results[0].shape))
 
-        def run(first: Array, *others: Array | None, **_: Any) -> Any:
-            session = _session(op.name, model, get_num_threads() if found.shared else 1)
+        def computed(first: Array, *others: Array | None, **_: Any) -> Array:
+            threads = get_num_threads() if found.shared else 1
             # A tensor of no axes may hold a NumPy number, which kernels take as an array and onnxruntime does not.
-            given = [np.reshape(first, found.shape), *(x for x in others if x is not None)]
-            arrays = session.run_in_order(list(map(np.asarray, given)))
-            if single is not None:
-                return arrays[0].reshape(single)
-            return tuple(array.reshape(shape) for array, shape in zip(arrays, shapes, strict=True))
+            present = (np.reshape(first, found.shape), *(x for x in others if x is not None))
+            given = list(map(np.asarray, present))
+            if model is not None:
+                return run(model, dict(zip(names, given, strict=True)), threads).reshape(shape)
+            return run(_model_that_holds(kind, given[1:]), {names[0]: given[0]}, threads).reshape(shape)
 
-        return run
+        return computed
 
 
 _ENGINE: Engine = _OnnxruntimeEngine()
 
 
-@lru_cache(maxsize=256)
-def _model(
-    op: Op[..., Any],
-    operands: tuple[Axes | None, ...],
-    attributes: tuple[tuple[str, Any], ...],
-    dtypes: tuple[DType | None, ...],
-) -> bytes:
-    """A call as an ONNX model, which is made once for all sizes that are open."""
-    kinds = zip(operands, dtypes, strict=True)
-    specs = [spec(*axes, dtype=dtype) for axes, dtype in kinds if axes is not None and dtype is not None]
+@dataclass(frozen=True)
+class _Kind:
+    """Calls that one model computes: all with these sizes, of which names stand for open ones, and attributes."""
 
-    def call(*tensors: Tensor) -> Any:
-        present = iter(tensors)
-        return op(*(None if axes is None else next(present) for axes in operands), **dict(attributes))
+    op: Op[..., Any]
+    axes: tuple[Axes | None, ...]
+    attributes: tuple[tuple[str, Any], ...]
+    dtypes: tuple[DType | None, ...]
 
-    with holding(engine, None):
-        model: bytes = to_onnx(call, *specs, target="cpu").SerializeToString()
+    @property
+    def operands(self) -> list[tuple[Axes, DType]]:
+        """Those that are not absent."""
+        return [(axes, dtype) for axes, dtype in zip(self.axes, self.dtypes, strict=True) if axes is not None and dtype]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the operands. They tell their types, so operands of the same name have the same type in all kinds."""
+        return ["_".join(map(str, (dtype, *axes, place))) for place, (axes, dtype) in enumerate(self.operands)]
+
+    def model(self, held: Sequence[Array] = ()) -> bytes:
+        """It is made once for all sizes that are open.
+
+        Args:
+            held: the last operands, if they are constants of the model.
+        """
+        specs = [spec(*axes, dtype=dtype) for axes, dtype in self.operands]
+        inputs = len(specs) - len(held)
+
+        def call(*tensors: Tensor) -> Any:
+            given = iter([*tensors, *map(Tensor, held)])
+            return self.op(*(None if axes is None else next(given) for axes in self.axes), **dict(self.attributes))
+
+        with holding(engine, None):
+            model = to_onnx(call, *specs[:inputs], target="cpu", input_names=self.names[:inputs])
+        made: bytes = model.SerializeToString()
+        return made
+
+
+@lru_cache(maxsize=MOST)
+def _model(kind: _Kind) -> bytes:
+    return kind.model()
+
+
+@lru_cache(maxsize=MOST)
+def _that_hold(kind: _Kind) -> deque[tuple[tuple[bytearray, ...], bytes]]:
+    """The models of a kind by the bytes of the operands that they hold."""
+    return deque(maxlen=MOST)
+
+
+def _model_that_holds(kind: _Kind, operands: Sequence[Array]) -> bytes:
+    """The model of a kind with these operands as constants, told by their bytes, since arrays may change."""
+    operands = [np.ascontiguousarray(x) for x in operands]
+    known = _that_hold(kind)
+    for contents, model in tuple(known):  # another thread may add one
+        if all(content == x.data for content, x in zip(contents, operands, strict=True)):
+            return model
+    model = kind.model(operands)
+    known.append((tuple(bytearray(x) for x in operands), model))
     return model
-
-
-def _loaded(name: str, model: bytes, threads: int) -> Session:
-    if name in PRODUCTS and threads > 1:
-        return Session(model, threads=threads, config={"session.intra_op.spin_duration_us": _MICROSECONDS})
-    # Hidden keys get weights that are next to nothing: as denormal numbers they would take most of the time.
-    flushed = name == "attention" and denormals.AVAILABLE
-    return Session(model, threads=threads, spinning=False, flush_denormals=flushed)
-
-
-_session = lru_cache(maxsize=_SESSIONS)(_loaded)
-_of_parents: list[Any] = []
-
-
-def _after_fork() -> None:
-    """The threads of sessions do not survive a fork: the child loads its own, and keeps those that it cannot close."""
-    global _session
-    _of_parents.append(_session)
-    _session = lru_cache(maxsize=_SESSIONS)(_loaded)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

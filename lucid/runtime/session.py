@@ -170,12 +170,13 @@ class Session:
         results = self._runs.run(lambda options: self._results(arrays, options), quiet())
         return dict(zip(self.outputs, results, strict=True))
 
-    def run_in_order(self, arrays: Sequence[Array]) -> list[Array]:
-        """Run on arrays in the order of the inputs, and give those of the outputs. Nothing is checked, for
-        a caller that knows its arrays to be right and whose runs may be as short as the checks.
+    def run_unchecked(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """Run on arrays by input name, and give those of the outputs in their order. Nothing is checked, for a caller
+        that knows its arrays to be right and whose runs may be as short as the checks. Inputs with a default may be
+        left out.
         """
         with self._runs.mode():
-            found: list[Array] = self._session.run(None, dict(zip(self.inputs, arrays, strict=True)))
+            found: list[Array] = self._session.run(None, inputs)
         return found
 
     def _results(self, arrays: Mapping[str, Array], options: onnxruntime.RunOptions) -> list[Array]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from lucid.eager import calls, onnxruntime_engine
+from lucid.eager import calls, onnxruntime_engine, sessions
 from lucid.eager.calls import Layout
 from lucid.ops import REGISTERED
 from tests.fuzz.planting import Faults, Patch
@@ -39,10 +39,14 @@ layout("onnxruntime computes norms with the usual epsilon", "rms_norm", _without
 @EAGER.fault("the model of a call is that of its sizes, whatever its attributes are")
 def _(patch: Patch) -> None:
     right, seen = onnxruntime_engine._model, dict[Any, bytes]()
-
-    def model(op: Any, axes: Any, attributes: Any, dtypes: Any) -> bytes:
-        return seen.setdefault((op, axes, dtypes), right(op, axes, attributes, dtypes))
-
-    patch.setattr(onnxruntime_engine, "_model", model)
+    patch.setattr(
+        onnxruntime_engine, "_model", lambda kind: seen.setdefault((kind.op, kind.axes, kind.dtypes), right(kind))
+    )
     for op in calls.LEAST:
         patch.setattr(REGISTERED[op], "_known", {})
+
+
+@EAGER.fault("the branch of a call is told by the lowest bit of its number")
+def _(patch: Patch) -> None:
+    right = sessions.selection
+    patch.setattr(sessions, "selection", lambda number: right(number & 1))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 from lucid.eager import calls
+from lucid.eager import sessions as eager_sessions
 from lucid.export import Target
 from lucid.export.forms import attention_cpu, attention_scan, attention_windows
 from lucid.ops import attention_tiles, pieces
@@ -121,7 +123,7 @@ def draw_sizes(choices: Choices) -> dict[str, int]:
 def tiles(small: bool) -> Iterator[None]:
     """Eager attention in tiles, kernels in pieces, and exported attention in blocks, so small that a few numbers take
     several; or unchanged, which for small sizes means one of each and the plain node. Of eager calls onnxruntime may
-    compute the smallest, too."""
+    compute the smallest, too, in all threads and with few models loaded."""
     with ExitStack() as stack:
         for module, name, value in (*_EVERY, *_SMALL) if small else _EVERY:
             stack.callback(setattr, module, name, getattr(module, name))
@@ -129,8 +131,13 @@ def tiles(small: bool) -> Iterator[None]:
         yield
 
 
-_EVERY = [(calls, "LEAST", dict.fromkeys(calls.LEAST, 1))]
-_SMALL = [
+_EVERY: list[tuple[ModuleType, str, object]] = [
+    (calls, "LEAST", dict.fromkeys(calls.LEAST, 1)),
+    (calls, "SHARED", 1),
+    (calls, "SCORES", 1),
+    (eager_sessions, "MOST", 6),
+]
+_SMALL: list[tuple[ModuleType, str, object]] = [
     *((attention_tiles, *tile) for tile in {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64}.items()),
     *((pieces, *size) for size in {"PIECE": 8, "LARGE": 8, "SHARED": 64}.items()),
     *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
