@@ -265,6 +265,20 @@ def test_a_weight_of_a_convolution_may_change(group: int) -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_weights_that_change_from_call_to_call_are_given_with_each(
+    sessions: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnxruntime_engine, "HELD_AT_ONCE", 2)
+    onnxruntime_engine._that_hold.cache_clear()
+    weight = np.random.default_rng(3).standard_normal((32, 1, 3, 3)).astype(np.float32)
+    for step in range(5):
+        expected = ops.conv(IMAGE, Tensor(weight * step), group=32, **PLACES).numpy()
+        with onnxruntime_kernels():
+            found = ops.conv(IMAGE, Tensor(weight * step), group=32, **PLACES).numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert len(sessions) == 4  # two that hold theirs, one for the others, and all of them again as branches
+
+
 def test_images_of_other_sizes_are_calls_of_the_same_model(sessions: list[int]) -> None:
     weight = Tensor(np.random.default_rng(3).standard_normal((32, 1, 3, 3)).astype(np.float32))
     with onnxruntime_kernels():

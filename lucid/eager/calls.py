@@ -24,6 +24,10 @@ SCORES = 1 << 18
 HELD = 1 << 20
 """The most numbers of a weight that is held: comparing a larger one with the call's takes as long as it saves."""
 
+HELD_AT_ONCE = 48
+"""The most weights of one shape that are held: models have fewer convolutions of one kind, and a weight that changes
+from call to call is a new one each time."""
+
 Shape: TypeAlias = tuple[int, ...]
 Shapes: TypeAlias = Sequence[Shape | None]
 Axes: TypeAlias = tuple[str | int, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lucid.context import holding
-from lucid.eager.calls import Axes, layout
+from lucid.eager.calls import HELD_AT_ONCE, Axes, layout
 from lucid.eager.sessions import MOST, run
 from lucid.export.exporter import to_onnx
 from lucid.ops.engine import Engine, engine
@@ -56,9 +55,10 @@ class _OnnxruntimeEngine:
             # A tensor of no axes may hold a NumPy number, which kernels take as an array and onnxruntime does not.
             present = (np.reshape(first, found.shape), *(x for x in others if x is not None))
             given = list(map(np.asarray, present))
-            if model is not None:
-                return run(model, dict(zip(names, given, strict=True)), threads).reshape(shape)
-            return run(_model_that_holds(kind, given[1:]), {names[0]: given[0]}, threads).reshape(shape)
+            holding_weights = _model_that_holds(kind, given[1:]) if found.held else None
+            if holding_weights is not None:
+                return run(holding_weights, {names[0]: given[0]}, threads).reshape(shape)
+            return run(model or _model(kind), dict(zip(names, given, strict=True)), threads).reshape(shape)
 
         return computed
 
@@ -110,18 +110,21 @@ def _model(kind: _Kind) -> bytes:
 
 
 @lru_cache(maxsize=MOST)
-def _that_hold(kind: _Kind) -> deque[tuple[tuple[bytearray, ...], bytes]]:
+def _that_hold(kind: _Kind) -> list[tuple[tuple[bytearray, ...], bytes]]:
     """The models of a kind by the bytes of the operands that they hold."""
-    return deque(maxlen=MOST)
+    return []
 
 
-def _model_that_holds(kind: _Kind, operands: Sequence[Array]) -> bytes:
-    """The model of a kind with these operands as constants, told by their bytes, since arrays may change."""
+def _model_that_holds(kind: _Kind, operands: Sequence[Array]) -> bytes | None:
+    """The model of a kind with these operands as constants, told by their bytes, since arrays may change; None if there
+    are too many: then they change from call to call, and each would be copied for nothing."""
     operands = [np.ascontiguousarray(x) for x in operands]
     known = _that_hold(kind)
     for contents, model in tuple(known):  # another thread may add one
         if all(content == x.data for content, x in zip(contents, operands, strict=True)):
             return model
+    if len(known) >= HELD_AT_ONCE:
+        return None
     model = kind.model(operands)
     known.append((tuple(bytearray(x) for x in operands), model))
     return model
