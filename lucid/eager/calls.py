@@ -16,7 +16,7 @@ from lucid.types import DType, TensorType, bool_, float32
 from lucid.values import Attributes
 
 SHARED = 1 << 16
-"""With fewer numbers, one thread takes less time for a pass over them than waking the others takes."""
+"""With fewer numbers, one thread takes less time for a pass over them than sharing it takes."""
 
 SCORES = 1 << 18
 """The same for the scores of attention."""
