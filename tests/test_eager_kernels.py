@@ -246,6 +246,19 @@ def test_models_beyond_the_most_that_are_kept_are_loaded_again(
     assert len(sessions) == 9
 
 
+def test_few_sessions_have_threads_of_their_own(sessions: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager_sessions, "ALONE", 2)
+    long = Tensor(np.linspace(-3, 3, calls.SHARED, dtype=np.float32))
+    kinds = (ops.gelu, ops.silu, ops.sigmoid, ops.erf)
+    expected = [f(long).numpy() for f in kinds]
+    with onnxruntime_kernels():
+        for f, want in zip(kinds, expected, strict=True):
+            np.testing.assert_allclose(f(long).numpy(), want, rtol=1e-4, atol=1e-6)
+        for f in kinds[:3]:
+            f(long)
+    assert len(sessions) == 4  # two alone; then three as branches; one alone again
+
+
 IMAGE = Tensor(np.random.default_rng(2).standard_normal((1, 32, 40, 40)).astype(np.float32))
 PLACES = {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
 

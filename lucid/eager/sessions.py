@@ -23,6 +23,9 @@ from lucid.types import Array
 MOST = 256
 """Models that are kept. If there are more, all are loaded again when they are run."""
 
+ALONE = 16
+"""Models that have a session of their own, each with a thread for each core."""
+
 _MICROSECONDS = "3000"
 """How long the threads that are shared wait busily for the next call: longer than what a model does between two calls,
 but no longer, as NumPy may want the cores."""
@@ -52,7 +55,7 @@ class SharedThreads:
     """Models that are run by the same threads.
 
     One that is run for the first time has a session of its own, since it may be the last time. When one is run again,
-    all become branches of one model and its session's.
+    or there are many, all become branches of one model and its session's.
     """
 
     def __init__(self, threads: int) -> None:
@@ -66,16 +69,18 @@ class SharedThreads:
 
     def _place(self, model: bytes) -> _Place:
         with self._lock:
-            if model in self._new:
-                models = [*self._joined, *self._new]
+            if model in self._joined:  # by another thread, by now
+                return self._joined[model]
+            again = model in self._new
+            if not again and len(self._joined) + len(self._new) >= MOST:
+                self._joined, self._new = {}, {}
+            if again or len(self._new) >= ALONE:
+                models = list(dict.fromkeys([*self._joined, *self._new, model]))
                 joined = as_branches(list(map(onnx.ModelProto.FromString, models)))
                 session = _loaded(joined, self._threads, spinning=True)
                 self._joined = {known: _Place(session, selection(number)) for number, known in enumerate(models)}
                 self._new = {}
-            if model in self._joined:  # another thread may have been first
                 return self._joined[model]
-            if len(self._joined) + len(self._new) >= MOST:
-                self._joined, self._new = {}, {}
             self._new[model] = place = _Place(_loaded(model, self._threads), {})
             return place
 
