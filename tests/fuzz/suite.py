@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
 
-from lucid.eager import calls
+from lucid.eager import calls, onnxruntime_engine
 from lucid.eager import sessions as eager_sessions
 from lucid.export import Target
 from lucid.export.forms import attention_cpu, attention_scan, attention_windows
@@ -123,7 +123,7 @@ def draw_sizes(choices: Choices) -> dict[str, int]:
 def tiles(small: bool) -> Iterator[None]:
     """Eager attention in tiles, kernels in pieces, and exported attention in blocks, so small that a few numbers take
     several; or unchanged, which for small sizes means one of each and the plain node. Of eager calls onnxruntime may
-    compute the smallest, too, in all threads and with few models loaded."""
+    compute the smallest, too, in two threads and with few models loaded."""
     with ExitStack() as stack:
         for module, name, value in (*_EVERY, *_SMALL) if small else _EVERY:
             stack.callback(setattr, module, name, getattr(module, name))
@@ -135,6 +135,7 @@ _EVERY: list[tuple[ModuleType, str, object]] = [
     (calls, "LEAST", dict.fromkeys(calls.LEAST, 1)),
     (calls, "SHARED", 1),
     (calls, "SCORES", 1),
+    (onnxruntime_engine, "get_num_threads", lambda: 2),  # on every machine
     (eager_sessions, "MOST", 6),
 ]
 _SMALL: list[tuple[ModuleType, str, object]] = [
