@@ -80,10 +80,7 @@ FLOORS = [
 
 # Which part of the package may import what. Everything else is NumPy and the standard library.
 PLACES = {
-    "onnx": (
-        *("lucid.export", "lucid.runtime", "lucid.eager", "lucid.testing"),
-        *("lucid.inspection", "lucid.report", "lucid.cli"),
-    ),
+    "onnx": ("lucid.export", "lucid.runtime", "lucid.testing", "lucid.inspection", "lucid.report", "lucid.cli"),
     "google": ("lucid.runtime", "lucid.inspection", "lucid.cli"),
     "onnxruntime": ("lucid.runtime", "lucid.cli"),
     "threadpoolctl": ("lucid.threads", "lucid.ops"),

@@ -16,8 +16,8 @@ import lucid
 from lucid import Tensor, nn, ops
 from lucid.eager import calls, onnxruntime_engine, onnxruntime_kernels
 from lucid.eager import sessions as eager_sessions
-from lucid.eager.branches import as_branches, selection
 from lucid.export import to_onnx
+from lucid.export.branches import as_branches, selection
 from lucid.ops.engine import engine
 from lucid.runtime import Session
 from lucid.testing import assert_parity
@@ -214,7 +214,7 @@ def test_a_model_of_branches_computes_the_one_that_is_selected() -> None:
     ]
     for count in range(1, len(kinds) + 1):
         models = [to_onnx(f, *shapes, target="cpu", input_names=names) for f, names, shapes in kinds[:count]]
-        session = Session(as_branches(models), threads=1)
+        session = Session(as_branches([model.SerializeToString() for model in models]), threads=1)
         for number, (f, names, shapes) in enumerate(kinds[:count]):
             given = [np.random.default_rng(number).random([3 if s == "N" else s for s in shape]) for shape in shapes]
             arrays = [np.asarray(x, np.float32) for x in given]

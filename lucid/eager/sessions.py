@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import onnx
-
-from lucid.eager.branches import as_branches, selection
+from lucid.export.branches import as_branches, selection
 from lucid.runtime import denormals
 from lucid.runtime.session import Session
 from lucid.types import Array
@@ -76,8 +74,7 @@ class SharedThreads:
                 self._joined, self._new = {}, {}
             if again or len(self._new) >= ALONE:
                 models = list(dict.fromkeys([*self._joined, *self._new, model]))
-                joined = as_branches(list(map(onnx.ModelProto.FromString, models)))
-                session = _loaded(joined, self._threads, spinning=True)
+                session = _loaded(as_branches(models), self._threads, spinning=True)
                 self._joined = {known: _Place(session, selection(number)) for number, known in enumerate(models)}
                 self._new = {}
                 return self._joined[model]
@@ -85,7 +82,7 @@ class SharedThreads:
             return place
 
 
-def _loaded(model: bytes | onnx.ModelProto, threads: int, spinning: bool = False) -> Session:
+def _loaded(model: bytes, threads: int, spinning: bool = False) -> Session:
     # Keys that are hidden by a large negative number get weights that are next to nothing, and as denormal numbers they
     # would take most of attention's time.
     config = {"session.intra_op.spin_duration_us": _MICROSECONDS} if spinning else {}

@@ -9,16 +9,17 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
-def as_branches(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
+def as_branches(serialized: Sequence[bytes]) -> bytes:
     """A model that computes what one of these computes: the one that its inputs select, see `selection`.
 
     The other inputs are those of all models; all have defaults, so a run is given those of its branch alone. Names
     inside the branches may be the same ones, as each is a scope of its own.
 
     Args:
-        models: of one float32 output each, without model-local functions. Those that import a domain import the same
-            opset of it, and inputs of the same name have the same type.
+        serialized: models of one float32 output each, without model-local functions. Those that import a domain import
+            the same opset of it, and inputs of the same name have the same type.
     """
+    models = [onnx.ModelProto.FromString(model) for model in serialized]
     bits = (len(models) - 1).bit_length()
     inputs = {value.name: _with_an_open_size(value) for model in models for value in model.graph.input}
     inputs |= {bit: helper.make_tensor_value_info(bit, TensorProto.BOOL, []) for bit in map(_bit, range(bits))}
@@ -28,7 +29,9 @@ def as_branches(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
     graph.initializer.extend(map(_default, inputs.values()))
     opsets = {opset.domain: opset.version for model in models for opset in model.opset_import}
     imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    return helper.make_model(graph, opset_imports=imports, ir_version=max(model.ir_version for model in models))
+    joined = helper.make_model(graph, opset_imports=imports, ir_version=max(model.ir_version for model in models))
+    made: bytes = joined.SerializeToString()
+    return made
 
 
 def selection(number: int) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
