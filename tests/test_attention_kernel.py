@@ -82,20 +82,30 @@ def inputs(
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles so small that a dozen keys make several jobs and blocks, all in threads."""
-    for name, size in (("ROWS", 5), ("KEYS", 6), ("EDGE", 3), ("TILE", 48), ("SMALL", 0)):
+    for name, size in (("ROWS", 5), ("KEYS", 6), ("EDGE", 3), ("TILE", 48), ("SMALL", 0), ("FEW", 0)):
         monkeypatch.setattr(attention_tiles, name, size)
 
 
+@pytest.fixture(params=["in tiles", "at once"])
+def both_ways(request: pytest.FixtureRequest) -> None:
+    """Once in small tiles, and once as so few scores are computed."""
+    if request.param == "in tiles":
+        request.getfixturevalue("small_tiles")
+
+
 @st.composite
-def calls(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
+def calls(draw: st.DrawFn, plain: bool = False) -> tuple[list[Any], dict[str, Any]]:
+    """Without a mask, a softcap and heads that share keys if `plain`."""
     n, kv_heads, group = (draw(st.integers(1, 3)) for _ in range(3))
+    group = 1 if plain else group
     queries, keys = draw(st.integers(1, 24)), draw(st.integers(0, 24))
     d, d_v = draw(st.integers(1, 5)), draw(st.integers(1, 5))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
     query, key, value = inputs(n, kv_heads * group, kv_heads, queries, keys, d, d_v, dtype)
     query = query * draw(st.sampled_from([1, 8, 60]))  # small scores, large ones, ones outside the range of exp
     mask = None
-    kind = draw(st.sampled_from(["none", "bool", "float", "float with -inf", "float with finfo.min", "bias"]))
+    kinds = ["none", "bool", "float", "float with -inf", "float with finfo.min", "bias"]
+    kind = draw(st.sampled_from(kinds[:1] if plain else kinds))
     if kind != "none":
         rng = np.random.default_rng(draw(st.integers(0, 99)))
         full = (n, kv_heads * group, queries, keys)
@@ -111,15 +121,12 @@ def calls(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
         "offset": draw(st.integers(0, 9)),
         "window": draw(st.none() | st.integers(1, 12)),
         "window_after": draw(st.none() | st.integers(0, 12)),
-        "softcap": draw(st.sampled_from([0.0, 0.0, 2.0, 30.0])),
+        "softcap": 0.0 if plain else draw(st.sampled_from([0.0, 0.0, 2.0, 30.0])),
     }
     return [query, key, value, mask], options
 
 
-@pytest.mark.usefixtures("small_tiles")
-@settings(max_examples=400, deadline=None, derandomize=True)
-@given(calls())
-def test_is_the_contract_in_any_tiles(call: Any) -> None:
+def held_to_the_contract(call: Any) -> None:
     arrays, options = call
     result = attention(*arrays, **options)
     expected = reference(*arrays, **options)
@@ -129,28 +136,35 @@ def test_is_the_contract_in_any_tiles(call: Any) -> None:
     np.testing.assert_allclose(result, expected, rtol=0, atol=8 * steep * np.finfo(result.dtype).eps)
 
 
+@pytest.mark.usefixtures("small_tiles")
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(calls())
+def test_is_the_contract_in_any_tiles(call: Any) -> None:
+    held_to_the_contract(call)
+
+
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(calls())
 def test_is_the_contract_in_one_piece(call: Any) -> None:
-    arrays, options = call
-    steep = max(1.0, float(np.abs(arrays[0]).max(initial=0)) * 3, 0 if arrays[3] is None else 300)
-    np.testing.assert_allclose(
-        attention(*arrays, **options),
-        reference(*arrays, **options),
-        rtol=0,
-        atol=8 * steep * np.finfo(arrays[0].dtype).eps,
-    )
+    held_to_the_contract(call)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(calls(plain=True))
+def test_is_the_contract_at_once(call: Any) -> None:
+    held_to_the_contract(call)
 
 
 MAGNITUDES = [10.0**power for power in range(-30, 5)]
 
 
 @st.composite
-def extremes(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
-    """Scores of any magnitude, with any offset of a row and one much larger key; values of any magnitude."""
+def extremes(draw: st.DrawFn, plain: bool = False) -> tuple[list[Any], dict[str, Any]]:
+    """Scores of any magnitude, with any offset of a row and one much larger key; values of any magnitude. Without a
+    mask and heads that share keys if `plain`."""
     queries, keys, d = draw(st.integers(1, 12)), draw(st.sampled_from([1, 7, 24, 300])), draw(st.integers(1, 4))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
-    query, key, value = inputs(1, 2, 1, queries, keys, d, 2, dtype)
+    query, key, value = inputs(1, 2, 2 if plain else 1, queries, keys, d, 2, dtype)
     query = query * dtype(draw(st.sampled_from(MAGNITUDES)))
     factor = draw(st.sampled_from([*MAGNITUDES, "the largest number"]))
     value = value / np.abs(value).max() * (np.finfo(dtype).max if factor == "the largest number" else dtype(factor))
@@ -160,7 +174,8 @@ def extremes(draw: st.DrawFn) -> tuple[list[Any], dict[str, Any]]:
     hot = np.arange(keys) == draw(st.integers(0, keys - 1))
     bias = bias + hot * draw(st.sampled_from([0.0, -1e4, -100.0, -60.0, 60.0, 87.0, 100.0, 1e4]))
     hidden = rng.random((queries, keys)) < draw(st.sampled_from([0.0, 0.5]))
-    mask = draw(st.sampled_from([None, ~hidden, np.where(hidden, -np.inf, bias).astype(dtype), bias.astype(dtype)]))
+    masks = [None, ~hidden, np.where(hidden, -np.inf, bias).astype(dtype), bias.astype(dtype)]
+    mask = draw(st.sampled_from(masks[:1] if plain else masks))
     return [query, key, value, mask], PLAIN | {"scale": 1.0, "is_causal": draw(st.booleans())}
 
 
@@ -188,6 +203,12 @@ def test_scores_and_values_of_any_size_in_one_piece(call: Any) -> None:
     held_to_the_size_of_scores_and_values(call)
 
 
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(extremes(plain=True))
+def test_scores_and_values_of_any_size_at_once(call: Any) -> None:
+    held_to_the_size_of_scores_and_values(call)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("offset", [-59, -40, 60, 80, 84, 86, 88, 200, 704, 709])
 def test_what_all_keys_of_a_query_share_changes_nothing(offset: float, dtype: Any) -> None:
@@ -198,6 +219,20 @@ def test_what_all_keys_of_a_query_share_changes_nothing(offset: float, dtype: An
     result = attention(query, key, value, np.broadcast_to(mask, (600, 600)), **PLAIN)
     without = attention(query, key, value, None, **PLAIN)
     np.testing.assert_allclose(result, without, rtol=0, atol=8e-3 * abs(offset) * np.finfo(dtype).eps)
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("offset", [-100, -88, -13, 60, 86, 88, 200])
+def test_what_a_query_adds_to_all_its_scores_changes_nothing(offset: float) -> None:
+    """Also where the weights would be denormal, or each of them finite and their sum not."""
+    query, key, value = inputs(1, 2, 2, 30, 30, 8, 8)
+    key[..., 0] = 1
+    query[..., 0] = 0
+    value = value * np.float32(1e-3)
+    shifted = query.copy()
+    shifted[..., 0] = offset / PLAIN["scale"]
+    result, without = attention(shifted, key, value, None, **PLAIN), attention(query, key, value, None, **PLAIN)
+    np.testing.assert_allclose(result, without, rtol=0, atol=8e-3 * abs(offset) * np.finfo(np.float32).eps)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -239,7 +274,7 @@ def test_real_tiles_are_within_two_millionths(
     np.testing.assert_allclose(attention(*arrays, **options), reference(*arrays, **options), rtol=0, atol=2e-6)
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     "sizes", [(0, 2, 1, 3, 4, 2, 2), (2, 2, 1, 0, 4, 2, 2), (2, 2, 1, 3, 0, 2, 2), (2, 2, 1, 3, 4, 2, 0)]
 )
@@ -261,7 +296,7 @@ def test_the_heads_of_a_position_lie_side_by_side() -> None:
     assert np.shares_memory(packed, result)
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("both_ways")
 def test_any_memory_layout_will_do() -> None:
     query, key, value = inputs(2, 2, 2, 9, 9, 4, 4)
     expected = attention(query, key, value, None, **PLAIN)
@@ -281,7 +316,7 @@ def test_inputs_are_left_alone() -> None:
         np.testing.assert_array_equal(array, copy)
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("hide", [False, -np.inf, np.finfo(np.float32).min])
 def test_a_query_that_sees_nothing_gives_zero_even_beside_infinite_values(hide: Any) -> None:
     query, key, value = inputs(1, 1, 1, 9, 9, 4, 4)
@@ -293,7 +328,7 @@ def test_a_query_that_sees_nothing_gives_zero_even_beside_infinite_values(hide: 
     assert np.isinf(result[0, 0, [0, 8]]).all()
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_query_whose_scores_are_all_minus_infinity_sees_keys_and_gives_nan(is_causal: bool, masked: bool) -> None:
@@ -320,7 +355,7 @@ def test_nan_reaches_the_queries_that_see_it(which: int) -> None:
     assert np.isfinite(result[0, 0, :8]).all()
 
 
-@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("factor", [1, 10, 1000])
 def test_a_hidden_key_weighs_exactly_nothing(factor: int) -> None:
     query, key, value = inputs(1, 2, 2, 16, 16, 4, 4)

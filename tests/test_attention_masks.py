@@ -280,7 +280,7 @@ def test_multi_head_attention_joins_masks_of_any_type(padding: Any, attend: Any,
 @pytest.fixture
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles so small that the kernel skips blocks of keys."""
-    for name, size in (("ROWS", 16), ("KEYS", 32), ("EDGE", 16), ("TILE", 1024)):
+    for name, size in (("ROWS", 16), ("KEYS", 32), ("EDGE", 16), ("TILE", 1024), ("FEW", 0)):
         monkeypatch.setattr(attention_tiles, name, size)
 
 

@@ -42,7 +42,7 @@ def _kernel(
     softcap: float,
     dropout_p: float,
     need_weights: bool,
-) -> tuple[Array, ...]:
+) -> Array | tuple[Array, ...]:
     """Compute tile by tile, or by the body where all weights are held anyway."""
     options = remembered_options(
         heads, kv_heads, scale, is_causal, window, window_after, softcap, dropout_p, need_weights
@@ -71,7 +71,7 @@ def _kernel(
     if counts is not None:
         output = output.transpose(0, 2, 1, 3)
         output = output.reshape(*output.shape[:2], math.prod(output.shape[2:]))
-    return output, *present
+    return (output, *present) if present else output
 
 
 def _split_array(x: Array, heads: int) -> Array:

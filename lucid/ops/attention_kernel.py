@@ -5,39 +5,29 @@ its rows can see, and keeps for each row the sum of the weights and the weighted
 "Self-attention does not need O(n^2) memory"; the running maximum is that of Milakov & Gimelshein 2018, "Online
 normalizer calculation for softmax"). The division comes last.
 
-Besides the tiles, three things make it fast. While the scores are *calm*, none below -60, no maximum is subtracted,
-which saves two passes over the tile; if a score is not calm, or the sum of a query's weights overflows or underflows,
-the job is done again with the maximum. Calm scores are in units of log 2 where NumPy has a vector loop for 2^x, twice
-as fast as the one for e^x. And no weight is denormal, because arithmetic on denormals is tens of times slower: below
-e^-43 of the largest, a weight is exactly 0.
+Few scores without a mask are computed at once (`attention_calm`). Besides the tiles, two things make the others fast.
+While the scores are *calm*, none below -60, no maximum is subtracted, which saves two passes over the tile; if a score
+is not calm, or the sum of a query's weights overflows or underflows, the job is done again with the maximum. And no
+weight is denormal, because arithmetic on denormals is tens of times slower: below e^-43 of the largest, a weight is
+exactly 0.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.lib.introspect import opt_func_info
 
 from lucid.ops import attention_tiles
 from lucid.ops.attention_call import AttentionOptions
+from lucid.ops.attention_calm import CALM, LEAST, UNIT, at_once, ones, power
 from lucid.ops.attention_tiles import WHOLE, Job, Visibility
 from lucid.quiet import quietly
 from lucid.threads import buffer, get_num_threads, share
 from lucid.types import Array
-
-CALM = -60.0  # scores above this need no maximum subtracted
-LEAST = 2.0**-20  # if a query's weights add up to less, small weighted values may become denormal
-
-_loops = str(opt_func_info(func_name="^exp2$", signature="float32").get("exp2")).split("available")[0]
-_fast = sys.platform == "linux" and ("AVX512" in _loops or "V4" in _loops)
-_power, _UNIT = (np.exp2, math.log2(math.e)) if _fast else (np.exp, 1.0)
 
 
 def attention(
@@ -54,8 +44,16 @@ def attention(
     n, heads, length, width = query.shape
     _, kv_heads, keys, _ = key.shape
     result = np.empty((n, length, heads, value.shape[-1]), query.dtype)
+    output = result.transpose(0, 2, 1, 3)
     if result.size == 0:
-        return result.transpose(0, 2, 1, 3)
+        return output
+    key, value = _for_blas(key), _for_blas(value)
+    visibility = Visibility(keys, past, options.ahead, options.window)
+    scale = options.scale_of(width)
+    is_plain = mask is None and heads == kv_heads and options.softcap == 0
+    few = is_plain and attention_tiles.are_few(n * heads, length, keys)
+    if few and quietly(at_once, query, key, value, scale, visibility, result):
+        return output
     group = heads // kv_heads
     if mask is not None:
         mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
@@ -63,19 +61,19 @@ def attention(
         mask = mask.reshape(mask.shape[0], *split, *mask.shape[2:])
     tiled = _Attention(
         query.reshape(n, kv_heads, group, length, width),
-        _for_blas(key).swapaxes(-1, -2)[:, :, None],
-        _for_blas(value)[:, :, None],
+        key.swapaxes(-1, -2)[:, :, None],
+        value[:, :, None],
         mask,
         result.reshape(n, length, kv_heads, group, value.shape[-1]).transpose(0, 2, 3, 1, 4),
-        options.scale_of(width),
+        scale,
         options.softcap,
-        Visibility(keys, past, options.ahead, options.window),
+        visibility,
     )
     if attention_tiles.is_small((n, kv_heads, group), length, keys):
         quietly(tiled.do, Job(WHOLE, 0, length))
     else:
         share(attention_tiles.jobs((n, kv_heads, group), length, keys, get_num_threads()), tiled.work)
-    return result.transpose(0, 2, 1, 3)
+    return output
 
 
 @dataclass(slots=True)
@@ -117,7 +115,7 @@ class _Attention:
         dtype = query.dtype
         if share < 1:
             value = value * dtype.type(share)
-        unit = _UNIT if calm else 1.0
+        unit = UNIT if calm else 1.0
         heads, length = query.shape[:3], query.shape[3]
         scaled = np.multiply(query, dtype.type(self.scale * unit), out=buffer("query", query.shape, dtype))
         total = largest = None  # of each row's weights, and of its scores, so far: None while nothing is in the output
@@ -141,7 +139,7 @@ class _Attention:
             if calm:
                 if not np.minimum.reduce(scores, None) >= CALM * unit:
                     return False
-                _power(scores, out=scores)
+                power(scores, out=scores)
                 if visible is not None:
                     scores *= visible
                 for part, seen in limits:
@@ -157,7 +155,7 @@ class _Attention:
                 if total is not None:
                     total[..., top:bottom, :] *= shrink
                     output[..., top:bottom, :] *= shrink
-            sums = np.matmul(scores, _ones(stop - start, dtype))  # faster than np.sum
+            sums = np.matmul(scores, ones(stop - start, dtype))  # faster than np.sum
             if total is None and every:
                 total = sums
                 np.matmul(scores, values, out=output)
@@ -249,11 +247,6 @@ def _to_weights(scores: Array, largest: Array) -> Array:
     shrink = np.exp(largest - subtracted)
     largest[...] = new
     return np.asarray(shrink)
-
-
-@lru_cache(maxsize=64)
-def _ones(rows: int, dtype: np.dtype[Any]) -> Array:
-    return np.ones((rows, 1), dtype)
 
 
 def _for_blas(array: Array) -> Array:

@@ -21,6 +21,7 @@ KEYS = 512  # keys of a block that all its rows see
 EDGE = 256  # keys of a block that some rows see in part: computed in full, so kept small
 TILE = 1 << 18  # scores of a tile over all its heads: 1 MB of float32, what a core's cache holds
 SMALL = 1 << 19  # below as many scores threads cost more than they save
+FEW = 1 << 15  # up to as many, planning and checking a tile takes as long as computing it
 
 
 WHOLE = (slice(None),) * 3  # the heads of the job that is a whole call
@@ -37,6 +38,11 @@ class Job(NamedTuple):
 def is_small(heads: tuple[int, int, int], length: int, keys: int) -> bool:
     """Whether one thread is faster than several that share the work."""
     return math.prod(heads) * length * keys < SMALL
+
+
+def are_few(heads: int, length: int, keys: int) -> bool:
+    """Whether the scores are so few that they need no plan."""
+    return 0 < heads * length * keys <= FEW
 
 
 def jobs(heads: tuple[int, int, int], length: int, keys: int, threads: int) -> list[Job]:

@@ -24,13 +24,14 @@ def _kernel(
         axis = -2 if heads is not None else 1
         cos, sin = np.expand_dims(cos, axis), np.expand_dims(sin, axis)
     half = cos.shape[-1]
-    places = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(half), slice(half, 2 * half))
-    a, b = split_heads[..., places[0]], split_heads[..., places[1]]
+    width, rotated = split_heads.shape[-1], 2 * half
+    first, second = (slice(0, rotated, 2), slice(1, rotated, 2)) if interleaved else (slice(half), slice(half, rotated))
+    a, b = split_heads[..., first], split_heads[..., second]
     result = np.empty(split_heads.shape, x.dtype)
-    np.subtract(a * cos, b * sin, out=result[..., places[0]])
-    np.add(a * sin, b * cos, out=result[..., places[1]])
-    if 2 * half < x.shape[-1] // (heads or 1):
-        result[..., 2 * half :] = split_heads[..., 2 * half :]
+    np.subtract(a * cos, b * sin, result[..., first])
+    np.add(a * sin, b * cos, result[..., second])
+    if rotated < width:
+        result[..., rotated:] = split_heads[..., rotated:]
     return result if heads is None else result.reshape(x.shape)
 
 

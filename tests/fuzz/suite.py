@@ -139,7 +139,10 @@ _EVERY: list[tuple[ModuleType, str, object]] = [
     (eager_sessions, "MOST", 6),
 ]
 _SMALL: list[tuple[ModuleType, str, object]] = [
-    *((attention_tiles, *tile) for tile in {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64}.items()),
+    *(
+        (attention_tiles, *tile)
+        for tile in {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64, "FEW": 24}.items()
+    ),
     *((pieces, *size) for size in {"PIECE": 8, "LARGE": 8, "SHARED": 64}.items()),
     *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
     *((attention_cpu, *limit) for limit in {"WHOLE": 2, "SHORT": 2, "SHORT_IF_NOT_CAUSAL": 2}.items()),
