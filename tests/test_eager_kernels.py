@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.context import holding
 from lucid.eager import calls, onnxruntime_engine, onnxruntime_kernels
 from lucid.eager import sessions as eager_sessions
 from lucid.export import to_onnx
@@ -123,6 +124,29 @@ def test_operands_that_are_not_contiguous_are_taken_as_they_are() -> None:
     expected = ops.linear(x, weight).numpy(), (x * X[0]).numpy(), ops.softmax(x).numpy()
     for got, want in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [None, Tensor(np.linspace(-1, 1, WIDTH, dtype=np.float32))])
+def test_few_rows_times_a_large_weight_are_weight_times_rows(bias: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(calls.LEAST, "linear", 1)
+    monkeypatch.setattr(calls, "LARGE_WEIGHT", WIDTH * WIDTH)
+    exports, right = [], onnxruntime_engine.to_onnx
+
+    def exported(*args: Any, **options: Any) -> Any:
+        exports.append(right(*args, **options))
+        return exports[-1]
+
+    monkeypatch.setattr(onnxruntime_engine, "to_onnx", exported)
+    onnxruntime_engine._model.cache_clear()
+    with holding(engine, onnxruntime_engine._OnnxruntimeEngine()):
+        for rows in (1, 16, 63, 64, 65, 300):
+            found = ops.linear(X[:rows], WEIGHT, bias).numpy()
+            expected = X[:rows].numpy() @ WEIGHT.numpy().T + (0 if bias is None else bias.numpy())
+            np.testing.assert_allclose(found, expected, rtol=0, atol=5e-5)
+    few, many = ([node.op_type for node in made.graph.node] for made in exports)
+    assert few[:3] == ["Transpose", "MatMul", "Transpose"]  # of the rows, and of the product
+    assert many[:2] == ["Transpose", "MatMul"]
+    assert len(few) == len(many) + 1
 
 
 def test_products_with_a_matrix_and_no_others(sessions: list[int]) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from lucid.ops.linalg import linear
+from lucid.ops.shaping import transpose
 from lucid.ops.tensor import Tensor
 from lucid.types import DType, TensorType, bool_, float32
 from lucid.values import Attributes
@@ -20,6 +22,12 @@ SHARED = 1 << 16
 
 SCORES = 1 << 18
 """The same for the scores of attention."""
+
+FEW_ROWS = 64
+"""A product of up to as many rows with a large weight is computed as the transpose of weight times rows: onnxruntime
+copies the second operand into its own order in each call, where the weight would be most of the work."""
+
+LARGE_WEIGHT = 1 << 21
 
 HELD = 1 << 20
 """The most numbers of a weight that is held: comparing a larger one with the call's takes as long as it saves."""
@@ -43,6 +51,7 @@ class Layout:
         attributes: of the op, by name.
         shared: whether all threads share the work, or one does it.
         held: whether all operands but the first are constants of the model.
+        instead: what the model computes, if not the op.
     """
 
     axes: tuple[Axes | None, ...]
@@ -50,6 +59,7 @@ class Layout:
     attributes: tuple[tuple[str, Any], ...]
     shared: bool = True
     held: bool = False
+    instead: Callable[..., Tensor] | None = None
 
 
 def layout(
@@ -102,6 +112,21 @@ def _of_rows(*axes: Axes, shared: bool = False) -> Callable[[Shapes, Attributes,
     return read
 
 
+_product = _of_rows(("rows", "inner"), ("columns", "inner"), ("columns",), shared=True)
+
+
+def _linear(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | None:
+    found = _product(shapes, attributes, result)
+    if found is None or found.shape[0] > FEW_ROWS or math.prod(shapes[1] or ()) < LARGE_WEIGHT:
+        return found
+    return replace(found, instead=_of_few_rows)
+
+
+def _of_few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    product = transpose(linear(weight, x), 0, 1)
+    return product if bias is None else product + bias
+
+
 def _convolution(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout:
     """One model for each weight's shape, for images of any size; over two axes, where there are kernels for constant
     weights, one for each weight."""
@@ -145,7 +170,7 @@ _TYPES: dict[str, set[DType]] = {"attention": {float32, bool_}}
 _READERS: dict[str, Callable[[Shapes, Attributes, Shape], Layout | None]] = {
     "attention": _attention,
     "conv": _convolution,
-    "linear": _of_rows(("rows", "inner"), ("columns", "inner"), ("columns",), shared=True),
+    "linear": _linear,
     "matmul": _of_rows(("rows", "inner"), ("inner", "columns"), shared=True),
     "layer_norm": _of_rows(("rows", "width"), ("width",), ("width",)),
     "rms_norm": _of_rows(("rows", "width"), ("width",)),

@@ -46,7 +46,9 @@ class _OnnxruntimeEngine:
         found = layout(op.name, operands, attributes, results)
         if found is None:
             return None
-        kind = _Kind(op, found.axes, found.attributes, tuple(None if x is None else x.dtype for x in operands))
+        kind = _Kind(
+            found.instead or op, found.axes, found.attributes, tuple(None if x is None else x.dtype for x in operands)
+        )
         model = None if found.held else _model(kind)
         names, shape = kind.names, tuple(map(int, results[0].shape))
 
@@ -70,7 +72,7 @@ _ENGINE: Engine = _OnnxruntimeEngine()
 class _Kind:
     """Calls that one model computes: all with these sizes, of which names stand for open ones, and attributes."""
 
-    op: Op[..., Any]
+    compute: Callable[..., Any]
     axes: tuple[Axes | None, ...]
     attributes: tuple[tuple[str, Any], ...]
     dtypes: tuple[DType | None, ...]
@@ -96,7 +98,7 @@ class _Kind:
 
         def call(*tensors: Tensor) -> Any:
             given = iter([*tensors, *map(Tensor, held)])
-            return self.op(*(None if axes is None else next(given) for axes in self.axes), **dict(self.attributes))
+            return self.compute(*(None if axes is None else next(given) for axes in self.axes), **dict(self.attributes))
 
         with holding(engine, None):
             model = to_onnx(call, *specs[:inputs], target="cpu", input_names=self.names[:inputs])

@@ -135,6 +135,8 @@ _EVERY: list[tuple[ModuleType, str, object]] = [
     (calls, "LEAST", dict.fromkeys(calls.LEAST, 1)),
     (calls, "SHARED", 1),
     (calls, "SCORES", 1),
+    (calls, "LARGE_WEIGHT", 1),
+    (calls, "FEW_ROWS", 3),
     (onnxruntime_engine, "get_num_threads", lambda: 2),  # on every machine
     (eager_sessions, "MOST", 6),
 ]
