@@ -201,9 +201,9 @@ def test_every_exported_form_gives_what_eager_does(s: Sample, dtype: DType, monk
 def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form refuses everything, except those that look at the node before (test_portable, test_native_forms), one
     only for CUDA, two for half precision (test_attention_half, test_quantize), one of a newer onnxruntime
-    (test_buffered_attention), one of steps over a cache (test_attention_groups), one of constant weights
-    (test_quantize), one of positions (test_portable), one of many queries (test_attention_cpu), and dropout's, which
-    says why there is none."""
+    (test_buffered_attention), one of steps over a cache (test_attention_groups), two of constant weights
+    (test_quantize, test_convolution_forms), one of positions (test_portable), one of many queries (test_attention_cpu),
+    and dropout's, which says why there is none."""
     taken = {
         (s.op.name, form)
         for s in SAMPLES
@@ -214,6 +214,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     assert registered - taken == {
         ("attention", "float32 between casts"),
         ("attention", "groups as queries"),
+        ("conv", "convolution over images of one line"),
         ("attention", "MultiHeadAttention, in tiles"),
         ("buffered_attention", "com.microsoft GroupQueryAttention"),
         ("dropout", "dropout"),

@@ -128,11 +128,11 @@ def _of_few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _convolution(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout:
-    """One model for each weight's shape, for images of any size; over two axes, where there are kernels for constant
-    weights, one for each weight."""
+    """One model for each weight's shape, for images of any size; over one or two axes, where there are kernels for
+    constant weights, one for each weight."""
     first, weight = shapes[0] or (), shapes[1] or ()
     x: Axes = ("batch", first[1], *(f"length_{axis}" for axis in range(len(first) - 2)))
-    held = len(first) == 4 and math.prod(weight) <= HELD
+    held = len(first) in (3, 4) and math.prod(weight) <= HELD
     return Layout((x, *shapes[1:]), first, tuple(attributes.items()), held=held)
 
 

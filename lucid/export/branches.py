@@ -23,13 +23,13 @@ def as_branches(serialized: Sequence[bytes]) -> bytes:
     bits = (len(models) - 1).bit_length()
     inputs = {value.name: _with_an_open_size(value) for model in models for value in model.graph.input}
     inputs |= {bit: helper.make_tensor_value_info(bit, TensorProto.BOOL, []) for bit in map(_bit, range(bits))}
-    graph = _one_of([model.graph for model in models], bits)
-    graph.name = "branches"
-    graph.input.extend(inputs.values())
-    graph.initializer.extend(map(_default, inputs.values()))
+    joined = onnx.ModelProto(ir_version=max(model.ir_version for model in models))
     opsets = {opset.domain: opset.version for model in models for opset in model.opset_import}
-    imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
-    joined = helper.make_model(graph, opset_imports=imports, ir_version=max(model.ir_version for model in models))
+    joined.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())
+    _write_one_of(joined.graph, [model.graph for model in models], bits)
+    joined.graph.name = "branches"
+    joined.graph.input.extend(inputs.values())
+    joined.graph.initializer.extend(map(_default, inputs.values()))
     made: bytes = joined.SerializeToString()
     return made
 
@@ -43,21 +43,26 @@ def _bit(bit: int) -> str:
     return f"bit_{bit}"
 
 
-def _one_of(graphs: Sequence[onnx.GraphProto], bits: int) -> onnx.GraphProto:
-    """A graph without inputs that computes one of these, by so many lowest bits of its number."""
-    if len(graphs) == 1:
-        branch = onnx.GraphProto()
-        branch.CopyFrom(graphs[0])
-        del branch.input[:], branch.output[:]
-        branch.output.append(_result(graphs[0].output[0].name))
-        return branch
+def _write_one_of(graph: onnx.GraphProto, choices: Sequence[onnx.GraphProto], bits: int) -> None:
+    """Make a graph without inputs compute one of these, by so many lowest bits of its number.
+
+    It is written in place, since a graph that is made on its own is copied into each one around it, with its weights.
+    """
+    if len(choices) == 1:
+        graph.CopyFrom(choices[0])
+        del graph.input[:], graph.output[:]
+        graph.output.append(_result(choices[0].output[0].name))
+        return
     half = 1 << (bits - 1)
-    if len(graphs) <= half:  # the highest bit is never set
-        return _one_of(graphs, bits - 1)
-    branches = {"then_branch": _one_of(graphs[half:], bits - 1), "else_branch": _one_of(graphs[:half], bits - 1)}
-    output = f"result_{bits}"
-    choice = helper.make_node("If", [_bit(bits - 1)], [output], **branches)
-    return helper.make_graph([choice], "one_of", [], [_result(output)])
+    if len(choices) <= half:  # the highest bit is never set
+        _write_one_of(graph, choices, bits - 1)
+        return
+    graph.name, output = "one_of", f"result_{bits}"
+    choice = graph.node.add(op_type="If", input=[_bit(bits - 1)], output=[output])
+    for name, part in (("then_branch", choices[half:]), ("else_branch", choices[:half])):
+        branch = choice.attribute.add(name=name, type=onnx.AttributeProto.GRAPH)
+        _write_one_of(branch.g, part, bits - 1)
+    graph.output.append(_result(output))
 
 
 def _result(name: str) -> onnx.ValueInfoProto:

@@ -71,7 +71,7 @@ class Explanation:
 
     def _shown(self) -> list[Decision]:
         others = [d for d in self.decisions if d.op not in _ATTENTION]
-        return [*self.attention, *(d for d in others if d.refused or d.measured or d.op in FEW_BITS)]
+        return [*self.attention, *(d for d in others if d.refused or d.measured or d.note or d.op in FEW_BITS)]
 
     def _head(self) -> str:
         target = self.target

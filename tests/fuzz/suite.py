@@ -10,7 +10,7 @@ from types import ModuleType
 from lucid.eager import calls, onnxruntime_engine
 from lucid.eager import sessions as eager_sessions
 from lucid.export import Target
-from lucid.export.forms import attention_cpu, attention_scan, attention_windows
+from lucid.export.forms import attention_cpu, attention_scan, attention_windows, convolution
 from lucid.ops import attention_tiles, pieces
 from lucid.runtime import installed
 from lucid.types import DType
@@ -149,4 +149,5 @@ _SMALL: list[tuple[ModuleType, str, object]] = [
     *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
     *((attention_cpu, *limit) for limit in {"WHOLE": 2, "SHORT": 2, "SHORT_IF_NOT_CAUSAL": 2}.items()),
     (attention_scan, "FEW", 2),
+    *((convolution, *limit) for limit in {"BLOCK": 1, "DEEP": 2, "LONG": 2}.items()),
 ]

@@ -13,6 +13,7 @@ from lucid.export.forms import (
     buffered_attention,
     buffers,
     channel_norms,
+    convolution,
     experts,
     extremes,
     int8,
@@ -87,6 +88,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     experts.scan,
     experts.split_products,
     # the rest
+    convolution.over_one_line,
     interpolation.resize,
     attention_portable.softmax_apart,
     neural.dropout,

@@ -1,0 +1,65 @@
+"""Convolution over one axis as convolution over images of one line, for which onnxruntime's CPU kernels are faster.
+
+For constant float32 weights over two axes onnxruntime keeps channels in blocks as wide as a vector register (Georganas
+et al. 2018, "Anatomy of high-performance deep learning convolutions on SIMD architectures"); over one axis it copies
+each window into a matrix. docs/benchmarks.md has the figures behind the limits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lucid.export.builder import Builder
+from lucid.export.form import Taken, form, operand, refuse, refuse_slower
+from lucid.ops.convolution import conv
+from lucid.types import float32
+from lucid.values import Constant, Node
+
+BLOCK = 16  # channels of a block, on processors with AVX-512
+DEEP = 384  # numbers of a window: with fewer, ordering the channels takes as long as it saves
+LONG = 7  # numbers of a window of one channel
+
+_LINE = np.asarray([2])
+
+
+@form(
+    conv,
+    takes="bias strides pads dilations group",
+    name="convolution over images of one line",
+    kind="images",
+    targets=("cpu",),
+)
+def over_one_line(build: Builder, node: Node) -> Taken:
+    x, weight, bias = operand(node), operand(node, 1), node.inputs[2]
+    if len(x.type.shape) != 3:
+        refuse("it is no convolution over one axis")
+    if x.type.dtype != float32 or not isinstance(weight, Constant):
+        refuse("onnxruntime's kernels for images are faster for constant float32 weights alone")
+    (strides,), (before, after), (dilation,), group = (
+        node.attributes[a] for a in ("strides", "pads", "dilations", "group")
+    )
+    out, channels, kernel = weight.array.shape
+    _refuse_shallow(build, out // group, channels, kernel, group)
+    y = build.op(
+        "Conv",
+        build.op("Unsqueeze", x, _LINE),
+        build.op("Unsqueeze", weight, _LINE),
+        bias,
+        strides=[1, strides],
+        pads=[0, before, 0, after],
+        dilations=[1, dilation],
+        group=group,
+    )
+    return Taken(build.op("Squeeze", y, _LINE), "onnxruntime has faster kernels for images")
+
+
+def _refuse_shallow(build: Builder, out: int, channels: int, kernel: int, group: int) -> None:
+    if channels == out == 1:
+        if kernel < LONG:
+            refuse_slower(build, f"windows of {kernel} are too short for images to be faster")
+    elif kernel == 1 or kernel * channels < DEEP or min(channels, out) < BLOCK:
+        refuse_slower(
+            build, f"windows of {kernel} x {channels} numbers for {out} channels are too few for images to be faster"
+        )
+    elif group > 1 and (channels % BLOCK or out % BLOCK):
+        refuse_slower(build, f"onnxruntime's kernels for images take groups of a multiple of {BLOCK} channels")

@@ -1,0 +1,93 @@
+"""Convolutions over one axis on target "cpu": over images of one line where these are faster, with the same results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lucid
+from lucid import nn, ops
+from lucid.export import explain, to_onnx
+from lucid.export.forms import convolution
+from lucid.runtime import Session
+from lucid.testing import assert_parity
+
+LINE = ["Unsqueeze", "Unsqueeze", "Conv", "Squeeze"]
+
+
+def nodes(model: Any, *inputs: Any, **options: Any) -> list[str]:
+    return [node.op_type for node in to_onnx(model, *inputs, **options).graph.node]
+
+
+@pytest.mark.parametrize(
+    ("model", "form"),
+    [
+        (nn.Conv1d(128, 16, 3), LINE),
+        (nn.Conv1d(128, 128, 3, stride=2, padding=1, dilation=2), LINE),
+        (nn.Conv1d(64, 64, 7, groups=64), LINE),  # each channel
+        (nn.Conv1d(128, 64, 12, groups=4), LINE),
+        (nn.Conv1d(64, 64, 5), ["Conv"]),  # windows of 320 numbers
+        (nn.Conv1d(1, 512, 400), ["Conv"]),
+        (nn.Conv1d(512, 512, 1), ["Conv"]),  # a product
+        (nn.Conv1d(512, 8, 3), ["Conv"]),  # less than a block of channels
+        (nn.Conv1d(64, 64, 5, groups=64), ["Conv"]),
+        (nn.Conv1d(96, 96, 31, groups=4), ["Conv"]),  # groups of 24 channels
+        (nn.Conv1d(128, 128, 3, dtype="float16"), ["Conv"]),
+    ],
+    ids=lambda x: str(x) if isinstance(x, nn.Module) else "",
+)
+def test_windows_of_many_numbers_are_lines_of_images(model: nn.Conv1d, form: list[str]) -> None:
+    spec = lucid.spec("N", model.weight.shape[1] * model.groups, "L", dtype=model.weight.dtype)
+    found = [node for node in nodes(model, spec, target="cpu") if node != "Cast"]
+    assert found == form
+    assert "Unsqueeze" not in nodes(model, spec)  # of target "any"
+    if form == LINE:
+        assert_parity(model, spec, target="cpu")
+
+
+@st.composite
+def convolutions(draw: st.DrawFn) -> tuple[nn.Conv1d, int, int]:
+    group, channels, out = (draw(st.integers(1, 3)) for _ in range(3))
+    kernel, stride, dilation, padding = (draw(st.integers(low, 3)) for low in (1, 1, 1, 0))
+    bias = draw(st.booleans())
+    layer = nn.Conv1d(group * channels, group * out, kernel, stride, padding, dilation, groups=group, bias=bias)
+    return layer, out, draw(st.integers(dilation * (kernel - 1) + 1, 12))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(convolutions())
+def test_any_convolution_may_be_over_images(drawn: tuple[nn.Conv1d, int, int]) -> None:
+    layer, out, length = drawn
+    x = lucid.randn(2, layer.weight.shape[1] * layer.groups, length)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, limit in {"BLOCK": 1, "DEEP": 1, "LONG": 1}.items():
+            patch.setattr(convolution, name, limit)
+        exported = to_onnx(layer, ("N", x.shape[1], "L"), target="cpu")
+    _, channels, kernel = layer.weight.shape
+    assert ("Squeeze" in [node.op_type for node in exported.graph.node]) == (kernel > 1 or channels == out == 1)
+    np.testing.assert_allclose(Session(exported)(x), layer(x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_weight_keeps_its_name_and_shape() -> None:
+    exported = to_onnx(nn.Conv1d(128, 128, 3), ("N", 128, "L"), target="cpu")
+    shapes = {tensor.name: list(tensor.dims) for tensor in exported.graph.initializer}
+    assert shapes["weight"] == [128, 128, 3]
+    assert shapes["bias"] == [128]
+
+
+def test_a_weight_that_is_an_input_stays() -> None:
+    def called(x: lucid.Tensor, weight: lucid.Tensor) -> lucid.Tensor:
+        return ops.conv(x, weight, strides=(1,), pads=(0, 0), dilations=(1,))
+
+    assert nodes(called, (1, 128, 9), (128, 128, 3), target="cpu") == ["Conv"]
+
+
+def test_explain_says_why() -> None:
+    told = str(explain(nn.Sequential(nn.Conv1d(128, 64, 3), nn.Conv1d(64, 64, 3)), ("N", 128, "L"), target="cpu"))
+    assert "convolution over images of one line: 4 nodes" in told
+    assert "because   onnxruntime has faster kernels for images" in told
+    assert "windows of 3 x 64 numbers for 64 channels are too few" in told
