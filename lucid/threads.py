@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
+from lucid.quiet import quietly
+
 Job = TypeVar("Job")
 
 _FEW = 1 << 14  # numbers in the inputs of a model
@@ -50,9 +52,10 @@ def set_num_threads(n: int) -> None:
 def share(jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:
     """Run `work` in this thread and in as many workers as there are jobs for; each gets an iterator of jobs.
 
-    BLAS runs with one thread meanwhile. It is safe to call this from many threads at once, and after the main thread
-    has ended: if there are no workers, this thread does all jobs. After the first exception, jobs that have not started
-    are dropped, those that have are waited for, and the exception is raised here.
+    BLAS runs with one thread meanwhile, and NumPy warns of nothing in any of the threads. It is safe to call this from
+    many threads at once, and after the main thread has ended: if there are no workers, this thread does all jobs. After
+    the first exception, jobs that have not started are dropped, those that have are waited for, and the exception is
+    raised here.
     """
     with single_threaded_blas():
         _workers.share(jobs, work)
@@ -118,7 +121,7 @@ class _Workers:
 def _until_done(queue: deque[Job], work: Callable[[Iterator[Job]], None]) -> None:
     """Let `work` take jobs from a queue shared with other threads; after an error, no thread takes another job."""
     try:
-        work(_take(queue))
+        quietly(work, _take(queue))
     finally:
         queue.clear()
 

@@ -21,7 +21,18 @@ from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
 from lucid.inspection.read import all_nodes
 from tests.reference import attention as reference
 from tests.reference import pack
-from tests.test_attention import CASES, Case, arrays_of, bool_input, check, expected, function_of, packed_arrays, sizes
+from tests.test_attention import (
+    CASES,
+    Case,
+    arrays_of,
+    bool_input,
+    check,
+    expected,
+    float_input,
+    function_of,
+    packed_arrays,
+    sizes,
+)
 from tests.test_attention import specs_of as cross_specs
 
 H, D = 4, 8
@@ -161,6 +172,10 @@ LOCAL = [
     Case("the key itself", {"window": 1, "window_after": 0}, {"key_mask": bool_input("N", "L")}),
     Case("softcap, scale", {"is_causal": True, "window": 5, "softcap": 2.0, "scale": 0.7}),
     Case("grouped heads", {"window": 2, "window_after": 7}, {"key_mask": bool_input("N", "L")}, kv_heads=2),
+    Case("two sides, float key mask", {"window": 4, "window_after": 2}, {"key_mask": float_input("N", "L")}),
+    Case(
+        "softcap, float key mask", {"is_causal": True, "window": 5, "softcap": 2.0}, {"key_mask": float_input("N", "L")}
+    ),
 ]
 
 

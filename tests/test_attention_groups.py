@@ -65,6 +65,19 @@ def test_heads_of_a_group_are_queries(name: str, packed: bool, fixed: bool) -> N
             np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-6)
 
 
+def test_one_query_beside_several_new_keys_is_left_to_the_node() -> None:
+    rng, kv = np.random.default_rng(0), (N, KV_HEADS, 3, WIDTH)
+    sizes = {"query": (N, HEADS, 1, WIDTH), "key": kv, "value": kv, "past_key": kv, "past_value": kv}
+    arrays = {name: rng.standard_normal(shape, np.float32) for name, shape in sizes.items()}
+    kinds, attend = {name: lucid.spec(*shape) for name, shape in sizes.items()}, call({"is_causal": True}, False)
+    (decision,) = lucid.export.explain(attend, kwargs=kinds, target="cpu").attention
+    assert dict(decision.refused)["groups as queries"] == "queries and new keys may differ in number"
+    session = lucid.runtime.Session(lucid.export.to_onnx(attend, kwargs=kinds, target="cpu"), threads=1)
+    exact = attend(**{name: lucid.tensor(array.astype(np.float64)) for name, array in arrays.items()})
+    for got, want in zip(session.run(arrays).values(), exact, strict=True):
+        np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-6)
+
+
 def test_explanation_says_where_the_plain_node_is_as_fast() -> None:
     kinds = {x: lucid.spec(*s) for x, s in shapes({}, False, {"N": 1, "L": 4, "P": 9}).items()}
     (decision,) = lucid.export.explain(call({}, False), kwargs=kinds, target="cpu").attention

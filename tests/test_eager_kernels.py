@@ -58,6 +58,17 @@ def test_the_results_are_numpys_but_for_rounding(sessions: list[int]) -> None:
     assert model(X).numpy().tobytes() == expected.tobytes()  # NumPy again
 
 
+def test_calls_with_an_empty_operand_stay_with_numpy(sessions: list[int]) -> None:
+    query, no_keys = Tensor(np.ones((2, 4, 600, 32), np.float32)), Tensor(np.ones((2, 4, 0, 32), np.float32))
+    with onnxruntime_kernels():
+        assert not ops.attention(query, no_keys, no_keys).numpy().any()
+        assert ops.linear(Tensor(np.ones((600, 0), np.float32)), Tensor(np.ones((600, 0), np.float32))).shape == (
+            600,
+            600,
+        )
+    assert sessions == []
+
+
 def test_small_calls_and_other_types_stay_with_numpy(sessions: list[int]) -> None:
     with onnxruntime_kernels():
         ops.linear(X[:2], WEIGHT)

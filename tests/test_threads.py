@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -227,6 +228,24 @@ def test_where_the_system_gives_no_more_threads_the_calling_one_does_the_work(mo
     finally:
         threads.set_num_threads(before)
     assert sorted(done) == list(range(40))
+
+
+def test_numpy_warns_of_nothing_in_any_thread() -> None:
+    before, both = threads.get_num_threads(), threading.Barrier(2)
+
+    def work(jobs: Iterator[int]) -> None:
+        both.wait(timeout=30)  # each thread has begun, so each computes
+        np.log(np.array([-1.0, *jobs])) / np.zeros(1)
+
+    threads.set_num_threads(2)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            threads.share(range(2), work)
+            with pytest.warns(RuntimeWarning, match="invalid value"):
+                np.log(np.array([-1.0]))
+    finally:
+        threads.set_num_threads(before)
 
 
 def growth(work: Callable[[], Any], times: int) -> int:

@@ -73,6 +73,8 @@ def layout(
         return None
     shapes = [None if tensor is None else _sizes(tensor.shape) for tensor in operands]
     result = _sizes(results[0].shape)
+    if any(0 in shape for shape in (*shapes, result) if shape is not None):  # some kernels refuse them
+        return None
     if max(math.prod(shapes[0] or ()), math.prod(result)) < LEAST[name]:
         return None
     return _READERS[name](shapes, attributes, result)

@@ -93,7 +93,7 @@ class _Attention:
     def work(self, jobs: Iterable[Job]) -> None:
         """Do all jobs."""
         for job in jobs:
-            quietly(self.do, job)
+            self.do(job)
 
     def do(self, job: Job) -> None:
         """Do one job."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from lucid.quiet import quietly
 from lucid.threads import share
 from lucid.types import Array
 
@@ -33,7 +32,7 @@ def over_rows(rows: int, width: int, work: Callable[[slice], None]) -> None:
 
     def take(starts: Iterable[int]) -> None:
         for start in starts:
-            quietly(work, slice(start, start + step))  # in each thread: it has a context of its own
+            work(slice(start, start + step))
 
     if rows <= step:
         work(slice(0, rows))

@@ -187,8 +187,9 @@ def _cast(x: Array, wanted: DType, run: int) -> Array:
     limits = np.iinfo(wanted.numpy)
     whole = np.trunc(x)
     fits = (whole >= limits.min) & (whole < float(limits.max + 1))
-    # A number that does not fit is open: it differs in every run.
-    return np.where(fits, np.where(fits, whole, 0).astype(wanted.numpy), np.asarray(run % 2, wanted.numpy))
+    # A number that does not fit is open: it may be any of the type, so what is made of it differs between runs.
+    any_number = (0, limits.max, limits.min)[run % 3]
+    return np.where(fits, np.where(fits, whole, 0).astype(wanted.numpy), np.asarray(any_number, wanted.numpy))
 
 
 class _Moved:

@@ -35,10 +35,12 @@ def groups_as_queries(build: Builder, node: Node) -> Taken:
     refuse_inexact(build, call)
     if not call.grouped or call.past_key is None:
         refuse("no cache is read by groups of heads")
+    if not same(call.queries, call.new_keys):
+        refuse("queries and new keys may differ in number")
     why = "the heads of a group are queries of one head, which reads the cache once"
     if same(call.queries, 1):
         return Taken(_step(build, call), why)
-    if isinstance(call.queries, int) or not same(call.queries, call.new_keys):
+    if isinstance(call.queries, int):
         refuse("reading the cache is most of the time only where there is a single query")
     single = build.name_of(size_op(size=call.queries) <= 1)
     types = node.types

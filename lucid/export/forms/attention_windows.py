@@ -23,6 +23,7 @@ from lucid.export.forms.attention_cpu import SHORT
 from lucid.export.forms.attention_products import at_once, said_at_once
 from lucid.export.forms.by_length import by_length, refuse_unexpected, said_up_to
 from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
+from lucid.ops.attention_masks import combined_mask
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.tensor import Tensor
 from lucid.types import Array
@@ -69,7 +70,7 @@ def window_blocks(build: Builder, node: Node) -> Taken:
         return Taken(in_blocks(build, call, _blocks(call, rows, window - 1, ahead)), why)
     refuse_unexpected(build, limit)
     blocks = _blocks(call, rows, window - 1, ahead)
-    build.names_of([blocks.own, blocks.near, blocks.visible])  # outside of the branches, where all layers share them
+    build.names_of([blocks.own, blocks.near, blocks.mask])  # outside of the branches, where all layers share them
     chosen = by_length(
         build, length, limit, lambda: at_once(build, node, call), lambda: in_blocks(build, call, blocks), node.types[0]
     )
@@ -88,7 +89,7 @@ class _Blocks:
     count: Size
     own: Tensor  # (blocks, rows), of queries
     near: Tensor  # (blocks, keys), of keys
-    visible: Tensor  # (N * blocks, 1, rows, keys), which keys a query sees
+    mask: Tensor  # (N * blocks, 1, rows, keys), which keys a query sees, or what a floating mask adds for them
 
 
 def _blocks(call: Call, rows: int, before: int, after: int) -> _Blocks:
@@ -100,11 +101,17 @@ def _blocks(call: Call, rows: int, before: int, after: int) -> _Blocks:
     size = size_op(size=call.queries)
     places = maximum(size, 1)  # onnxruntime refuses to divide by 0, even where there is nothing to divide
     seen = unsqueeze(logical_and(near >= 0, near < size), 0)
-    if call.key_mask is not None:
-        seen = logical_and(seen, take(call.key_mask, near % places, 1))
+    near %= places
+    shown = None if call.key_mask is None else take(call.key_mask, near, 1)
+    if shown is not None and shown.dtype.kind == "bool":
+        seen = logical_and(seen, shown)
     visible = logical_and(unsqueeze(seen, 2), _band(rows, keys))
-    visible = reshape(expand(visible, (call.batch, count, rows, keys)), (call.batch * count, 1, rows, keys))
-    return _Blocks(count, own % places, near % places, visible)
+    mask = reshape(expand(visible, (call.batch, count, rows, keys)), (call.batch * count, 1, rows, keys))
+    if shown is not None and shown.dtype.kind == "float":
+        joined = combined_mask(replace(call, key_mask=reshape(shown, (call.batch * count, keys))), mask)
+        assert joined is not None
+        mask = joined
+    return _Blocks(count, own % places, near, mask)
 
 
 @cache
@@ -121,7 +128,7 @@ def in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
         for x, positions in ((call.query, blocks.own), (call.key, blocks.near), (call.value, blocks.near))
     )
     options = replace(call.options, is_causal=False, window=None, window_after=None)
-    batched = Call(query, key, value, blocks.visible, options=options)
+    batched = Call(query, key, value, blocks.mask, options=options)
     # The best form for long texts fills hidden scores, which costs more than it saves in small blocks.
     output = _best(batched) if options.softcap else node_output(build, batched)
     return build.name_of(_joined(output, call.batch, blocks.count, call.queries))
