@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -48,6 +52,20 @@ def sessions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     lucid.set_num_threads(before)
 
 
+@pytest.fixture
+def exports(monkeypatch: pytest.MonkeyPatch) -> list[onnx.ModelProto]:
+    """The models that are made, none of which is known at first."""
+    made, right = [], onnxruntime_engine.in_memory
+
+    def exported(assembled: Any) -> Any:
+        made.append(right(assembled))
+        return made[-1]
+
+    monkeypatch.setattr(onnxruntime_engine, "in_memory", exported)
+    onnxruntime_engine._model.cache_clear()
+    return made
+
+
 def test_the_results_are_numpys_but_for_rounding(sessions: list[int]) -> None:
     model = nn.Sequential(nn.Linear(WIDTH, 256), nn.GELU(), nn.Linear(256, WIDTH), nn.LayerNorm(WIDTH))
     expected = model(X).numpy()
@@ -79,10 +97,7 @@ def test_small_calls_and_other_types_stay_with_numpy(sessions: list[int]) -> Non
     assert sessions == []
 
 
-def test_other_sizes_are_calls_of_the_same_model(sessions: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    exports, right = [], onnxruntime_engine.to_onnx
-    monkeypatch.setattr(onnxruntime_engine, "to_onnx", lambda *a, **k: exports.append(1) or right(*a, **k))
-    onnxruntime_engine._model.cache_clear()
+def test_other_sizes_are_calls_of_the_same_model(sessions: list[int], exports: list[onnx.ModelProto]) -> None:
     with onnxruntime_kernels():
         for rows in (257, 300):
             for x in (X[:rows], X[:rows].reshape(1, rows, WIDTH)):
@@ -137,18 +152,31 @@ def test_operands_that_are_not_contiguous_are_taken_as_they_are() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
+def test_a_bias_is_added_after_the_product_or_is_a_row_of_the_weight(
+    exports: list[onnx.ModelProto], tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    with holding(engine, onnxruntime_engine._OnnxruntimeEngine()):
+        for rows, inner, columns in ((512, 64, 192), (511, 64, 192), (512, 64, 191), (512, 193, 579)):
+            x, weight, bias = (rng.standard_normal(s, np.float32) for s in ((rows, inner), (columns, inner), columns))
+            found = ops.linear(*map(Tensor, (x, weight, bias))).numpy()
+            np.testing.assert_allclose(found, x @ weight.T + bias, rtol=0, atol=1e-4)
+    assert len(exports) == 2
+    for made in exports:
+        options = onnxruntime.SessionOptions()
+        options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+        onnxruntime.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        kinds = [node.op_type for node in onnx.load(tmp_path / "optimised.onnx").graph.node]
+        assert "FusedMatMul" in kinds
+        assert ("Add" in kinds) is (made is exports[1])  # and no Gemm, which writes the bias first
+
+
 @pytest.mark.parametrize("bias", [None, Tensor(np.linspace(-1, 1, WIDTH, dtype=np.float32))])
-def test_few_rows_times_a_large_weight_are_weight_times_rows(bias: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_times_a_large_weight_are_weight_times_rows(
+    bias: Any, monkeypatch: pytest.MonkeyPatch, exports: list[onnx.ModelProto]
+) -> None:
     monkeypatch.setitem(calls.LEAST, "linear", 1)
     monkeypatch.setattr(calls, "LARGE_WEIGHT", WIDTH * WIDTH)
-    exports, right = [], onnxruntime_engine.to_onnx
-
-    def exported(*args: Any, **options: Any) -> Any:
-        exports.append(right(*args, **options))
-        return exports[-1]
-
-    monkeypatch.setattr(onnxruntime_engine, "to_onnx", exported)
-    onnxruntime_engine._model.cache_clear()
     with holding(engine, onnxruntime_engine._OnnxruntimeEngine()):
         for rows in (1, 16, 63, 64, 65, 300):
             found = ops.linear(X[:rows], WEIGHT, bias).numpy()
@@ -337,6 +365,16 @@ def test_images_of_other_sizes_are_calls_of_the_same_model(sessions: list[int]) 
         for image in (IMAGE, IMAGE[:, :, :36], Tensor(np.ones((2, 32, 30, 24), np.float32))):
             ops.conv(image, weight, group=32, **PLACES)
     assert len(sessions) == 2
+
+
+def test_weights_that_are_not_finite_are_computed_with_in_silence() -> None:
+    x, weight = np.ones((1, 8, 80, 80), np.float32), np.ones((8, 8, 3, 3), np.float32)
+    weight[3, 0, 0, 0], weight[5] = np.inf, np.nan
+    inside = PLACES | {"pads": (0, 0, 0, 0)}
+    with onnxruntime_kernels(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = ops.conv(Tensor(x), Tensor(weight), **inside).numpy()
+    np.testing.assert_array_equal(found, ops.conv(Tensor(x), Tensor(weight), **inside).numpy())
 
 
 def test_large_weights_of_convolutions_are_given_with_each_call(monkeypatch: pytest.MonkeyPatch) -> None:

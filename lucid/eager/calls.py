@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from lucid.ops.creation import full
 from lucid.ops.linalg import linear
-from lucid.ops.shaping import transpose
+from lucid.ops.shaping import concat, transpose, unsqueeze
 from lucid.ops.tensor import Tensor
 from lucid.types import DType, TensorType, bool_, float32
 from lucid.values import Attributes
@@ -28,6 +29,11 @@ FEW_ROWS = 64
 copies the second operand into its own order in each call, where the weight would be most of the work."""
 
 LARGE_WEIGHT = 1 << 21
+
+MANY_ROWS, NARROW, WIDER = 512, 192, 3
+"""A product of at least so many rows of up to so many numbers, whose result is at least so many times as wide, has its
+bias as one more row of the weight: copying the rows beside a column of ones takes less time than a pass over the
+result."""
 
 HELD = 1 << 20
 """The most numbers of a weight that is held: comparing a larger one with the call's takes as long as it saves."""
@@ -119,9 +125,30 @@ _product = _of_rows(("rows", "inner"), ("columns", "inner"), ("columns",), share
 
 def _linear(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | None:
     found = _product(shapes, attributes, result)
-    if found is None or found.shape[0] > FEW_ROWS or math.prod(shapes[1] or ()) < LARGE_WEIGHT:
+    if found is None:
+        return None
+    (rows, inner), columns = found.shape, result[-1]
+    if rows <= FEW_ROWS and columns * inner >= LARGE_WEIGHT:
+        return replace(found, instead=_of_few_rows)
+    if shapes[2] is None:
         return found
-    return replace(found, instead=_of_few_rows)
+    if rows >= MANY_ROWS and inner <= NARROW and columns >= WIDER * inner:
+        return replace(found, instead=_with_ones)
+    # Of a product of matrices and its bias onnxruntime makes one op, which first writes the bias to the whole result,
+    # in one thread. With one more axis it adds the bias afterwards, in all threads.
+    first, *others = found.axes
+    return replace(found, axes=((1, *(first or ())), *others), shape=(1, *found.shape), instead=_and_bias)
+
+
+def _and_bias(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    product: Tensor = linear(x, weight)
+    return product + bias
+
+
+def _with_ones(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    ones = full((x.shape[0], 1), 1.0, x.dtype)
+    product: Tensor = linear(concat([x, ones], 1), concat([weight, unsqueeze(bias, 1)], 1))
+    return product
 
 
 def _of_few_rows(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

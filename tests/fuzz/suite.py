@@ -137,6 +137,8 @@ _EVERY: list[tuple[ModuleType, str, object]] = [
     (calls, "SCORES", 1),
     (calls, "LARGE_WEIGHT", 1),
     (calls, "FEW_ROWS", 3),
+    (calls, "MANY_ROWS", 4),
+    (calls, "WIDER", 1),
     (onnxruntime_engine, "get_num_threads", lambda: 2),  # on every machine
     (eager_sessions, "MOST", 6),
 ]
