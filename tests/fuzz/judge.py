@@ -27,7 +27,8 @@ from lucid.order import in_order
 from lucid.types import Array, DType, bind_sizes
 from lucid.values import Constant, Node, Result, Value
 from tests.fuzz.either import OPERANDS, either, finite
-from tests.fuzz.rounding import RUNS, Inner, in_all_runs, input_in_all_runs, precision, widened
+from tests.fuzz.precision import precision
+from tests.fuzz.rounding import RUNS, Inner, in_all_runs, input_in_all_runs, widened
 
 MARGIN = 10.0  # times the distance between the runs
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from lucid.types import Array, DType, float32
 from lucid.values import Constant, Node, Result, Value
 from tests.fuzz.either import Either
+from tests.fuzz.precision import precision
 
 _IN_8_BITS = 1000  # beside the numbers of operands
 RUNS = 7  # the exact one, and three pairs of twins
@@ -29,35 +29,6 @@ EXACT = frozenset(
 SUMS = frozenset("average_pool conv conv_transpose cumsum matmul mean prod scatter sum".split())
 # Functions that libraries compute to a few units in the last place, some of them relative to the largest result.
 LOOSE = {"cos": 1.0, "erf": 0.0, "exp": 0.0, "log": 1.0, "pow": 0.0, "sigmoid": 1.0, "sin": 1.0, "tanh": 0.0}
-
-
-@dataclass(frozen=True)
-class Precision:
-    """A floating type as the judge sees it."""
-
-    epsilon: float
-    largest: float
-    normal: float  # numbers below it may count as zero
-    step: float  # the distance of its smallest numbers
-
-    @classmethod
-    def of(cls, dtype: DType) -> Precision:
-        info = ml_dtypes.finfo(dtype.numpy)
-        flushed = float(max(info.tiny, np.finfo(np.float32).tiny)) if dtype.itemsize < 8 else float(info.tiny)
-        if dtype.name == "float16":  # its denormals are computed in float32, in which they are normal
-            flushed = float(np.finfo(np.float32).tiny)
-        # The judge itself computes in float64, where an error of one unit would be rounded away.
-        epsilon = float(info.eps) * (4 if dtype.itemsize == 8 else 1)
-        return cls(epsilon, float(info.max), flushed, float(max(info.smallest_subnormal, flushed)))
-
-
-_PRECISIONS: dict[DType, Precision] = {}
-
-
-def precision(dtype: DType) -> Precision:
-    if dtype not in _PRECISIONS:
-        _PRECISIONS[dtype] = Precision.of(dtype)
-    return _PRECISIONS[dtype]
 
 
 @dataclass(frozen=True)
@@ -128,7 +99,10 @@ def in_all_runs(
             arrays = (_in_8_bits(run, arrays[0], inner.block, moved), *arrays[1:])
         for index, result in enumerate(compute(run, arrays)):
             if run and rounds:
-                result = _rounded(run, index, result, name, inner.coarse or node.types[index].dtype, moved)
+                dtype = inner.coarse or node.types[index].dtype
+                result = _rounded(
+                    run, index, result, dtype, moved, _units(name, dtype, arrays, result), _absolute(name, dtype)
+                )
                 if inner.leaks:
                     result = result + (1 if run % 2 else -1) * _leak(*arrays)
                 if run in (1, 2) and name in SUMS:
@@ -209,11 +183,28 @@ class _Moved:
         return np.where(x == 0, moved, moved + absolute * error) if absolute else moved
 
 
-def _rounded(run: int, index: int, x: Array, name: str, dtype: DType, moved: _Moved) -> Array:
-    p = precision(dtype)
-    units = 4.0 if name in LOOSE else 1.0
+def _units(name: str, dtype: DType, arrays: Sequence[Array | None], result: Array) -> float:
+    """How many units in the last place a result may be off."""
+    first = arrays[0]
+    if name in LOOSE:
+        return 4.0
+    if first is None or name not in SUMS | {"softmax"} or dtype.itemsize == 2:  # half precision adds in float32
+        return 1.0
+    # Each partial sum of n alike addends is rounded: relative to the sum this grows with the root of n, and with n if
+    # all round the same way.
+    addends = first.shape[-1] if name in ("matmul", "softmax") else first.size / max(1, result.size)
+    return max(1.0, float(addends) ** 0.5 / 2)
+
+
+def _absolute(name: str, dtype: DType) -> float:
+    """How far a result of a function may be off beside numbers of size one."""
+    epsilon = precision(dtype).epsilon
     # A softmax weight may underflow if the others are much larger; a hidden one is 0 in every run.
-    absolute = p.epsilon**2 if name == "softmax" else LOOSE.get(name, 0.0) * p.epsilon
+    return epsilon**2 if name == "softmax" else LOOSE.get(name, 0.0) * epsilon
+
+
+def _rounded(run: int, index: int, x: Array, dtype: DType, moved: _Moved, units: float, absolute: float) -> Array:
+    p = precision(dtype)
     result = moved(run, -1 - index, x, units * p.epsilon, absolute + p.step)
     if run == 1:
         # An intermediate factor of 2, as in gelu, overflows earlier than the result.
