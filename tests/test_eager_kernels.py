@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +150,41 @@ def test_operands_that_are_not_contiguous_are_taken_as_they_are() -> None:
     expected = ops.linear(x, weight).numpy(), (x * X[0]).numpy(), ops.softmax(x).numpy()
     for got, want in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+IMAGES = Tensor(np.random.default_rng(2).standard_normal((2, 64, 24, 25)).astype(np.float32))
+VECTOR = Tensor(np.random.default_rng(3).standard_normal(64).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("call", "permuted"),
+    {
+        "layer_norm": (lambda: ops.layer_norm(ops.permute(IMAGES, (0, 2, 3, 1)), VECTOR, VECTOR), 1),
+        "softmax": (lambda: ops.softmax(ops.permute(IMAGES, (0, 2, 1, 3))), 1),
+        "linear": (lambda: ops.linear(ops.permute(IMAGES, (2, 0, 3, 1)), WEIGHT[:, :64], WEIGHT[0]), 1),
+        "matmul": (lambda: WEIGHT[:, :40] @ ops.permute(IMAGES.reshape(-1, 40), (1, 0)), 1),
+        "sum": (lambda: IMAGES + ops.permute(ops.reshape(IMAGES, (2, 24, 25, 64)), (0, 3, 1, 2)), 1),
+        "sum of two": (lambda: ops.permute(IMAGES, (0, 2, 3, 1)) * ops.permute(IMAGES, (0, 2, 3, 1)), 2),
+        "a view with gaps": (lambda: ops.softmax(ops.permute(IMAGES, (0, 2, 3, 1))[:, :20]), 0),
+    }.values(),
+    ids=["layer_norm", "softmax", "linear", "matmul", "sum", "sum of two", "a view with gaps"],
+)
+def test_permuted_operands_are_given_as_they_lie_in_memory(
+    call: Callable[[], Tensor], permuted: int, exports: list[onnx.ModelProto], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "LEAST", dict.fromkeys(calls.LEAST, 1))
+    given: list[np.ndarray[Any, Any]] = []
+    run = onnxruntime_engine.run
+
+    def spied(model: bytes, inputs: dict[str, np.ndarray[Any, Any]], threads: int) -> np.ndarray[Any, Any]:
+        given.extend(inputs.values())
+        return run(model, inputs, threads)
+
+    monkeypatch.setattr(onnxruntime_engine, "run", spied)
+    with holding(engine, onnxruntime_engine._OnnxruntimeEngine()):
+        found = call().numpy()
+    np.testing.assert_allclose(found, call().numpy(), rtol=1e-5, atol=1e-4)
+    assert sum(np.shares_memory(x, IMAGES.numpy()) and x.flags.c_contiguous for x in given) >= permuted
 
 
 def test_a_bias_is_added_after_the_product_or_is_a_row_of_the_weight(
@@ -401,6 +436,20 @@ def test_a_forked_child_has_sessions_of_its_own() -> None:
         if not child:
             os._exit(0 if np.array_equal(ops.linear(X, WEIGHT).numpy(), expected) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize("groups", [2, 6])
+def test_group_normalisation_of_images_of_any_size(groups: int, exports: list[onnx.ModelProto]) -> None:
+    weight, bias = Tensor(np.arange(6, dtype=np.float32)), Tensor(np.ones(6, np.float32))
+    for shape in ((1, 6, 2000), (3, 6, 900)):
+        x = lucid.randn(*shape)
+        expected = ops.group_norm(x, weight, bias, groups=groups).numpy()
+        with holding(engine, onnxruntime_engine._OnnxruntimeEngine()):
+            np.testing.assert_allclose(
+                ops.group_norm(x, weight, bias, groups=groups).numpy(), expected, rtol=1e-5, atol=1e-5
+            )
+    assert len(exports) == 1
+    assert "InstanceNormalization" in [node.op_type for node in exports[0].graph.node]
 
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, 3e38, -3e38], np.float32)

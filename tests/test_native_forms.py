@@ -114,6 +114,18 @@ def test_group_normalisation_goes_through_instance_normalisation(
         np.testing.assert_allclose(Session(exported)(x), norm(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("affine", [True, False])
+def test_groups_of_one_channel_are_one_node(affine: bool) -> None:
+    norm = nn.GroupNorm(6, 6, affine=affine)
+    for parameter in norm.parameters():
+        parameter.assign(lucid.randn(6).numpy())
+    exported = to_onnx(norm, ("N", 6, "L"))
+    assert [node.op_type for node in exported.graph.node] == ["InstanceNormalization"]
+    for shape in ((2, 6, 50), (0, 6, 5)):
+        x = lucid.randn(*shape) + 3
+        np.testing.assert_allclose(Session(exported)(x), norm(x), rtol=1e-5, atol=1e-5)
+
+
 def test_groups_of_channels_alone_are_too_small_for_it() -> None:
     assert "InstanceNormalization" not in ops(nn.GroupNorm(3, 6), ("N", 6))
     assert "a few numbers close to each other" in str(explain(nn.GroupNorm(3, 6), ("N", 6)))

@@ -58,6 +58,7 @@ class Layout:
         shared: whether all threads share the work, or one does it.
         held: whether all operands but the first are constants of the model.
         instead: what the model computes, if not the op.
+        unfolded: the sizes of the first operand in its own shape, if the model may have its axes in any order.
     """
 
     axes: tuple[Axes | None, ...]
@@ -66,6 +67,7 @@ class Layout:
     shared: bool = True
     held: bool = False
     instead: Callable[..., Tensor] | None = None
+    unfolded: Axes | None = None
 
 
 def layout(
@@ -100,7 +102,7 @@ def _of_pairs(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout:
     """Numbers of two operands that are broadcast."""
     names = tuple(f"axis_{axis}" for axis in range(len(result)))
     axes = tuple(None if shape is None else _broadcast(shape, names, result) for shape in shapes)
-    return Layout(axes, shapes[0] or (), tuple(attributes.items()))
+    return Layout(axes, shapes[0] or (), tuple(attributes.items()), unfolded=axes[0])
 
 
 def _of_rows(*axes: Axes, shared: bool = False) -> Callable[[Shapes, Attributes, Shape], Layout | None]:
@@ -115,7 +117,8 @@ def _of_rows(*axes: Axes, shared: bool = False) -> Callable[[Shapes, Attributes,
         found: list[Axes | None] = [None if s is None else named for s, named in zip(shapes, axes, strict=True)]
         last = tuple((name, -1 if name == "axis" else value) for name, value in attributes.items())
         rows = (math.prod(first[:-1]), first[-1])
-        return Layout(tuple(found), rows, last, shared or math.prod(rows) >= SHARED)
+        unfolded = (*(f"axis_{axis}" for axis in range(len(first) - 1)), axes[0][-1])
+        return Layout(tuple(found), rows, last, shared or math.prod(rows) >= SHARED, unfolded=unfolded)
 
     return read
 
@@ -129,11 +132,11 @@ def _linear(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | N
         return None
     (rows, inner), columns = found.shape, result[-1]
     if rows <= FEW_ROWS and columns * inner >= LARGE_WEIGHT:
-        return replace(found, instead=_of_few_rows)
+        return replace(found, instead=_of_few_rows, unfolded=None)
     if shapes[2] is None:
         return found
     if rows >= MANY_ROWS and inner <= NARROW and columns >= WIDER * inner:
-        return replace(found, instead=_with_ones)
+        return replace(found, instead=_with_ones, unfolded=None)
     # Of a product of matrices and its bias onnxruntime makes one op, which first writes the bias to the whole result,
     # in one thread. With one more axis it adds the bias afterwards, in all threads.
     first, *others = found.axes
@@ -163,6 +166,17 @@ def _convolution(shapes: Shapes, attributes: Attributes, result: Shape) -> Layou
     x: Axes = ("batch", first[1], *(f"length_{axis}" for axis in range(len(first) - 2)))
     held = len(first) in (3, 4) and math.prod(weight) <= HELD
     return Layout((x, *shapes[1:]), first, tuple(attributes.items()), held=held)
+
+
+def _of_groups(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | None:
+    """Channels of a fixed number, in images of any size. Without spatial axes a group may be a few numbers close to
+    each other, for which NumPy is more exact."""
+    first, channels = shapes[0] or (), result[1:2]
+    if len(first) < 3:
+        return None
+    axes = tuple(None if shape is None else channels for shape in shapes[1:])
+    x: Axes = ("batch", *channels, *(f"length_{axis}" for axis in range(len(first) - 2)))
+    return Layout((x, *axes), first, tuple(attributes.items()), math.prod(result) >= SHARED)
 
 
 def _attention(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | None:
@@ -199,6 +213,7 @@ _TYPES: dict[str, set[DType]] = {"attention": {float32, bool_}}
 _READERS: dict[str, Callable[[Shapes, Attributes, Shape], Layout | None]] = {
     "attention": _attention,
     "conv": _convolution,
+    "group_norm": _of_groups,
     "linear": _linear,
     "matmul": _of_rows(("rows", "inner"), ("inner", "columns"), shared=True),
     "layer_norm": _of_rows(("rows", "width"), ("width",), ("width",)),
@@ -208,7 +223,8 @@ _READERS: dict[str, Callable[[Shapes, Attributes, Shape], Layout | None]] = {
     **dict.fromkeys(("add", "sub", "mul", "true_div"), _of_pairs),
 }
 LEAST = {
-    **dict.fromkeys(("attention", "gelu", "silu", "sigmoid", "erf", "layer_norm", "rms_norm", "softmax"), 1 << 13),
+    **dict.fromkeys(("attention", "gelu", "silu", "sigmoid", "erf", "softmax"), 1 << 13),
+    **dict.fromkeys(("layer_norm", "rms_norm", "group_norm"), 1 << 13),
     **dict.fromkeys(("linear", "matmul", "conv"), 1 << 15),
     **dict.fromkeys(("add", "sub", "mul", "true_div", "tanh", "exp"), 1 << 18),  # one fast pass in NumPy
 }

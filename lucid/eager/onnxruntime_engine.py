@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from lucid.context import holding
-from lucid.eager.calls import HELD_AT_ONCE, Axes, layout
+from lucid.eager.calls import HELD_AT_ONCE, SHARED, Axes, layout
 from lucid.eager.sessions import MOST, run
 from lucid.export.exporter import export_graph
 from lucid.export.target import Target
 from lucid.export.writer import in_memory
 from lucid.ops.engine import Engine, engine
 from lucid.ops.op import Op
+from lucid.ops.shaping import permute
 from lucid.ops.tensor import Tensor
 from lucid.threads import get_num_threads
 from lucid.tracing import trace
 from lucid.types import Array, DType, TensorType, spec
 from lucid.values import Attributes
+
+Order: TypeAlias = tuple[int, ...]
 
 
 def onnxruntime_kernels() -> AbstractContextManager[Any]:
@@ -57,8 +60,13 @@ class _OnnxruntimeEngine:
 
         def computed(first: Array, *others: Array | None, **_: Any) -> Array:
             threads = get_num_threads() if found.shared else 1
+            if found.unfolded is not None:
+                views, orders = _as_they_lie((first, *others))
+                if any(orders):
+                    lying = kind.in_orders(orders, found.unfolded)
+                    return run(_model(lying), dict(zip(lying.names, views, strict=True)), threads).reshape(shape)
             # A tensor of no axes may hold a NumPy number, which kernels take as an array and onnxruntime does not.
-            present = (np.reshape(first, found.shape), *(x for x in others if x is not None))
+            present = (first.reshape(found.shape), *(x for x in others if x is not None))
             given = list(map(np.asarray, present))
             holding_weights = _model_that_holds(kind, given[1:]) if found.held else None
             if holding_weights is not None:
@@ -79,6 +87,14 @@ class _Kind:
     axes: tuple[Axes | None, ...]
     attributes: tuple[tuple[str, Any], ...]
     dtypes: tuple[DType | None, ...]
+
+    def in_orders(self, orders: Sequence[Order], unfolded: Axes) -> _Kind:
+        """The same calls with the axes of the operands in these orders, and of the first as many as it has."""
+        axes = tuple(
+            named and tuple(named[i] for i in order or range(len(named)))
+            for named, order in zip((unfolded, *self.axes[1:]), orders, strict=True)
+        )
+        return replace(self, compute=_Permuted(self.compute, tuple(orders)), axes=axes)
 
     @property
     def operands(self) -> list[tuple[Axes, DType]]:
@@ -109,6 +125,34 @@ class _Kind:
             assembled, _ = export_graph(graph, Target("cpu"), self.names[:inputs])
         made: bytes = in_memory(assembled).SerializeToString()
         return made
+
+
+@dataclass(frozen=True)
+class _Permuted:
+    """An op of operands whose axes are given in other orders; () stands for their own."""
+
+    op: Callable[..., Any]
+    orders: tuple[Order, ...]
+
+    def __call__(self, *operands: Tensor | None, **attributes: Any) -> Any:
+        given = zip(operands, self.orders, strict=True)
+        return self.op(
+            *(x if x is None or not order else permute(x, [*map(order.index, range(x.ndim))]) for x, order in given),
+            **attributes,
+        )
+
+
+def _as_they_lie(arrays: Sequence[Array | None]) -> tuple[list[Array], list[Order]]:
+    """Arrays with their axes in the order of memory, and these orders: () for one that has them so, is small or has
+    gaps. onnxruntime permutes an operand in less time than NumPy takes to copy it."""
+    orders = [() if x is None or x.size < SHARED or x.flags.c_contiguous else _order(x) for x in arrays]
+    given = zip(arrays, orders, strict=True)
+    return [x.transpose(order) if order else np.asarray(x) for x, order in given if x is not None], orders
+
+
+def _order(x: Array) -> Order:
+    order = tuple(sorted(range(x.ndim), key=lambda axis: -x.strides[axis]))
+    return order if x.transpose(order).flags.c_contiguous else ()
 
 
 @lru_cache(maxsize=MOST)

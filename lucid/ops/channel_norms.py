@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from lucid.dims import product, same
+from lucid.ops import neural_kernels
 from lucid.ops.elementwise import sqrt
 from lucid.ops.neural import check_eps
-from lucid.ops.op import composite
+from lucid.ops.op import composite, composite_with
 from lucid.ops.reduction import mean, variance
 from lucid.ops.shaping import reshape, unsqueeze
 from lucid.ops.tensor import Tensor
@@ -32,7 +33,7 @@ def batch_norm(
     return y if bias is None else y + per_channel(bias, x.ndim)
 
 
-@composite
+@composite_with(kernel=neural_kernels.group_norm)
 def group_norm(
     x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, groups: int, eps: float = 1e-5
 ) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from lucid.ops._erf import erf
-from lucid.ops.pieces import in_pieces, widened
+from lucid.ops.pieces import in_pieces, of_rows, widened
 from lucid.threads import buffer
-from lucid.types import Array
+from lucid.types import Array, as_dtype, promote
 
 # The standard normal distribution function is 1 / (1 + exp(-x q(x^2))). For float32, q is a polynomial up to |x| = 6,
 # beyond which the function rounds to 0 or 1: fitted by iteratively reweighted least squares to an error of 3e-8 of the
@@ -94,11 +95,12 @@ def _gelu_tanh(x: Array, out: Array) -> None:
 
 def layer_norm(x: Array, weight: Array | None, bias: Array | None, *, axes: int, eps: float) -> Array:
     """(x - mean) / sqrt(variance + eps) * weight + bias over the last axes."""
+    if _widens(x, weight, bias):
+        return _scaled(layer_norm(x, None, None, axes=axes, eps=eps), weight, bias)
     weight, bias = _flat(weight), _flat(bias)
 
     def compute(x: Array, out: Array) -> None:
-        np.subtract(x, np.add.reduce(x, -1, keepdims=True) / x.dtype.type(x.shape[-1]), out=out)
-        out /= _root(out, eps)
+        _normalize(x, out, eps)
         if weight is not None:
             out *= weight
         if bias is not None:
@@ -109,6 +111,8 @@ def layer_norm(x: Array, weight: Array | None, bias: Array | None, *, axes: int,
 
 def rms_norm(x: Array, weight: Array | None, *, eps: float, offset: float) -> Array:
     """x / sqrt(mean(x^2) + eps) * (weight + offset) over the last axis."""
+    if not offset and _widens(x, weight):
+        return _scaled(rms_norm(x, None, eps=eps, offset=offset), weight)
     weight = _flat(weight)
     if weight is not None and offset:
         weight = weight + weight.dtype.type(offset)
@@ -119,6 +123,49 @@ def rms_norm(x: Array, weight: Array | None, *, eps: float, offset: float) -> Ar
             out *= weight
 
     return in_pieces(x, 1, compute)
+
+
+def group_norm(x: Array, weight: Array | None, bias: Array | None, *, groups: int, eps: float) -> Array:
+    """Groups of channels of (N, C, *spatial) as `layer_norm` has rows; weight and bias (C)."""
+    if _widens(x, weight, bias):
+        columns = (None if v is None else v.reshape(-1, *(1,) * (x.ndim - 2)) for v in (weight, bias))
+        return _scaled(group_norm(x, None, None, groups=groups, eps=eps), *columns)
+    channels = x.shape[1] // groups
+    scale, shift = (None if v is None else widened(v).reshape(groups, channels, 1) for v in (weight, bias))
+
+    def compute(x: Array, out: Array, rows: slice) -> None:
+        _normalize(x, out, eps)
+        group = np.arange(rows.start, rows.start + len(x)) % groups
+        by_channel = out.reshape(len(x), channels, x.shape[-1] // max(1, channels))
+        if scale is not None:
+            by_channel *= scale[group]
+        if shift is not None:
+            by_channel += shift[group]
+
+    return of_rows(x, max(1, math.prod(x.shape[1:]) // groups), compute)
+
+
+def _normalize(x: Array, out: Array, eps: float) -> None:
+    """Rows with a mean of 0 and a variance of 1."""
+    np.subtract(x, np.add.reduce(x, -1, keepdims=True) / x.dtype.type(x.shape[-1]), out=out)
+    out /= _root(out, eps)
+
+
+def _widens(x: Array, *vectors: Array | None) -> bool:
+    """Whether the result has a wider element type than x, as one of the vectors has."""
+    return any(v is not None and v.dtype != x.dtype and _common(x, v) != x.dtype for v in vectors)
+
+
+def _scaled(x: Array, weight: Array | None, bias: Array | None = None) -> Array:
+    """x * weight + bias, each in the type that the op has in a body."""
+    for op, vector in ((np.multiply, weight), (np.add, bias)):
+        if vector is not None:
+            x = op(x.astype(_common(x, vector)), vector.astype(_common(x, vector)))
+    return x
+
+
+def _common(x: Array, y: Array) -> np.dtype[Any]:
+    return promote(as_dtype(x.dtype), as_dtype(y.dtype)).numpy
 
 
 def _flat(vector: Array | None) -> Array | None:

@@ -52,16 +52,22 @@ def in_pieces(x: Array, axes: int, compute: Callable[[Array, Array], None]) -> A
         whole = np.empty(x.shape, x.dtype)
         compute(x, whole)
         return whole
-    rows = x.reshape(-1, max(1, math.prod(x.shape[x.ndim - axes :])))
+    width = max(1, math.prod(x.shape[x.ndim - axes :]))
+    return of_rows(x, width, lambda rows, out, _: compute(rows, out))
+
+
+def of_rows(x: Array, width: int, compute: Callable[[Array, Array, slice], None]) -> Array:
+    """As `in_pieces`, of x as a matrix of rows of `width` numbers; `compute` also gets which of them it has."""
+    rows = x.reshape(-1, width)
     result = np.empty(rows.shape, x.dtype)
 
     def fill(part: slice) -> None:
         if x.dtype.itemsize == 2:
             wide = rows[part].astype(np.float32)
-            compute(wide, wide)
+            compute(wide, wide, part)
             result[part] = wide
         else:
-            compute(rows[part], result[part])
+            compute(rows[part], result[part], part)
 
     over_rows(*rows.shape, fill)
     return result.reshape(x.shape)

@@ -12,8 +12,6 @@ from __future__ import annotations
 import ctypes
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -31,21 +29,23 @@ def flushing() -> bool:
     return not np.any(np.full(4, 1e-39, np.float32) * np.float32(0.5))
 
 
-@contextmanager
-def flushed() -> Iterator[None]:
+class flushed:  # noqa: N801  # read as a function; a generator's context would take as long as a small op
     """Flush denormal numbers to zero on this thread; afterwards as before. Does nothing if `AVAILABLE` is false."""
-    if _LIBM is None:
-        yield
-        return
-    before, now = _Environment(), _Environment()
-    _LIBM.fegetenv(ctypes.byref(before))
-    ctypes.memmove(ctypes.byref(now), ctypes.byref(before), ctypes.sizeof(now))
-    now.mxcsr |= _FLUSH
-    _LIBM.fesetenv(ctypes.byref(now))
-    try:
-        yield
-    finally:
-        _LIBM.fesetenv(ctypes.byref(before))
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        if _LIBM is None:
+            return
+        self._before = before = _Environment()
+        _LIBM.fegetenv(ctypes.byref(before))
+        now = _Environment.from_buffer_copy(before)
+        now.mxcsr |= _FLUSH
+        _LIBM.fesetenv(ctypes.byref(now))
+
+    def __exit__(self, *error: object) -> None:
+        if _LIBM is not None:
+            _LIBM.fesetenv(ctypes.byref(self._before))
 
 
 def _libm() -> ctypes.CDLL | None:

@@ -136,6 +136,7 @@ class Session:
         self.providers: tuple[str, ...] = tuple(wanted)
         self.inputs = {value.name: read_type(value) for value in self._session.get_inputs()}
         self.outputs = {value.name: read_type(value) for value in self._session.get_outputs()}
+        self._names = list(self.outputs)
         self.memory = _providers.memory(wanted[0])
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -176,7 +177,7 @@ class Session:
         left out.
         """
         with self._runs.mode():
-            found: list[Array] = self._session.run(None, inputs)
+            found: list[Array] = self._session.run(self._names, inputs)  # which it would otherwise list anew
         return found
 
     def _results(self, arrays: Mapping[str, Array], options: onnxruntime.RunOptions) -> list[Array]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid.dims import Dim, product
+from lucid.dims import Dim, product, same
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse, refuse_wrong
 from lucid.export.forms.neural import refuse_float64
@@ -52,7 +52,7 @@ def group_normalization(build: Builder, node: Node) -> str:
 
 @form(group_norm, takes="weight bias groups eps", name="ai.onnx InstanceNormalization")
 def instance_normalization(build: Builder, node: Node) -> str:
-    """Each group as one channel; weight and bias of the channels are applied after it."""
+    """Each group as one channel; weight and bias of the channels are applied after it, if a group is not one."""
     x, weight, bias = node.inputs
     assert x is not None
     if x.type.dtype != float32:
@@ -61,6 +61,9 @@ def instance_normalization(build: Builder, node: Node) -> str:
     if len(shape) == 2:
         refuse("a group may be a few numbers close to each other, for which onnxruntime's kernel loses digits")
     one, zero = np.ones(groups, np.float32), np.zeros(groups, np.float32)
+    if same(shape[1], groups) and all(v is None or v.type.dtype == float32 for v in (weight, bias)):
+        scale, shift = (one if weight is None else weight), (zero if bias is None else bias)
+        return build.op("InstanceNormalization", x, scale, shift, epsilon=float(node.attributes["eps"]))
     width = product(shape[1:]) // groups
     # If the batch may be empty, Reshape cannot infer a -1 next to it: with an axis of 1 it copies all symbolic sizes.
     apart = isinstance(width, Dim) and (isinstance(shape[0], Dim) or sum(isinstance(n, Dim) for n in shape) > 1)

@@ -1,0 +1,62 @@
+"""NumPy's kernels of normalisations compute what their bodies do: in any element types, and in pieces."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, ops
+from lucid.ops import pieces
+
+FLOATS = (lucid.float64, lucid.float32, lucid.float16, lucid.bfloat16)
+NORMS: dict[str, tuple[Any, dict[str, Any], int]] = {
+    "layer_norm": (ops.layer_norm, {"axes": 1, "eps": 1e-5}, 2),
+    "rms_norm": (ops.rms_norm, {"eps": 1e-6, "offset": 0.0}, 1),
+    "rms_norm with an offset": (ops.rms_norm, {"eps": 1e-6, "offset": 1.0}, 1),
+    "group_norm": (ops.group_norm, {"groups": 2, "eps": 1e-5}, 2),
+    "group_norm of each channel": (ops.group_norm, {"groups": 6, "eps": 1e-5}, 2),
+}
+
+
+def tensor(shape: tuple[int, ...], dtype: lucid.DType, seed: int = 0) -> Tensor:
+    return Tensor(np.random.default_rng(seed).uniform(-2, 2, shape).astype(dtype.numpy))
+
+
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize(("dtype", "vectors"), [*product(FLOATS, FLOATS)], ids=str)
+def test_vectors_may_have_another_type_than_the_input(name: str, dtype: lucid.DType, vectors: lucid.DType) -> None:
+    """As with norms kept in float32 in a model in half precision; the result has the type that arithmetic gives it."""
+    norm, attributes, count = NORMS[name]
+    x = tensor((3, 6, 4) if "group" in name else (3, 4, 6), dtype)
+    given = [x, *(tensor((6,), vectors, seed) for seed in range(1, count + 1))]
+    found, expected = norm(*given, **attributes), norm.expand(given, attributes)[0]
+    assert found.dtype == expected.dtype
+    graph = lucid.trace(lambda *t: norm(*t, **attributes), *(lucid.spec(*t.shape, dtype=t.dtype) for t in given))
+    assert graph.outputs[0].type.dtype == found.dtype
+    unit = float(max(ml_dtypes.finfo(t.dtype.numpy).eps for t in given))  # the body rounds to half more often
+    np.testing.assert_allclose(found.numpy().astype(float), expected.numpy().astype(float), rtol=0, atol=8 * unit)
+
+
+def test_a_weight_and_a_bias_of_two_half_types_give_float32() -> None:
+    x, weight, bias = (tensor(s, d) for s, d in (((2, 6), FLOATS[2]), ((6,), FLOATS[2]), ((6,), FLOATS[3])))
+    assert ops.layer_norm(x, weight, bias).dtype == lucid.float32
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("shape", [(5, 6, 7), (5, 6), (2, 6, 3, 0), (0, 6, 2), (1, 6, 2, 3, 4)], ids=str)
+def test_groups_in_pieces(
+    shape: tuple[int, ...], groups: int, dtype: lucid.DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "PIECE", 1 + 3 * max(1, int(np.prod(shape[1:])) // groups))  # three groups
+    given = [tensor(shape, dtype), tensor((6,), dtype, 1), tensor((6,), dtype, 2)]
+    attributes = {"groups": groups, "eps": 1e-5}
+    found, expected = ops.group_norm(*given, **attributes), ops.group_norm.expand(given, attributes)[0]
+    assert found.shape == shape
+    unit = float(ml_dtypes.finfo(dtype.numpy).eps)
+    np.testing.assert_allclose(found.numpy().astype(float), expected.numpy().astype(float), rtol=0, atol=20 * unit)
