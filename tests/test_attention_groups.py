@@ -65,6 +65,17 @@ def test_heads_of_a_group_are_queries(name: str, packed: bool, fixed: bool) -> N
             np.testing.assert_allclose(got, want.numpy(), rtol=0, atol=2e-6)
 
 
+def test_no_query_is_not_taken_for_one() -> None:
+    """It is the node that refuses it, as everywhere (docs/limitations.md), not a mask that does not fit."""
+    options, masks = OPTIONS["window"]
+    symbolic = shapes(masks, False, {"N": "N", "L": "L", "P": "P"})
+    kinds = {x: lucid.spec(*shape) for x, shape in symbolic.items()}
+    session = lucid.runtime.Session(lucid.export.to_onnx(call(options, False), kwargs=kinds, target="cpu"), threads=1)
+    sizes = shapes(masks, False, {"N": N, "L": 0, "P": PAST})
+    with pytest.raises(Exception, match="Q sequence length must be greater than 0"):
+        session.run({x: np.zeros(shape, np.float32) for x, shape in sizes.items()})
+
+
 def test_one_query_beside_several_new_keys_is_left_to_the_node() -> None:
     rng, kv = np.random.default_rng(0), (N, KV_HEADS, 3, WIDTH)
     sizes = {"query": (N, HEADS, 1, WIDTH), "key": kv, "value": kv, "past_key": kv, "past_value": kv}

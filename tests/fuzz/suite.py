@@ -140,6 +140,7 @@ _EVERY: list[tuple[ModuleType, str, object]] = [
     (calls, "MANY_ROWS", 4),
     (calls, "WIDER", 1),
     (onnxruntime_engine, "get_num_threads", lambda: 2),  # on every machine
+    (onnxruntime_engine, "SHARED", 1),
     (eager_sessions, "MOST", 6),
 ]
 _SMALL: list[tuple[ModuleType, str, object]] = [

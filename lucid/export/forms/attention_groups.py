@@ -42,7 +42,7 @@ def groups_as_queries(build: Builder, node: Node) -> Taken:
         return Taken(_step(build, call), why)
     if isinstance(call.queries, int):
         refuse("reading the cache is most of the time only where there is a single query")
-    single = build.name_of(size_op(size=call.queries) <= 1)
+    single = build.name_of(size_op(size=call.queries) == 1)
     types = node.types
     then = build.block(lambda: list(zip(build.names_of(_step(build, _of_one_query(build, call))), types, strict=True)))
     orelse = build.block(lambda: list(zip(emit_node(build, call), types, strict=True)))
