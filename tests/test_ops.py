@@ -203,7 +203,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     only for CUDA, two for half precision (test_attention_half, test_quantize), one of a newer onnxruntime
     (test_buffered_attention), one of steps over a cache (test_attention_groups), two of constant weights
     (test_quantize, test_convolution_forms), one of positions (test_portable), one of many queries (test_attention_cpu),
-    and dropout's, which says why there is none."""
+    one only for OpenVINO (test_portable) and dropout's, which says why there is none."""
     taken = {
         (s.op.name, form)
         for s in SAMPLES
@@ -218,6 +218,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("attention", "MultiHeadAttention, in tiles"),
         ("buffered_attention", "com.microsoft GroupQueryAttention"),
         ("dropout", "dropout"),
+        ("group_norm", "ai.onnx GroupNormalization"),
         ("less_equal", "not greater"),
         ("max_pool", "ai.onnx MaxPool"),
         ("quantized_linear", "ai.onnx DequantizeLinear, MatMul"),
