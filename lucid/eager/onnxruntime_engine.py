@@ -57,14 +57,18 @@ class _OnnxruntimeEngine:
         )
         model = None if found.held else _model(kind)
         names, shape = kind.names, tuple(map(int, results[0].shape))
+        permuted: dict[tuple[Order, ...], tuple[bytes, list[str]]] = {}
 
         def computed(first: Array, *others: Array | None, **_: Any) -> Array:
             threads = get_num_threads() if found.shared else 1
             if found.unfolded is not None:
                 views, orders = _as_they_lie((first, *others))
                 if any(orders):
-                    lying = kind.in_orders(orders, found.unfolded)
-                    return run(_model(lying), dict(zip(lying.names, views, strict=True)), threads).reshape(shape)
+                    if orders not in permuted:
+                        lying = kind.in_orders(orders, found.unfolded)
+                        permuted[orders] = _model(lying), lying.names
+                    as_they_lie, own_names = permuted[orders]
+                    return run(as_they_lie, dict(zip(own_names, views, strict=True)), threads).reshape(shape)
             # A tensor of no axes may hold a NumPy number, which kernels take as an array and onnxruntime does not.
             present = (first.reshape(found.shape), *(x for x in others if x is not None))
             given = list(map(np.asarray, present))
@@ -88,13 +92,13 @@ class _Kind:
     attributes: tuple[tuple[str, Any], ...]
     dtypes: tuple[DType | None, ...]
 
-    def in_orders(self, orders: Sequence[Order], unfolded: Axes) -> _Kind:
+    def in_orders(self, orders: tuple[Order, ...], unfolded: Axes) -> _Kind:
         """The same calls with the axes of the operands in these orders, and of the first as many as it has."""
         axes = tuple(
             named and tuple(named[i] for i in order or range(len(named)))
             for named, order in zip((unfolded, *self.axes[1:]), orders, strict=True)
         )
-        return replace(self, compute=_Permuted(self.compute, tuple(orders)), axes=axes)
+        return replace(self, compute=_Permuted(self.compute, orders), axes=axes)
 
     @property
     def operands(self) -> list[tuple[Axes, DType]]:
@@ -142,10 +146,10 @@ class _Permuted:
         )
 
 
-def _as_they_lie(arrays: Sequence[Array | None]) -> tuple[list[Array], list[Order]]:
+def _as_they_lie(arrays: Sequence[Array | None]) -> tuple[list[Array], tuple[Order, ...]]:
     """Arrays with their axes in the order of memory, and these orders: () for one that has them so, is small or has
     gaps. onnxruntime permutes an operand in less time than NumPy takes to copy it."""
-    orders = [() if x is None or x.size < SHARED or x.flags.c_contiguous else _order(x) for x in arrays]
+    orders = tuple(() if x is None or x.size < SHARED or x.flags.c_contiguous else _order(x) for x in arrays)
     given = zip(arrays, orders, strict=True)
     return [x.transpose(order) if order else np.asarray(x) for x, order in given if x is not None], orders
 

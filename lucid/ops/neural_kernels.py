@@ -153,14 +153,18 @@ def _normalize(x: Array, out: Array, eps: float) -> None:
 
 def _widens(x: Array, *vectors: Array | None) -> bool:
     """Whether the result has a wider element type than x, as one of the vectors has."""
-    return any(v is not None and v.dtype != x.dtype and _common(x, v) != x.dtype for v in vectors)
+    for v in vectors:  # noqa: SIM110  # a generator would cost a small call a microsecond
+        if v is not None and v.dtype is not x.dtype and _common(x, v) != x.dtype:
+            return True
+    return False
 
 
 def _scaled(x: Array, weight: Array | None, bias: Array | None = None) -> Array:
     """x * weight + bias, each in the type that the op has in a body."""
     for op, vector in ((np.multiply, weight), (np.add, bias)):
         if vector is not None:
-            x = op(x.astype(_common(x, vector)), vector.astype(_common(x, vector)))
+            common = _common(x, vector)
+            x = op(x.astype(common), vector.astype(common))
     return x
 
 
