@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from lucid import Tensor, ops, threads
-from lucid.ops import attention_kernel, attention_tiles
+from lucid import Tensor, ops, spec, threads
+from lucid.ops import attention_few, attention_kernel, attention_tiles
 from lucid.ops.attention_call import AttentionOptions
 
 PLAIN: dict[str, Any] = {
@@ -153,6 +153,33 @@ def test_is_the_contract_in_one_piece(call: Any) -> None:
 @given(calls(plain=True))
 def test_is_the_contract_at_once(call: Any) -> None:
     held_to_the_contract(call)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(calls() | calls(plain=True))
+def test_a_call_of_the_op_has_the_bits_of_the_kernel(call: Any) -> None:
+    """Small calls are planned for the types of their arrays; graphs that are run have the kernel."""
+    arrays, options = call
+    named = {name: value for name, value in options.items() if name != "offset"}
+    result = ops.attention(*(x if x is None else Tensor.from_array(x) for x in arrays), **named)
+    (expected,) = ops.attention.evaluate([*arrays, None, None, None], {**ops.attention.defaults, **named})
+    np.testing.assert_array_equal(result.numpy(), expected)
+    assert result.numpy().strides == expected.strides
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "expected"),
+    [
+        ((1, 2, 16, 8), {}, True),
+        ((1, 2, 16, 8), {"is_causal": True, "window": 4, "scale": 2.0}, True),
+        ((1, 2, 16, 8), {"softcap": 3.0}, False),
+        ((1, 2, 512, 8), {}, False),
+        ((1, 2, 0, 8), {}, False),
+    ],
+)
+def test_few_scores_are_planned(sizes: Any, options: Any, expected: bool) -> None:
+    kinds = [spec(*sizes)] * 3
+    assert (attention_few.planned(*kinds, AttentionOptions(**options)) is not None) == expected
 
 
 MAGNITUDES = [10.0**power for power in range(-30, 5)]

@@ -59,7 +59,7 @@ class _OnnxruntimeEngine:
         names, shape = kind.names, tuple(map(int, results[0].shape))
         permuted: dict[tuple[Order, ...], tuple[bytes, list[str]]] = {}
 
-        def computed(first: Array, *others: Array | None, **_: Any) -> Array:
+        def computed(first: Array, *others: Array | None) -> Array:
             threads = get_num_threads() if found.shared else 1
             if found.unfolded is not None:
                 views, orders = _as_they_lie((first, *others))

@@ -6,12 +6,13 @@ The body below is the definition. The NumPy kernel, and every ONNX form an expor
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from lucid.dims import Size, product, same
-from lucid.ops import attention_kernel
+from lucid.ops import attention_few, attention_kernel
 from lucid.ops.attention_call import AttentionCall, AttentionOptions, remembered_options
 from lucid.ops.attention_masks import check_masks, combined_mask, excluded, position_mask
 from lucid.ops.elementwise import tanh, where
@@ -21,7 +22,8 @@ from lucid.ops.neural import dropout, softmax
 from lucid.ops.op import composite_with
 from lucid.ops.shaping import concat, permute, reshape
 from lucid.ops.tensor import Tensor
-from lucid.types import Array, bool_, same_shape, show_shape
+from lucid.types import Array, TensorType, bool_, same_shape, show_shape
+from lucid.values import Attributes
 
 
 def _kernel(
@@ -74,12 +76,22 @@ def _kernel(
     return (output, *present) if present else output
 
 
+def _plan(operands: Sequence[TensorType | None], attributes: Attributes) -> Callable[..., Array] | None:
+    """Where a call needs no more than queries, keys and values with split heads."""
+    options = AttentionOptions.from_attributes(attributes)
+    query, key, value, *others = operands
+    plain = not (any(others) or options.holds_weights or options.head_counts is not None)
+    if query is None or key is None or value is None or not plain or query.dtype.itemsize == 2:
+        return None
+    return attention_few.planned(query, key, value, options)
+
+
 def _split_array(x: Array, heads: int) -> Array:
     """`split_heads` of an array, as a view and without the overhead of ops."""
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
-@composite_with(kernel=_kernel)
+@composite_with(kernel=_kernel, plan=_plan)
 def attention(
     query: Tensor,
     key: Tensor,

@@ -52,3 +52,12 @@ def at_once(query: Array, key: Array, value: Array, scale: float, visibility: Vi
 def ones(rows: int, dtype: np.dtype[Any]) -> Array:
     """A column of ones."""
     return np.ones((rows, 1), dtype)
+
+
+def for_blas(array: Array) -> Array:
+    """The array, copied only if BLAS cannot read its rows in place (np.matmul would then not use BLAS)."""
+    if array.flags.c_contiguous:
+        return array
+    rows, columns = array.strides[-2:]
+    readable = columns == array.itemsize and rows % array.itemsize == 0 and rows >= array.shape[-1] * array.itemsize
+    return array if readable else np.ascontiguousarray(array)

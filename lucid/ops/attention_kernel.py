@@ -23,7 +23,7 @@ import numpy as np
 
 from lucid.ops import attention_tiles
 from lucid.ops.attention_call import AttentionOptions
-from lucid.ops.attention_calm import CALM, LEAST, UNIT, at_once, ones, power
+from lucid.ops.attention_calm import CALM, LEAST, UNIT, at_once, for_blas, ones, power
 from lucid.ops.attention_tiles import WHOLE, Job, Visibility
 from lucid.quiet import quietly
 from lucid.threads import buffer, get_num_threads, share
@@ -47,7 +47,7 @@ def attention(
     output = result.transpose(0, 2, 1, 3)
     if result.size == 0:
         return output
-    key, value = _for_blas(key), _for_blas(value)
+    key, value = for_blas(key), for_blas(value)
     visibility = Visibility(keys, past, options.ahead, options.window)
     scale = options.scale_of(width)
     is_plain = mask is None and heads == kv_heads and options.softcap == 0
@@ -247,12 +247,3 @@ def _to_weights(scores: Array, largest: Array) -> Array:
     shrink = np.exp(largest - subtracted)
     largest[...] = new
     return np.asarray(shrink)
-
-
-def _for_blas(array: Array) -> Array:
-    """The array, copied only if BLAS cannot read its rows in place (np.matmul would then not use BLAS)."""
-    if array.flags.c_contiguous:
-        return array
-    rows, columns = array.strides[-2:]
-    readable = columns == array.itemsize and rows % array.itemsize == 0 and rows >= array.shape[-1] * array.itemsize
-    return array if readable else np.ascontiguousarray(array)

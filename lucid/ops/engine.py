@@ -17,7 +17,7 @@ class Engine(Protocol):
     def kernel(
         self, op: Any, operands: Sequence[Tensor | None], attributes: Attributes, results: Sequence[TensorType]
     ) -> Callable[..., Any] | None:
-        """A kernel, as `Op` has one, for calls with operands of these types; None where NumPy's stays."""
+        """A kernel for calls with operands of these types, which gets the arrays alone; None where NumPy's stays."""
 
 
 engine: ContextVar[Engine | None] = ContextVar("lucid_engine", default=None)

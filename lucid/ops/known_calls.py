@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,11 @@ import numpy as np
 from lucid.ops.engine import Engine
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, known_type
-from lucid.values import Attributes, Part
+from lucid.values import Part
 
 
 class KnownCall:
-    """The kernel with the attributes of such calls, and the types of their results."""
+    """The kernel of such calls, which gets the arrays alone, and the types of their results."""
 
     __slots__ = ("_kept", "_name", "_single", "_types", "kernel", "missing")
 
@@ -24,12 +23,11 @@ class KnownCall:
         name: str,
         kernel: Callable[..., Any],
         operands: Sequence[Tensor | None],
-        attributes: Attributes,
         results: Sequence[TensorType],
         missing: int,
     ) -> None:
         self._name = name
-        self.kernel = partial(kernel, **attributes)
+        self.kernel = kernel
         self.missing = (None,) * missing  # optional operands after those that are given
         self._types = [known_type(kind.dtype.numpy, tuple(map(int, kind.shape))) for kind in results]
         self._single = self._types[0] if len(self._types) == 1 else None

@@ -25,13 +25,16 @@ def _kernel(
         cos, sin = np.expand_dims(cos, axis), np.expand_dims(sin, axis)
     half = cos.shape[-1]
     width, rotated = split_heads.shape[-1], 2 * half
-    first, second = (slice(0, rotated, 2), slice(1, rotated, 2)) if interleaved else (slice(half), slice(half, rotated))
-    a, b = split_heads[..., first], split_heads[..., second]
-    result = np.empty(split_heads.shape, x.dtype)
-    np.subtract(a * cos, b * sin, result[..., first])
-    np.add(a * sin, b * cos, result[..., second])
-    if rotated < width:
+    if interleaved:
+        a, b = split_heads[..., 0:rotated:2], split_heads[..., 1:rotated:2]
+        result = np.empty(split_heads.shape, x.dtype)
+        np.subtract(a * cos, b * sin, result[..., 0:rotated:2])
+        np.add(a * sin, b * cos, result[..., 1:rotated:2])
         result[..., rotated:] = split_heads[..., rotated:]
+    else:
+        a, b = split_heads[..., :half], split_heads[..., half:rotated]
+        turned = a * cos - b * sin, a * sin + b * cos
+        result = np.concatenate(turned if rotated == width else (*turned, split_heads[..., rotated:]), -1)
     return result if heads is None else result.reshape(x.shape)
 
 
