@@ -128,13 +128,19 @@ def means(found: Sequence[TunedTable], key: str) -> dict[str, float]:
     return {name: geometric_mean(row) for name, row in zip(common, zip(*relative, strict=True), strict=True)}
 
 
+def having(found: Sequence[TunedTable], usual: Usual) -> list[TunedTable]:
+    """The tables that measured the form that a node takes: older ones may not know it."""
+    forms = [(table, table.find(usual.key)) for table in found]
+    return [table for table, form in forms if form is not None and usual.default in form.microseconds]
+
+
 def regrets(found: Sequence[TunedTable]) -> dict[tuple[str, tuple[int, ...]], float]:
     """By kind of node and lengths, what its defaults take beside the best forms on average. What a default depends on
     is the same for all nodes of a kind.
     """
     by_kind: dict[tuple[str, tuple[int, ...]], list[float]] = {}
     for usual in nodes():
-        mean = means(found, usual.key)
+        mean = means(having(found, usual), usual.key)
         by_kind.setdefault((usual.kind, usual.lengths), []).append(mean[usual.default] / min(mean.values()))
     return {kind: geometric_mean(each) for kind, each in by_kind.items()}
 
@@ -147,7 +153,9 @@ def markdown(found: list[TunedTable]) -> str:
         key, default = usual.key, usual.default
         for index, length in enumerate(usual.lengths):
             cells = [_cell(table.find(key), default, index) for table in found]
-            lines.append([usual.name, str(length), *cells, _best(means(found, key), default) if not index else ""])
+            lines.append(
+                [usual.name, str(length), *cells, _best(means(having(found, usual), key), default) if not index else ""]
+            )
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 import lucid
 from benchmarks.graphs import runner
 from lucid import ops
+from lucid.machine import processor
 
 LIBRARIES = (
     "numpy",
@@ -39,11 +40,11 @@ def describe(threads: int, before: dict[str, Any]) -> dict[str, Any]:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    processor, peak = _processor(), sgemm_peak(threads)
-    if (before.get("processor"), before.get("threads")) == (processor, threads):
+    name, peak = _processor(), sgemm_peak(threads)
+    if (before.get("processor"), before.get("threads")) == (name, threads):
         peak = max(peak, before["sgemm_gflops"])
     return {
-        "processor": processor,
+        "processor": name,
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "threads": threads,
         "versions": versions,
@@ -71,7 +72,4 @@ def sgemm_peak(threads: int, seconds: float = 0.7) -> float:
 
 
 def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0]}, {len(names)} cores" if names else platform.processor() or platform.machine()
+    return f"{processor()}, {os.cpu_count()} cores"

@@ -14,7 +14,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 import lucid
 from lucid import ops
 from lucid.export import Target
-from lucid.export.forms.attention import TILED
+from lucid.export.forms.attention import TILED, TILED_IF_SPLIT
 from lucid.export.forms.attention_products import LONG_IF_CAPPED, ROWS_IF_CAPPED
 from lucid.export.forms.attention_scan import LONG, WHOLE
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
@@ -243,6 +243,29 @@ def test_many_packed_queries_of_which_nothing_is_masked_are_computed_in_tiles() 
         check_run(session, case, True, n, length)
 
 
+def test_many_split_heads_of_which_nothing_is_masked_are_joined_for_tiles() -> None:
+    case = Case("", {"scale": 0.3})
+    assert forms(case, False, TILED_IF_SPLIT) == [TILES]
+    assert forms(case, False, TILED_IF_SPLIT - 1) == forms(case, False) == ["three products"]
+    assert TILES not in forms(Case("", {"scale": -0.3}), False, TILED_IF_SPLIT)
+    assert TILES not in forms(Case("", {}, kv_heads=2), False, TILED_IF_SPLIT)
+    check_run(lucid.runtime.Session(export(case, False, TILED_IF_SPLIT), threads=2), case, False, 1, TILED_IF_SPLIT)
+    long = Target("cpu", lengths=(TILED_IF_SPLIT, 2 * TILED_IF_SPLIT))
+    model = lucid.export.to_onnx(function_of(case, False), kwargs=specs_of(case, False), target=long)
+    assert "MultiHeadAttention" in [node.op_type for node in model.graph.node]
+    session = lucid.runtime.Session(model, threads=2)
+    for n, length in ((2, 1), (1, TILED_IF_SPLIT + 1)):
+        check_run(session, case, False, n, length)
+
+
+def test_heads_that_are_joined_for_tiles_may_have_values_of_another_width() -> None:
+    q, k, v = (lucid.spec(1, 3, TILED_IF_SPLIT, width) for width in (8, 8, 5))
+    model = lucid.export.to_onnx(ops.attention, q, k, v, target="cpu")
+    arrays = [np.random.default_rng(0).standard_normal(kind.shape).astype(np.float32) for kind in (q, k, v)]
+    want = ops.attention(*map(lucid.Tensor, arrays)).numpy()
+    np.testing.assert_allclose(lucid.runtime.Session(model, threads=1)(*arrays).numpy(), want, rtol=1e-5, atol=2e-6)
+
+
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e20], ids=str)
 @pytest.mark.parametrize("operand", [0, 1, 2], ids=["query", "key", "value"])
 def test_tiles_give_what_the_eager_kernel_gives_for_special_values(operand: int, number: float) -> None:
@@ -314,12 +337,12 @@ def test_windows_that_are_not_computed_in_blocks(options: dict[str, Any], why: s
     assert ("window blocks", why) in explanation.attention[0].refused
 
 
-@pytest.mark.parametrize("length", [7, 2048])
+@pytest.mark.parametrize("length", [7, 1024])
 def test_three_products(length: int) -> None:
-    """Unmasked attention of split heads; long inputs are processed in blocks of rows."""
+    """Unmasked attention of split heads, with fewer queries than tiles are taken for."""
     specs = [lucid.spec("N", 2, length, 16)] * 3
     exported = lucid.export.to_onnx(ops.attention, *specs, target="cpu")
-    assert [n.op_type for n in exported.graph.node][-1] == ("Concat" if length > 1024 else "MatMul")
+    assert [n.op_type for n in exported.graph.node] == ["FusedMatMul", "Softmax", "MatMul"]
     arrays = [np.random.default_rng(i).standard_normal((1, 2, length, 16)).astype(np.float32) for i in range(3)]
     got = lucid.runtime.Session(exported)(*arrays).numpy()
     want = ops.attention(*(lucid.tensor(a).astype("float64") for a in arrays))

@@ -6,9 +6,11 @@ get wrong, and each guard below names the fault it checks for.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lucid.dims import same
 from lucid.export.attention_node import Call, emit_node, refuse_common, refuse_scale
-from lucid.export.builder import Builder
+from lucid.export.builder import Builder, computed
 from lucid.export.form import Taken, form, refuse, refuse_slower, refuse_wrong
 from lucid.known_runtimes import (
     ATTENTION_CROSS,
@@ -20,6 +22,8 @@ from lucid.known_runtimes import (
     ATTENTION_WEIGHTS,
 )
 from lucid.ops import attention
+from lucid.ops.attention import joined_heads, split_heads
+from lucid.ops.tensor import Tensor
 from lucid.values import Node
 
 
@@ -47,6 +51,7 @@ def contrib(build: Builder, node: Node) -> str:
 
 
 TILED = 512  # from so many queries and keys it takes less time than the Attention node
+TILED_IF_SPLIT = 2048  # and than three products, where heads that are split have to be joined and split again
 
 
 @form(
@@ -62,12 +67,25 @@ def tiled(build: Builder, node: Node) -> Taken:
     """The op that onnxruntime's CPU provider computes tile by tile where nothing is masked, without all scores in
     memory (Dao et al. 2022, "FlashAttention")."""
     call = Call.of(node)
+    least = TILED_IF_SPLIT if call.options.heads is None else TILED
     for size, what in ((call.queries, "queries"), (call.keys, "keys")):
-        if not isinstance(size, int) and build.target.expects(0, TILED - 1):
-            refuse_slower(build, "texts may be short; for these the Attention node is faster")
-        elif isinstance(size, int) and size < TILED:
+        if not isinstance(size, int) and build.target.expects(0, least - 1):
+            refuse_slower(build, "texts may be short; for these it is slower")
+        elif isinstance(size, int) and size < least:
             refuse_slower(build, f"{size} {what} are too few for tiles to be faster")
-    return Taken(_multi_head(build, call), "nothing is masked, so tiles of scores stay in the caches")
+    why = "nothing is masked, so tiles of scores stay in the caches"
+    return Taken(_multi_head(build, call), why) if call.options.heads is not None else Taken(_joined(build, call), why)
+
+
+def _joined(build: Builder, call: Call) -> Tensor:
+    """The packed layout of a call with split heads, and its output as heads."""
+    heads = call.query.shape[1]
+    if not isinstance(heads, int) or call.grouped:
+        refuse("it takes one known number of heads")
+    query, key, value = map(joined_heads, (call.query, call.key, call.value))
+    packed = replace(call, query=query, key=key, value=value, options=replace(call.options, heads=heads))
+    output = computed(build, _multi_head(build, packed), query.type.with_shape((*query.shape[:2], value.shape[2])))
+    return split_heads("output", output, heads)
 
 
 def _multi_head(build: Builder, call: Call) -> str:

@@ -26,7 +26,6 @@ from lucid.values import Node
 # From so many queries capped scores are computed in blocks of so many rows, which stay in the caches through their tanh
 # and softmax; with fewer, a block costs more than it saves.
 LONG_IF_CAPPED, ROWS_IF_CAPPED = 2048, 256
-LONG = 512  # rows of queries that fit into the caches together with their scores
 
 
 @form(
@@ -39,24 +38,17 @@ LONG = 512  # rows of queries that fit into the caches together with their score
     targets=("cpu",),
 )
 def three_products(build: Builder, node: Node) -> Taken:
-    """FusedMatMul, Softmax, MatMul: what the node does, without its copies; for long inputs in blocks of rows."""
+    """FusedMatMul, Softmax, MatMul: what the node does, without its copies."""
     call = Call.of(node)
     if call.options.heads is not None:
         refuse("the packed layout is read faster by the Attention node")
     if call.grouped:
         refuse("grouped heads would need copies of the keys")
     scale = call.options.scale_of(call.width)
-    length = call.queries
-    in_blocks = isinstance(length, int) and length >= 4 * LONG and not call.options.need_weights
-    queries: list[Operand] = [*call.query.split(LONG, 2)] if in_blocks else [call.query]
-    parts = []
-    for query in queries:
-        scores = build.op("FusedMatMul", query, call.key, domain="com.microsoft", alpha=scale, transB=1)
-        weights = build.op("Softmax", scores, axis=-1)
-        parts.append(build.op("MatMul", weights, call.value))
-    if in_blocks:
-        return Taken(build.op("Concat", *parts, axis=2), f"the scores of {LONG} queries at a time stay in the caches")
-    results = (*parts, weights) if call.options.need_weights else parts[0]
+    scores = build.op("FusedMatMul", call.query, call.key, domain="com.microsoft", alpha=scale, transB=1)
+    weights = build.op("Softmax", scores, axis=-1)
+    output = build.op("MatMul", weights, call.value)
+    results = (output, weights) if call.options.need_weights else output
     return Taken(results, "nothing is masked, and heads that are already split are read without a copy")
 
 
