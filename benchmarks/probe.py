@@ -82,7 +82,7 @@ def llama(layers: str) -> dict[str, float]:
     with nn.init.skip():
         model = Llama(config)
     for parameter in model.parameters():  # memory pages that were never written do not count
-        parameter.numpy().fill(0.01)
+        nn.init.constant_(parameter, 0.01)
     return _export(model)
 
 

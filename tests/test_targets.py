@@ -241,5 +241,5 @@ def test_sizes_that_are_known_say_why_a_form_should_win() -> None:
     assert re.match(
         r"up to 128 queries it is products, for their tanh; \d+ blocks", note("L", is_causal=True, softcap=2.0)
     )
-    assert note(4096) == "the scores of 512 queries at a time stay in the caches"
+    assert note(4096) == "nothing is masked, so tiles of scores stay in the caches"
     assert "read without a copy" in note(64)
