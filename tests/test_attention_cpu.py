@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 import lucid
 from lucid import ops
 from lucid.export import Target
+from lucid.export.forms import attention_cpu
 from lucid.export.forms.attention import TILED, TILED_IF_SPLIT
+from lucid.export.forms.attention_cpu import HANDED_ON_ABOVE, ROWS_HANDED_ON, ROWS_HANDED_ON_IF_GROUPED
 from lucid.export.forms.attention_products import LONG_IF_CAPPED, ROWS_IF_CAPPED
 from lucid.export.forms.attention_scan import LONG, WHOLE
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
@@ -148,6 +151,57 @@ def test_fixed_length(case: Case, length: int, packed: bool) -> None:
     assert "query blocks" in forms(case, packed, length)
     session = lucid.runtime.Session(export(case, packed, length, 2), threads=1)
     check_run(session, case, packed, 2, length)
+
+
+HANDED_ON = "query blocks, keys handed on"
+
+
+def test_blocks_of_many_queries_hand_their_keys_on() -> None:
+    causal, grouped, capped = SELF[0], SELF[2], SELF[10]
+    for case, length, form in (
+        (causal, HANDED_ON_ABOVE, "query blocks"),
+        (causal, HANDED_ON_ABOVE + 1, HANDED_ON),
+        (causal, ROWS_HANDED_ON[-1][0], HANDED_ON),
+        (causal, ROWS_HANDED_ON[-1][0] + 1, "query blocks"),
+        (grouped, ROWS_HANDED_ON_IF_GROUPED[-1][0], HANDED_ON),
+        (grouped, ROWS_HANDED_ON_IF_GROUPED[-1][0] + 1, "query blocks"),
+        (capped, HANDED_ON_ABOVE + 1, "query blocks"),
+    ):
+        assert forms(case, False, length) == [form], (case, length)
+    case = replace(causal, kv_heads=H)
+    check_run(lucid.runtime.Session(export(case, True, HANDED_ON_ABOVE + 1, 1)), case, True, 1, HANDED_ON_ABOVE + 1)
+
+
+@pytest.fixture
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 32 queries at most that hand their keys on from 3 queries to 80, so that references are fast."""
+    monkeypatch.setattr(attention_cpu, "SHORT", 2)
+    monkeypatch.setattr(attention_cpu, "HANDED_ON_ABOVE", 2)
+    for limits in ("ROWS_HANDED_ON", "ROWS_HANDED_ON_IF_GROUPED"):
+        monkeypatch.setattr(attention_cpu, limits, ((5, 2), (80, 32)))
+
+
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("case", SELF[:6], ids=str)
+def test_keys_handed_on(case: Case, packed: bool) -> None:
+    """Two blocks, of which none reads a cache; more, the first of them smaller than the others or not."""
+    for length, rows in ((3, [1, 2]), (33, [16, 17]), (77, [25, 26, 26]), (80, [26, 27, 27])):
+        assert forms(case, packed, length) == [HANDED_ON]
+        exported = export(case, packed, length, 2)
+        blocks = [node for node in exported.graph.node if node.op_type == "Attention"]
+        assert [len(node.input) for node in blocks] == [4, *[6] * (len(rows) - 2), 4]
+        check_run(lucid.runtime.Session(exported, threads=2), case, packed, 2, length)
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_keys_handed_on_with_values_of_another_width() -> None:
+    specs = [lucid.spec("N", 3, 77, width) for width in (8, 8, 5)]
+    model = lucid.export.to_onnx(ops.attention, *specs, kwargs={"is_causal": True}, target="cpu")
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, *spec.shape[1:])).astype(np.float32) for spec in specs]
+    want = ops.attention(*(lucid.tensor(x).astype("float64") for x in arrays), is_causal=True)
+    check(lucid.runtime.Session(model, threads=1)(*arrays).numpy(), want.numpy(), 77)
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
@@ -337,7 +391,7 @@ def test_windows_that_are_not_computed_in_blocks(options: dict[str, Any], why: s
     assert ("window blocks", why) in explanation.attention[0].refused
 
 
-@pytest.mark.parametrize("length", [7, 1024])
+@pytest.mark.parametrize("length", [7, TILED_IF_SPLIT - 1])
 def test_three_products(length: int) -> None:
     """Unmasked attention of split heads, with fewer queries than tiles are taken for."""
     specs = [lucid.spec("N", 2, length, 16)] * 3
@@ -438,6 +492,23 @@ def test_adversarial_inputs(name: str, fixed: bool) -> None:
         error, usual = np.abs(got - want), np.abs(plain - want)
         assert np.isfinite(got).all()
         assert error[:, :, :-1].max() <= max(2 * usual[:, :, :-1].max(), 2e-6)
+
+
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_keys_handed_on_give_the_bits_of_copies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So all that is tested of blocks holds for both, numbers that are none included."""
+    arrays = [x.astype(np.float32) for x in ADVERSARIES[name](np.random.default_rng(0), 77)]
+    session = session_of(SELF[0], 77)
+    monkeypatch.setattr(attention_cpu, "ROWS", attention_cpu.ROWS_HANDED_ON)
+    monkeypatch.setattr(attention_cpu, "HANDED_ON_ABOVE", 77)
+    assert forms(SELF[0], False, 77) == ["query blocks"]
+    copies = session_of(SELF[0], 77)
+    np.testing.assert_array_equal(session(*arrays).numpy(), copies(*arrays).numpy())
+    for operand, number in product(range(3), (np.nan, np.inf, -np.inf, 1e20)):
+        given = [x.copy() for x in arrays]
+        given[operand][0, :, 40, 5] = number
+        np.testing.assert_array_equal(session(*given).numpy(), copies(*given).numpy())
 
 
 def test_hidden_values_do_not_show() -> None:

@@ -202,7 +202,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form refuses everything, except those that look at the node before (test_portable, test_native_forms), one
     only for CUDA, two for half precision (test_attention_half, test_quantize), one of a newer onnxruntime
     (test_buffered_attention), one of steps over a cache (test_attention_groups), two of constant weights
-    (test_quantize, test_convolution_forms), one of positions (test_portable), one of many queries (test_attention_cpu),
+    (test_quantize, test_convolution_forms), one of positions (test_portable), two of many queries (test_attention_cpu),
     one only for OpenVINO (test_portable) and dropout's, which says why there is none."""
     taken = {
         (s.op.name, form)
@@ -216,6 +216,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("attention", "groups as queries"),
         ("conv", "convolution over images of one line"),
         ("attention", "MultiHeadAttention, in tiles"),
+        ("attention", "query blocks, keys handed on"),
         ("buffered_attention", "com.microsoft GroupQueryAttention"),
         ("dropout", "dropout"),
         ("group_norm", "ai.onnx GroupNormalization"),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lucid import Tensor, ops
-from lucid.export.forms import attention_cpu, attention_fill, attention_windows, plain
+from lucid.export.forms import attention_blocks, attention_fill, attention_windows, plain
 from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
 from lucid.ops.attention_call import AttentionOptions
 from lucid.types import Array, float32
@@ -122,12 +122,12 @@ exported("the scale is the usual one", ops.attention, scale=None)
 
 @fault("hidden keys get the fill whatever the scores and values are")
 def _(patch: Patch) -> None:
-    patch.setattr(attention_cpu, "fill_value", lambda *_: Tensor(attention_fill.FILL, float32))
+    patch.setattr(attention_blocks, "fill_value", lambda *_: Tensor(attention_fill.FILL, float32))
 
 
 @fault("a query that sees no key is not zeroed")
 def _(patch: Patch) -> None:
-    patch.setattr(attention_cpu, "_sees_a_key", lambda *_: None)
+    patch.setattr(attention_blocks, "sees_a_key", lambda *_: None)
 
 
 @fault("a block of a window reads the text from its first key, not from the one before")

@@ -151,6 +151,8 @@ _SMALL: list[tuple[ModuleType, str, object]] = [
     *((pieces, *size) for size in {"PIECE": 8, "LARGE": 8, "SHARED": 64}.items()),
     *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
     *((attention_cpu, *limit) for limit in {"WHOLE": 2, "SHORT": 2, "SHORT_IF_NOT_CAUSAL": 2}.items()),
+    (attention_cpu, "HANDED_ON_ABOVE", 3),
+    *((attention_cpu, name, ((40, 2),)) for name in ("ROWS_HANDED_ON", "ROWS_HANDED_ON_IF_GROUPED")),
     (attention_scan, "FEW", 2),
     *((convolution, *limit) for limit in {"BLOCK": 1, "DEEP": 2, "LONG": 2}.items()),
 ]

@@ -34,6 +34,7 @@ from lucid.export.forms import (
 _BEST_FIRST: tuple[Form, ...] = (
     # attention
     attention_half.in_float32,
+    attention_cpu.blocks_with_a_cache,
     attention_cpu.query_blocks,
     attention.tiled,
     attention_products.three_products,

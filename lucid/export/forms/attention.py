@@ -51,7 +51,7 @@ def contrib(build: Builder, node: Node) -> str:
 
 
 TILED = 512  # from so many queries and keys it takes less time than the Attention node
-TILED_IF_SPLIT = 2048  # and than three products, where heads that are split have to be joined and split again
+TILED_IF_SPLIT = 1024  # and than three products, where heads that are split have to be joined and split again
 
 
 @form(

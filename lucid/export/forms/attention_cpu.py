@@ -10,26 +10,19 @@ of attention.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import accumulate
 
-import numpy as np
-
-from lucid.dims import Size, same
+from lucid.dims import same
 from lucid.export.attention_node import Call, refuse_scale
-from lucid.export.builder import Builder, computed
+from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse, refuse_slower, refuse_wrong
-from lucid.export.forms.attention_fill import fill_value, filled_mask, sees_a_key
-from lucid.export.forms.attention_products import biased, said_at_once
+from lucid.export.forms.attention_blocks import copied, filled, handed_on
+from lucid.export.forms.attention_products import said_at_once
 from lucid.export.forms.attention_scan import FIRST_BLOCKS, WHOLE, WHOLE_IF_CAPPED, of_any_length
 from lucid.export.forms.by_length import refuse_unexpected, said_up_to
-from lucid.export.run_time_sizes import sizes_vector
 from lucid.known_runtimes import FILLED_MASKS
-from lucid.ops import attention, concat, minimum, unsqueeze
-from lucid.ops.attention_masks import causal_mask
-from lucid.ops.creation import arange_op
-from lucid.ops.shaping import pad
-from lucid.ops.tensor import Tensor
+from lucid.ops import attention
 from lucid.types import float32
 from lucid.values import Node
 
@@ -38,6 +31,10 @@ SHORT, SHORT_IF_NOT_CAUSAL = 64, 128  # up to so many queries the plain node is 
 # matters more than the few percent that larger blocks gain.
 ROWS = ((512, 64), (1024, 128), (4096, 256))
 ROWS_BEYOND = 128
+# The same where blocks hand on their keys, above a length: with fewer queries copies are as fast. Beyond the last limit
+# memory matters here too, since two such caches are alive at a time.
+HANDED_ON_ABOVE = 1024
+ROWS_HANDED_ON, ROWS_HANDED_ON_IF_GROUPED = ((1536, 128), (4096, 256)), ((2048, 128),)
 
 
 @form(
@@ -58,19 +55,46 @@ def query_blocks(build: Builder, node: Node) -> Taken:
         if not isinstance(call.queries, int):
             refuse("texts of any length are padded little, and filling pays where a third of the keys is hidden")
         _refuse_short(build, call.queries, SHORT_IF_NOT_CAUSAL, "filled masks")
-        return Taken(filled(build, call, call.queries, 1), _share(1, 1))
+        why = "hidden keys get scores for which exp is fast"
+        return Taken(filled(build, call, [call.queries], copied), why)
     length = call.queries
     if isinstance(length, int):
         _refuse_short(build, length, SHORT, "blocks")
-        blocks = -(-length // _rows(length))
-        return Taken(filled(build, call, length, blocks), _share(length, blocks))
+        rows = _sizes(length, _rows(length, ROWS))
+        return Taken(filled(build, call, rows, copied), _share(rows))
 
     whole = WHOLE_IF_CAPPED if call.options.softcap else WHOLE
     refuse_unexpected(build, whole)
     return Taken(
         of_any_length(build, node, call, length, whole),
-        f"{said_up_to(build, whole, said_at_once(call))}{_share(2048, FIRST_BLOCKS)}",
+        f"{said_up_to(build, whole, said_at_once(call))}{_share([2048 // FIRST_BLOCKS] * FIRST_BLOCKS)}",
     )
+
+
+@form(
+    attention,
+    takes="mask key_mask heads kv_heads scale is_causal",
+    name="query blocks, keys handed on",
+    opset=23,
+    kind="blocks",
+    targets=("cpu",),
+)
+def blocks_with_a_cache(build: Builder, node: Node) -> Taken:
+    """The same for known lengths, where each block gets the keys of those before it as a cache."""
+    call = Call.of(node)
+    _refuse_unfit_for_blocks(call)
+    refuse_wrong(build, FILLED_MASKS)
+    length = call.queries
+    if not call.options.is_causal or not isinstance(length, int):
+        refuse("only a known number of causal blocks hand keys on")
+    _refuse_short(build, length, SHORT, "blocks")
+    limits = ROWS_HANDED_ON_IF_GROUPED if call.grouped else ROWS_HANDED_ON
+    rows = _sizes(length, _rows(length, limits))
+    if not HANDED_ON_ABOVE < length <= limits[-1][0]:
+        refuse_slower(build, f"for {length} queries copies of keys are as fast, or take less memory")
+    if len(rows) == 1:
+        refuse("a single block has no other to hand keys on to")
+    return Taken(filled(build, call, rows, handed_on), f"{_share(rows)}; each block hands its keys on as a cache")
 
 
 def _refuse_short(build: Builder, length: int, limit: int, what: str) -> None:
@@ -80,26 +104,16 @@ def _refuse_short(build: Builder, length: int, limit: int, what: str) -> None:
         refuse_slower(build, f"{length} queries are too few for {what} to be faster")
 
 
-def _sees_a_key(build: Builder, call: Call) -> Tensor | None:
-    """As `sees_a_key`, in the call's layout."""
-    seeing = sees_a_key(build, call)
-    return seeing if seeing is None or call.options.heads is None else seeing[:, 0]
-
-
-def _rows(length: int) -> int:
+def _rows(length: int, limits: Sequence[tuple[int, int]]) -> int:
     """How many queries of a text of known length are a block."""
-    return next((rows for limit, rows in ROWS if length <= limit), ROWS_BEYOND)
+    return next((rows for limit, rows in limits if length <= limit), ROWS_BEYOND)
 
 
-def _share(length: int, blocks: int) -> str:
+def _share(rows: Sequence[int]) -> str:
     """The share of the scores that blocks compute, as text."""
-    if blocks == 1:
-        return "hidden keys get scores for which exp is fast"
-    ends = accumulate(_sizes(length, blocks))
-    computed = sum(count * end for count, end in zip(_sizes(length, blocks), ends, strict=True))
-    return (
-        f"{blocks} blocks of queries compute {computed / length**2:.0%} of the scores at {length}, the node all of them"
-    )
+    length, ends = sum(rows), accumulate(rows)
+    share = sum(count * end for count, end in zip(rows, ends, strict=True)) / length**2
+    return f"{len(rows)} blocks of queries compute {share:.0%} of the scores at {length}, the node all of them"
 
 
 def _refuse_unfit_for_blocks(call: Call) -> None:
@@ -115,73 +129,9 @@ def _refuse_unfit_for_blocks(call: Call) -> None:
         refuse("a mask for each head costs as much as the scores")
 
 
-def filled(build: Builder, call: Call, length: int, blocks: int) -> Tensor:
-    """Attention of so many queries in blocks, with hidden keys filled. (N, H, L, d) or packed (N, L, H*d)."""
-    query, key, value, options = call.query, call.key, call.value, call.options
-    keys = call.new_keys
-    fill = fill_value(build, call)
-    rows = _sizes(length, blocks)
-    hidden_keys = None if call.key_mask is None else unsqueeze(filled_mask(call.key_mask, fill), (1, 2))
-    if call.mask is not None:
-        call = replace(call, mask=_with_axes(call.mask))
-    hidden = None if call.mask is None else filled_mask(call.mask, fill)
-    triangle: Tensor | None = None
-    if options.is_causal:
-        # The triangle of hidden keys of the largest block; other blocks use its lower right part.
-        corner = filled_mask(causal_mask(rows[-1], rows[-1]), fill)
-        triangle = pad(corner, before=(0, keys - rows[-1]), after=(0, 0))
-    parts: list[Tensor] = []
-    start: Size = 0
-    for count, part in zip(rows, query.split(rows, -2) if blocks > 1 else [query], strict=True):
-        stop = start + count
-        end = stop if options.is_causal else keys
-        masks: list[Tensor] = []
-        if triangle is not None:
-            masks.append(triangle[triangle.shape[0] - count :, keys - end :])
-        if hidden_keys is not None:
-            masks.append(hidden_keys[..., :end])
-        if hidden is not None:
-            masks.append(hidden[..., (slice(start, stop) if not same(hidden.shape[-2], 1) else slice(None)), :end])
-        joint = masks[0]
-        for other in masks[1:]:
-            joint = minimum(joint, other)
-        all_keys = same(end, keys)
-        parts.append(
-            biased(
-                build,
-                Call(
-                    part,
-                    key if all_keys else _first(build, key, end),
-                    value if all_keys else _first(build, value, end),
-                    options=replace(options, is_causal=False),
-                ),
-                joint,
-            )
-        )
-        start = stop
-    output = parts[0] if blocks == 1 else concat(parts, -2)
-    seeing = _sees_a_key(build, call)
-    return output if seeing is None else output * seeing
-
-
-def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
-    """The first positions of keys or values. Gather copies with all threads; Slice uses one and takes three times as
-    long.
-    """
-    positions = build.name_of(arange_op(start=0, stop=x.shape[-2]))
-    wanted = build.op("Slice", positions, np.array([0]), sizes_vector(build, [count]), np.array([0]))
-    found = build.op("Gather", x, wanted, axis=x.ndim - 2)
-    return computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
-
-
-def _with_axes(mask: Tensor) -> Tensor:
-    while mask.ndim < 2:
-        mask = unsqueeze(mask, 0)
-    return mask
-
-
-def _sizes(length: int, blocks: int) -> list[int]:
-    """Equal blocks, but for the first one, which has the rest."""
+def _sizes(length: int, at_most: int) -> list[int]:
+    """Equal blocks of at most so many queries, but for the first one, which has the rest."""
+    blocks = -(-length // at_most)
     size = -(-length // blocks)
     rest = length - (blocks - 1) * size
     return [*([rest] if rest > 0 else []), *[size] * (blocks - 1)]
