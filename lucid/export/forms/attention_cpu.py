@@ -47,8 +47,7 @@ ROWS_HANDED_ON, ROWS_HANDED_ON_IF_GROUPED = ((1536, 128), (4096, 256)), ((2048, 
 )
 def query_blocks(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
-    _refuse_unfit_for_blocks(call)
-    refuse_wrong(build, FILLED_MASKS)
+    _refuse_unfit_for_blocks(build, call)
     if not call.options.is_causal:
         if call.mask is None and call.key_mask is None:
             refuse("nothing is masked, so no scores can be left out")
@@ -82,8 +81,7 @@ def query_blocks(build: Builder, node: Node) -> Taken:
 def blocks_with_a_cache(build: Builder, node: Node) -> Taken:
     """The same for known lengths, where each block gets the keys of those before it as a cache."""
     call = Call.of(node)
-    _refuse_unfit_for_blocks(call)
-    refuse_wrong(build, FILLED_MASKS)
+    _refuse_unfit_for_blocks(build, call)
     length = call.queries
     if not call.options.is_causal or not isinstance(length, int):
         refuse("only a known number of causal blocks hand keys on")
@@ -116,7 +114,7 @@ def _share(rows: Sequence[int]) -> str:
     return f"{len(rows)} blocks of queries compute {share:.0%} of the scores at {length}, the node all of them"
 
 
-def _refuse_unfit_for_blocks(call: Call) -> None:
+def _refuse_unfit_for_blocks(build: Builder, call: Call) -> None:
     if call.dtype != float32:
         refuse(f"the bound on hidden weights is proven for float32, not {call.dtype}")
     refuse_scale(call.options.scale)
@@ -127,6 +125,7 @@ def _refuse_unfit_for_blocks(call: Call) -> None:
             refuse("a floating mask may hold any number; only keys that are certainly hidden can be filled")
     if call.mask is not None and call.mask.ndim >= 3 and not same(call.mask.shape[-3], 1):
         refuse("a mask for each head costs as much as the scores")
+    refuse_wrong(build, FILLED_MASKS)
 
 
 def _sizes(length: int, at_most: int) -> list[int]:
