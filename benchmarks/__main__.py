@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import (
@@ -29,6 +29,7 @@ from benchmarks import (
     windows,
 )
 from benchmarks.bench import Bench
+from benchmarks.cores import Cores
 from benchmarks.harness import FULL, QUICK
 from benchmarks.results import Line, Results
 from benchmarks.zoo import ZOO
@@ -91,36 +92,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="with --only models: these alone; the other rows are kept",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads of an op (2)")
+    parser.add_argument(
+        "--show", action="store_true", help="put these sections' tables of this machine into the page, for another's"
+    )
     parser.add_argument("--output", type=Path, help="folder for results and plots (docs/benchmarks, with --quick none)")
     options = parser.parse_args(arguments)
     if options.rows and options.only != ["models"]:
         parser.error("--rows is for --only models, whose rows take almost a minute each")
-    bench = Bench(QUICK if options.quick else FULL, options.threads, options.quick, tuple(options.rows))
-    folder = options.output or (None if options.quick else DOCS / "benchmarks")
     if peers.torch is not None:
-        peers.torch.set_threads(bench.threads)
+        peers.torch.set_threads(options.threads)
     else:
         print("torch is not installed: ratios are to one Attention node in onnxruntime\n")
+    folder = options.output or (None if options.quick else DOCS / "benchmarks")
     file = None if folder is None else folder / f"{machine.slug()}.json"  # one file for each machine
     results = Results() if file is None else Results.load(file)
+    cores = Cores(results.machine.get("core_to_core_ns"))
+    bench = Bench(QUICK if options.quick else FULL, options.threads, options.quick, tuple(options.rows), cores)
     results.machine = machine.describe(bench.threads, results.machine)
     print(report.machine(results) + "\n")
+    shown: dict[str, Results] = {}
     for name in options.only or (MAIN_SECTIONS if options.quick else SECTIONS):
         lines = SECTIONS[name](bench)
-        results.machine = machine.describe(bench.threads, results.machine)
+        results.machine = machine.describe(bench.threads, results.machine) | {"core_to_core_ns": cores.nearest}
         for section in dict.fromkeys([name, *(line.section for line in lines)]):
             put = results.renew if options.rows else results.replace
             put(section, [line for line in lines if line.section == section])
+            shown |= {section: results} if options.show else {}
             if results.of(section):
                 print(report.terminal(results, section), flush=True)
         if file is not None:
             results.save(file)
     if folder is not None:
-        write(results, folder)
+        write(results, folder, shown)
     return 0
 
 
-def write(results: Results, folder: Path) -> None:
+def write(results: Results, folder: Path, shown: Mapping[str, Results]) -> None:
     """Write the plots and, if they are those of the docs, the page's tables."""
     try:
         from benchmarks import plots  # noqa: PLC0415  # needs matplotlib
@@ -129,10 +136,11 @@ def write(results: Results, folder: Path) -> None:
     else:
         plots.write(results, folder)
     if folder == DOCS / "benchmarks":
-        others = (Results.load(file) for file in sorted(folder.glob("*.json")))
-        elsewhere = [other for other in others if other.machine["processor"] != results.machine["processor"]]
-        elsewhere.sort(key=lambda other: -len(other.lines))
-        report.update_page(DOCS / "benchmarks.md", [results, *elsewhere])
+        files = [Results.load(file) for file in sorted(folder.glob("*.json"))]
+        here = results.machine["processor"]
+        machines = [results, *(other for other in files if other.machine["processor"] != here)]
+        machines.sort(key=lambda measured: -len(measured.lines))  # on every machine the same
+        report.update_page(DOCS / "benchmarks.md", machines, shown)
 
 
 if __name__ == "__main__":

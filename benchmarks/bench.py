@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from benchmarks.cores import Cores
 from benchmarks.graphs import Array
 from benchmarks.harness import FULL, Effort, Quartiles, Work, compare
 from benchmarks.results import Cell, Goal, Line
@@ -16,14 +17,15 @@ LUCID = "Lucid"
 
 @dataclass(frozen=True)
 class Bench:
-    """How long to measure, with how many threads, whether to measure only the main sizes, and which rows of a section
-    whose rows take long; none: all of them.
+    """How long to measure, with how many threads, whether to measure only the main sizes, which rows of a section whose
+    rows take long; none: all of them; and the cores that measure.
     """
 
     effort: Effort = FULL
     threads: int = 2
     quick: bool = False
     rows: tuple[str, ...] = ()
+    cores: Cores = field(default_factory=Cores)
 
     def line(
         self,
@@ -38,8 +40,13 @@ class Bench:
         wanted: Array | None = None,
     ) -> Line:
         """Time several implementations of a task, one of them the base; `wanted`: the first head's exact result."""
+
+        def ready() -> None:
+            if self.threads > 1 and not self.cores.wait_until_near(self.effort.patience):
+                print(f"{section}, {work}: measured while the cores share no cache")
+
         others = {name: run for name, run in ways.items() if name != base}
-        seconds, timings = compare(ways[base], others, self.effort)
+        seconds, timings = compare(ways[base], others, self.effort, ready)
         errors = {name: None if wanted is None else error(run(), wanted) for name, run in ways.items()}
         cells = {base: Cell(_scaled(seconds), None, errors[base])}
         for name, timing in timings.items():

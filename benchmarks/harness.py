@@ -19,7 +19,8 @@ Work = Callable[[], object]
 @dataclass(frozen=True)
 class Effort:
     """How long to measure: the pairs of blocks, the minimum number of them if they exceed a limit in seconds; and for
-    each block its seconds, the pause before it, and the seconds of unmeasured calls."""
+    each block its seconds, the pause before it, and the seconds of unmeasured calls. Before the first, the seconds in
+    which to wait until two cores are near each other (`benchmarks.cores`)."""
 
     rounds: int = 15
     least: int = 7
@@ -27,9 +28,10 @@ class Effort:
     seconds: float = 0.06
     pause: float = 0.04
     warm_up: float = 0.02
+    patience: float = 60.0
 
 
-QUICK = Effort(rounds=5, least=3, limit=2.0, seconds=0.03)
+QUICK = Effort(rounds=5, least=3, limit=2.0, seconds=0.03, patience=4.0)
 FULL = Effort()
 
 
@@ -56,13 +58,19 @@ class Timing:
     ratio: Quartiles
 
 
-def compare(base: Work, others: Mapping[str, Work], effort: Effort) -> tuple[Quartiles, dict[str, Timing]]:
-    """Time functions against a base: the seconds of the base, and the timing of each of the others."""
+def compare(
+    base: Work, others: Mapping[str, Work], effort: Effort, ready: Work = lambda: None
+) -> tuple[Quartiles, dict[str, Timing]]:
+    """Time functions against a base: the seconds of the base, and the timing of each of the others.
+
+    `ready` is called before each function is timed, which takes some seconds.
+    """
     for work in (base, *others.values()):
         work()
     of_base: list[float] = []
     timings: dict[str, Timing] = {}
     for name, work in others.items():
+        ready()
         pairs = _pairs(base, work, effort)
         of_base += [its_base for _, its_base in pairs]
         timings[name] = Timing(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.results import Cell, Line, Results
@@ -124,14 +124,25 @@ def goals(machines: Sequence[Results]) -> list[list[str]]:
     return rows
 
 
-def update_page(page: Path, machines: Sequence[Results]) -> None:
-    """Put the tables into a page, between ``<!-- table: NAME -->`` and ``<!-- end -->``: each of the first machine that
-    measured it, and one of the goals on all."""
+def update_page(page: Path, machines: Sequence[Results], shown: Mapping[str, Results] | None = None) -> None:
+    """Put the tables into a page, between ``<!-- table: NAME -->`` and ``<!-- end -->``, and one of the goals on all.
+
+    A table stays that of the processor that it shows, since the text around it speaks of that; a table of none is that
+    of the first machine that measured it.
+
+    Args:
+        machines: those that measured anything.
+        shown: by section, the machine whose table is to be shown instead.
+    """
     text = page.read_text(encoding="utf-8")
 
     def fill(match: re.Match[str]) -> str:
-        section = match[1]
-        measured = [results for results in machines if results.of(section)]
+        section, title, wanted = match[1], match[2].strip().split("\n")[0], (shown or {}).get(match[1])
+
+        def order(results: Results) -> tuple[bool, bool]:
+            return results is not wanted, title != f"{results.machine['processor']}:"
+
+        measured = sorted((results for results in machines if results.of(section)), key=order)
         if section == "machine":
             body = "\n".join(f"- {machine(results)}" for results in machines)
         elif section == "goals":
@@ -142,7 +153,7 @@ def update_page(page: Path, machines: Sequence[Results]) -> None:
             body = "not measured"
         return f"<!-- table: {section} -->\n\n{body}\n\n<!-- end -->"
 
-    page.write_text(re.sub(r"<!-- table: (\w+) -->.*?<!-- end -->", fill, text, flags=re.DOTALL), encoding="utf-8")
+    page.write_text(re.sub(r"<!-- table: (\w+) -->(.*?)<!-- end -->", fill, text, flags=re.DOTALL), encoding="utf-8")
 
 
 def machine(results: Results) -> str:

@@ -17,7 +17,15 @@ from lucid import ops
 from lucid.export import Target
 from lucid.export.forms import attention_cpu
 from lucid.export.forms.attention import TILED, TILED_IF_SPLIT
-from lucid.export.forms.attention_cpu import HANDED_ON_ABOVE, ROWS_HANDED_ON, ROWS_HANDED_ON_IF_GROUPED
+from lucid.export.forms.attention_cpu import (
+    HANDED_ON_ABOVE,
+    ROWS,
+    ROWS_HANDED_ON,
+    ROWS_HANDED_ON_IF_GROUPED,
+    SHORT,
+    SHORT_IF_CAPPED,
+    SHORT_IF_NOT_CAUSAL,
+)
 from lucid.export.forms.attention_products import LONG_IF_CAPPED, ROWS_IF_CAPPED
 from lucid.export.forms.attention_scan import LONG, WHOLE
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
@@ -151,6 +159,39 @@ def test_fixed_length(case: Case, length: int, packed: bool) -> None:
     assert "query blocks" in forms(case, packed, length)
     session = lucid.runtime.Session(export(case, packed, length, 2), threads=1)
     check_run(session, case, packed, 2, length)
+
+
+def test_few_queries_are_one_block_or_none() -> None:
+    few, causal, capped = ROWS[0][0], SELF[0], SELF[10]
+    for length, blocks in ((SHORT, None), (SHORT + 1, 1), (few, 1), (few + 1, 2)):
+        assert forms(causal, False, length) == ["query blocks" if blocks else "ai.onnx Attention"]
+        nodes = [node.op_type for node in export(causal, False, length).graph.node]
+        assert nodes.count("Attention") == (blocks or 1) and nodes.count("Gather") == 2 * ((blocks or 1) - 1)
+    assert forms(capped, False, SHORT_IF_CAPPED) == ["products, for their tanh"]
+    assert forms(capped, False, SHORT_IF_CAPPED + 1) == ["query blocks"]
+    assert forms(SELF[6], False, SHORT_IF_NOT_CAUSAL) == ["ai.onnx Attention"]
+    assert forms(SELF[6], False, SHORT_IF_NOT_CAUSAL + 1) == ["query blocks"]
+
+
+@pytest.mark.parametrize("keys", [1, 77, SHORT_IF_NOT_CAUSAL, SHORT_IF_NOT_CAUSAL + 1])
+def test_few_keys_are_not_filled_however_many_queries_there_are(keys: int) -> None:
+    """The bound on them reads all queries, which takes as long as these scores."""
+    specs = [lucid.spec(2, H, 300, D), *[lucid.spec(2, H, keys, D)] * 2, lucid.spec(2, keys, dtype="bool")]
+
+    def model(q: lucid.Tensor, k: lucid.Tensor, v: lucid.Tensor, kept: lucid.Tensor) -> lucid.Tensor:
+        return ops.attention(q, k, v, None, kept)
+
+    (decision,) = lucid.export.explain(model, *specs, target="cpu").attention
+    few = keys <= SHORT_IF_NOT_CAUSAL
+    assert decision.taken == ("ai.onnx Attention" if few else "query blocks")
+    assert few == any(f"scores of {keys} keys are too few" in why for _, why in decision.refused)
+    rng = np.random.default_rng(keys)
+    q, k, v = (rng.standard_normal(spec.shape).astype(np.float32) for spec in specs[:3])
+    kept = rng.random((2, keys)) < 0.7
+    kept[1] = False
+    session = lucid.runtime.Session(lucid.export.to_onnx(model, *specs, target="cpu"), threads=1)
+    want = ops.attention(*(lucid.tensor(x).astype("float64") for x in (q, k, v)), None, lucid.tensor(kept))
+    check(session(q, k, v, kept).numpy(), want.numpy(), keys)
 
 
 HANDED_ON = "query blocks, keys handed on"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from benchmarks import (
     whole_models,
 )
 from benchmarks.bench import Bench
+from benchmarks.cores import Cores
 from benchmarks.graphs import exact, node, runner, unit_normal
 from benchmarks.harness import Effort, Quartiles, compare
 from benchmarks.memory import Peak
@@ -36,10 +38,11 @@ from lucid.models._loading import READERS
 from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
+from lucid.threads import usable_cores
 from lucid.tuning import TunedForm, TunedTable
 from lucid.tuning.tuning import GAIN
 
-INSTANT = Effort(rounds=3, least=1, limit=0.0, seconds=0.0, pause=0.0, warm_up=0.0)
+INSTANT = Effort(rounds=3, least=1, limit=0.0, seconds=0.0, pause=0.0, warm_up=0.0, patience=0.0)
 MACHINE = {"processor": "p", "system": "s", "threads": 1, "versions": {"numpy": "2"}, "sgemm_gflops": 100.0}
 
 
@@ -72,6 +75,19 @@ def test_blocks_alternate_and_each_pair_gives_a_ratio() -> None:
     turns = [name for name, before in zip(calls[2:], calls[1:], strict=False) if name != before]
     assert {"a", "b"} == set(calls) and len(turns) >= 1
     assert seconds.median > 0 and timings["b"].ratio.low <= timings["b"].ratio.median <= timings["b"].ratio.high
+
+
+@pytest.mark.skipif(usable_cores() < 2 or not hasattr(os, "fork"), reason="two cores are asked for their distance")
+def test_measuring_waits_while_cores_share_no_cache() -> None:
+    ways = iter([600.0, 200.0, 500.0, 450.0, 300.0, 650.0, 650.0])
+    cores = Cores(measured=lambda: next(ways))
+    assert cores.wait_until_near(0.01) and cores.nearest == 600.0  # the first way has none to be compared with
+    assert cores.wait_until_near(0.01) and cores.nearest == 200.0
+    assert cores.wait_until_near(0.05) and cores.nearest == 200.0
+    assert list(ways) == [650.0, 650.0]  # 500 and 450 were far, 300 was not
+    assert not Cores(100.0, lambda: 300.0).wait_until_near(0.001)
+    assert Cores(100.0, lambda: 1 / 0).wait_until_near(0.0)
+    assert 10 < processes.run("benchmarks.cores") < 1e6
 
 
 def test_a_way_may_stand_alone() -> None:
@@ -248,7 +264,8 @@ def test_a_page_gets_its_tables(tmp_path: Path) -> None:
     assert page.read_text() == once
 
 
-def test_a_table_is_of_the_first_machine_that_measured_it(tmp_path: Path) -> None:
+def test_a_table_stays_that_of_the_machine_which_it_shows(tmp_path: Path) -> None:
+    """The first that measured it, until another is asked for."""
     page = tmp_path / "page.md"
     page.write_text("".join(f"<!-- table: {name} --> <!-- end -->" for name in ("causal", "windows", "mha")))
     here = Results({**MACHINE, "processor": "p"}, [line(0.7)])
@@ -258,6 +275,11 @@ def test_a_table_is_of_the_first_machine_that_measured_it(tmp_path: Path) -> Non
     assert "p:" in causal and "0.70" in causal and "q:" not in causal
     assert "q:" in windows and "0.20" in windows
     assert "not measured" in other
+    again = Results({**MACHINE, "processor": "q"}, [line(0.8)])
+    report.update_page(page, [again, here])
+    assert page.read_text().startswith(causal) and "not measured" in page.read_text().split("<!-- end -->")[1]
+    report.update_page(page, [here, again], {"causal": again})
+    assert "q:" in page.read_text() and "0.80" in page.read_text() and "p:" not in page.read_text()
 
 
 def test_goals_stand_side_by_side() -> None:

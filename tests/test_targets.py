@@ -236,7 +236,8 @@ def test_sizes_that_are_known_say_why_a_form_should_win() -> None:
     blocks = r"8 blocks of queries compute 56% of the scores at 512, the node all of them"
     assert re.fullmatch(blocks, note(512, is_causal=True))
     assert re.search(r"\d+ blocks of queries compute 5\d% of the scores at 2048", note(2048, is_causal=True))
-    assert "2 blocks of queries" in note(70, is_causal=True)
+    assert "2 blocks of queries" in note(100, is_causal=True)
+    assert note(70, is_causal=True) == "hidden keys get scores for which exp is fast"
     assert re.match(r"up to 192 queries it is the plain node; \d+ blocks", note("L", is_causal=True))
     assert re.match(
         r"up to 128 queries it is products, for their tanh; \d+ blocks", note("L", is_causal=True, softcap=2.0)

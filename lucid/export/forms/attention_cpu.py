@@ -26,10 +26,12 @@ from lucid.ops import attention
 from lucid.types import float32
 from lucid.values import Node
 
-SHORT, SHORT_IF_NOT_CAUSAL = 64, 128  # up to so many queries the plain node is as fast
+# Up to so many queries the plain node, or products where scores are capped, are as fast.
+SHORT, SHORT_IF_CAPPED, SHORT_IF_NOT_CAUSAL = 64, 128, 192
 # The rows of a block, up to so many queries: fewer rows compute fewer scores, and more copies of keys. Beyond, memory
-# matters more than the few percent that larger blocks gain.
-ROWS = ((512, 64), (1024, 128), (4096, 256))
+# matters more than the few percent that larger blocks gain. Few queries are one block: cutting them takes as long as
+# what it saves, and one thread alone does it.
+ROWS = ((96, 96), (512, 64), (1024, 128), (4096, 256))
 ROWS_BEYOND = 128
 # The same where blocks hand on their keys, above a length: with fewer queries copies are as fast. Beyond the last limit
 # memory matters here too, since two such caches are alive at a time.
@@ -54,11 +56,12 @@ def query_blocks(build: Builder, node: Node) -> Taken:
         if not isinstance(call.queries, int):
             refuse("texts of any length are padded little, and filling pays where a third of the keys is hidden")
         _refuse_short(build, call.queries, SHORT_IF_NOT_CAUSAL, "filled masks")
-        why = "hidden keys get scores for which exp is fast"
-        return Taken(filled(build, call, [call.queries], copied), why)
+        if isinstance(call.new_keys, int) and call.new_keys <= SHORT_IF_NOT_CAUSAL:
+            refuse_slower(build, f"the scores of {call.new_keys} keys are too few for the bound on them to pay")
+        return Taken(filled(build, call, [call.queries], copied), _share([call.queries]))
     length = call.queries
     if isinstance(length, int):
-        _refuse_short(build, length, SHORT, "blocks")
+        _refuse_short(build, length, SHORT_IF_CAPPED if call.options.softcap else SHORT, "blocks")
         rows = _sizes(length, _rows(length, ROWS))
         return Taken(filled(build, call, rows, copied), _share(rows))
 
@@ -108,7 +111,9 @@ def _rows(length: int, limits: Sequence[tuple[int, int]]) -> int:
 
 
 def _share(rows: Sequence[int]) -> str:
-    """The share of the scores that blocks compute, as text."""
+    """What blocks gain, as text: the share of the scores that they compute, if there are several."""
+    if len(rows) == 1:
+        return "hidden keys get scores for which exp is fast"
     length, ends = sum(rows), accumulate(rows)
     share = sum(count * end for count, end in zip(rows, ends, strict=True)) / length**2
     return f"{len(rows)} blocks of queries compute {share:.0%} of the scores at {length}, the node all of them"
