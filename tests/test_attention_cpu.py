@@ -15,7 +15,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 import lucid
 from lucid import ops
 from lucid.export import Target
-from lucid.export.forms import attention_cpu
+from lucid.export.forms import FORMS, attention_cpu, attention_products
 from lucid.export.forms.attention import TILED, TILED_IF_SPLIT
 from lucid.export.forms.attention_cpu import (
     HANDED_ON_ABOVE,
@@ -26,7 +26,7 @@ from lucid.export.forms.attention_cpu import (
     SHORT_IF_CAPPED,
     SHORT_IF_NOT_CAUSAL,
 )
-from lucid.export.forms.attention_products import LONG_IF_CAPPED, ROWS_IF_CAPPED
+from lucid.export.forms.attention_products import FEW_HEADS, LONG_IF_CAPPED, ROWS_IF_CAPPED, SHARED
 from lucid.export.forms.attention_scan import LONG, WHOLE
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
 from lucid.inspection.read import all_nodes
@@ -243,6 +243,80 @@ def test_keys_handed_on_with_values_of_another_width() -> None:
     arrays = [rng.standard_normal((2, *spec.shape[1:])).astype(np.float32) for spec in specs]
     want = ops.attention(*(lucid.tensor(x).astype("float64") for x in arrays), is_causal=True)
     check(lucid.runtime.Session(model, threads=1)(*arrays).numpy(), want.numpy(), 77)
+
+
+IN_PRODUCTS, ON_ALL_THREADS = "query blocks, in products", "products, on all threads"
+
+
+def test_few_heads_are_products_which_all_threads_share() -> None:
+    """The node computes a head on one thread."""
+
+    def form(batch: Any, count: int, length: Any, masked: bool = True, shared: int = 1, **options: Any) -> str:
+        specs = [lucid.spec(batch, some, length, D) for some in (count, count // shared, count // shared)]
+        if "heads" in options:
+            specs = [lucid.spec(batch, length, count * D)] * 3
+        mask = [lucid.spec(batch, length, dtype="bool")] if masked else []
+
+        def model(*given: lucid.Tensor) -> lucid.Tensor:
+            return ops.attention(*given[:3], None, *given[3:], **options)
+
+        return lucid.export.explain(model, *specs, *mask, target="cpu").attention[0].taken
+
+    node = "ai.onnx Attention"
+    assert form(1, FEW_HEADS, SHARED) == form("N", 1, SHARED) == form(1, 1, SHARED, heads=1) == ON_ALL_THREADS
+    assert form(1, FEW_HEADS + 1, SHARED) == form(2, 2, SHARED) == form(1, 2, SHARED, heads=2) == node
+    assert form(1, 1, SHARED - 1) == form(1, 1, "L") == form("8*N", 1, SHARED) == node
+    assert form(1, 2, SHARED, shared=2) == ON_ALL_THREADS
+    assert form(1, 1, SHORT_IF_NOT_CAUSAL + 1) == form(1, 3, SHARED, is_causal=True) == IN_PRODUCTS
+    assert form(1, 3, HANDED_ON_ABOVE + 1, False, is_causal=True) == IN_PRODUCTS
+    assert form(1, 1, "L", is_causal=True) == form(1, 4, SHARED, is_causal=True) == "query blocks"
+    assert form("N", 1, 33, False, heads=1) == form("N", 1, "L", False, heads=1) == "three products"
+    assert form("N", 2, 33, False, heads=2) == node
+
+
+@pytest.mark.parametrize("options", [{}, {"need_weights": True}], ids=str)
+def test_one_packed_head_is_read_where_it_is(options: dict[str, Any]) -> None:
+    specs = [lucid.spec("N", "L", 8), lucid.spec("N", "S", 8), lucid.spec("N", "S", 5)]
+    model = lucid.export.to_onnx(ops.attention, *specs, kwargs={"heads": 1, **options}, target="cpu")
+    assert "Transpose" not in {node.op_type for node in model.graph.node}
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((2, 7, 8), (2, 9, 8), (2, 9, 5))]
+    want = ops.attention(*(lucid.tensor(x).astype("float64") for x in arrays), heads=1, **options)
+    found = lucid.runtime.Session(model, threads=2)(*arrays)
+    for got, exact in zip(found, want, strict=True) if options else [(found, want)]:
+        check(got.numpy(), exact.numpy(), "one head")
+
+
+@pytest.fixture
+def all_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heads of any number are few, and so are two queries many."""
+    monkeypatch.setattr(attention_products, "FEW_HEADS", 1000)
+    monkeypatch.setattr(attention_products, "SHARED", 0)
+    for limit in ("SHARED", "SHORT", "SHORT_IF_NOT_CAUSAL"):
+        monkeypatch.setattr(attention_cpu, limit, 0)
+    monkeypatch.setattr(attention_cpu, "ROWS", ((1000, 32),))
+
+
+@pytest.mark.usefixtures("all_are_few")
+@pytest.mark.parametrize("case", SELF[:10], ids=str)
+def test_blocks_in_products(case: Case) -> None:
+    for length in (2, 33, 77):
+        assert forms(case, False, length) == [IN_PRODUCTS]
+        exported = export(case, False, length, 2)
+        assert "Attention" not in {node.op_type for node in exported.graph.node}
+        check_run(lucid.runtime.Session(exported, threads=2), case, False, 2, length)
+
+
+@pytest.mark.usefixtures("all_are_few")
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_whole_contract_in_products(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case that the form takes, at every length; the body computes the others."""
+    monkeypatch.setitem(FORMS, "attention", (attention_products.products_of_few_heads,))
+    exported = lucid.export.to_onnx(function_of(case, False), kwargs=cross_specs(case, False), target="cpu")
+    session = lucid.runtime.Session(exported, threads=2)
+    for n, l, s in sizes():
+        arrays = arrays_of(case, n, l, s)
+        check(session.run(arrays)["output"], expected(case.name, n, l, s)[0], (n, l, s))
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
@@ -550,6 +624,22 @@ def test_keys_handed_on_give_the_bits_of_copies(name: str, monkeypatch: pytest.M
         given = [x.copy() for x in arrays]
         given[operand][0, :, 40, 5] = number
         np.testing.assert_array_equal(session(*given).numpy(), copies(*given).numpy())
+
+
+@pytest.mark.usefixtures("all_are_few")
+@pytest.mark.parametrize("name", ADVERSARIES)
+def test_blocks_in_products_are_those_of_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So all that is tested of blocks holds for both, numbers that are none included."""
+    arrays = [x.astype(np.float32) for x in ADVERSARIES[name](np.random.default_rng(0), 77)]
+    products = session_of(SELF[0], 77)
+    monkeypatch.setattr(attention_products, "FEW_HEADS", 0)
+    assert forms(SELF[0], False, 77) == ["query blocks"]
+    nodes = session_of(SELF[0], 77)
+    for operand, number in [(0, 1.0), *product(range(3), (np.nan, np.inf, -np.inf, 1e20))]:
+        given = [x.copy() for x in arrays]
+        given[operand][0, :, 40, 5] = number
+        want = nodes(*given).numpy()
+        np.testing.assert_allclose(products(*given).numpy(), want, rtol=1e-5, atol=1e-6 * np.nanmax(np.abs(arrays[2])))
 
 
 def test_hidden_values_do_not_show() -> None:

@@ -34,11 +34,13 @@ from lucid.export.forms import (
 _BEST_FIRST: tuple[Form, ...] = (
     # attention
     attention_half.in_float32,
+    attention_cpu.blocks_in_products,
     attention_cpu.blocks_with_a_cache,
     attention_cpu.query_blocks,
     attention.tiled,
     attention_products.three_products,
     attention_windows.window_blocks,
+    attention_products.products_of_few_heads,
     attention_products.capped_scores,
     attention_groups.groups_as_queries,
     attention_cuda.standard,

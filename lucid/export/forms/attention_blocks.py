@@ -1,7 +1,7 @@
 """Attention of a known length in blocks of queries, with hidden keys filled (`attention_fill.py`), in Lucid's own ops.
 
-A causal block reads the keys up to its last query. Either it gets a copy of them, or each block hands the keys that it
-has read on to the next one, as a cache of earlier positions.
+A causal block reads the keys up to its last query. Either it gets a copy of them, for a node or for products, or each
+block hands the keys that it has read on to the next one, as a cache of earlier positions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lucid.dims import Size, same
 from lucid.export.attention_node import Call
 from lucid.export.builder import Builder, computed
 from lucid.export.forms.attention_fill import fill_value, filled_mask, sees_a_key
-from lucid.export.forms.attention_products import biased
+from lucid.export.forms.attention_products import biased, in_products
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.ops import attention, concat, minimum, unsqueeze
 from lucid.ops.attention import split_heads
@@ -44,9 +44,22 @@ def filled(build: Builder, call: Call, rows: Sequence[int], attended: Attended) 
 
 def copied(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
     """Each block reads a copy of the keys and values up to its last query."""
+    for block, bias in _copies(build, call, queries, biases):
+        yield biased(build, block, bias)
+
+
+def multiplied(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
+    """The same in products, which all threads share."""
+    for block, bias in _copies(build, call, queries, biases):
+        yield in_products(build, block, bias)
+
+
+def _copies(
+    build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]
+) -> Iterator[tuple[Call, Tensor]]:
     for query, bias in zip(queries, biases, strict=True):
         key, value = (_first(build, x, bias.shape[-1]) for x in (call.key, call.value))
-        yield biased(build, Call(query, key, value, options=replace(call.options, is_causal=False)), bias)
+        yield Call(query, key, value, options=replace(call.options, is_causal=False)), bias
 
 
 def handed_on(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:

@@ -17,8 +17,8 @@ from lucid.dims import same
 from lucid.export.attention_node import Call, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse, refuse_slower, refuse_wrong
-from lucid.export.forms.attention_blocks import copied, filled, handed_on
-from lucid.export.forms.attention_products import said_at_once
+from lucid.export.forms.attention_blocks import copied, filled, handed_on, multiplied
+from lucid.export.forms.attention_products import SHARED, refuse_unfit_for_products, said_at_once
 from lucid.export.forms.attention_scan import FIRST_BLOCKS, WHOLE, WHOLE_IF_CAPPED, of_any_length
 from lucid.export.forms.by_length import refuse_unexpected, said_up_to
 from lucid.known_runtimes import FILLED_MASKS
@@ -50,19 +50,9 @@ ROWS_HANDED_ON, ROWS_HANDED_ON_IF_GROUPED = ((1536, 128), (4096, 256)), ((2048, 
 def query_blocks(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     _refuse_unfit_for_blocks(build, call)
-    if not call.options.is_causal:
-        if call.mask is None and call.key_mask is None:
-            refuse("nothing is masked, so no scores can be left out")
-        if not isinstance(call.queries, int):
-            refuse("texts of any length are padded little, and filling pays where a third of the keys is hidden")
-        _refuse_short(build, call.queries, SHORT_IF_NOT_CAUSAL, "filled masks")
-        if isinstance(call.new_keys, int) and call.new_keys <= SHORT_IF_NOT_CAUSAL:
-            refuse_slower(build, f"the scores of {call.new_keys} keys are too few for the bound on them to pay")
-        return Taken(filled(build, call, [call.queries], copied), _share([call.queries]))
     length = call.queries
-    if isinstance(length, int):
-        _refuse_short(build, length, SHORT_IF_CAPPED if call.options.softcap else SHORT, "blocks")
-        rows = _sizes(length, _rows(length, ROWS))
+    if isinstance(length, int) or not call.options.is_causal:
+        rows = _known_rows(build, call)
         return Taken(filled(build, call, rows, copied), _share(rows))
 
     whole = WHOLE_IF_CAPPED if call.options.softcap else WHOLE
@@ -71,6 +61,29 @@ def query_blocks(build: Builder, node: Node) -> Taken:
         of_any_length(build, node, call, length, whole),
         f"{said_up_to(build, whole, said_at_once(call))}{_share([2048 // FIRST_BLOCKS] * FIRST_BLOCKS)}",
     )
+
+
+@form(
+    attention,
+    takes="mask key_mask heads kv_heads scale is_causal",
+    name="query blocks, in products",
+    opset=23,
+    kind="blocks",
+    domain="com.microsoft",
+    kernel="FusedMatMul",
+    targets=("cpu",),
+)
+def blocks_in_products(build: Builder, node: Node) -> Taken:
+    """The same for known lengths, in products, which all threads share."""
+    call = Call.of(node)
+    _refuse_unfit_for_blocks(build, call)
+    refuse_unfit_for_products(build, call)
+    if not isinstance(call.queries, int):
+        refuse("only a known number of queries is cut into products")
+    if call.queries < SHARED:
+        refuse_slower(build, f"{call.queries} queries are too few to be shared by threads")
+    rows = _known_rows(build, call)
+    return Taken(filled(build, call, rows, multiplied), f"{_share(rows)}; all threads share a head's products")
 
 
 @form(
@@ -96,6 +109,22 @@ def blocks_with_a_cache(build: Builder, node: Node) -> Taken:
     if len(rows) == 1:
         refuse("a single block has no other to hand keys on to")
     return Taken(filled(build, call, rows, handed_on), f"{_share(rows)}; each block hands its keys on as a cache")
+
+
+def _known_rows(build: Builder, call: Call) -> list[int]:
+    """The rows of each block of a known number of queries; all are one where keys are hidden by masks alone."""
+    length = call.queries
+    if not call.options.is_causal and call.mask is None and call.key_mask is None:
+        refuse("nothing is masked, so no scores can be left out")
+    if not isinstance(length, int):
+        refuse("texts of any length are padded little, and filling pays where a third of the keys is hidden")
+    if call.options.is_causal:
+        _refuse_short(build, length, SHORT_IF_CAPPED if call.options.softcap else SHORT, "blocks")
+        return _sizes(length, _rows(length, ROWS))
+    _refuse_short(build, length, SHORT_IF_NOT_CAUSAL, "filled masks")
+    if isinstance(call.new_keys, int) and call.new_keys <= SHORT_IF_NOT_CAUSAL:
+        refuse_slower(build, f"the scores of {call.new_keys} keys are too few for the bound on them to pay")
+    return [length]
 
 
 def _refuse_short(build: Builder, length: int, limit: int, what: str) -> None:

@@ -2,8 +2,9 @@
 
 `FusedMatMul` transposes keys and scales as it reads; `Softmax` and `MatMul` follow. That saves the node's copies where
 heads are already split and nothing is masked, and weights can be returned as they are. The `Tanh` of a softcap computes
-eight numbers or more at a time, the node one. The query heads that read one key head are rows of one product there, so
-keys are not repeated. docs/benchmarks.md has the measurements.
+eight numbers or more at a time, the node one. All threads share a product, while the node computes a head on one of
+them. The query heads that read one key head are rows of one product there, so keys are not repeated. docs/benchmarks.md
+has the measurements.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lucid.export.attention_node import Call, emit_node
+from lucid.export.attention_node import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder, Operand, computed
-from lucid.export.form import Taken, form, refuse
-from lucid.ops import attention, concat, logical_not, reshape, softmax, tanh, where
+from lucid.export.form import Taken, form, refuse, refuse_slower
+from lucid.ops import attention, concat, logical_not, reshape, softmax, tanh, unsqueeze, where
 from lucid.ops.attention import joined_heads, split_heads
 from lucid.ops.attention_masks import combined_mask, excluded, position_mask
 from lucid.ops.op import Op
@@ -26,6 +27,9 @@ from lucid.values import Node
 # From so many queries capped scores are computed in blocks of so many rows, which stay in the caches through their tanh
 # and softmax; with fewer, a block costs more than it saves.
 LONG_IF_CAPPED, ROWS_IF_CAPPED = 2048, 256
+# Up to so many heads of all texts leave threads idle in the node, one of two or of four: then products are faster, from
+# so many queries on.
+FEW_HEADS, SHARED = 3, 128
 
 
 @form(
@@ -40,16 +44,20 @@ LONG_IF_CAPPED, ROWS_IF_CAPPED = 2048, 256
 def three_products(build: Builder, node: Node) -> Taken:
     """FusedMatMul, Softmax, MatMul: what the node does, without its copies."""
     call = Call.of(node)
-    if call.options.heads is not None:
-        refuse("the packed layout is read faster by the Attention node")
+    if call.options.heads not in (None, 1):
+        refuse("the packed layout of several heads is read faster by the Attention node")
     if call.grouped:
         refuse("grouped heads would need copies of the keys")
     scale = call.options.scale_of(call.width)
     scores = build.op("FusedMatMul", call.query, call.key, domain="com.microsoft", alpha=scale, transB=1)
     weights = build.op("Softmax", scores, axis=-1)
     output = build.op("MatMul", weights, call.value)
-    results = (output, weights) if call.options.need_weights else output
-    return Taken(results, "nothing is masked, and heads that are already split are read without a copy")
+    why = "nothing is masked, and heads that are already split are read without a copy"
+    if not call.options.need_weights:
+        return Taken(output, why)
+    if call.options.heads is not None:  # weights have an axis of heads in every layout
+        weights = build.op("Unsqueeze", weights, np.array([1]))
+    return Taken((output, weights), why)
 
 
 @form(attention, takes="*", name="products, for their tanh", kind="expanded", targets=("cpu",))
@@ -63,14 +71,43 @@ def capped_scores(build: Builder, node: Node) -> Taken:
     return Taken(capped(build, node, call), "onnxruntime's Attention node computes tanh number by number")
 
 
+@form(
+    attention,
+    takes="mask key_mask heads kv_heads scale is_causal window window_after",
+    name="products, on all threads",
+    kind="blocks",
+    domain="com.microsoft",
+    kernel="FusedMatMul",
+    targets=("cpu",),
+)
+def products_of_few_heads(build: Builder, node: Node) -> Taken:
+    """Products where the Attention node, which computes a head on one thread, would leave others idle."""
+    call = Call.of(node)
+    refuse_common(call)
+    refuse_unfit_for_products(build, call)
+    if not isinstance(call.queries, int) and build.target.expects(0, SHARED - 1):
+        refuse_slower(build, "texts may be short; for these it is slower")
+    elif isinstance(call.queries, int) and call.queries < SHARED:
+        refuse_slower(build, f"{call.queries} queries are too few to be shared by threads")
+    return Taken(in_products(build, call, *_bias(call)), "all threads share a head, of which the node has one do all")
+
+
+def refuse_unfit_for_products(build: Builder, call: Call) -> None:
+    refuse_scale(call.options.scale)
+    if not fit_products(call):
+        refuse("it computes in float32, and groups of heads over a known number of keys")
+    if not has_few_heads(call):
+        refuse_slower(build, f"threads share more than {FEW_HEADS} heads of all texts in the node, too")
+
+
 def capped(build: Builder, node: Node, call: Call) -> tuple[Tensor, ...]:
     """The results of a call with a softcap and all its masks: as products, or by the body."""
-    if capped_in_products(call) and not call.options.holds_weights:
+    if fit_products(call) and not call.options.holds_weights:
         bias, seeing = _bias(call)
         if bias is None and isinstance(call.queries, int) and call.queries >= LONG_IF_CAPPED:
             queries = call.query.split(ROWS_IF_CAPPED, -2)
-            return (concat([capped_products(build, replace(call, query=query), None) for query in queries], -2),)
-        return (capped_products(build, call, bias, seeing),)
+            return (concat([in_products(build, replace(call, query=query), None) for query in queries], -2),)
+        return (in_products(build, call, bias, seeing),)
     given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
     assert isinstance(node.op, Op)
     return tuple(node.op.expand(given, node.attributes))
@@ -86,22 +123,31 @@ def said_at_once(call: Call) -> str:
     return "products, for their tanh" if call.options.softcap else "the plain node"
 
 
-def capped_in_products(call: Call) -> bool:
-    """Whether `capped_products` computes a call: in float32, with a factor that float32 can hold; groups of heads only
+def has_few_heads(call: Call) -> bool:
+    """Whether the heads of all texts may be few, and are split already. A batch of its own name may be one text; one
+    that is computed, such as 8*N windows, is none."""
+    batch, heads = call.batch, call.options.heads or call.query.shape[1]
+    if not isinstance(batch, int):
+        batch = 1 if str(batch) in batch.names() else FEW_HEADS + 1
+    return isinstance(heads, int) and 0 < batch * heads <= FEW_HEADS and call.options.heads in (None, 1)
+
+
+def fit_products(call: Call) -> bool:
+    """Whether `in_products` computes a call: in float32, with a factor that float32 can hold; groups of heads only
     over a known number of keys, since a buffer without rows has none to reshape to."""
     held = float(np.finfo(np.float32).tiny) <= abs(_factor(call)) <= float32.largest
     return call.dtype == float32 and held and (isinstance(call.new_keys, int) or not call.grouped)
 
 
 def _factor(call: Call) -> float:
-    return call.options.scale_of(call.width) / call.options.softcap
+    return call.options.scale_of(call.width) / (call.options.softcap or 1.0)
 
 
 def biased(build: Builder, call: Call, bias: Tensor) -> Tensor:
     """Attention by its best form, with `bias` added to the scores, instead of the call's own masks."""
     options = call.options
-    if options.softcap and capped_in_products(call):
-        return capped_products(build, call, bias)
+    if options.softcap and fit_products(call):
+        return in_products(build, call, bias)
     output: Tensor = attention(
         call.query,
         call.key,
@@ -115,14 +161,16 @@ def biased(build: Builder, call: Call, bias: Tensor) -> Tensor:
     return output
 
 
-def capped_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor | None = None) -> Tensor:
-    """The output of attention with a softcap, in the call's layout.
+def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor | None = None) -> Tensor:
+    """The output of attention, in the call's layout.
 
     `bias` is what all masks add to the scores, `seeing` 0 for queries that see no key and 1 for others; both broadcast
     to (N, H, L, S).
     """
     query, key, value, options = call.query, call.key, call.value, call.options
-    if options.head_counts is not None:
+    if options.head_counts == (1, 1, 1):
+        query, key, value = (unsqueeze(x, 1) for x in (query, key, value))
+    elif options.head_counts is not None:
         query, key, value = map(split_heads, ("query", "key", "value"), (query, key, value), options.head_counts)
     n, heads, length, width = query.shape
     kv_heads, keys = key.shape[1:3]
@@ -135,12 +183,16 @@ def capped_products(build: Builder, call: Call, bias: Tensor | None, seeing: Ten
         alpha=_factor(call),
         transB=1,
     )
-    scores = tanh(computed(build, product, query.type.with_shape((*rows, keys)))) * options.softcap
+    scores = computed(build, product, query.type.with_shape((*rows, keys)))
+    if options.softcap:
+        scores = tanh(scores) * options.softcap
     if bias is not None:
         scores = reshape(scores, (n, heads, length, keys)) + bias
     output = reshape(reshape(softmax(scores), (*rows, keys)) @ value, (n, heads, length, value.shape[3]))
     if seeing is not None:
         output = output * seeing
+    if options.heads == 1:
+        return reshape(output, (n, length, value.shape[3]))
     return output if options.heads is None else joined_heads(output)
 
 
