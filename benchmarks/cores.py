@@ -37,7 +37,7 @@ class Cores:
     def wait_until_near(self, patience: float) -> bool:
         """Whether they are near, at the latest after so many seconds; with no patience they are not asked."""
         end = time.monotonic() + patience
-        while patience and usable_cores() > 1 and hasattr(os, "fork"):
+        while patience:
             way = self._measured()
             self.nearest = min(way, self.nearest or way)
             if way <= FAR * self.nearest:
@@ -49,7 +49,12 @@ class Cores:
 
 
 def round_trip() -> float:
-    """Nanoseconds from one process to another and back: the least of some turns, as other work makes them longer."""
+    """Nanoseconds from one process to another and back: the least of some turns, as other work makes them longer.
+
+    0 where there is no other core, or no way to begin a process there.
+    """
+    if usable_cores() < 2 or not hasattr(os, "fork"):
+        return 0.0
     with mmap.mmap(-1, mmap.PAGESIZE) as memory:
         there, back = 0, mmap.PAGESIZE // 2
         child = os.fork()

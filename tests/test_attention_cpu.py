@@ -292,7 +292,7 @@ def all_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads of any number are few, and so are two queries many."""
     monkeypatch.setattr(attention_products, "FEW_HEADS", 1000)
     monkeypatch.setattr(attention_products, "SHARED", 0)
-    for limit in ("SHARED", "SHORT", "SHORT_IF_NOT_CAUSAL"):
+    for limit in ("SHORT", "SHORT_IF_NOT_CAUSAL"):
         monkeypatch.setattr(attention_cpu, limit, 0)
     monkeypatch.setattr(attention_cpu, "ROWS", ((1000, 32),))
 
@@ -312,6 +312,9 @@ def test_blocks_in_products(case: Case) -> None:
 def test_the_whole_contract_in_products(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every case that the form takes, at every length; the body computes the others."""
     monkeypatch.setitem(FORMS, "attention", (attention_products.products_of_few_heads,))
+    others = case.kv_heads not in (None, H) or case.attributes.get("softcap") or case.attributes.get("scale", 1.0) <= 0
+    explained = lucid.export.explain(function_of(case, False), kwargs=cross_specs(case, False), target="cpu")
+    assert [decision.taken for decision in explained.attention] == ["expanded" if others else ON_ALL_THREADS]
     exported = lucid.export.to_onnx(function_of(case, False), kwargs=cross_specs(case, False), target="cpu")
     session = lucid.runtime.Session(exported, threads=2)
     for n, l, s in sizes():

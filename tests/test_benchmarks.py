@@ -77,7 +77,6 @@ def test_blocks_alternate_and_each_pair_gives_a_ratio() -> None:
     assert seconds.median > 0 and timings["b"].ratio.low <= timings["b"].ratio.median <= timings["b"].ratio.high
 
 
-@pytest.mark.skipif(usable_cores() < 2 or not hasattr(os, "fork"), reason="two cores are asked for their distance")
 def test_measuring_waits_while_cores_share_no_cache() -> None:
     ways = iter([600.0, 200.0, 500.0, 450.0, 300.0, 650.0, 650.0])
     cores = Cores(measured=lambda: next(ways))
@@ -87,7 +86,8 @@ def test_measuring_waits_while_cores_share_no_cache() -> None:
     assert list(ways) == [650.0, 650.0]  # 500 and 450 were far, 300 was not
     assert not Cores(100.0, lambda: 300.0).wait_until_near(0.001)
     assert Cores(100.0, lambda: 1 / 0).wait_until_near(0.0)
-    assert 10 < processes.run("benchmarks.cores") < 1e6
+    way = processes.run("benchmarks.cores")
+    assert 10 < way < 1e6 if usable_cores() > 1 and hasattr(os, "fork") else way == 0
 
 
 def test_a_way_may_stand_alone() -> None:

@@ -18,7 +18,7 @@ from lucid.export.attention_node import Call, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse, refuse_slower, refuse_wrong
 from lucid.export.forms.attention_blocks import copied, filled, handed_on, multiplied
-from lucid.export.forms.attention_products import SHARED, refuse_unfit_for_products, said_at_once
+from lucid.export.forms.attention_products import refuse_unfit_for_products, said_at_once
 from lucid.export.forms.attention_scan import FIRST_BLOCKS, WHOLE, WHOLE_IF_CAPPED, of_any_length
 from lucid.export.forms.by_length import refuse_unexpected, said_up_to
 from lucid.known_runtimes import FILLED_MASKS
@@ -80,8 +80,6 @@ def blocks_in_products(build: Builder, node: Node) -> Taken:
     refuse_unfit_for_products(build, call)
     if not isinstance(call.queries, int):
         refuse("only a known number of queries is cut into products")
-    if call.queries < SHARED:
-        refuse_slower(build, f"{call.queries} queries are too few to be shared by threads")
     rows = _known_rows(build, call)
     return Taken(filled(build, call, rows, multiplied), f"{_share(rows)}; all threads share a head's products")
 

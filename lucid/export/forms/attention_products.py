@@ -16,7 +16,7 @@ import numpy as np
 from lucid.export.attention_node import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse, refuse_slower
-from lucid.ops import attention, concat, logical_not, reshape, softmax, tanh, unsqueeze, where
+from lucid.ops import attention, concat, logical_not, reshape, softmax, tanh, where
 from lucid.ops.attention import joined_heads, split_heads
 from lucid.ops.attention_masks import combined_mask, excluded, position_mask
 from lucid.ops.op import Op
@@ -85,19 +85,20 @@ def products_of_few_heads(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     refuse_common(call)
     refuse_unfit_for_products(build, call)
-    if not isinstance(call.queries, int) and build.target.expects(0, SHARED - 1):
-        refuse_slower(build, "texts may be short; for these it is slower")
-    elif isinstance(call.queries, int) and call.queries < SHARED:
-        refuse_slower(build, f"{call.queries} queries are too few to be shared by threads")
     return Taken(in_products(build, call, *_bias(call)), "all threads share a head, of which the node has one do all")
 
 
 def refuse_unfit_for_products(build: Builder, call: Call) -> None:
+    """Refuse what `in_products` does not compute, and what the node computes as fast."""
     refuse_scale(call.options.scale)
     if not fit_products(call):
         refuse("it computes in float32, and groups of heads over a known number of keys")
     if not has_few_heads(call):
         refuse_slower(build, f"threads share more than {FEW_HEADS} heads of all texts in the node, too")
+    if not isinstance(call.queries, int) and build.target.expects(0, SHARED - 1):
+        refuse_slower(build, "texts may be short; for these it is slower")
+    elif isinstance(call.queries, int) and call.queries < SHARED:
+        refuse_slower(build, f"{call.queries} queries are too few to be shared by threads")
 
 
 def capped(build: Builder, node: Node, call: Call) -> tuple[Tensor, ...]:
@@ -168,9 +169,7 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     to (N, H, L, S).
     """
     query, key, value, options = call.query, call.key, call.value, call.options
-    if options.head_counts == (1, 1, 1):
-        query, key, value = (unsqueeze(x, 1) for x in (query, key, value))
-    elif options.head_counts is not None:
+    if options.head_counts is not None:
         query, key, value = map(split_heads, ("query", "key", "value"), (query, key, value), options.head_counts)
     n, heads, length, width = query.shape
     kv_heads, keys = key.shape[1:3]
@@ -191,8 +190,6 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     output = reshape(reshape(softmax(scores), (*rows, keys)) @ value, (n, heads, length, value.shape[3]))
     if seeing is not None:
         output = output * seeing
-    if options.heads == 1:
-        return reshape(output, (n, length, value.shape[3]))
     return output if options.heads is None else joined_heads(output)
 
 
