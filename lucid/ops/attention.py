@@ -20,7 +20,7 @@ from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
 from lucid.ops.neural import dropout, softmax
 from lucid.ops.op import composite_with
-from lucid.ops.shaping import concat, permute, reshape, squeeze, unsqueeze
+from lucid.ops.shaping import concat, permute, reshape
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType, bool_, same_shape, show_shape
 from lucid.values import Attributes
@@ -211,15 +211,11 @@ def split_heads(name: str, x: Tensor, heads: int) -> Tensor:
             "the last size must be a multiple of the heads"
         )
     n, length, width = x.shape
-    if heads == 1:  # nothing is permuted, and a runtime that does not see that would copy
-        return unsqueeze(x, 1)
     return permute(reshape(x, (n, length, heads, width // heads)), (0, 2, 1, 3))
 
 
 def joined_heads(x: Tensor) -> Tensor:
     """(N, H, L, d) to (N, L, H*d)."""
-    if same(x.shape[1], 1):
-        return squeeze(x, 1)
     x = permute(x, (0, 2, 1, 3))
     return reshape(x, (*x.shape[:2], product(x.shape[2:])))
 

@@ -16,7 +16,7 @@ import numpy as np
 from lucid.export.attention_node import Call, emit_node, refuse_common, refuse_scale
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse, refuse_slower
-from lucid.ops import attention, concat, logical_not, reshape, softmax, tanh, where
+from lucid.ops import attention, concat, logical_not, reshape, softmax, squeeze, tanh, unsqueeze, where
 from lucid.ops.attention import joined_heads, split_heads
 from lucid.ops.attention_masks import combined_mask, excluded, position_mask
 from lucid.ops.op import Op
@@ -169,7 +169,10 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     to (N, H, L, S).
     """
     query, key, value, options = call.query, call.key, call.value, call.options
-    if options.head_counts is not None:
+    if options.head_counts == (1, 1, 1):
+        # `split_heads` permutes one head as well: OpenVINO fails where several query heads read one that is unsqueezed.
+        query, key, value = (unsqueeze(x, 1) for x in (query, key, value))
+    elif options.head_counts is not None:
         query, key, value = map(split_heads, ("query", "key", "value"), (query, key, value), options.head_counts)
     n, heads, length, width = query.shape
     kv_heads, keys = key.shape[1:3]
@@ -190,6 +193,8 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     output = reshape(reshape(softmax(scores), (*rows, keys)) @ value, (n, heads, length, value.shape[3]))
     if seeing is not None:
         output = output * seeing
+    if options.heads == 1:
+        return squeeze(output, 1)
     return output if options.heads is None else joined_heads(output)
 
 
