@@ -15,17 +15,18 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 import lucid
 from lucid import ops
 from lucid.export import Target
-from lucid.export.forms import FORMS, attention_cpu, attention_products
+from lucid.export.forms import FORMS, attention_cpu, attention_fill, attention_products
 from lucid.export.forms.attention import TILED, TILED_IF_SPLIT
 from lucid.export.forms.attention_cpu import (
     HANDED_ON_ABOVE,
-    ROWS,
     ROWS_HANDED_ON,
     ROWS_HANDED_ON_IF_GROUPED,
     SHORT,
     SHORT_IF_CAPPED,
+    SHORT_IF_MASKED,
     SHORT_IF_NOT_CAUSAL,
 )
+from lucid.export.forms.attention_fill import UNBOUNDED
 from lucid.export.forms.attention_products import FEW_HEADS, LONG_IF_CAPPED, ROWS_IF_CAPPED, SHARED
 from lucid.export.forms.attention_scan import LONG, WHOLE
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
@@ -150,25 +151,76 @@ def test_a_layer_adds_few_nodes() -> None:
     assert three - two == two - one <= 15
 
 
+@pytest.fixture
+def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that causality hides get the number that the bound allows, in short texts too, so that references are
+    fast."""
+    monkeypatch.setattr(attention_fill, "UNBOUNDED", 0)
+
+
+@pytest.fixture(params=["by the lowest number", "by the bounded number"])
+def hidden(request: pytest.FixtureRequest) -> None:
+    """What hides keys that causality hides: one number in short texts, the other in long ones."""
+    if request.param == "by the bounded number":
+        request.getfixturevalue("bounded")
+
+
+def test_short_causal_texts_have_no_bound() -> None:
+    """It reads all operands, and saves nothing where scores are as large as those of trained models."""
+    causal, masked = SELF[0], SELF[3]
+    for case, length, bounds in (
+        (causal, SHORT + 1, 0),
+        (causal, UNBOUNDED, 0),
+        (causal, UNBOUNDED + 1, 1),
+        (masked, SHORT_IF_MASKED + 1, 1),
+    ):
+        nodes = [node.op_type for node in export(case, False, length).graph.node]
+        assert nodes.count("Exp") == bounds, (case, length)
+
+
+def test_layers_share_the_triangle_of_hidden_keys() -> None:
+    """A layer more has nodes of its own for queries, copies of keys and the product alone."""
+
+    def model(layers: int) -> Any:
+        def stack(x: lucid.Tensor) -> lucid.Tensor:
+            for _ in range(layers):
+                x = ops.attention(x, x, x, is_causal=True)
+            return x
+
+        return lucid.export.to_onnx(stack, lucid.spec(1, 4, 256, 8), target="cpu").graph
+
+    one, two = model(1), model(2)
+    more = [node.op_type for node in two.node]
+    for node in one.node:
+        more.remove(node.op_type)
+    # the second layer reads one tensor as queries, keys and values, so each copy of it is made once
+    assert sorted(more) == ["Attention"] * 4 + ["Concat"] + ["Gather"] * 3 + ["Split"]
+    assert len(two.initializer) == len(one.initializer)
+
+
+@pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 @pytest.mark.parametrize("length", [65, 77, 128, 197, 600])
 @pytest.mark.parametrize("case", SELF[:4], ids=str)
 def test_fixed_length(case: Case, length: int, packed: bool) -> None:
     if length > 200 and case is not SELF[0]:
         length = 130  # the reference is slow
+    if case is SELF[3]:
+        length += SHORT_IF_MASKED  # fewer are not cut
     assert "query blocks" in forms(case, packed, length)
     session = lucid.runtime.Session(export(case, packed, length, 2), threads=1)
     check_run(session, case, packed, 2, length)
 
 
-def test_few_queries_are_one_block_or_none() -> None:
-    few, causal, capped = ROWS[0][0], SELF[0], SELF[10]
-    for length, blocks in ((SHORT, None), (SHORT + 1, 1), (few, 1), (few + 1, 2)):
-        assert forms(causal, False, length) == ["query blocks" if blocks else "ai.onnx Attention"]
-        nodes = [node.op_type for node in export(causal, False, length).graph.node]
-        assert nodes.count("Attention") == (blocks or 1) and nodes.count("Gather") == 2 * ((blocks or 1) - 1)
+def test_few_queries_have_no_blocks() -> None:
+    causal, masked, capped = SELF[0], SELF[3], replace(SELF[10], inputs={})
+    for case, short in ((causal, SHORT), (masked, SHORT_IF_MASKED)):
+        assert forms(case, False, short) == ["ai.onnx Attention"]
+        assert forms(case, False, short + 1) == ["query blocks"]
     assert forms(capped, False, SHORT_IF_CAPPED) == ["products, for their tanh"]
     assert forms(capped, False, SHORT_IF_CAPPED + 1) == ["query blocks"]
+    assert forms(SELF[10], False, SHORT_IF_MASKED) == ["products, for their tanh"]
+    assert forms(SELF[10], False, SHORT_IF_MASKED + 1) == ["query blocks"]
     assert forms(SELF[6], False, SHORT_IF_NOT_CAUSAL) == ["ai.onnx Attention"]
     assert forms(SELF[6], False, SHORT_IF_NOT_CAUSAL + 1) == ["query blocks"]
 
@@ -216,13 +268,13 @@ def test_blocks_of_many_queries_hand_their_keys_on() -> None:
 @pytest.fixture
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 32 queries at most that hand their keys on from 3 queries to 80, so that references are fast."""
-    monkeypatch.setattr(attention_cpu, "SHORT", 2)
-    monkeypatch.setattr(attention_cpu, "HANDED_ON_ABOVE", 2)
+    for limit, length in (("SHORT", 2), ("SHORT_IF_MASKED", 2), ("HANDED_ON_ABOVE", 2)):
+        monkeypatch.setattr(attention_cpu, limit, length)
     for limits in ("ROWS_HANDED_ON", "ROWS_HANDED_ON_IF_GROUPED"):
         monkeypatch.setattr(attention_cpu, limits, ((5, 2), (80, 32)))
 
 
-@pytest.mark.usefixtures("few_rows")
+@pytest.mark.usefixtures("few_rows", "hidden")
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 @pytest.mark.parametrize("case", SELF[:6], ids=str)
 def test_keys_handed_on(case: Case, packed: bool) -> None:
@@ -235,7 +287,7 @@ def test_keys_handed_on(case: Case, packed: bool) -> None:
         check_run(lucid.runtime.Session(exported, threads=2), case, packed, 2, length)
 
 
-@pytest.mark.usefixtures("few_rows")
+@pytest.mark.usefixtures("few_rows", "hidden")
 def test_keys_handed_on_with_values_of_another_width() -> None:
     specs = [lucid.spec("N", 3, 77, width) for width in (8, 8, 5)]
     model = lucid.export.to_onnx(ops.attention, *specs, kwargs={"is_causal": True}, target="cpu")
@@ -267,9 +319,11 @@ def test_few_heads_are_products_which_all_threads_share() -> None:
     assert form(1, FEW_HEADS + 1, SHARED) == form(2, 2, SHARED) == form(1, 2, SHARED, heads=2) == node
     assert form(1, 1, SHARED - 1) == form(1, 1, "L") == form("8*N", 1, SHARED) == node
     assert form(1, 2, SHARED, shared=2) == ON_ALL_THREADS
-    assert form(1, 1, SHORT_IF_NOT_CAUSAL + 1) == form(1, 3, SHARED, is_causal=True) == IN_PRODUCTS
+    assert form(1, 3, SHORT_IF_MASKED, is_causal=True) == ON_ALL_THREADS
+    assert form(1, 1, SHORT_IF_NOT_CAUSAL + 1) == form(1, 3, SHARED, False, is_causal=True) == IN_PRODUCTS
+    assert form(1, 3, SHORT_IF_MASKED + 1, is_causal=True) == IN_PRODUCTS
     assert form(1, 3, HANDED_ON_ABOVE + 1, False, is_causal=True) == IN_PRODUCTS
-    assert form(1, 1, "L", is_causal=True) == form(1, 4, SHARED, is_causal=True) == "query blocks"
+    assert form(1, 1, "L", is_causal=True) == form(1, 4, SHARED, False, is_causal=True) == "query blocks"
     assert form("N", 1, 33, False, heads=1) == form("N", 1, "L", False, heads=1) == "three products"
     assert form("N", 2, 33, False, heads=2) == node
 
@@ -292,12 +346,12 @@ def all_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads of any number are few, and so are two queries many."""
     monkeypatch.setattr(attention_products, "FEW_HEADS", 1000)
     monkeypatch.setattr(attention_products, "SHARED", 0)
-    for limit in ("SHORT", "SHORT_IF_NOT_CAUSAL"):
+    for limit in ("SHORT", "SHORT_IF_MASKED", "SHORT_IF_NOT_CAUSAL"):
         monkeypatch.setattr(attention_cpu, limit, 0)
     monkeypatch.setattr(attention_cpu, "ROWS", ((1000, 32),))
 
 
-@pytest.mark.usefixtures("all_are_few")
+@pytest.mark.usefixtures("all_are_few", "hidden")
 @pytest.mark.parametrize("case", SELF[:10], ids=str)
 def test_blocks_in_products(case: Case) -> None:
     for length in (2, 33, 77):
@@ -449,14 +503,14 @@ def test_tiles_give_what_the_eager_kernel_gives_for_special_values(operand: int,
     np.testing.assert_allclose(session(*arrays).numpy(), want, rtol=1e-5, atol=3e-6)
 
 
-@pytest.mark.parametrize("length", [65, 72])
+@pytest.mark.parametrize("length", [SHORT_IF_MASKED + 1, 140])
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
 def test_a_window_that_no_query_exceeds_is_left_out(packed: bool, length: int) -> None:
-    case = Case("", {"is_causal": True, "window": 72}, {"key_mask": bool_input("N", "L")})
+    case = Case("", {"is_causal": True, "window": 140}, {"key_mask": bool_input("N", "L")})
     assert forms(case, packed, length) == ["window blocks"]
     specs = specs_of(case, packed, length)
     (decision,) = lucid.export.explain(function_of(case, packed), kwargs=specs, target="cpu").attention
-    assert decision.note.startswith("as query blocks: a window of 72 hides none")
+    assert decision.note.startswith("as query blocks: a window of 140 hides none")
     check_run(lucid.runtime.Session(export(case, packed, length, 2), threads=1), case, packed, 2, length)
     assert forms(case, packed, 41) != ["window blocks"]
 
@@ -594,6 +648,7 @@ ADVERSARIES = {
 }
 
 
+@pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize("fixed", [False, True], ids=["any length", "fixed length"])
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_adversarial_inputs(name: str, fixed: bool) -> None:
@@ -612,7 +667,7 @@ def test_adversarial_inputs(name: str, fixed: bool) -> None:
         assert error[:, :, :-1].max() <= max(2 * usual[:, :, :-1].max(), 2e-6)
 
 
-@pytest.mark.usefixtures("few_rows")
+@pytest.mark.usefixtures("few_rows", "hidden")
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_keys_handed_on_give_the_bits_of_copies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So all that is tested of blocks holds for both, numbers that are none included."""
@@ -629,7 +684,7 @@ def test_keys_handed_on_give_the_bits_of_copies(name: str, monkeypatch: pytest.M
         np.testing.assert_array_equal(session(*given).numpy(), copies(*given).numpy())
 
 
-@pytest.mark.usefixtures("all_are_few")
+@pytest.mark.usefixtures("all_are_few", "hidden")
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_blocks_in_products_are_those_of_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So all that is tested of blocks holds for both, numbers that are none included."""
@@ -662,6 +717,7 @@ def session_of(case: Case, length: int, **attributes: Any) -> lucid.runtime.Sess
     return lucid.runtime.Session(export(case, False, length, 1), threads=1)
 
 
+@pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize("size", [1.0, 1e-6, 1e6], ids="visible {:g}".format)
 @pytest.mark.parametrize("reach", [1.0, 1.5, 2.0])
 def test_hidden_values_of_any_size_do_not_show(reach: float, size: float) -> None:
@@ -680,6 +736,7 @@ def test_hidden_values_of_any_size_do_not_show(reach: float, size: float) -> Non
         np.testing.assert_allclose(got / size, want.numpy() / size, rtol=0, atol=2e-6 * reach**2)
 
 
+@pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize("direction", [1, -1], ids=["hidden keys score high", "hidden keys score low"])
 @pytest.mark.parametrize("large", LARGE)
 def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float, direction: int) -> None:
@@ -692,6 +749,7 @@ def test_hidden_values_do_not_show_where_scores_are_at_their_bound(large: float,
         np.testing.assert_allclose(session(q, k, v).numpy()[:, :, :30], 1, rtol=0, atol=2e-6)
 
 
+@pytest.mark.usefixtures("hidden")
 def test_one_large_hidden_value_beside_nan_does_not_show() -> None:
     """A maximum ignores NaN, and may ignore the numbers next to it, too."""
     session = session_of(SELF[0], 128)
@@ -704,6 +762,7 @@ def test_one_large_hidden_value_beside_nan_does_not_show() -> None:
 NORMS = [(1e-24, 1e18, 1e8), (1e18, 1e-24, 1e8), (1e-30, 1e30, 10.0), (1e-20, 1e-18, 1e37), (1e20, 1e15, 1e-34)]
 
 
+@pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize(("of_query", "of_key", "scale"), NORMS)
 def test_norms_that_a_square_cannot_hold_do_not_fool_the_bound(of_query: float, of_key: float, scale: float) -> None:
     session = session_of(SELF[0], 128, scale=scale)
@@ -714,6 +773,7 @@ def test_norms_that_a_square_cannot_hold_do_not_fool_the_bound(of_query: float, 
     np.testing.assert_allclose(session(q, k, v).numpy(), want, rtol=0, atol=2e-6 * max(1, steep))
 
 
+@pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize("scale", [1e-300, 1e-37, 1e-30, 1e-19, 1e-18])
 def test_the_smallest_scales(scale: float) -> None:
     """All scores are then about 0: the result is a mean."""

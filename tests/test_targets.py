@@ -228,16 +228,16 @@ def test_every_target_explains_the_readme_example(provider: Provider) -> None:
 
 
 def test_sizes_that_are_known_say_why_a_form_should_win() -> None:
-    def note(length: Any, **options: Any) -> str:
-        shape = (1, 4, length, 16)
-        found = explain(ops.attention, *[lucid.spec(*shape)] * 3, kwargs=options, target="cpu").attention
-        return found[0].note
+    def note(length: Any, *masks: lucid.TensorType, **options: Any) -> str:
+        specs = [*[lucid.spec(1, 4, length, 16)] * 3, *masks]
+        return explain(ops.attention, *specs, kwargs=options, target="cpu").attention[0].note
 
     blocks = r"8 blocks of queries compute 56% of the scores at 512, the node all of them"
     assert re.fullmatch(blocks, note(512, is_causal=True))
     assert re.search(r"\d+ blocks of queries compute 5\d% of the scores at 2048", note(2048, is_causal=True))
-    assert "2 blocks of queries" in note(100, is_causal=True)
-    assert note(70, is_causal=True) == "hidden keys get scores for which exp is fast"
+    assert "2 blocks of queries" in note(70, is_causal=True)
+    mask = lucid.spec(300, 300, dtype="bool")
+    assert note(300, mask) == "hidden keys get scores for which exp is fast"
     assert re.match(r"up to 192 queries it is the plain node; \d+ blocks", note("L", is_causal=True))
     assert re.match(
         r"up to 128 queries it is products, for their tanh; \d+ blocks", note("L", is_causal=True, softcap=2.0)

@@ -262,13 +262,13 @@ ATTENTION = [attention, scaled_dot_product]
 
 
 def masked_attention(draft: Drafting) -> Step | None:
-    """Self-attention of float32 with boolean masks, causality and windows, which target "cpu" computes in blocks of
-    queries."""
+    """Self-attention of float32 with boolean masks or none, causality and windows, which target "cpu" computes in
+    blocks of queries."""
     n, l = dim("N"), draft.choose([dim("L"), dim("L"), 5, 72])
     x = draft.input(float32, (n, l, 8), lambda *_: PLAIN)  # if scores overflow, the result of a hidden row is open
-    causal, both, steep = draft.flag(), draft.number(0, 2), draft.choose([1.0, 1.0, 5.0])
-    mask = draft.input(bool_, draft.choose([(l, l), (n, 1, l, l), (1, l)]), mask_recipe) if both != 1 else None
-    key_mask = draft.input(bool_, (n, l), mask_recipe) if both != 0 else None
+    causal, both, steep = draft.flag(), draft.number(0, 3), draft.choose([1.0, 1.0, 5.0])
+    mask = draft.input(bool_, draft.choose([(l, l), (n, 1, l, l), (1, l)]), mask_recipe) if both in (0, 2) else None
+    key_mask = draft.input(bool_, (n, l), mask_recipe) if both in (1, 2) else None
     window, after = (
         (draft.choose([1, 2, 5]), draft.choose([0, 1, 3])) if mask is None and draft.flag() else (None, None)
     )

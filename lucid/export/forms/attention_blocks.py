@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import cache, reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -16,15 +16,14 @@ import numpy as np
 from lucid.dims import Size, same
 from lucid.export.attention_node import Call
 from lucid.export.builder import Builder, computed
-from lucid.export.forms.attention_fill import fill_value, filled_mask, sees_a_key
+from lucid.export.forms.attention_fill import bound_pays, fill_value, filled_mask, sees_a_key
 from lucid.export.forms.attention_products import biased, in_products
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.ops import attention, concat, minimum, unsqueeze
 from lucid.ops.attention import split_heads
-from lucid.ops.attention_masks import causal_mask
-from lucid.ops.creation import arange_op
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
+from lucid.types import Array, TensorType, float32
 
 Attended: TypeAlias = Callable[[Builder, Call, Sequence[Tensor], Iterator[Tensor]], Iterator[Tensor]]
 """The outputs of blocks of queries, given what is added to the scores of each."""
@@ -34,7 +33,8 @@ def filled(build: Builder, call: Call, rows: Sequence[int], attended: Attended) 
     """Attention in blocks of so many queries, with hidden keys filled. (N, H, L, d) or packed (N, L, H*d)."""
     if call.mask is not None:
         call = replace(call, mask=_with_axes(call.mask))
-    parts = list(attended(build, call, call.query.split(rows, -2), _biases(build, call, rows)))
+    fill = fill_value(build, call) if bound_pays(call) else float32.lowest
+    parts = list(attended(build, call, call.query.split(rows, -2), _biases(build, call, rows, fill)))
     output = concat(parts, -2) if len(parts) > 1 else parts[0]
     seeing = sees_a_key(build, call)
     if seeing is None:
@@ -82,16 +82,16 @@ def handed_on(build: Builder, call: Call, queries: Sequence[Tensor], biases: Ite
     yield attention(queries[-1], call.key, call.value, next(biases), heads=heads, kv_heads=kv_heads, scale=scale)
 
 
-def _biases(build: Builder, call: Call, rows: Sequence[int]) -> Iterator[Tensor]:
+def _biases(build: Builder, call: Call, rows: Sequence[int], fill: Tensor | float) -> Iterator[Tensor]:
     """What is added to the scores of each block, in a column for each key that it reads."""
     keys, is_causal = call.new_keys, call.options.is_causal
-    fill = fill_value(build, call)
     hidden_keys = None if call.key_mask is None else unsqueeze(filled_mask(call.key_mask, fill), (1, 2))
     hidden = None if call.mask is None else filled_mask(call.mask, fill)
     triangle: Tensor | None = None
     if is_causal:
-        # The triangle of hidden keys of the largest block; other blocks use its lower right part.
-        corner = filled_mask(causal_mask(rows[-1], rows[-1]), fill)
+        # The triangle of hidden keys of the largest block; other blocks use its lower right part. Where the number is
+        # known, all layers share these nodes, and onnxruntime computes them when it loads the model.
+        corner = _stored(build, _triangle(rows[-1])) * fill
         triangle = pad(corner, before=(0, keys - rows[-1]), after=(0, 0))
     start: Size = 0
     for count in rows:
@@ -112,10 +112,11 @@ def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
     """The first positions of keys or values. Gather copies with all threads; Slice uses one and takes three times as
     long.
     """
-    if same(count, x.shape[-2]):
+    whole = x.shape[-2]
+    if same(count, whole):
         return x
-    positions = build.name_of(arange_op(start=0, stop=x.shape[-2]))
-    wanted = build.op("Slice", positions, np.array([0]), sizes_vector(build, [count]), np.array([0]))
+    assert isinstance(whole, int)  # blocks that read a part are causal, with as many keys as queries
+    wanted = build.op("Slice", _positions(whole), np.array([0]), sizes_vector(build, [count]), np.array([0]))
     found = build.op("Gather", x, wanted, axis=x.ndim - 2)
     return computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
 
@@ -124,3 +125,19 @@ def _with_axes(mask: Tensor) -> Tensor:
     while mask.ndim < 2:
         mask = unsqueeze(mask, 0)
     return mask
+
+
+def _stored(build: Builder, array: Array) -> Tensor:
+    """An array whose uses stay nodes: onnxruntime computes them when it loads the model, so the file holds none."""
+    return computed(build, build.name_of(array), TensorType(float32, array.shape))
+
+
+@cache
+def _triangle(rows: int) -> Array:
+    """1 where causality hides a key of a block from one of its queries; one array for all layers, as the next."""
+    return np.triu(np.ones((rows, rows), np.float32), 1)
+
+
+@cache
+def _positions(count: int) -> Array:
+    return np.arange(count)

@@ -3,9 +3,9 @@
 Two costs dominate there. A causal `Attention` node computes all L x L scores and discards half of them; and it masks
 with the lowest number, for which the exponential is slow (`attention_fill.py`).
 
-So queries are computed in blocks, each with the keys it can see; and hidden keys get a score that is low enough to
-vanish in the sums but high enough for the exponential's fast path. Both are written in Lucid's own ops, as another body
-of attention.
+So queries are computed in blocks, each with the keys it can see; and where many are hidden all the same, they get a
+score that is low enough to vanish in the sums but high enough for the exponential's fast path. Both are written in
+Lucid's own ops, as another body of attention.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from lucid.ops import attention
 from lucid.types import float32
 from lucid.values import Node
 
-# Up to so many queries the plain node, or products where scores are capped, are as fast.
-SHORT, SHORT_IF_CAPPED, SHORT_IF_NOT_CAUSAL = 64, 128, 192
+# Up to so many queries the plain node, or products where scores are capped, are as fast; more where masks hide keys.
+SHORT, SHORT_IF_CAPPED, SHORT_IF_MASKED, SHORT_IF_NOT_CAUSAL = 64, 96, 128, 192
 # The rows of a block, up to so many queries: fewer rows compute fewer scores, and more copies of keys. Beyond, memory
-# matters more than the few percent that larger blocks gain. Few queries are one block: cutting them takes as long as
-# what it saves, and one thread alone does it.
-ROWS = ((96, 96), (512, 64), (1024, 128), (4096, 256))
+# matters more than the few percent that larger blocks gain.
+ROWS = ((512, 64), (1024, 128), (4096, 256))
 ROWS_BEYOND = 128
 # The same where blocks hand on their keys, above a length: with fewer queries copies are as fast. Beyond the last limit
 # memory matters here too, since two such caches are alive at a time.
 HANDED_ON_ABOVE = 1024
-ROWS_HANDED_ON, ROWS_HANDED_ON_IF_GROUPED = ((1536, 128), (4096, 256)), ((2048, 128),)
+ROWS_HANDED_ON, ROWS_HANDED_ON_IF_GROUPED = ((2048, 128), (4096, 256)), ((2048, 128),)
 
 
 @form(
@@ -112,12 +111,13 @@ def blocks_with_a_cache(build: Builder, node: Node) -> Taken:
 def _known_rows(build: Builder, call: Call) -> list[int]:
     """The rows of each block of a known number of queries; all are one where keys are hidden by masks alone."""
     length = call.queries
-    if not call.options.is_causal and call.mask is None and call.key_mask is None:
+    if not call.options.is_causal and not call.masked:
         refuse("nothing is masked, so no scores can be left out")
     if not isinstance(length, int):
         refuse("texts of any length are padded little, and filling pays where a third of the keys is hidden")
     if call.options.is_causal:
-        _refuse_short(build, length, SHORT_IF_CAPPED if call.options.softcap else SHORT, "blocks")
+        short = SHORT_IF_CAPPED if call.options.softcap else SHORT
+        _refuse_short(build, length, SHORT_IF_MASKED if call.masked else short, "blocks")
         return _sizes(length, _rows(length, ROWS))
     _refuse_short(build, length, SHORT_IF_NOT_CAUSAL, "filled masks")
     if isinstance(call.new_keys, int) and call.new_keys <= SHORT_IF_NOT_CAUSAL:
