@@ -167,12 +167,14 @@ def hidden(request: pytest.FixtureRequest) -> None:
 
 def test_short_causal_texts_have_no_bound() -> None:
     """It reads all operands, and saves nothing where scores are as large as those of trained models."""
-    causal, masked = SELF[0], SELF[3]
+    causal, masked, mask_alone = SELF[0], SELF[3], SELF[6]
     for case, length, bounds in (
         (causal, SHORT + 1, 0),
         (causal, UNBOUNDED, 0),
         (causal, UNBOUNDED + 1, 1),
-        (masked, SHORT_IF_MASKED + 1, 1),
+        (masked, UNBOUNDED, 0),
+        (masked, UNBOUNDED + 1, 1),
+        (mask_alone, SHORT_IF_NOT_CAUSAL + 1, 1),
     ):
         nodes = [node.op_type for node in export(case, False, length).graph.node]
         assert nodes.count("Exp") == bounds, (case, length)
