@@ -151,18 +151,12 @@ def test_a_layer_adds_few_nodes() -> None:
     assert three - two == two - one <= 15
 
 
-@pytest.fixture
-def bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys that causality hides get the number that the bound allows, in short texts too, so that references are
-    fast."""
-    monkeypatch.setattr(attention_fill, "UNBOUNDED", 0)
-
-
-@pytest.fixture(params=["by the lowest number", "by the bounded number"])
-def hidden(request: pytest.FixtureRequest) -> None:
-    """What hides keys that causality hides: one number in short texts, the other in long ones."""
-    if request.param == "by the bounded number":
-        request.getfixturevalue("bounded")
+@pytest.fixture(params=["the lowest number", "the bounded number"])
+def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What hides keys in causal blocks: one number up to a length, the other beyond; here both in short texts, so that
+    references are fast."""
+    if request.param == "the bounded number":
+        monkeypatch.setattr(attention_fill, "UNBOUNDED", 0)
 
 
 def test_short_causal_texts_have_no_bound() -> None:

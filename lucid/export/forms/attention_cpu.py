@@ -3,9 +3,9 @@
 Two costs dominate there. A causal `Attention` node computes all L x L scores and discards half of them; and it masks
 with the lowest number, for which the exponential is slow (`attention_fill.py`).
 
-So queries are computed in blocks, each with the keys it can see; and where masks alone hide keys, they get a
-score that is low enough to vanish in the sums but high enough for the exponential's fast path. Both are written in
-Lucid's own ops, as another body of attention.
+So queries are computed in blocks, each with the keys it can see; and where masks alone hide keys, or queries are many,
+hidden keys get a score that is low enough to vanish in the sums but high enough for the exponential's fast path. Both
+are written in Lucid's own ops, as another body of attention.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Causal attention in as many blocks of queries as the length asks for: one body, which a Scan repeats.
 
 Written out, one model for all lengths would hold several numbers of blocks, all of them in each layer, and onnxruntime
-reads and optimises them whenever it loads the model. For the same reason hidden keys are not filled here, as they are
-for a known length: from the length on where blocks pay, the bound on hidden keys costs what it saves.
+reads and optimises them whenever it loads the model. For the same reason the lowest number hides keys at every length:
+in blocks a bound on hidden keys costs what it saves.
 """
 
 from __future__ import annotations
