@@ -15,8 +15,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 import lucid
 from lucid import ops
 from lucid.export import Target
-from lucid.export.forms import FORMS, attention_cpu, attention_fill, attention_products
-from lucid.export.forms.attention import TILED, TILED_IF_SPLIT
+from lucid.export.forms import FORMS, attention_cpu, attention_few_heads, attention_fill, attention_tiled
 from lucid.export.forms.attention_cpu import (
     HANDED_ON_ABOVE,
     ROWS_HANDED_ON,
@@ -26,9 +25,11 @@ from lucid.export.forms.attention_cpu import (
     SHORT_IF_MASKED,
     SHORT_IF_NOT_CAUSAL,
 )
+from lucid.export.forms.attention_few_heads import FEW_HEADS, SHARED, SHARED_IF_PACKED, SHARED_IF_PACKED_AND_CAUSAL
 from lucid.export.forms.attention_fill import UNBOUNDED
-from lucid.export.forms.attention_products import FEW_HEADS, LONG_IF_CAPPED, ROWS_IF_CAPPED, SHARED
+from lucid.export.forms.attention_products import LONG_IF_CAPPED, ROWS_IF_CAPPED
 from lucid.export.forms.attention_scan import LONG, WHOLE
+from lucid.export.forms.attention_tiled import TILED, TILED_IF_SPLIT
 from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
 from lucid.inspection.read import all_nodes
 from tests.reference import attention as reference
@@ -293,7 +294,8 @@ def test_keys_handed_on_with_values_of_another_width() -> None:
     check(lucid.runtime.Session(model, threads=1)(*arrays).numpy(), want.numpy(), 77)
 
 
-IN_PRODUCTS, ON_ALL_THREADS = "query blocks, in products", "products, on all threads"
+IN_PRODUCTS = "query blocks, in products"
+ON_ALL_THREADS, ON_ALL_THREADS_IF_LONG = "products, on all threads", "products if long, on all threads"
 
 
 def test_few_heads_are_products_which_all_threads_share() -> None:
@@ -312,16 +314,29 @@ def test_few_heads_are_products_which_all_threads_share() -> None:
 
     node = "ai.onnx Attention"
     assert form(1, FEW_HEADS, SHARED) == form("N", 1, SHARED) == form(1, 1, SHARED, heads=1) == ON_ALL_THREADS
-    assert form(1, FEW_HEADS + 1, SHARED) == form(2, 2, SHARED) == form(1, 2, SHARED, heads=2) == node
-    assert form(1, 1, SHARED - 1) == form(1, 1, "L") == form("8*N", 1, SHARED) == node
+    assert form(1, FEW_HEADS + 1, SHARED) == form(2, 2, SHARED) == node
+    assert form(1, 1, SHARED - 1) == form("8*N", 1, SHARED) == node
+    assert form(1, 1, "L") == form(1, 3, "L", heads=3) == form(1, 2, "L", window=9) == ON_ALL_THREADS_IF_LONG
+    assert form(1, 4, "L") == form(1, 2, "L", shared=2) == node
     assert form(1, 2, SHARED, shared=2) == ON_ALL_THREADS
     assert form(1, 3, SHORT_IF_MASKED, is_causal=True) == ON_ALL_THREADS
     assert form(1, 1, SHORT_IF_NOT_CAUSAL + 1) == form(1, 3, SHARED, False, is_causal=True) == IN_PRODUCTS
     assert form(1, 3, SHORT_IF_MASKED + 1, is_causal=True) == IN_PRODUCTS
     assert form(1, 3, HANDED_ON_ABOVE + 1, False, is_causal=True) == IN_PRODUCTS
     assert form(1, 1, "L", is_causal=True) == form(1, 4, SHARED, False, is_causal=True) == "query blocks"
-    assert form("N", 1, 33, False, heads=1) == form("N", 1, "L", False, heads=1) == "three products"
+    assert form("N", 1, 33, False, heads=1) == "three products"
     assert form("N", 2, 33, False, heads=2) == node
+
+
+def test_few_packed_heads_are_split_for_products_where_queries_are_many() -> None:
+    def form(length: Any, masked: bool, is_causal: bool = False) -> str:
+        packed = lucid.spec(1, length, 3 * D)
+        mask = [lucid.spec(1, length, dtype="bool")] * masked
+        call = lambda q, k, v, *m: ops.attention(q, k, v, None, *m, heads=3, is_causal=is_causal)  # noqa: E731
+        return lucid.export.explain(call, packed, packed, packed, *mask, target="cpu").attention[0].taken
+
+    assert form(SHARED_IF_PACKED, True) == form(SHARED_IF_PACKED_AND_CAUSAL, False, True) == IN_PRODUCTS
+    assert form(SHARED_IF_PACKED - 1, True) == form(SHARED_IF_PACKED_AND_CAUSAL - 1, False, True) == "query blocks"
 
 
 @pytest.mark.parametrize("options", [{}, {"need_weights": True}], ids=str)
@@ -340,8 +355,9 @@ def test_one_packed_head_is_read_where_it_is(options: dict[str, Any]) -> None:
 @pytest.fixture
 def all_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads of any number are few, and so are two queries many."""
-    monkeypatch.setattr(attention_products, "FEW_HEADS", 1000)
-    monkeypatch.setattr(attention_products, "SHARED", 0)
+    monkeypatch.setattr(attention_few_heads, "FEW_HEADS", 1000)
+    for limit in ("SHARED", "SHARED_IF_PACKED", "SHARED_IF_PACKED_AND_CAUSAL"):
+        monkeypatch.setattr(attention_few_heads, limit, 0)
     for limit in ("SHORT", "SHORT_IF_MASKED", "SHORT_IF_NOT_CAUSAL"):
         monkeypatch.setattr(attention_cpu, limit, 0)
     monkeypatch.setattr(attention_cpu, "ROWS", ((1000, 32),))
@@ -361,7 +377,7 @@ def test_blocks_in_products(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_whole_contract_in_products(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every case that the form takes, at every length; the body computes the others."""
-    monkeypatch.setitem(FORMS, "attention", (attention_products.products_of_few_heads,))
+    monkeypatch.setitem(FORMS, "attention", (attention_few_heads.products_of_few_heads,))
     others = case.kv_heads not in (None, H) or case.attributes.get("softcap") or case.attributes.get("scale", 1.0) <= 0
     explained = lucid.export.explain(function_of(case, False), kwargs=cross_specs(case, False), target="cpu")
     assert [decision.taken for decision in explained.attention] == ["expanded" if others else ON_ALL_THREADS]
@@ -370,6 +386,37 @@ def test_the_whole_contract_in_products(case: Case, monkeypatch: pytest.MonkeyPa
     for n, l, s in sizes():
         arrays = arrays_of(case, n, l, s)
         check(session.run(arrays)["output"], expected(case.name, n, l, s)[0], (n, l, s))
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_whole_contract_in_products_if_long(case: Case, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node up to a length, which is one of those below, and products beyond."""
+    monkeypatch.setattr(attention_few_heads, "FEW_HEADS", 1000)
+    for limit in ("SHARED", "SHARED_IF_PACKED", "SHARED_IF_PACKED_AND_CAUSAL"):
+        monkeypatch.setattr(attention_few_heads, limit, 4)
+    wanted = (attention_few_heads.products_of_few_heads_if_long,)
+    monkeypatch.setitem(FORMS, "attention", wanted)
+    exported = lucid.export.to_onnx(function_of(case, packed), kwargs=cross_specs(case, packed), target="cpu")
+    session = lucid.runtime.Session(exported, threads=2)
+    for n, l, s in sizes():
+        arrays = arrays_of(case, n, l, s)
+        want, _ = expected(case.name, n, l, s)
+        got = session.run(packed_arrays(arrays) if packed else arrays)["output"]
+        check(got, pack(want) if packed else want, (n, l, s))
+
+
+@pytest.mark.parametrize("case", [case for case in SELF if case.attributes.get("is_causal")], ids=str)
+def test_causal_blocks_of_few_heads_of_any_length_are_products(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_few_heads, "FEW_HEADS", 1000)
+    exported = export(case, False)
+    in_scan = [node for node in all_nodes(exported.graph) if node.op_type == "Scan"]
+    (body,) = [attribute.g for attribute in in_scan[0].attribute if attribute.name == "body"]
+    grouped = case.kv_heads not in (None, H) and not case.attributes.get("softcap")
+    assert ("Attention" in {node.op_type for node in body.node}) == grouped
+    session = lucid.runtime.Session(exported, threads=2)
+    for n, length in ((2, 7), (1, WHOLE), (2, WHOLE + 1), (1, 300)):
+        check_run(session, case, False, n, length)
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
@@ -449,13 +496,13 @@ def test_capped_scores_of_many_queries_are_computed_in_blocks_of_them() -> None:
         check_run(lucid.runtime.Session(exported, threads=2), case, packed, 1, LONG_IF_CAPPED)
 
 
-TILES = "MultiHeadAttention, in tiles"
+TILES, TILES_IF_LONG = "MultiHeadAttention, in tiles", "MultiHeadAttention, in tiles if long"
 
 
 def test_many_packed_queries_of_which_nothing_is_masked_are_computed_in_tiles() -> None:
     case = Case("", {"scale": 0.3})
     assert forms(case, True, TILED) == [TILES]
-    assert forms(case, True, TILED - 1) == forms(case, True) == ["ai.onnx Attention"]
+    assert forms(case, True, TILED - 1) == ["ai.onnx Attention"]
     check_run(lucid.runtime.Session(export(case, True, TILED), threads=1), case, True, 2, TILED)
     long = Target("cpu", lengths=(TILED, 4 * TILED))
     session = lucid.runtime.Session(
@@ -468,7 +515,7 @@ def test_many_packed_queries_of_which_nothing_is_masked_are_computed_in_tiles() 
 def test_many_split_heads_of_which_nothing_is_masked_are_joined_for_tiles() -> None:
     case = Case("", {"scale": 0.3})
     assert forms(case, False, TILED_IF_SPLIT) == [TILES]
-    assert forms(case, False, TILED_IF_SPLIT - 1) == forms(case, False) == ["three products"]
+    assert forms(case, False, TILED_IF_SPLIT - 1) == ["three products"]
     assert TILES not in forms(Case("", {"scale": -0.3}), False, TILED_IF_SPLIT)
     assert TILES not in forms(Case("", {}, kv_heads=2), False, TILED_IF_SPLIT)
     check_run(lucid.runtime.Session(export(case, False, TILED_IF_SPLIT), threads=2), case, False, 1, TILED_IF_SPLIT)
@@ -478,6 +525,38 @@ def test_many_split_heads_of_which_nothing_is_masked_are_joined_for_tiles() -> N
     session = lucid.runtime.Session(model, threads=2)
     for n, length in ((2, 1), (1, TILED_IF_SPLIT + 1)):
         check_run(session, case, False, n, length)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["4-D", "packed"])
+@pytest.mark.parametrize("heads", [1, H])
+def test_a_text_of_any_length_is_computed_in_tiles_where_it_is_long(
+    packed: bool, heads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("TILED", "TILED_IF_SPLIT"):
+        monkeypatch.setattr(attention_tiled, limit, 9)
+    specs = [lucid.spec("N", *([size, heads * D] if packed else [heads, size, D])) for size in ("L", "S", "S")]
+    call = lambda q, k, v: ops.attention(q, k, v, heads=heads if packed else None, scale=0.3)  # noqa: E731
+    for lengths, short, long in (((0, 1000), True, True), ((9, 1000), False, True), ((0, 8), True, False)):
+        target = Target("cpu", lengths=lengths)
+        model = lucid.export.to_onnx(call, *specs, target=target)
+        written = {node.op_type for node in all_nodes(model.graph)}
+        assert ("MultiHeadAttention" in written, bool(written & {"Attention", "Softmax"})) == (long, short)
+        session = lucid.runtime.Session(model, threads=2)
+        for n, queries, keys in ((2, 1, 1), (1, 8, 30), (2, 9, 9), (1, 30, 8), (3, 33, 20)):
+            rng = np.random.default_rng(n)
+            shapes = [(n, *((size, heads * D) if packed else (heads, size, D))) for size in (queries, keys, keys)]
+            arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+            want = call(*(lucid.tensor(x).astype("float64") for x in arrays)).numpy()
+            check(session(*arrays).numpy(), want, (lengths, n, queries, keys))
+
+
+def test_what_no_tiles_compute_stays_with_the_node() -> None:
+    assert forms(Case("", {"scale": 0.3}), True) == forms(Case("", {}), False) == [TILES_IF_LONG]
+    assert forms(Case("", {}, kv_heads=2), True) == forms(Case("", {}, kv_heads=2), False) == ["ai.onnx Attention"]
+    old = lucid.export.explain(
+        function_of(Case("", {}), False), kwargs=specs_of(Case("", {}), False), target=Target("cpu", opset=18)
+    )
+    assert old.attention[0].taken == "three products"
 
 
 def test_heads_that_are_joined_for_tiles_may_have_values_of_another_width() -> None:
@@ -686,7 +765,7 @@ def test_blocks_in_products_are_those_of_nodes(name: str, monkeypatch: pytest.Mo
     """So all that is tested of blocks holds for both, numbers that are none included."""
     arrays = [x.astype(np.float32) for x in ADVERSARIES[name](np.random.default_rng(0), 77)]
     products = session_of(SELF[0], 77)
-    monkeypatch.setattr(attention_products, "FEW_HEADS", 0)
+    monkeypatch.setattr(attention_few_heads, "FEW_HEADS", 0)
     assert forms(SELF[0], False, 77) == ["query blocks"]
     nodes = session_of(SELF[0], 77)
     for operand, number in [(0, 1.0), *product(range(3), (np.nan, np.inf, -np.inf, 1e20))]:

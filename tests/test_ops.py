@@ -202,7 +202,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form refuses everything, except those that look at the node before (test_portable, test_native_forms), one
     only for CUDA, two for half precision (test_attention_half, test_quantize), one of a newer onnxruntime
     (test_buffered_attention), one of steps over a cache (test_attention_groups), two of constant weights
-    (test_quantize, test_convolution_forms), one of positions (test_portable), four of many queries
+    (test_quantize, test_convolution_forms), one of positions (test_portable), five of many queries
     (test_attention_cpu), one only for OpenVINO (test_portable) and dropout's, which says why there is none."""
     taken = {
         (s.op.name, form)
@@ -219,6 +219,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("attention", "query blocks, keys handed on"),
         ("attention", "query blocks, in products"),
         ("attention", "products, on all threads"),
+        ("attention", "products if long, on all threads"),
         ("buffered_attention", "com.microsoft GroupQueryAttention"),
         ("dropout", "dropout"),
         ("group_norm", "ai.onnx GroupNormalization"),

@@ -27,6 +27,7 @@ from tests.console import in_process
 
 Calls = Mapping[str, Callable[[], object]]
 NODE, BLOCKS, PRODUCTS, BODY = "ai.onnx Attention", "query blocks", "products, on all threads", "expanded"
+IF_LONG = "products if long, on all threads"
 AT = {"N": 1, "L": 40}
 SPECS = [lucid.spec("N", 2, "L", 8)] * 3
 
@@ -60,12 +61,12 @@ def taken(table: TunedTable, **target: Any) -> str:
 # What is measured -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [NODE, BLOCKS, PRODUCTS, BODY])
+@pytest.mark.parametrize("name", [NODE, BLOCKS, PRODUCTS, IF_LONG, BODY])
 def test_the_fastest_form_is_taken_and_computes_the_same(name: str) -> None:
     table = tuned(causal, SPECS, times({name: 0.001}))
     (form,) = table.forms
     assert (form.form, form.default) == (name, BLOCKS)
-    assert set(form.microseconds) == {BLOCKS, NODE, PRODUCTS, BODY}, "all that compute it exactly"
+    assert set(form.microseconds) == {BLOCKS, NODE, PRODUCTS, IF_LONG, BODY}, "all that compute it exactly"
     assert taken(table) == name
     assert_parity(causal, *SPECS, target=Target("cpu", tuned=table), sizes=[AT], providers=["cpu"])
 

@@ -10,7 +10,14 @@ from types import ModuleType
 from lucid.eager import calls, onnxruntime_engine
 from lucid.eager import sessions as eager_sessions
 from lucid.export import Target
-from lucid.export.forms import attention_cpu, attention_scan, attention_windows, convolution
+from lucid.export.forms import (
+    attention_cpu,
+    attention_few_heads,
+    attention_scan,
+    attention_tiled,
+    attention_windows,
+    convolution,
+)
 from lucid.ops import attention_tiles, pieces
 from lucid.runtime import installed
 from lucid.types import DType
@@ -152,6 +159,9 @@ _SMALL: list[tuple[ModuleType, str, object]] = [
     *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
     *((attention_cpu, *limit) for limit in {"WHOLE": 2, "SHORT": 2, "SHORT_IF_NOT_CAUSAL": 2}.items()),
     (attention_cpu, "HANDED_ON_ABOVE", 3),
+    *((attention_tiled, *least) for least in {"TILED": 2, "TILED_IF_SPLIT": 3}.items()),
+    (attention_few_heads, "FEW_HEADS", 2),
+    *((attention_few_heads, f"SHARED{kind}", 3) for kind in ("", "_IF_PACKED", "_IF_PACKED_AND_CAUSAL")),
     *((attention_cpu, name, ((40, 2),)) for name in ("ROWS_HANDED_ON", "ROWS_HANDED_ON_IF_GROUPED")),
     (attention_scan, "FEW", 2),
     *((convolution, *limit) for limit in {"BLOCK": 1, "DEEP": 2, "LONG": 2}.items()),

@@ -18,7 +18,8 @@ from lucid.export.attention_node import Call, refuse_scale
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse, refuse_slower, refuse_wrong
 from lucid.export.forms.attention_blocks import copied, filled, handed_on, multiplied
-from lucid.export.forms.attention_products import refuse_unfit_for_products, said_at_once
+from lucid.export.forms.attention_few_heads import refuse_unfit_for_products
+from lucid.export.forms.attention_products import as_given, said_at_once, split
 from lucid.export.forms.attention_scan import FIRST_BLOCKS, WHOLE, WHOLE_IF_CAPPED, of_any_length
 from lucid.export.forms.by_length import refuse_unexpected, said_up_to
 from lucid.known_runtimes import FILLED_MASKS
@@ -80,7 +81,8 @@ def blocks_in_products(build: Builder, node: Node) -> Taken:
     if not isinstance(call.queries, int):
         refuse("only a known number of queries is cut into products")
     rows = _known_rows(build, call)
-    return Taken(filled(build, call, rows, multiplied), f"{_share(rows)}; all threads share a head's products")
+    output = as_given(call, filled(build, split(call), rows, multiplied))
+    return Taken(output, f"{_share(rows)}; all threads share a head's products")
 
 
 @form(

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from lucid.export.attention_node import Call, emit_node, refuse_common, refuse_scale
+from lucid.export.attention_node import Call, emit_node
 from lucid.export.builder import Builder, Operand, computed
-from lucid.export.form import Taken, form, refuse, refuse_slower
+from lucid.export.form import Taken, form, refuse
 from lucid.ops import attention, concat, logical_not, reshape, softmax, squeeze, tanh, unsqueeze, where
 from lucid.ops.attention import joined_heads, split_heads
 from lucid.ops.attention_masks import combined_mask, excluded, position_mask
@@ -27,9 +27,6 @@ from lucid.values import Node
 # From so many queries capped scores are computed in blocks of so many rows, which stay in the caches through their tanh
 # and softmax; with fewer, a block costs more than it saves.
 LONG_IF_CAPPED, ROWS_IF_CAPPED = 2048, 256
-# Up to so many heads of all texts leave threads idle in the node, one of two or of four: then products are faster, from
-# so many queries on.
-FEW_HEADS, SHARED = 3, 128
 
 
 @form(
@@ -44,20 +41,25 @@ FEW_HEADS, SHARED = 3, 128
 def three_products(build: Builder, node: Node) -> Taken:
     """FusedMatMul, Softmax, MatMul: what the node does, without its copies."""
     call = Call.of(node)
-    if call.options.heads not in (None, 1):
+    if not are_split(call):
         refuse("the packed layout of several heads is read faster by the Attention node")
     if call.grouped:
         refuse("grouped heads would need copies of the keys")
-    scale = call.options.scale_of(call.width)
-    scores = build.op("FusedMatMul", call.query, call.key, domain="com.microsoft", alpha=scale, transB=1)
-    weights = build.op("Softmax", scores, axis=-1)
-    output = build.op("MatMul", weights, call.value)
+    output, weights = in_three_products(build, call)
     why = "nothing is masked, and heads that are already split are read without a copy"
     if not call.options.need_weights:
         return Taken(output, why)
     if call.options.heads is not None:  # weights have an axis of heads in every layout
         weights = build.op("Unsqueeze", weights, np.array([1]))
     return Taken((output, weights), why)
+
+
+def in_three_products(build: Builder, call: Call) -> tuple[str, str]:
+    """The output and the weights of attention without masks, of as many heads of keys as of queries."""
+    scale = call.options.scale_of(call.width)
+    scores = build.op("FusedMatMul", call.query, call.key, domain="com.microsoft", alpha=scale, transB=1)
+    weights = build.op("Softmax", scores, axis=-1)
+    return build.op("MatMul", weights, call.value), weights
 
 
 @form(attention, takes="*", name="products, for their tanh", kind="expanded", targets=("cpu",))
@@ -71,40 +73,10 @@ def capped_scores(build: Builder, node: Node) -> Taken:
     return Taken(capped(build, node, call), "onnxruntime's Attention node computes tanh number by number")
 
 
-@form(
-    attention,
-    takes="mask key_mask heads kv_heads scale is_causal window window_after",
-    name="products, on all threads",
-    kind="blocks",
-    domain="com.microsoft",
-    kernel="FusedMatMul",
-    targets=("cpu",),
-)
-def products_of_few_heads(build: Builder, node: Node) -> Taken:
-    """Products where the Attention node, which computes a head on one thread, would leave others idle."""
-    call = Call.of(node)
-    refuse_common(call)
-    refuse_unfit_for_products(build, call)
-    return Taken(in_products(build, call, *_bias(call)), "all threads share a head, of which the node has one do all")
-
-
-def refuse_unfit_for_products(build: Builder, call: Call) -> None:
-    """Refuse what `in_products` does not compute, and what the node computes as fast."""
-    refuse_scale(call.options.scale)
-    if not fit_products(call):
-        refuse("it computes in float32, and groups of heads over a known number of keys")
-    if not has_few_heads(call):
-        refuse_slower(build, f"threads share more than {FEW_HEADS} heads of all texts in the node, too")
-    if not isinstance(call.queries, int) and build.target.expects(0, SHARED - 1):
-        refuse_slower(build, "texts may be short; for these it is slower")
-    elif isinstance(call.queries, int) and call.queries < SHARED:
-        refuse_slower(build, f"{call.queries} queries are too few to be shared by threads")
-
-
 def capped(build: Builder, node: Node, call: Call) -> tuple[Tensor, ...]:
     """The results of a call with a softcap and all its masks: as products, or by the body."""
     if fit_products(call) and not call.options.holds_weights:
-        bias, seeing = _bias(call)
+        bias, seeing = bias_of(call)
         if bias is None and isinstance(call.queries, int) and call.queries >= LONG_IF_CAPPED:
             queries = call.query.split(ROWS_IF_CAPPED, -2)
             return (concat([in_products(build, replace(call, query=query), None) for query in queries], -2),)
@@ -124,13 +96,9 @@ def said_at_once(call: Call) -> str:
     return "products, for their tanh" if call.options.softcap else "the plain node"
 
 
-def has_few_heads(call: Call) -> bool:
-    """Whether the heads of all texts may be few, and are split already. A batch of its own name may be one text; one
-    that is computed, such as 8*N windows, is none."""
-    batch, heads = call.batch, call.options.heads or call.query.shape[1]
-    if not isinstance(batch, int):
-        batch = 1 if str(batch) in batch.names() else FEW_HEADS + 1
-    return isinstance(heads, int) and 0 < batch * heads <= FEW_HEADS and call.options.heads in (None, 1)
+def are_split(call: Call) -> bool:
+    """Whether products read the heads as they are."""
+    return call.options.heads in (None, 1)
 
 
 def fit_products(call: Call) -> bool:
@@ -168,12 +136,8 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     `bias` is what all masks add to the scores, `seeing` 0 for queries that see no key and 1 for others; both broadcast
     to (N, H, L, S).
     """
-    query, key, value, options = call.query, call.key, call.value, call.options
-    if options.head_counts == (1, 1, 1):
-        # `split_heads` permutes one head as well: OpenVINO fails where several query heads read one that is unsqueezed.
-        query, key, value = (unsqueeze(x, 1) for x in (query, key, value))
-    elif options.head_counts is not None:
-        query, key, value = map(split_heads, ("query", "key", "value"), (query, key, value), options.head_counts)
+    whole = split(call)
+    query, key, value, options = whole.query, whole.key, whole.value, whole.options
     n, heads, length, width = query.shape
     kv_heads, keys = key.shape[1:3]
     rows = (n, kv_heads, heads // kv_heads * length)  # the queries of a group are rows of one product
@@ -191,14 +155,31 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
     if bias is not None:
         scores = reshape(scores, (n, heads, length, keys)) + bias
     output = reshape(reshape(softmax(scores), (*rows, keys)) @ value, (n, heads, length, value.shape[3]))
-    if seeing is not None:
-        output = output * seeing
-    if options.heads == 1:
-        return squeeze(output, 1)
-    return output if options.heads is None else joined_heads(output)
+    return as_given(call, output if seeing is None else output * seeing)
 
 
-def _bias(call: Call) -> tuple[Tensor | None, Tensor | None]:
+def split(call: Call) -> Call:
+    """A call with an axis of heads, (N, H, L, d)."""
+    arrays, counts = (call.query, call.key, call.value), call.options.head_counts
+    if counts is None:
+        return call
+    if counts == (1, 1, 1):
+        # `split_heads` permutes one head as well: OpenVINO fails where several query heads read one that is unsqueezed.
+        query, key, value = (unsqueeze(x, 1) for x in arrays)
+    else:
+        query, key, value = map(split_heads, ("query", "key", "value"), arrays, counts)
+    options = replace(call.options, heads=None, kv_heads=None)
+    return replace(call, query=query, key=key, value=value, options=options)
+
+
+def as_given(call: Call, output: Tensor) -> Tensor:
+    """The output of `split(call)` in the layout of the call."""
+    if call.options.heads is None:
+        return output
+    return squeeze(output, 1) if call.options.heads == 1 else joined_heads(output)
+
+
+def bias_of(call: Call) -> tuple[Tensor | None, Tensor | None]:
     """What all masks of a call add to its scores, and which queries see a key; None where nothing is masked, and where
     all queries do."""
     position = position_mask(call, is_causal=call.options.is_causal)

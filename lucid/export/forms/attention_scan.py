@@ -15,8 +15,17 @@ import numpy as np
 from lucid.dims import Dim, Size, same, sym_min
 from lucid.export.attention_node import Call, node_output
 from lucid.export.builder import Builder, Operand, computed
+from lucid.export.forms.attention_few_heads import has_few_heads
 from lucid.export.forms.attention_fill import sees_a_key
-from lucid.export.forms.attention_products import at_once, biased
+from lucid.export.forms.attention_products import (
+    are_split,
+    as_given,
+    at_once,
+    biased,
+    fit_products,
+    in_products,
+    split,
+)
 from lucid.export.forms.by_length import by_length
 from lucid.export.run_time_sizes import size_vector, sizes_vector
 from lucid.ops import expand, logical_and, reshape, take, unsqueeze, where
@@ -99,18 +108,22 @@ def of_any_length(build: Builder, node: Node, call: Call, length: Dim, limit: in
     of the branches.
     """
     output = node.types[0]
-    blocks, masks = blocks_of(build, output, length), _masks(call)
+    multiplied = bool(call.options.softcap) or (has_few_heads(call) and are_split(call) and fit_products(call))
+    given = split(call) if multiplied else call
+    kind = output if given is call else given.query.type.with_shape((*given.query.shape[:-1], given.value.shape[-1]))
+    blocks, masks = blocks_of(build, kind, length), _masks(call)
     whole = _masked_up_to(build, call, limit)
-    seeing = sees_a_key(build, call) if call.options.softcap else None
+    seeing = sees_a_key(build, call) if multiplied else None
     build.names_of([*masks, *([] if seeing is None else [seeing])])
-    return by_length(
-        build,
-        length,
-        limit,
-        lambda: at_once(build, node, whole),
-        lambda: _scanned(build, call, masks, blocks, seeing),
-        output,
-    )
+
+    def scanned() -> Tensor:
+        build.names_of([given.query, given.key, given.value])  # heads are split once for all blocks
+        found = _scanned(build, given, masks, blocks, multiplied)
+        if not multiplied:
+            return found
+        return as_given(call, found if seeing is None else found * seeing)
+
+    return by_length(build, length, limit, lambda: at_once(build, node, whole), scanned, output)
 
 
 def _masked_up_to(build: Builder, call: Call, limit: int) -> Call:
@@ -133,7 +146,7 @@ def _masks(call: Call) -> list[Tensor]:
     return masks if call.mask is None else [*masks, call.mask]
 
 
-def _scanned(build: Builder, call: Call, masks: Sequence[Tensor], blocks: Blocks, seeing: Tensor | None) -> Tensor:
+def _scanned(build: Builder, call: Call, masks: Sequence[Tensor], blocks: Blocks, multiplied: bool) -> Tensor:
     """Causal attention, block by block. (N, H, L, d) or packed (N, L, H*d)."""
     own = Input("own", TensorType(int64, (blocks.rows,)))
     column = Input("column", TensorType(int64, (blocks.rows, 1)))
@@ -148,7 +161,7 @@ def _scanned(build: Builder, call: Call, masks: Sequence[Tensor], blocks: Blocks
             visible = logical_and(visible, _part(mask, queries, near))
         query, key, value = take(call.query, queries, -2), take(call.key, near, -2), take(call.value, near, -2)
         part = Call(query, key, value, visible, options=replace(call.options, is_causal=False))
-        found = _attended(build, part)
+        found = _in_products(build, part) if multiplied else node_output(build, part)
         return [(build.name_of(found), found.type)]
 
     body = build.block(step, [own, column, end])
@@ -166,18 +179,14 @@ def _scanned(build: Builder, call: Call, masks: Sequence[Tensor], blocks: Blocks
     stacked = kind.with_shape((*kind.shape[:-2], blocks.count, *kind.shape[-2:]))
     output = reshape(computed(build, given, stacked), blocks.padded(kind))
     cut = build.op("Slice", output, blocks.begin, np.array([_LARGEST]), np.array([output.ndim - 2]))
-    found = computed(build, cut, kind.with_shape((*kind.shape[:-2], call.queries, kind.shape[-1])))
-    if seeing is None:
-        return found
-    return found * (seeing if call.options.heads is None else seeing[:, 0])
+    return computed(build, cut, kind.with_shape((*kind.shape[:-2], call.queries, kind.shape[-1])))
 
 
-def _attended(build: Builder, call: Call) -> Tensor:
-    """A block: one node, or products where scores are capped."""
-    if not call.options.softcap:
-        return node_output(build, call)
+def _in_products(build: Builder, call: Call) -> Tensor:
+    """A block as products."""
     assert call.mask is not None
-    return biased(build, call, where(call.mask, 0.0, float32.lowest))
+    bias = where(call.mask, 0.0, float32.lowest)
+    return in_products(build, call, bias) if fit_products(call) else biased(build, call, bias)
 
 
 def _part(mask: Tensor, own: Tensor, near: Tensor) -> Tensor:
