@@ -553,10 +553,27 @@ def test_a_text_of_any_length_is_computed_in_tiles_where_it_is_long(
 def test_what_no_tiles_compute_stays_with_the_node() -> None:
     assert forms(Case("", {"scale": 0.3}), True) == forms(Case("", {}), False) == [TILES_IF_LONG]
     assert forms(Case("", {}, kv_heads=2), True) == forms(Case("", {}, kv_heads=2), False) == ["ai.onnx Attention"]
-    old = lucid.export.explain(
-        function_of(Case("", {}), False), kwargs=specs_of(Case("", {}), False), target=Target("cpu", opset=18)
-    )
-    assert old.attention[0].taken == "three products"
+    for opset in (18, 25):  # before the node, and where onnxruntime computes it by its body
+        target = Target("cpu", opset=opset)
+        split, masked = Case("", {}), Case("", {}, {"key_mask": float_input("N", "L")}, kv_heads=1)
+        for case, form in ((split, "three products"), (masked, "expanded")):
+            explained = lucid.export.explain(function_of(case, False), kwargs=specs_of(case, False), target=target)
+            assert explained.attention[0].taken == form
+
+
+@pytest.mark.parametrize("opset", [24, 25])
+def test_queries_of_few_heads_of_which_all_keys_have_the_lowest_number_give_0(opset: int) -> None:
+    """In short texts, too: from opset 25 on onnxruntime 1.32 has no kernel for the node, and its body gives a mean."""
+    specs = [*[lucid.spec("N", 2, "L", 4)] * 3, lucid.spec("L", "L")]
+    model = lucid.export.to_onnx(ops.attention, *specs, target=Target("cpu", opset=opset))
+    session = lucid.runtime.Session(model, threads=1)
+    for length in (2, SHARED + 1):
+        mask = np.zeros((length, length), np.float32)
+        mask[0] = np.finfo(np.float32).min
+        values = np.ones((3, 1, 2, length, 4), np.float32)
+        got = session(*values, mask).numpy()
+        assert not got[:, :, 0].any()
+        np.testing.assert_allclose(got[:, :, 1:], 1, rtol=1e-5)
 
 
 def test_heads_that_are_joined_for_tiles_may_have_values_of_another_width() -> None:

@@ -79,7 +79,8 @@ class Form:
         opset: the opset from which it exists.
         kind: what an export may insist on; for attention "standard", "contrib", "blocks"; "expanded" is the body.
         domain: the domain of the operator that it writes; empty for ONNX's own.
-        kernel: the ONNX op that must have a kernel for the element type of the node's first input; empty: none.
+        kernel: the ONNX op that must have a kernel for the element type of the node's first input, or several,
+            separated by spaces; empty: none.
         targets: the targets that it is tuned for, where it replaces a form of the same name; empty: all.
         mends: a fault that it works around: it is tried only if the target's runtime has this fault.
         looks_at: the names of ops at whose nodes it looks, where they compute its inputs.
@@ -117,9 +118,10 @@ class Form:
             refuse(f'target "{target.provider}" takes only standard ops')
         first = node.inputs[0] if node.inputs else None
         if self.kernel and node.op.body is not None and first is not None:  # primitives have been widened already
-            missing = target.missing(self.kernel, first.type.dtype)
-            if missing:
-                refuse(missing)
+            for kernel in self.kernel.split():
+                missing = target.missing(kernel, first.type.dtype)
+                if missing:
+                    refuse(missing)
 
 
 def _refuse_others(node: Node, op: Op[..., Any], taken: frozenset[str]) -> None:

@@ -45,7 +45,7 @@ def products_of_few_heads(build: Builder, node: Node) -> Taken:
     opset=23,
     kind="blocks",
     domain="com.microsoft",
-    kernel="FusedMatMul",
+    kernel="FusedMatMul Attention",
     targets=("cpu",),
 )
 def products_of_few_heads_if_long(build: Builder, node: Node) -> Taken:

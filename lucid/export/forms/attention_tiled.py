@@ -53,7 +53,7 @@ def tiled(build: Builder, node: Node) -> Taken:
     opset=23,
     kind="blocks",
     domain="com.microsoft",
-    kernel="MultiHeadAttention",
+    kernel="MultiHeadAttention Attention",
     targets=("cpu",),
 )
 def tiled_if_long(build: Builder, node: Node) -> Taken:
