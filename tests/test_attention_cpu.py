@@ -328,6 +328,20 @@ def test_few_heads_are_products_which_all_threads_share() -> None:
     assert form("N", 2, 33, False, heads=2) == node
 
 
+def test_layers_of_few_heads_of_any_length_share_their_masks() -> None:
+    def layers(x: lucid.Tensor, kept: lucid.Tensor) -> lucid.Tensor:
+        for _ in range(2):
+            x = ops.attention(x, x, x, None, kept)
+        return x
+
+    exported = lucid.export.to_onnx(layers, ("N", 2, "L", D), lucid.spec("N", "L", dtype="bool"), target="cpu")
+    everywhere, outside = (
+        [node.op_type for node in nodes] for nodes in (all_nodes(exported.graph), exported.graph.node)
+    )
+    assert everywhere.count("If") == 2 and everywhere.count("Where") == outside.count("Where") == 1
+    assert everywhere.count("Expand") == outside.count("Expand") == 1
+
+
 def test_few_packed_heads_are_split_for_products_where_queries_are_many() -> None:
     def form(length: Any, masked: bool, is_causal: bool = False) -> str:
         packed = lucid.spec(1, length, 3 * D)

@@ -10,8 +10,8 @@ from lucid.export.attention_node import Call, emit_node, refuse_common, refuse_s
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse, refuse_slower
 from lucid.export.forms.attention import refuse_inexact
-from lucid.export.forms.attention_products import are_split, bias_of, fit_products, in_products
-from lucid.export.forms.by_length import by_length, refuse_unexpected, said_up_to
+from lucid.export.forms.attention_products import are_split, bias_of, fit_products, in_products, masked_up_to
+from lucid.export.forms.by_length import by_length, refuse_short, refuse_unexpected, said_up_to
 from lucid.ops import attention
 from lucid.values import Node
 
@@ -57,13 +57,15 @@ def products_of_few_heads_if_long(build: Builder, node: Node) -> Taken:
     refuse_unexpected(build, limit)
     refuse_inexact(build, call)
     _refuse_many_heads(build, call)
+    # Masks are emitted outside of the branches, where all layers share them.
     bias, seeing = bias_of(call)
-    build.names_of([x for x in (bias, seeing) if x is not None])  # outside of the branches, where all layers share them
+    build.names_of([x for x in (bias, seeing) if x is not None])
+    short = masked_up_to(build, call, limit)
     chosen = by_length(
         build,
         call.queries,
         limit,
-        lambda: emit_node(build, call)[0],
+        lambda: emit_node(build, short)[0],
         lambda: in_products(build, call, bias, seeing),
         node.types[0],
     )
@@ -73,11 +75,7 @@ def products_of_few_heads_if_long(build: Builder, node: Node) -> Taken:
 def refuse_unfit_for_products(build: Builder, call: Call) -> None:
     """Refuse what `in_products` does not compute, and what the node computes as fast."""
     _refuse_many_heads(build, call)
-    least = least_shared(call)
-    if not isinstance(call.queries, int) and build.target.expects(0, least - 1):
-        refuse_slower(build, "texts may be short; for these it is slower")
-    elif isinstance(call.queries, int) and call.queries < least:
-        refuse_slower(build, f"{call.queries} queries are too few to be shared by threads")
+    refuse_short(build, call.queries, least_shared(call), f"{call.queries} queries are too few to be shared by threads")
 
 
 def _refuse_many_heads(build: Builder, call: Call) -> None:

@@ -13,10 +13,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from lucid.dims import sym_min
 from lucid.export.attention_node import Call, emit_node
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, refuse
-from lucid.ops import attention, concat, logical_not, reshape, softmax, squeeze, tanh, unsqueeze, where
+from lucid.ops import attention, concat, expand, logical_not, reshape, softmax, squeeze, tanh, unsqueeze, where
 from lucid.ops.attention import joined_heads, split_heads
 from lucid.ops.attention_masks import combined_mask, excluded, position_mask
 from lucid.ops.op import Op
@@ -94,6 +95,20 @@ def at_once(build: Builder, node: Node, call: Call) -> Operand:
 def said_at_once(call: Call) -> str:
     """What `at_once` writes, for a note."""
     return "products, for their tanh" if call.options.softcap else "the plain node"
+
+
+def masked_up_to(build: Builder, call: Call, limit: int) -> Call:
+    """The call of the plain node, with a mask of keys for as many queries as it computes at most.
+
+    So all layers share it, and for long texts it is small.
+    """
+    if call.key_mask is None or call.mask is not None or call.options.softcap or not build.target.expects(0, limit):
+        return call
+    shape = (call.batch, 1, sym_min(call.queries, limit), call.keys)
+    rows = build.name_of(expand(unsqueeze(call.key_mask, (1, 2)), shape))
+    # The node runs only where these are all queries.
+    mask = computed(build, rows, call.key_mask.type.with_shape((call.batch, 1, call.queries, call.keys)))
+    return replace(call, mask=mask, key_mask=None)
 
 
 def are_split(call: Call) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lucid.dims import Dim, Size, same, sym_min
+from lucid.dims import Dim, Size, same
 from lucid.export.attention_node import Call, node_output
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.forms.attention_few_heads import has_few_heads
@@ -24,11 +24,12 @@ from lucid.export.forms.attention_products import (
     biased,
     fit_products,
     in_products,
+    masked_up_to,
     split,
 )
 from lucid.export.forms.by_length import by_length
 from lucid.export.run_time_sizes import size_vector, sizes_vector
-from lucid.ops import expand, logical_and, reshape, take, unsqueeze, where
+from lucid.ops import logical_and, reshape, take, unsqueeze, where
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType, float32, int64
 from lucid.values import Input, Node
@@ -112,7 +113,7 @@ def of_any_length(build: Builder, node: Node, call: Call, length: Dim, limit: in
     given = split(call) if multiplied else call
     kind = output if given is call else given.query.type.with_shape((*given.query.shape[:-1], given.value.shape[-1]))
     blocks, masks = blocks_of(build, kind, length), _masks(call)
-    whole = _masked_up_to(build, call, limit)
+    whole = masked_up_to(build, call, limit)
     seeing = sees_a_key(build, call) if multiplied else None
     build.names_of([*masks, *([] if seeing is None else [seeing])])
 
@@ -124,20 +125,6 @@ def of_any_length(build: Builder, node: Node, call: Call, length: Dim, limit: in
         return as_given(call, found if seeing is None else found * seeing)
 
     return by_length(build, length, limit, lambda: at_once(build, node, whole), scanned, output)
-
-
-def _masked_up_to(build: Builder, call: Call, limit: int) -> Call:
-    """The call of the plain node, with a mask of keys for as many queries as it computes at most.
-
-    So all layers share it, and for long texts it is small.
-    """
-    if call.key_mask is None or call.mask is not None or call.options.softcap or not build.target.expects(0, limit):
-        return call
-    shape = (call.batch, 1, sym_min(call.queries, limit), call.keys)
-    rows = build.name_of(expand(unsqueeze(call.key_mask, (1, 2)), shape))
-    # The node runs only where these are all queries.
-    mask = computed(build, rows, call.key_mask.type.with_shape((call.batch, 1, call.queries, call.keys)))
-    return replace(call, mask=mask, key_mask=None)
 
 
 def _masks(call: Call) -> list[Tensor]:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from lucid.dims import Dim, sym_min
 from lucid.export.attention_node import Call, emit_node
 from lucid.export.builder import Builder, Operand, computed
-from lucid.export.form import Taken, form, refuse, refuse_slower
+from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention import multi_head, refuse_inexact, refuse_unfit_for_multi_head
 from lucid.export.forms.attention_products import are_split, in_three_products
-from lucid.export.forms.by_length import by_length, refuse_unexpected, said_up_to
+from lucid.export.forms.by_length import by_length, refuse_short, refuse_unexpected, said_up_to
 from lucid.ops import attention
 from lucid.ops.attention import joined_heads, split_heads
 from lucid.values import Node
@@ -38,10 +38,7 @@ def tiled(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
     least = _least(call)
     for size, what in ((call.queries, "queries"), (call.keys, "keys")):
-        if not isinstance(size, int) and build.target.expects(0, least - 1):
-            refuse_slower(build, "texts may be short; for these it is slower")
-        elif isinstance(size, int) and size < least:
-            refuse_slower(build, f"{size} {what} are too few for tiles to be faster")
+        refuse_short(build, size, least, f"{size} {what} are too few for tiles to be faster")
     _refuse_unfit(call)
     return Taken(_in_tiles(build, call), WHY)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from lucid.dims import Size
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import refuse
+from lucid.export.form import refuse, refuse_slower
 from lucid.ops.creation import size_op
 from lucid.types import TensorType
 
@@ -34,6 +34,14 @@ def refuse_unexpected(build: Builder, limit: int) -> None:
     """Refuse a form of many queries where no more than `limit` are expected."""
     if not build.target.expects(limit + 1):
         refuse(f"at most {limit} queries are expected (lengths={build.target.lengths}), too few for it to be faster")
+
+
+def refuse_short(build: Builder, size: Size, least: int, what: str) -> None:
+    """Refuse a form that is slower for fewer queries or keys, where they are fewer or may be."""
+    if isinstance(size, int) and size < least:
+        refuse_slower(build, what)
+    if not isinstance(size, int) and build.target.expects(0, least - 1):
+        refuse_slower(build, "texts may be short; for these it is slower")
 
 
 def said_up_to(build: Builder, limit: int, form: str) -> str:
