@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,16 @@ def test_other_element_types(provider: Any, bits: int, dtype: Any, within: float
         )
         allowed = within if level == 0 or dtype != "float16" else 0.02
         assert relative(session(x).numpy().astype(float), small(x).numpy().astype(float)) < allowed
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("provider", ["any", "cpu", "portable"])
+def test_level_0_keeps_nan(provider: Any, bits: int) -> None:
+    """Level 4 may lose it: docs/limitations.md."""
+    small = lucid.quantize(nn.Linear(64, 32), bits, block=32)
+    x = lucid.tensor([[math.nan] + [1.0] * 63, [1.0] * 64])
+    session = Session(to_onnx(small, ("N", 64), target=Target(provider, accuracy_level=0)), threads=1)
+    assert np.isnan(session(x).numpy()).all(1).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

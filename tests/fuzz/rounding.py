@@ -30,6 +30,9 @@ SUMS = frozenset("average_pool conv conv_transpose cumsum matmul mean prod scatt
 # Functions that libraries compute to a few units in the last place, some of them relative to the largest result.
 LOOSE = {"cos": 1.0, "erf": 0.0, "exp": 0.0, "log": 1.0, "pow": 0.0, "sigmoid": 1.0, "sin": 1.0, "tanh": 0.0}
 
+# Functions that are a number at infinity, exactly: 1 + tanh(-inf) is 0, and times infinity NaN.
+SATURATED = frozenset("erf exp sigmoid tanh".split())
+
 
 @dataclass(frozen=True)
 class Inner:
@@ -99,10 +102,12 @@ def in_all_runs(
             arrays = (_in_8_bits(run, arrays[0], inner.block, moved), *arrays[1:])
         for index, result in enumerate(compute(run, arrays)):
             if run and rounds:
-                dtype = inner.coarse or node.types[index].dtype
+                dtype, exact = inner.coarse or node.types[index].dtype, result
                 result = _rounded(
-                    run, index, result, dtype, moved, _units(name, dtype, arrays, result), _absolute(name, dtype)
+                    run, index, exact, dtype, moved, _units(name, dtype, arrays, exact), _absolute(name, dtype)
                 )
+                if name in SATURATED:
+                    result = np.where(np.isinf(arrays[0]), exact, result)
                 if inner.leaks:
                     result = result + (1 if run % 2 else -1) * _leak(*arrays)
                 if run in (1, 2) and name in SUMS:

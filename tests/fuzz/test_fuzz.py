@@ -155,6 +155,25 @@ def test_nan_in_one_of_several_queries_over_a_buffer_may_become_0() -> None:
     assert verdict.differs(np.full((1, 1, 2, 4), np.nan, np.float32))[..., 1, :].all()
 
 
+def test_a_hidden_key_may_overflow_float64() -> None:
+    def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+        return ops.attention(q, k, v, None, mask, is_causal=True, scale=50.0)
+
+    query = np.array([[[[1e38], [1.0]]]])
+    key, value = np.array([[[[1.0], [1e308]]]]), np.array([[[[2.0], [3.0]]]])
+    (verdict,) = judged(attention, query, key, value, np.zeros((1, 2), np.float32), tame=False)
+    for right in (2.0, np.nan):
+        assert not verdict.differs(np.full((1, 1, 2, 1), right))[..., 0, :].any()
+    assert verdict.differs(np.full((1, 1, 2, 1), 3.0))[..., 0, :].all()
+
+
+def test_functions_are_exact_at_infinity() -> None:
+    """GELU of -inf is NaN: infinity times 1 + tanh(-inf), which is 0 in every arithmetic."""
+    (verdict,) = judged(lambda v: ops.gelu(v, approximate="tanh"), np.array([-np.inf], np.float32), tame=False)
+    assert verdict.differs(np.array([np.inf], np.float32)).all()
+    assert not verdict.differs(np.array([np.nan], np.float32)).any()
+
+
 def test_the_judge_runs_bodies_and_no_fast_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ops.attention, "_kernel", lambda *_, **__: pytest.fail("a kernel judged"))
     x = np.ones((1, 2, 3, 4), np.float32)
