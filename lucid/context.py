@@ -1,20 +1,30 @@
-"""Values that apply to a block of code, only in the thread that runs it."""
+"""Values that apply to a block of code, only in the thread or the asyncio task that runs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import TypeVar
+from contextlib import ContextDecorator
+from contextvars import ContextVar, Token
+from typing import Generic, Self, TypeVar
 
 T = TypeVar("T")
 
 
-@contextmanager
-def holding(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Set a variable to this value inside, and back to the earlier one afterwards, also after an exception."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
+class holding(ContextDecorator, Generic[T]):  # noqa: N801  # used as a function
+    """Set a variable to this value inside, and back to the earlier one afterwards, also after an exception.
+
+    What is begun inside, an asyncio task or a call of `asyncio.to_thread`, has the value until it ends; a thread that
+    is started inside has not. It may be entered several times in one thread, one in another or one after another.
+    """
+
+    def __init__(self, variable: ContextVar[T], value: T) -> None:
+        self._variable, self._value = variable, value
+        self._tokens: list[Token[T]] = []
+
+    def __enter__(self) -> None:
+        self._tokens.append(self._variable.set(self._value))
+
+    def __exit__(self, *error: object) -> None:
+        self._variable.reset(self._tokens.pop())
+
+    def _recreate_cm(self) -> Self:  # for each call of a function that is decorated with it, as threads share it
+        return type(self)(self._variable, self._value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -116,6 +116,9 @@ def convert(array: Array, dtype: DType, where: str) -> Array:
         result = array.astype(dtype.numpy)
         if dtype.kind == "float":
             lost = np.isinf(result) & np.isfinite(array) if array.dtype.itemsize > 1 else False
+        elif dtype.kind == "int" and array.dtype.kind in "iu":
+            limits = np.iinfo(dtype.numpy)
+            lost = (array < limits.min) | (array > limits.max)
         elif dtype.kind == "int" and array.dtype != np.bool_:
             # Cast back: a whole number that fits is unchanged.
             lost = result.astype(array.dtype) != np.trunc(array)
@@ -125,6 +128,11 @@ def convert(array: Array, dtype: DType, where: str) -> Array:
         number = array[lost].reshape(-1)[0] if array.ndim else array
         raise OverflowError(f"{where}: {number} does not fit {dtype}; choose a wider type, or clip first")
     return result
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether it is an integer, of Python or NumPy, and no truth value."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def dtype_of_scalar(value: Scalar) -> DType:

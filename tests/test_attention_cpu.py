@@ -209,6 +209,37 @@ def test_fixed_length(case: Case, length: int, packed: bool) -> None:
     check_run(session, case, packed, 2, length)
 
 
+@pytest.mark.parametrize("keys", [SHORT_IF_NOT_CAUSAL + 8, "S"])
+@pytest.mark.parametrize("options", [{}, {"softcap": 5.0}], ids=str)
+@pytest.mark.parametrize(("heads", "form"), [(H, "query blocks"), (1, "query blocks, in products")])
+@pytest.mark.parametrize("shape", [("L", 1), (1,), (1, 1), ("N", 1, "L", 1)], ids=str)
+def test_a_mask_that_is_one_for_all_keys(
+    shape: tuple[Any, ...], heads: int, form: str, options: dict[str, Any], keys: int | str
+) -> None:
+    """It hides no key alone, but all of a query."""
+    length, draw = SHORT_IF_NOT_CAUSAL + 1, np.random.default_rng(0)
+    masks = lucid.spec(*({"L": length, "N": 1}.get(size, size) for size in shape), dtype=bool)
+    query = lucid.spec(1, heads, length, D)
+    others = [lucid.spec(1, heads, keys, D)] * 2
+    call = lambda q, k, v, mask: ops.attention(q, k, v, mask, **options)  # noqa: E731
+    if keys != "S":
+        (decision,) = lucid.export.explain(call, query, *others, masks, target="cpu").attention
+        assert decision.taken == ("query blocks" if options else form)
+    session = lucid.runtime.Session(lucid.export.to_onnx(call, query, *others, masks, target="cpu"), threads=1)
+    arrays = [
+        draw.standard_normal((1, heads, n, D)).astype(np.float32) for n in (length, *[SHORT_IF_NOT_CAUSAL + 8] * 2)
+    ]
+    mask = draw.random(masks.shape) < 0.7
+    want = ops.attention.expand([*map(lucid.Tensor, (*arrays, mask)), None, None, None], _attributes(options))[
+        0
+    ].numpy()
+    np.testing.assert_allclose(session(*arrays, mask).numpy(), want, rtol=1e-5, atol=1e-5)
+
+
+def _attributes(options: dict[str, Any]) -> dict[str, Any]:
+    return {**ops.attention.defaults, **options}
+
+
 def test_few_queries_have_no_blocks() -> None:
     causal, masked, capped = SELF[0], SELF[3], replace(SELF[10], inputs={})
     for case, short in ((causal, SHORT), (masked, SHORT_IF_MASKED)):
@@ -619,6 +650,12 @@ def test_a_window_that_no_query_exceeds_is_left_out(packed: bool, length: int) -
     assert decision.note.startswith("as query blocks: a window of 140 hides none")
     check_run(lucid.runtime.Session(export(case, packed, length, 2), threads=1), case, packed, 2, length)
     assert forms(case, packed, 41) != ["window blocks"]
+
+
+@pytest.mark.parametrize("length", [SHORT, SHORT + 1, 140, 141])
+def test_a_window_that_ends_at_its_query_is_causal(length: int) -> None:
+    case = Case("", {"window": 140, "window_after": 0})
+    check_run(lucid.runtime.Session(export(case, False, length, 2), threads=1), case, False, 2, length)
 
 
 def test_over_a_cache_capped_scores_are_those_of_the_node() -> None:

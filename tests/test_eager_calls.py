@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import warnings
+from collections.abc import Callable
 from contextvars import ContextVar
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import lucid.nn as nn
 from lucid import Tensor, ops
+from lucid.nn import functional as F
 from lucid.ops import REGISTERED
 from lucid.quiet import quietly
 
@@ -124,3 +126,11 @@ def test_silu_at_its_ends() -> None:
     found = ops.silu(x).numpy()
     assert np.isnan(found[0])  # -inf * 0
     np.testing.assert_allclose(found[1:], [0, -80 * np.exp(-80), 0, 80, 1e4, np.inf], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda value: ops.full((7,), value), lambda value: F.pad(ops.full((1,), 1.0), (7, 0), value=value)]
+)
+def test_calls_tell_the_two_zeros_apart(make: Callable[[float], Tensor]) -> None:
+    for number in (-0.0, 0.0, -0.0):
+        assert np.signbit(make(number).numpy()[0]) == np.signbit(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import warnings
@@ -380,11 +381,12 @@ def test_a_weight_of_a_convolution_may_change(group: int) -> None:
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("name", "most"), [("HELD_AT_ONCE", 2), ("HELD_IN_ALL", 32 * 9 * 2 + 1), ("MOST", 5)])
 def test_weights_that_change_from_call_to_call_are_given_with_each(
-    sessions: list[int], monkeypatch: pytest.MonkeyPatch
+    name: str, most: int, sessions: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(onnxruntime_engine, "HELD_AT_ONCE", 2)
-    onnxruntime_engine._that_hold.cache_clear()
+    monkeypatch.setattr(onnxruntime_engine, name, most)
+    monkeypatch.setattr(onnxruntime_engine, "_held", onnxruntime_engine._HeldOperands())
     weight = np.random.default_rng(3).standard_normal((32, 1, 3, 3)).astype(np.float32)
     for step in range(5):
         expected = ops.conv(IMAGE, Tensor(weight * step), group=32, **PLACES).numpy()
@@ -392,6 +394,63 @@ def test_weights_that_change_from_call_to_call_are_given_with_each(
             found = ops.conv(IMAGE, Tensor(weight * step), group=32, **PLACES).numpy()
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     assert len(sessions) == 4  # two that hold theirs, one for the others, and all of them again as branches
+
+
+@pytest.mark.parametrize("shape", [(1,), (2, 1, 400), (400,)], ids=str)
+@pytest.mark.parametrize("rows", [40, 600])
+def test_a_bias_may_be_broadcast(rows: int, shape: tuple[int, ...]) -> None:
+    x, weight, bias = lucid.randn(rows, 64), lucid.randn(400, 64), lucid.randn(*shape)
+    wanted = x.numpy() @ weight.numpy().T + bias.numpy()
+    np.testing.assert_allclose(ops.linear(x, weight, bias).numpy(), wanted, rtol=1e-4, atol=1e-4)
+    with onnxruntime_kernels():
+        np.testing.assert_allclose(ops.linear(x, weight, bias).numpy(), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_block_may_be_entered_again() -> None:
+    block, seen = onnxruntime_kernels(), []
+    for _ in range(2):
+        with block:
+            with block:
+                seen.append(engine.get())
+            seen.append(engine.get())
+        assert engine.get() is None
+    assert None not in seen
+
+
+def test_a_decorated_function_may_run_in_several_threads() -> None:
+    inside = threading.Barrier(2, timeout=10)
+
+    @onnxruntime_kernels()
+    def compute(found: list[Any]) -> None:
+        inside.wait()
+        found.append(engine.get())
+        inside.wait()
+
+    found: list[Any] = []
+    threads = [threading.Thread(target=compute, args=(found,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 2
+    assert None not in found
+
+
+def test_a_task_that_begins_inside_keeps_the_kernels() -> None:
+    async def engine_later(leave: asyncio.Event) -> Any:
+        await leave.wait()
+        return engine.get()
+
+    async def main() -> tuple[Any, Any, Any]:
+        leave = asyncio.Event()
+        with onnxruntime_kernels():
+            task, elsewhere = asyncio.create_task(engine_later(leave)), await asyncio.to_thread(engine.get)
+        leave.set()
+        return elsewhere, await task, engine.get()
+
+    elsewhere, later, after = asyncio.run(main())
+    assert elsewhere is later is onnxruntime_engine._ENGINE
+    assert after is None
 
 
 def test_images_of_other_sizes_are_calls_of_the_same_model(sessions: list[int]) -> None:

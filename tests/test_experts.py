@@ -113,6 +113,15 @@ def test_operands_that_do_not_fit_are_refused(given: tuple[np.ndarray, ...], mes
         ops.gated_experts(*given)
 
 
+@pytest.mark.parametrize(("tokens", "width"), [(3, 0), (0, 8), (0, 0)])
+def test_tokens_may_be_none_or_empty(tokens: int, width: int) -> None:
+    indices, weights = np.zeros((tokens, 2), np.int64), lucid.ones(tokens, 2)
+    found = ops.gated_experts(
+        lucid.zeros(tokens, width), indices, weights, lucid.zeros(4, 6, width), lucid.zeros(4, width, 3)
+    )
+    assert found.shape == (tokens, width)
+
+
 def test_options_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="GatedExperts: activation is 'tanh', expected one of silu, gelu, "):
         nn.GatedExperts(4, 8, 6, "tanh")

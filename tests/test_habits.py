@@ -84,6 +84,13 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "pad, less": (lambda: F.pad(X, (-3, -2)), ValueError, r"^pad: \(-3, -2\) takes more elements than axis 2"),
     "one_hot": (lambda: F.one_hot(X), TypeError, "^one_hot: got float32.*expected integers"),
+    "one_hot of nothing": (lambda: F.one_hot(lucid.zeros(0).long()), ValueError, "holds no index: give num_classes"),
+    "axis of an op": (
+        lambda: lucid.ops.sum(X, axis=1),
+        TypeError,
+        "^sum: axis is 1, expected a tuple of axes, or None",
+    ),
+    "assign": (lambda: nn.Linear(2, 2).weight.assign(X), TypeError, "^parameter: got Tensor, expected a NumPy array"),
     "transposed": (
         lambda: F.conv_transpose1d(X, X),
         ValueError,

@@ -98,6 +98,7 @@ def test_a_long_list_of_weights_is_cut() -> None:
         (-1, "uint8"),
         (2**31, "int32"),
         (2.0**63, "int64"),
+        (2**63, "int64"),
         (NAN, "int8"),
         (INF, "int32"),
         (70000.0, "float16"),
@@ -114,6 +115,17 @@ def test_a_number_that_an_element_type_cannot_hold_is_an_error(number: float, dt
     ):
         with pytest.raises(OverflowError, match=f"does not fit {dtype}"):
             make()
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype", "wanted"),
+    [(200, "uint8", "int8"), (-1, "int8", "uint8"), (2**31, "uint32", "int32"), (2**63, "uint64", "int64")],
+)
+def test_integers_of_the_same_width_do_not_wrap_around(number: int, dtype: str, wanted: str) -> None:
+    array = np.array([0, number], dtype)
+    with pytest.raises(OverflowError, match=f"{number} does not fit {wanted}"):
+        lucid.tensor(array, dtype=wanted)
+    np.testing.assert_array_equal(lucid.tensor(array[:1], dtype=wanted).numpy(), [0])
 
 
 @pytest.mark.parametrize(
@@ -142,6 +154,8 @@ def test_rounding_is_not_an_error(number: float, dtype: str, kept: Any) -> None:
 def test_a_python_number_beside_a_tensor_must_fit_its_type() -> None:
     with pytest.raises(OverflowError, match=r"1000000\.0 does not fit float16"):
         lucid.randn(2, dtype="float16") * 1e6
+    with pytest.raises(OverflowError, match="9223372036854775808 does not fit int64"):
+        lucid.tensor([1]) + 2**63
     with pytest.raises(OverflowError, match="300 does not fit int8"):
         to_onnx(lambda x: x + 300, lucid.spec("N", dtype="int8"))
 

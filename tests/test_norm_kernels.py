@@ -47,6 +47,18 @@ def test_a_weight_and_a_bias_of_two_half_types_give_float32() -> None:
     assert ops.layer_norm(x, weight, bias).dtype == lucid.float32
 
 
+@pytest.mark.parametrize(("shape", "axes"), [((4, 1), 1), ((4, 4), 1), ((1,), 1), ((4,), 2)], ids=str)
+@pytest.mark.parametrize("what", ["weight", "bias"])
+def test_a_weight_or_a_bias_of_another_shape_is_refused(what: str, shape: tuple[int, ...], axes: int) -> None:
+    x, vector = lucid.randn(2, 4, 4), lucid.randn(*shape)
+    message = rf"layer_norm: the last sizes of the input are .*, the {what} has \{list(shape)[:1]!s}"[:-1]
+    with pytest.raises(ValueError, match=message):
+        ops.layer_norm(x, *([vector] if what == "weight" else [None, vector]), axes=axes)
+    if what == "weight" and axes == 1:
+        with pytest.raises(ValueError, match=r"rms_norm: the last sizes of the input are \[4\], the weight has "):
+            ops.rms_norm(x, vector)
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize("shape", [(5, 6, 7), (5, 6), (2, 6, 3, 0), (0, 6, 2), (1, 6, 2, 3, 4)], ids=str)

@@ -71,6 +71,11 @@ def test_what_stands_in_the_place_of_another_argument_of_torchs_is_refused() -> 
     with pytest.raises(ValueError, match="AvgPool2d: ceil_mode=True is not supported"):
         nn.AvgPool2d(3, 2, 1, True)
     assert not nn.AvgPool1d(3, 2, 1, False, False).count_include_pad
+    with pytest.raises(ValueError, match="MaxPool2d: ceil_mode=True is not supported; pad the input to a whole number"):
+        nn.MaxPool2d(2, ceil_mode=True)
+    with pytest.raises(ValueError, match=r"MaxPool1d: return_indices=True is not supported; F\.unfold gives"):
+        nn.MaxPool1d(2, return_indices=True)
+    assert nn.MaxPool2d(2, ceil_mode=False).dilation == (1, 1)
 
 
 @pytest.mark.parametrize(("dtype", "eps"), [("float32", 2.0**-23), ("float64", 2.0**-52), ("float16", 2.0**-23)])

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lucid
@@ -184,8 +185,9 @@ def test_explain_shows_the_figures() -> None:
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
-    TABLE.save(tmp_path / "table.json")
-    assert Target("cpu", tuned=tmp_path / "table.json").tuned == TABLE
+    for table in (TunedTable("cpu", (TunedForm("a node", NODE, BLOCKS),)), TABLE):
+        table.save(tmp_path / "table.json")
+        assert Target("cpu", tuned=tmp_path / "table.json").tuned == table
     assert taken(TABLE) == NODE
 
 
@@ -199,6 +201,17 @@ def test_a_table_of_another_machine_is_used_with_a_note() -> None:
     ]
     assert notes[2] == f"note: the table was made by lucid 0.0.1; this is {lucid.__version__}"
     assert taken(other) == NODE
+
+
+def test_text_of_a_table_stays_in_its_line() -> None:
+    told = replace(TABLE, processor="X\nok    parity", onnxruntime="1\x1b[2J").about()
+    assert told[0].startswith("tuned on X\\nok    parity, onnxruntime 1\\x1b[2J, ")
+
+
+def test_figures_are_one_for_each_of_the_sizes() -> None:
+    for figures in ((1.0, 2.0), (), (float("nan"),), (-1.0,)):
+        with pytest.raises(ValueError, match="TunedForm: the times of 'query blocks' are .*, expected 1, one for each"):
+            TunedForm("a node", BLOCKS, BLOCKS, (AT,), {BLOCKS: figures})
 
 
 def test_a_form_that_is_too_slow_by_default_is_measured_and_taken() -> None:
@@ -255,6 +268,9 @@ def changed(**fields: Any) -> dict[str, Any]:
         (changed(microseconds={NODE: [1.0]}), r"microseconds.ai.onnx Attention is \[1.0\], expected 2 times, one for"),
         (changed(microseconds={NODE: [1.0, float("nan")]}), r"is \[1.0, nan\], expected 2 times"),
         (changed(microseconds={NODE: [1.0, "2"]}), r"is \[1.0, '2'\], expected 2 times"),
+        (changed(microseconds={NODE: [1.0, 10**400]}), r"is \[1.0, 1000.*, expected 2 times"),
+        ({**HELD, "target": "tpu"}, "target is 'tpu', expected one of any, cpu, "),
+        ({**HELD, "forms": HELD["forms"] * 2}, r"forms\[1\].node is that of forms\[0\], expected each node once"),
     ],
 )
 def test_a_corrupt_file_is_an_error_that_names_the_field(held: Any, message: str, tmp_path: Path) -> None:
@@ -283,6 +299,11 @@ def test_a_table_of_something_else_is_an_error() -> None:
         Target("any", tuned=TABLE)
     with pytest.raises(ExportError, match="tune is .*, expected a lucid.tuning.Tuning, such as"):
         to_onnx(causal, *SPECS, tune=AT)  # type: ignore[arg-type]  # the sizes alone
+    with pytest.raises(ExportError, match="tune gave None, expected the lucid.tuning.TunedTable of a Tuning"):
+        to_onnx(causal, *SPECS, tune=lambda graph, target: None)  # type: ignore[arg-type,return-value]
+    for given in ({"schema": 1}, [], 5, b"table.json"):
+        with pytest.raises(ExportError, match=r"tuned is .*, expected a lucid.tuning.TunedTable, or the path of one"):
+            Target("cpu", tuned=given)  # type: ignore[arg-type]
     with pytest.raises(ExportError, match="got both tune= and a target with tuned="):
         to_onnx(causal, *SPECS, target=Target("cpu", tuned=TABLE), tune=Tuning(AT))
 
@@ -294,6 +315,11 @@ def test_a_table_of_something_else_is_an_error() -> None:
         ({"N": 1}, "unknown: none; missing: L; the model's sizes are L, N"),
         ([AT, {"N": 1, "L": 2, "S": 3}], "unknown: S; missing: none"),
         ({"N": 1, "L": 0}, "size L is 0, expected a whole number of 1 or more"),
+        ({"N": 1, "L": 1 << 40}, r"at N=1, L=1099511627776 attention\(.* has an array of .*: choose other sizes"),
+        ("N=3", "sizes is 'N=3', expected the values of all symbolic sizes, such as"),
+        ([("N", 3)], "sizes is .*, expected the values of all"),
+        (5, "sizes is 5, expected the values of all"),
+        ({1: 3}, "sizes is {1: 3}, expected the values of all"),
     ],
 )
 def test_sizes_that_do_not_fit_are_an_error(sizes: Any, message: str) -> None:
@@ -301,9 +327,34 @@ def test_sizes_that_do_not_fit_are_an_error(sizes: Any, message: str) -> None:
         tuned(causal, SPECS, times(), sizes)
 
 
-def test_forms_of_a_device_are_not_measured() -> None:
-    with pytest.raises(ValueError, match='target "cuda" computes on a device, expected one for a processor'):
-        tuned(causal, SPECS, times(), target="cuda")
+def test_a_size_at_which_a_node_computes_nothing_is_an_error() -> None:
+    cut = lambda x: nn.functional.gelu(x[:, 5:])  # noqa: E731
+    with pytest.raises(ValueError, match=r"tune: at L=3, N=1 gelu.* has an array of \[1, -2\]: choose other sizes"):
+        tuned(cut, [lucid.spec("N", "L")], times(), {"L": 3, "N": 1})
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), True, "1", None])
+def test_seconds_are_a_number(seconds: Any) -> None:
+    with pytest.raises(ValueError, match="Tuning: seconds is .*, expected a number of 0 to 86400"):
+        Tuning(AT, seconds=seconds)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 2.5, "x", True, 1 << 31])
+def test_threads_are_a_number_that_sessions_take(threads: Any) -> None:
+    with pytest.raises(ValueError, match="Tuning: threads is .*, expected a whole number of 1 to 4096"):
+        Tuning(AT, threads=threads)
+
+
+def test_numbers_may_be_numpys_and_sizes_a_generator() -> None:
+    table = tuned(causal, SPECS, times({}), ({"N": np.int64(1), "L": np.int64(n)} for n in (40,)))
+    assert json.dumps(table.data()) and table.forms[0].sizes == (AT,)
+    assert Target("cpu", lengths=(np.int64(1), np.int64(5))).lengths == (1, 5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("target", ["cuda", "webgpu"])
+def test_forms_of_a_device_are_not_measured(target: str) -> None:
+    with pytest.raises(ValueError, match=f'target "{target}" computes on a device, expected one for a processor'):
+        tuned(causal, SPECS, times(), target=target)
 
 
 # The command ----------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def target_of(name: str | None, tuned: Path | None, lengths: str | None = None) 
 
 
 def _two_numbers(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+):(\d+)", text)
+    found = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text)
     if found is None:
         raise usage(f"--lengths is {text!r}, expected the fewest and the most queries, such as 1:512")
     return int(found[1]), int(found[2])

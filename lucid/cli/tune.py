@@ -42,7 +42,7 @@ def run(
     """Measure, write, show; returns the exit code."""
     output = output or beside(source, ".tuned.json", may_exist=True)
     show.check_apart(output, json)
-    check_folder(output)
+    check_folder(output, "model.tuned.json")
     points = [read_sizes([text]) for text in sizes]
     model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
     traced = trace_part(calls.part(model, inputs, call, part, cache, capacity))

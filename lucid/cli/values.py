@@ -9,6 +9,7 @@ from typing import Any
 from lucid.cli.errors import usage
 from lucid.types import DTYPES, TensorType, spec
 
+_DIGITS = 18  # of a size: what int64 holds
 _WORDS = {"true": True, "false": False, "none": None}
 _FORM = "expected NAME:DTYPE:SIZES, such as query:float32:N,L,512"
 
@@ -65,7 +66,7 @@ def sizes(texts: Sequence[str]) -> dict[str, int]:
     for text in texts:
         for part in text.split(","):
             name, equals, value = part.strip().rpartition("=")
-            if not equals or not name or not value.isdecimal():
+            if not equals or not name or not value.isdecimal() or len(value) > _DIGITS:
                 raise usage(f"--size {text!r}: expected NAME=N, such as L=128")
             if name in found:
                 raise usage(f"--size {text!r}: {name} is given twice")

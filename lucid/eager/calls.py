@@ -38,6 +38,10 @@ result."""
 HELD = 1 << 20
 """The most numbers of a weight that is held: comparing a larger one with the call's takes as long as it saves."""
 
+HELD_IN_ALL = 1 << 23
+"""The most numbers of all weights that are held: onnxruntime takes up to twenty times their memory for the branches of
+one model, and reads all of them again where another is added."""
+
 HELD_AT_ONCE = 48
 """The most weights of one shape that are held: models have fewer convolutions of one kind, and a weight that changes
 from call to call is a new one each time."""
@@ -135,6 +139,8 @@ def _linear(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | N
         return replace(found, instead=_of_few_rows, unfolded=None)
     if shapes[2] is None:
         return found
+    if shapes[2] != (columns,):
+        return None
     if rows >= MANY_ROWS and inner <= NARROW and columns >= WIDER * inner:
         return replace(found, instead=_with_ones, unfolded=None)
     # Of a product of matrices and its bias onnxruntime makes one op, which first writes the bias to the whole result,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lucid.context import holding
-from lucid.eager.calls import HELD_AT_ONCE, SHARED, Axes, layout
+from lucid.eager.calls import HELD_AT_ONCE, HELD_IN_ALL, SHARED, Axes, layout
 from lucid.eager.sessions import MOST, run
 from lucid.export.exporter import export_graph
 from lucid.export.target import Target
@@ -72,7 +73,7 @@ class _OnnxruntimeEngine:
             # A tensor of no axes may hold a NumPy number, which kernels take as an array and onnxruntime does not.
             present = (first.reshape(found.shape), *(x for x in others if x is not None))
             given = list(map(np.asarray, present))
-            holding_weights = _model_that_holds(kind, given[1:]) if found.held else None
+            holding_weights = _held.model(kind, given[1:]) if found.held else None
             if holding_weights is not None:
                 return run(holding_weights, {names[0]: given[0]}, threads).reshape(shape)
             return run(model or _model(kind), dict(zip(names, given, strict=True)), threads).reshape(shape)
@@ -164,22 +165,28 @@ def _model(kind: _Kind) -> bytes:
     return kind.model()
 
 
-@lru_cache(maxsize=MOST)
-def _that_hold(kind: _Kind) -> list[tuple[tuple[bytearray, ...], bytes]]:
-    """The models of a kind by the bytes of the operands that they hold."""
-    return []
+class _HeldOperands:
+    """Models with operands as constants, told by the bytes of these, since arrays may change."""
+
+    def __init__(self) -> None:
+        self._models: defaultdict[_Kind, list[tuple[tuple[bytearray, ...], bytes]]] = defaultdict(list)
+        self._numbers = self._count = 0
+
+    def model(self, kind: _Kind, operands: Sequence[Array]) -> bytes | None:
+        """The model of a kind that holds these; None if there are too many of a kind, which change from call to call
+        then, so that each would be copied for nothing, or too many in all."""
+        operands = [np.ascontiguousarray(x) for x in operands]
+        known = self._models[kind]
+        for contents, model in tuple(known):  # another thread may add one
+            if all(content == x.data for content, x in zip(contents, operands, strict=True)):
+                return model
+        numbers = sum(x.size for x in operands)
+        if len(known) >= HELD_AT_ONCE or self._count >= MOST // 2 or self._numbers + numbers > HELD_IN_ALL:
+            return None
+        model = kind.model(operands)
+        known.append((tuple(bytearray(x) for x in operands), model))
+        self._numbers, self._count = self._numbers + numbers, self._count + 1
+        return model
 
 
-def _model_that_holds(kind: _Kind, operands: Sequence[Array]) -> bytes | None:
-    """The model of a kind with these operands as constants, told by their bytes, since arrays may change; None if there
-    are too many: then they change from call to call, and each would be copied for nothing."""
-    operands = [np.ascontiguousarray(x) for x in operands]
-    known = _that_hold(kind)
-    for contents, model in tuple(known):  # another thread may add one
-        if all(content == x.data for content, x in zip(contents, operands, strict=True)):
-            return model
-    if len(known) >= HELD_AT_ONCE:
-        return None
-    model = kind.model(operands)
-    known.append((tuple(bytearray(x) for x in operands), model))
-    return model
+_held = _HeldOperands()

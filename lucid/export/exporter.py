@@ -209,7 +209,10 @@ def lower(
             raise ExportError(f'tune is {tune!r}, expected a lucid.tuning.Tuning, such as Tuning({{"N": 1, "L": 128}})')
         if target.table is not None:
             raise ExportError("got both tune= and a target with tuned=, expected one: to measure, or what was measured")
-        target = target.with_table(tune(written.graph, target))
+        table = tune(written.graph, target)
+        if not isinstance(table, TunedTable):
+            raise ExportError(f"tune gave {table!r}, expected the lucid.tuning.TunedTable of a Tuning")
+        target = target.with_table(table)
     assembled, lowering = export_part(written, target, input_names, output_names, preprocessing)
     return Lowered(traced, half, assembled, lowering)
 
@@ -307,11 +310,11 @@ def _names(what: str, default: Sequence[str], given: Sequence[str] | None) -> li
     return names
 
 
-def check_folder(path: Path) -> None:
+def check_folder(path: Path, example: str = "model.onnx") -> None:
     """Raise an error if a file cannot have this path, because it is a folder or in none."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path {str(path)!r}: the folder {str(path.parent)!r} does not exist; create it first")
     if path.is_dir():
         raise IsADirectoryError(
-            f"path {str(path)!r} is a folder, expected the name of a file, such as {str(path / 'model.onnx')!r}"
+            f"path {str(path)!r} is a folder, expected the name of a file, such as {str(path / example)!r}"
         )

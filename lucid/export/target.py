@@ -12,7 +12,7 @@ from lucid.export.tuned_file import read_table
 from lucid.export.tuned_table import TunedTable
 from lucid.known_runtimes import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
 from lucid.runtime_record import Fault, Release, Runtime, release_of, shown
-from lucid.types import DType
+from lucid.types import DType, is_whole
 
 AttentionForm: TypeAlias = Literal["auto", "standard", "contrib", "expanded"]
 Provider: TypeAlias = str
@@ -76,6 +76,8 @@ class Target:
             object.__setattr__(self, "lengths", _range(self.lengths))
         if isinstance(self.tuned, (str, os.PathLike)):
             object.__setattr__(self, "tuned", read_table(self.tuned))
+        elif self.tuned is not None and not isinstance(self.tuned, TunedTable):
+            raise ExportError(f"tuned is {self.tuned!r}, expected a lucid.tuning.TunedTable, or the path of one")
         if self.table is not None and self.table.target != self.provider:
             raise ExportError(
                 f'the table was tuned for target "{self.table.target}", this export is for "{self.provider}": their '
@@ -184,8 +186,8 @@ def _check_opset(opset: int) -> None:
 def _range(lengths: object) -> tuple[int, int]:
     """Two whole numbers, the first of which is not the larger one."""
     match lengths:
-        case (int(low), int(high)) if 0 <= low <= high and bool not in map(type, (low, high)):
-            return low, high
+        case (low, high) if is_whole(low) and is_whole(high) and 0 <= low <= high:
+            return int(low), int(high)
     raise ExportError(
         f"lengths is {lengths!r}, expected the fewest and the most queries of an attention, such as (1, 512)"
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from lucid.export.tuned_table import SCHEMA, TunedForm, TunedTable
 from lucid.files import NotAFileError, open_regular
+from lucid.known_runtimes import RUNTIMES
 
 _LARGEST = 16 << 20  # bytes; the table of a large model has some kilobytes
 _T = TypeVar("_T")
@@ -55,9 +56,18 @@ def read_table(path: str | os.PathLike[str]) -> TunedTable:
         raise TunedTableError(
             f"{where}: schema is {schema}, this release of Lucid reads {SCHEMA}; measure again with lucid tune"
         )
+    target = table.of("target", str)
+    if target not in RUNTIMES:
+        raise table.wrong("target", f"is {target!r}, expected one of {', '.join(RUNTIMES)}")
+    found: dict[str, TunedForm] = {}
+    for fields in table.objects("forms"):
+        form = _form(fields)
+        if form.node in found:
+            raise fields.wrong("node", f"is that of forms[{[*found].index(form.node)}], expected each node once")
+        found[form.node] = form
     return TunedTable(
-        target=table.of("target", str),
-        forms=tuple(map(_form, table.objects("forms"))),
+        target=target,
+        forms=tuple(found.values()),
         threads=None if table.held("threads") is None else table.count("threads"),
         processor=table.of("processor", str),
         onnxruntime=table.of("onnxruntime", str),
@@ -123,10 +133,10 @@ def _form(fields: _Fields) -> TunedForm:
             raise measured.wrong(name, f"is {str(held)[:80]}, expected {len(sizes)} times, one for each of sizes")
         times[name] = tuple(map(float, held))
     for role in ("form", "default"):
-        if fields.of(role, str) not in times:
+        if fields.of(role, str) not in times and (times or sizes):
             raise fields.wrong(role, f"is {fields.of(role, str)!r}, expected one of {', '.join(times) or 'no forms'}")
     return TunedForm(fields.of("node", str), fields.of("form", str), fields.of("default", str), sizes, times)
 
 
 def _is_time(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= sys.float_info.max

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 from lucid.files import write
 from lucid.machine import onnxruntime_version, processor
+from lucid.text import visible
 from lucid.version import __version__
 
 SCHEMA = 1
@@ -27,6 +29,9 @@ class TunedForm:
         default: the form that it takes without a table.
         sizes: the values of the symbolic sizes at which forms were measured.
         microseconds: by form, the time of a run at each of these.
+
+    Raises:
+        ValueError: for times that are not as many as sizes, or no positive numbers.
     """
 
     node: str
@@ -35,13 +40,20 @@ class TunedForm:
     sizes: tuple[Mapping[str, int], ...] = ()
     microseconds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, times in self.microseconds.items():
+            if len(times) != len(self.sizes) or not all(0 < time < math.inf for time in times):
+                raise ValueError(
+                    f"TunedForm: the times of {name!r} are {times}, expected {len(self.sizes)}, one for each of sizes"
+                )
+
     def lines(self) -> tuple[str, ...]:
         """The times as text, one line for each size, the fastest form first."""
         found = []
         for index, sizes in enumerate(self.sizes):
             times = sorted((times[index], name) for name, times in self.microseconds.items())
-            where = ", ".join(f"{name}={size}" for name, size in sizes.items())
-            figures = ", ".join(f"{name} {_shown(time)}" for time, name in times)
+            where = ", ".join(f"{visible(name)}={size}" for name, size in sizes.items())
+            figures = ", ".join(f"{visible(name)} {_shown(time)}" for time, name in times)
             found.append(f"{where}: {figures}" if where else figures)
         return tuple(found)
 
@@ -75,13 +87,13 @@ class TunedTable:
     def about(self) -> list[str]:
         """Where it was measured, and a note for each thing that is different here."""
         threads = "default threads" if self.threads is None else f"{self.threads} thread{'s' * (self.threads != 1)}"
-        lines = [f"tuned on {self.processor}, onnxruntime {self.onnxruntime}, {threads}"]
+        lines = [f"tuned on {visible(self.processor)}, onnxruntime {visible(self.onnxruntime)}, {threads}"]
         if self.processor != processor():
             lines.append(f"note: the processor of this machine is another one, {processor()}")
         if onnxruntime_version() not in ("", self.onnxruntime):
             lines.append(f"note: the onnxruntime installed here is another one, {onnxruntime_version()}")
         if self.lucid != __version__:
-            lines.append(f"note: the table was made by lucid {self.lucid}; this is {__version__}")
+            lines.append(f"note: the table was made by lucid {visible(self.lucid)}; this is {__version__}")
         return lines
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -82,12 +82,21 @@ class CausalDecoder(Module):
 
     def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
         """What is exported of it with a cache."""
-        sizes = buffer_sizes(_BATCH, (_NEW, _TOTAL), _CAPACITY, capacity) if cache == "fixed" else None
         inputs, outputs = self.cached_input_specs(cache, capacity), self.cached_output_names()
+        sizes = self._compared_sizes(cache, capacity)
         return ModelPart(self, inputs, outputs, sizes=sizes, draw=partial(self._drawn, inputs))
 
+    def _compared_sizes(self, cache: CacheKind, capacity: Size | None) -> list[dict[str, int]] | None:
+        """Values of the sizes with which a step can be compared; None where any will do."""
+        return buffer_sizes(_BATCH, (_NEW, _TOTAL), _CAPACITY, capacity) if cache == "fixed" else None
+
+    def _drawn_tokens(self, *shape: int) -> Array:
+        """Tokens of the whole vocabulary."""
+        vocabulary = self(Tensor.from_array(np.zeros((1, 1), np.int64))).numpy().shape[-1]
+        return random.generator().integers(0, vocabulary, shape)
+
     def _drawn(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Array]:
-        """Tokens of the whole vocabulary, and a cache that the model itself has made, for a comparison.
+        """Tokens, and a cache that the model itself has made, for a comparison.
 
         Random numbers in the place of a cache are no keys that a trained model has seen; it may answer them with
         numbers so large that rounding shows.
@@ -98,8 +107,7 @@ class CausalDecoder(Module):
         grows = isinstance(inputs["past_key_values"][0], KeyValueCache)
         filled = slots if grows else min(slots, _DRAWN)
         with evaluating():
-            vocabulary = self(Tensor.from_array(np.zeros((1, 1), np.int64))).numpy().shape[-1]
-            ids = random.generator().integers(0, vocabulary, (batch, filled + new))
+            ids = self._drawn_tokens(batch, filled + new)
             drawn = {"input_ids": ids[:, filled:]}
             if not filled:
                 return drawn
@@ -110,11 +118,8 @@ class CausalDecoder(Module):
                 array[:, :, :filled] = tensor.numpy()
                 drawn[f"past_key_values.{layer}.{name}"] = array
         if grows:
-            places = np.arange(filled + new)
-            drawn["position_ids"] = np.tile(places[filled:], (batch, 1))
-            # Padding on the left, of another length in each row.
-            padding = np.arange(batch)[:, None] % (filled + 1)
-            drawn["attention_mask"] = (places >= padding).astype(np.int64)
+            drawn["position_ids"] = np.tile(np.arange(filled, filled + new), (batch, 1))
+            drawn["attention_mask"] = padded_left(batch, filled, new)
         return drawn
 
     # The return type depends on past_key_values, which a ParamSpec cannot express.
@@ -151,6 +156,12 @@ class CausalDecoder(Module):
         if logits_to_keep is None:  # not every decoder takes it
             return super().__call__(input_ids, attention_mask, position_ids, past_key_values)
         return super().__call__(input_ids, attention_mask, position_ids, past_key_values, logits_to_keep=logits_to_keep)
+
+
+def padded_left(batch: int, earlier: int, new: int) -> Array:
+    """The mask of a step: padding on the left, of another length in each row, among the earlier tokens."""
+    padding = np.arange(batch)[:, None] % (earlier + 1)
+    return (np.arange(earlier + new) >= padding).astype(np.int64)
 
 
 def kept_positions(x: Tensor, keep: int | Tensor | None) -> Tensor:

@@ -119,12 +119,15 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     Raises:
         TracedValueError: without `num_classes` while x is traced.
         TypeError: for indices that are not integers.
+        ValueError: without `num_classes` for an x of no elements.
     """
     if x.dtype.kind != "int":
         raise TypeError(f"one_hot: got {x.type}, expected integers; use .long()")
     if num_classes == -1:
         if x.is_traced:
             raise TracedValueError(f"one_hot of a traced {x.type}: give num_classes, which is known only at run time")
+        if not x.numpy().size:
+            raise ValueError(f"one_hot of {x.type}, which holds no index: give num_classes")
         num_classes = int(x.numpy().max()) + 1
     return ops.one_hot(x, num_classes, int64)
 

@@ -59,7 +59,14 @@ class Parameter(Tensor):
         super().__init__(data, dtype)
 
     def assign(self, array: Array) -> None:
-        """Replace the values; the shape stays, the element type is the array's."""
+        """Replace the values; the shape stays, the element type is the array's.
+
+        Raises:
+            TypeError: for anything but an array of NumPy.
+            ValueError: for another shape.
+        """
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"parameter: got {type(array).__name__}, expected a NumPy array, such as tensor.numpy()")
         if array.shape != self.shape:
             raise ValueError(f"parameter: got shape {show_shape(array.shape)}, expected {show_shape(self.shape)}")
         self._set(array, known_type(array.dtype, array.shape))

@@ -12,6 +12,8 @@ from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, float32
 
+_WHOLE_WINDOWS = "pad the input to a whole number of windows"
+
 
 class _Pool(Spatial):
     def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0) -> None:
@@ -26,10 +28,25 @@ class _Pool(Spatial):
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
+    def _refuse(self, argument: str, value: bool, hint: str) -> None:
+        """An argument that is there for torch's order."""
+        if value:
+            raise ValueError(f"{type(self).__name__}: {argument}=True is not supported; {hint}")
+
 
 class _MaxPool(_Pool):
-    def __init__(self, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1) -> None:
+    def __init__(
+        self,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
         super().__init__(kernel_size, stride, padding)
+        self._refuse("return_indices", return_indices, "F.unfold gives the windows")
+        self._refuse("ceil_mode", ceil_mode, _WHOLE_WINDOWS)
         self.dilation = per_axis(type(self).__name__, "dilation", dilation, self.axes)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -53,11 +70,8 @@ class _AveragePool(_Pool):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__(kernel_size, stride, padding)
-        if ceil_mode:
-            raise ValueError(
-                f"{type(self).__name__}: ceil_mode=True is not supported; pad the input to a whole number of windows "
-                "(count_include_pad is the argument after ceil_mode)"
-            )
+        hint = f"{_WHOLE_WINDOWS} (count_include_pad is the argument after ceil_mode)"
+        self._refuse("ceil_mode", ceil_mode, hint)
         self.count_include_pad = count_include_pad
 
     def forward(self, x: Tensor) -> Tensor:

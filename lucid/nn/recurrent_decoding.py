@@ -7,11 +7,12 @@ from typing import Any
 
 from lucid import ops
 from lucid.dims import Size, same
-from lucid.nn.decoding import CausalDecoder
+from lucid.evaluation import evaluating
+from lucid.nn.decoding import CausalDecoder, padded_left
 from lucid.nn.parts import CacheKind
 from lucid.ops.creation import zeros
 from lucid.ops.tensor import Tensor
-from lucid.types import DType, int64, show_shape, spec
+from lucid.types import Array, DType, int64, show_shape, spec
 
 _BATCH, _NEW, _TOTAL = "batch_size", "sequence_length", "total_sequence_length"
 
@@ -68,6 +69,24 @@ class RecurrentDecoder(CausalDecoder):
         states = types._make(spec(_BATCH, *kind.shape, dtype=kind.dtype) for kind in types)
         mask = spec(_BATCH, _TOTAL, dtype=int64)
         return {"input_ids": ids, "attention_mask": mask, "past_key_values": [states] * self.layer_count}
+
+    def _compared_sizes(self, cache: CacheKind, capacity: Size | None) -> list[dict[str, int]]:
+        runs = ((1, 1, 0), (2, 3, 4), (3, 1, 2))
+        return [{_BATCH: batch, _NEW: new, _TOTAL: earlier + new} for batch, new, earlier in runs]
+
+    def _drawn(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Array]:
+        batch, new = sizes[_BATCH], sizes[_NEW]
+        earlier = max(0, sizes[_TOTAL] - new)
+        mask, states = padded_left(batch, earlier, new), self.empty_cache(batch)
+        with evaluating():
+            ids = self._drawn_tokens(batch, earlier + new)
+            if earlier:
+                first, hidden = (Tensor.from_array(x[:, :earlier]) for x in (ids, mask))
+                _, states = self(first, hidden, past_key_values=states)
+        drawn = {"input_ids": ids[:, earlier:], "attention_mask": mask}
+        for layer, state in enumerate(states):
+            drawn |= {f"past_key_values.{layer}.{name}": x.numpy() for name, x in state._asdict().items()}
+        return drawn
 
     def cached_output_names(self) -> list[str]:
         parts = self.state_types._fields

@@ -6,6 +6,7 @@ with its own rows: a product of groups, `grouped_mm`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -138,7 +139,8 @@ def _experts_kernel(x: Array, indices: Array, weights: Array, gate_up: Array, do
             f"gated_experts: indices range from {indices.min()} to {indices.max()}, expected 0 to {len(down) - 1}"
         )
     wide = np.dtype(np.float64 if np.float64 in (x.dtype, gate_up.dtype, down.dtype) else np.float32)
-    rows, chosen = x.reshape(-1, x.shape[-1]).astype(wide, copy=False), indices.reshape(-1)
+    rows = x.reshape(math.prod(x.shape[:-1]), x.shape[-1]).astype(wide, copy=False)
+    chosen = indices.reshape(-1)
     order = np.argsort(chosen, kind="stable")
     ends = np.cumsum(np.bincount(chosen, minlength=len(down)))
     outputs = np.empty((len(chosen), x.shape[-1]), wide)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -51,4 +52,11 @@ class KnownCall:
 def key_of(by: Engine | None, kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells calls apart: what computes them, types of operands, and attributes, whose types tell 1 from 1.0 and
     True."""
-    return (by, *kinds, *attributes.items(), *map(type, attributes.values())) if attributes else (by, *kinds)
+    return (by, *kinds, *attributes.items(), *map(_kind_of, attributes.values())) if attributes else (by, *kinds)
+
+
+def _kind_of(value: Any) -> Any:
+    """The type of a value; of the two zeros, which are equal, one has another."""
+    if isinstance(value, float) and not value and math.copysign(1.0, value) < 0:
+        return "-0.0"
+    return type(value)

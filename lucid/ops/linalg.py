@@ -55,7 +55,7 @@ def _linear_kernel(x: Array, weight: Array, bias: Array | None) -> Array:
         product = _matmul_kernel(x.astype(common, copy=False), weight.T.astype(common, copy=False))
     if bias is None:
         return product
-    if bias.dtype == product.dtype:
+    if bias.dtype == product.dtype and bias.shape == product.shape[-1:]:
         product += bias
         return product
     wanted = promote(as_dtype(product.dtype), as_dtype(bias.dtype)).numpy

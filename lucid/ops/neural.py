@@ -15,7 +15,7 @@ from lucid.ops.op import composite, composite_with, primitive
 from lucid.ops.reduction import max_, mean, sum_, variance
 from lucid.ops.shaping import normalize_axis
 from lucid.ops.tensor import Tensor
-from lucid.types import Array, TensorType, float32, show_shape
+from lucid.types import Array, TensorType, float32, same_shape, show_shape
 
 
 def _softmax_rule(x: TensorType, *, axis: int) -> TensorType:
@@ -88,7 +88,7 @@ def layer_norm(
     precision is computed in float32.
     """
     check_eps("layer_norm", eps)
-    _check_norm("layer_norm", x, weight, axes)
+    _check_norm("layer_norm", x, axes, weight=weight, bias=bias)
     axis = tuple(range(-axes, 0))
     wide = _wide(x)
     y = (wide - mean(wide, axis=axis, keepdims=True)) / sqrt(variance(wide, axis) + eps)
@@ -105,7 +105,7 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6, offs
     offset of 1; as it is added when a model is loaded, the weight is stored as it is.
     """
     check_eps("rms_norm", eps)
-    _check_norm("rms_norm", x, weight, 1)
+    _check_norm("rms_norm", x, 1, weight=weight)
     wide = _wide(x)
     y = wide * reciprocal(sqrt(mean(wide * wide, axis=(-1,), keepdims=True) + eps))
     if weight is not None and offset:
@@ -120,14 +120,15 @@ def check_eps(name: str, eps: float) -> None:
         raise ValueError(f"{name}: eps is {eps}, expected a number of 0 or more")
 
 
-def _check_norm(name: str, x: Tensor, weight: Tensor | None, axes: int) -> None:
+def _check_norm(name: str, x: Tensor, axes: int, **vectors: Tensor | None) -> None:
     if x.dtype.kind != "float":
         raise TypeError(f"{name}: got {x.type}, expected a floating-point tensor")
-    if weight is not None and not all(map(same, weight.shape, x.shape[-axes:])):
-        raise ValueError(
-            f"{name}: the last sizes of the input are {show_shape(x.shape[-axes:])}, "
-            f"the weight has {show_shape(weight.shape)}"
-        )
+    for what, vector in vectors.items():
+        if vector is not None and not same_shape(vector.shape, x.shape[-axes:]):
+            raise ValueError(
+                f"{name}: the last sizes of the input are {show_shape(x.shape[-axes:])}, "
+                f"the {what} has {show_shape(vector.shape)}"
+            )
 
 
 @composite

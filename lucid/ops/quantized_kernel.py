@@ -5,6 +5,7 @@ A whole weight in float32 would be written to memory and read again, for every t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -36,7 +37,7 @@ def quantized_linear(
     zeros: Array = np.full((rows, 1), 1 << (bits - 1), np.float32)
     if zero_points is not None:
         zeros = unpack(zero_points, bits)[:, :count].astype(np.float32)
-    inputs = x.reshape(-1, size).astype(wide, copy=False)
+    inputs = x.reshape(math.prod(x.shape[:-1]), size).astype(wide, copy=False)
     result = np.empty((len(inputs), rows), wide)
     step = max(1, _PIECE // max(1, count * block))
 

@@ -18,6 +18,8 @@ Reduction: TypeAlias = Op[..., Tensor]
 
 
 def _reduced(where: str, x: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> tuple[Size, ...]:
+    if axis is not None and not isinstance(axis, tuple):
+        raise TypeError(f"{where}: axis is {axis!r}, expected a tuple of axes, or None for all of them")
     axes = range(x.rank) if axis is None else [normalize_axis(where, a, x.rank) for a in axis]
     if len(set(axes)) != len(axes):
         raise ValueError(f"{where}: axis {axis} names an axis twice")

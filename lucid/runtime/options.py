@@ -8,6 +8,11 @@ from difflib import get_close_matches
 
 import onnxruntime
 
+from lucid.types import is_whole
+
+MOST_THREADS = 4096
+"""More than processors have: onnxruntime would start them all, and run none of them."""
+
 # The keys of onnxruntime's config entries (its header onnxruntime_session_options_config_keys.h, 1.31) that are useful
 # for running a model. Those that `Session` has an option for are in NAMED.
 KEYS = frozenset(
@@ -91,9 +96,8 @@ def session_options(
     options.enable_cpu_mem_arena = memory_arena
     options.enable_mem_pattern = memory_pattern
     if threads is not None:
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise ValueError(f"Session: threads is {threads!r}, expected a whole number of 1 or more")
-        options.intra_op_num_threads = threads
+        check_threads("Session", threads)
+        options.intra_op_num_threads = int(threads)
     if not optimize:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     if profile is not None:
@@ -103,6 +107,12 @@ def session_options(
         _check(key, value)
         options.add_session_config_entry(key, value)
     return options
+
+
+def check_threads(where: str, threads: object) -> None:
+    """Raise ValueError for what is no number of threads."""
+    if not is_whole(threads) or not 1 <= threads <= MOST_THREADS:
+        raise ValueError(f"{where}: threads is {threads!r}, expected a whole number of 1 to {MOST_THREADS}")
 
 
 def _check(key: str, value: str) -> None:

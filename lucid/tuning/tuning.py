@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
+from lucid.dims import bind
 from lucid.export.exporter import lower, traced_part
 from lucid.export.target import Target
 from lucid.export.tuned_table import TunedForm, TunedTable
 from lucid.graph import Graph
 from lucid.parts import CacheKind, PartName, TracedPart
 from lucid.phases import phase
+from lucid.runtime.options import check_threads
 from lucid.runtime.session import Session
 from lucid.tracing import Model
 from lucid.tuning.candidates import Contest, contests
 from lucid.tuning.isolated import examples
 from lucid.tuning.timing import Measure, in_turns
-from lucid.types import DTypeLike
+from lucid.types import DTypeLike, is_whole, show_shape
 
 Sizes: TypeAlias = Mapping[str, int]
 """Values of the symbolic sizes."""
 
+_DAY = 86400
+_LARGEST = 1 << 33  # numbers of an array
+_DEVICES = ("CUDAExecutionProvider", "WebGpuExecutionProvider")
 GAIN = 0.05
 """The default form is kept unless another takes this share less of the time: measurements differ by some percent."""
 
@@ -39,8 +45,9 @@ class Tuning:
         measure: what measures; by default `in_turns`.
 
     Raises:
-        ValueError: when it is called, for sizes that the model does not have, or that it has and that are not given;
-            and for a target that does not run on this machine's processor.
+        ValueError: for sizes, threads or seconds that are none. When it is called, for sizes that the model does not
+            have, or that it has and that are not given, or at which a node has an axis of none; and for a target that
+            does not run on this machine's processor.
     """
 
     sizes: Sizes | Sequence[Sizes] = ()
@@ -48,13 +55,24 @@ class Tuning:
     seconds: float = 0.2
     measure: Measure = in_turns
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", _points_of(self.sizes))
+        if self.threads is not None:
+            check_threads("Tuning", self.threads)
+        if (
+            isinstance(self.seconds, bool)
+            or not isinstance(self.seconds, (int, float))
+            or not 0 <= self.seconds <= _DAY
+        ):
+            raise ValueError(f"Tuning: seconds is {self.seconds!r}, expected a number of 0 to {_DAY}")
+
     def __call__(self, graph: Graph, target: Target) -> TunedTable:
         """For each distinct node of a graph that several forms compute exactly, the fastest of these: that with the
         smallest sum, over the sizes, of its time relative to the fastest one's.
         """
-        if target.runtime.memory != "cpu":
+        if target.runtime.provider in _DEVICES:
             raise ValueError(f'tune: target "{target.provider}" computes on a device, expected one for a processor')
-        given = _checked(graph, self.sizes)
+        given = _checked(graph, _points_of(self.sizes))
         wanted = target.for_ops(graph.op_names())
         nodes = contests(graph, wanted)
         measured = []
@@ -74,6 +92,7 @@ class Tuning:
         points = _points(node, given)
         seconds: dict[str, list[float]] = {name: [] for name in sessions}
         for sizes in points:
+            _check_fits(node, sizes)
             arrays = examples(node.alone.inputs, sizes)
             calls = {name: partial(session.run, arrays) for name, session in sessions.items()}
             for name, taken in self.measure(calls, self.seconds).items():
@@ -118,10 +137,21 @@ def tune(
     return table
 
 
-def _checked(graph: Graph, given: Sizes | Sequence[Sizes]) -> list[Sizes]:
+def _points_of(given: object) -> tuple[Sizes, ...]:
+    """One point or several as several."""
+    points = (given,) if isinstance(given, Mapping) else tuple(given) if isinstance(given, Iterable) else (given,)
+    for point in points:
+        if not isinstance(point, Mapping) or not all(isinstance(name, str) for name in point):
+            raise ValueError(
+                f"tune: sizes is {given!r}, expected the values of all symbolic sizes, such as "
+                '{"N": 1, "L": 128}, or a list of these'
+            )
+    return points
+
+
+def _checked(graph: Graph, points: Sequence[Sizes]) -> Sequence[Sizes]:
     """The sizes, each with all names of the graph."""
     names = graph.sizes()
-    points = [given] if isinstance(given, Mapping) else list(given)
     if not points and names:
         raise ValueError(f"tune: the model has the sizes {', '.join(sorted(names))}: say at which values it will run")
     for point in points:
@@ -132,14 +162,23 @@ def _checked(graph: Graph, given: Sizes | Sequence[Sizes]) -> list[Sizes]:
                 f"{', '.join(missing) or 'none'}; the model's sizes are {', '.join(sorted(names)) or 'fixed'}"
             )
         for name, value in point.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if not is_whole(value) or value < 1:
                 raise ValueError(f"tune: size {name} is {value!r}, expected a whole number of 1 or more")
     return points or [{}]
 
 
+def _check_fits(node: Contest, sizes: Sizes) -> None:
+    """Raise ValueError where a node computes nothing, or its operands need more memory than there is."""
+    for value in (*node.alone.inputs, *node.alone.outputs):
+        shape = bind(value.type.shape, sizes)
+        if any(size < 1 for size in shape) or math.prod(shape) > _LARGEST:
+            where = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            raise ValueError(f"tune: at {where} {node.key} has an array of {show_shape(shape)}: choose other sizes")
+
+
 def _points(node: Contest, given: Sequence[Sizes]) -> tuple[Sizes, ...]:
     """The sizes that a node depends on, each combination of values once."""
-    found = [{name: value for name, value in sizes.items() if name in node.sizes} for sizes in given]
+    found = [{name: int(value) for name, value in sizes.items() if name in node.sizes} for sizes in given]
     return tuple(sizes for index, sizes in enumerate(found) if sizes not in found[:index])
 
 

@@ -17,6 +17,7 @@ from lucid.generation import Generator
 from lucid.models._pretrained import ConfigError
 from lucid.models.mamba2 import Mamba2, state_space
 from lucid.runtime import Session
+from tests.console import in_process
 from tests.models import goldens
 
 VARIANTS = ["mamba2/base", "mamba2/limited"]
@@ -85,6 +86,16 @@ def test_step_by_step_eagerly_and_exported(variant: str, cuts: tuple[int, ...]) 
     empty = model.empty_cache(2)
     for call, start in ((eagerly, empty), (exported, [part.numpy() for state in empty for part in state])):
         np.testing.assert_allclose(stepped(call, start, cuts), whole, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_step_is_exported_and_verified(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step, path = ["--cache", "growing", "-t", "cpu"], tmp_path / "step.onnx"
+    assert in_process(["export", goldens.folder(variant), *step, "-o", path], monkeypatch) == 0
+    assert "parity with NumPy in 3 runs" in capsys.readouterr().out
+    assert in_process(["verify", goldens.folder(variant), path, *step], monkeypatch) == 0
 
 
 def test_generation_with_padding_on_the_left() -> None:

@@ -19,7 +19,7 @@ from lucid.export.builder import Builder, computed
 from lucid.export.forms.attention_fill import bound_pays, fill_value, filled_mask, sees_a_key
 from lucid.export.forms.attention_products import biased, in_products
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.ops import attention, concat, minimum, unsqueeze
+from lucid.ops import attention, concat, expand, minimum, unsqueeze
 from lucid.ops.attention import split_heads
 from lucid.ops.shaping import pad
 from lucid.ops.tensor import Tensor
@@ -32,7 +32,7 @@ Attended: TypeAlias = Callable[[Builder, Call, Sequence[Tensor], Iterator[Tensor
 def filled(build: Builder, call: Call, rows: Sequence[int], attended: Attended) -> Tensor:
     """Attention in blocks of so many queries, with hidden keys filled. (N, H, L, d) or packed (N, L, H*d)."""
     if call.mask is not None:
-        call = replace(call, mask=_with_axes(call.mask))
+        call = replace(call, mask=_of_keys(call, call.mask))
     fill = fill_value(build, call) if bound_pays(call) else float32.lowest
     parts = list(attended(build, call, call.query.split(rows, -2), _biases(build, call, rows, fill)))
     output = concat(parts, -2) if len(parts) > 1 else parts[0]
@@ -121,10 +121,13 @@ def _first(build: Builder, x: Tensor, count: Size) -> Tensor:
     return computed(build, found, x.type.with_shape((*x.shape[:-2], count, x.shape[-1])))
 
 
-def _with_axes(mask: Tensor) -> Tensor:
+def _of_keys(call: Call, mask: Tensor) -> Tensor:
+    """A mask with axes of queries and of keys, and a column for each key where blocks read all of them."""
     while mask.ndim < 2:
         mask = unsqueeze(mask, 0)
-    return mask
+    if call.options.is_causal or not same(mask.shape[-1], 1):
+        return mask
+    return expand(mask, (*mask.shape[:-1], call.new_keys))
 
 
 def _stored(build: Builder, array: Array) -> Tensor:

@@ -79,7 +79,7 @@ def window_blocks(build: Builder, node: Node) -> Taken:
 
 def _causal(call: Call) -> Tensor:
     """The best form of causal attention, which a window changes only where a query has more keys before it."""
-    return _best(replace(call, options=replace(call.options, window=None)))
+    return _best(replace(call, options=replace(call.options, is_causal=True, window=None, window_after=None)))
 
 
 @dataclass(frozen=True)
