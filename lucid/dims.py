@@ -53,40 +53,59 @@ class Dim:
         return _names(self._terms)
 
     def __add__(self, other: Size) -> Size:
-        return _sum(self, other) if isinstance(other, (int, Dim)) else NotImplemented
+        return _sum(self, other) if _is_size(other) else NotImplemented
 
     __radd__ = __add__
 
     def __sub__(self, other: Size) -> Size:
-        return _sum(self, other, -1) if isinstance(other, (int, Dim)) else NotImplemented
+        return _sum(self, other, -1) if _is_size(other) else NotImplemented
 
     def __rsub__(self, other: Size) -> Size:
-        return _sum(other, self, -1) if isinstance(other, (int, Dim)) else NotImplemented
+        return _sum(other, self, -1) if _is_size(other) else NotImplemented
 
     def __neg__(self) -> Size:
         return _sum(0, self, -1)
 
     def __mul__(self, other: Size) -> Size:
-        if not isinstance(other, (int, Dim)):
+        if not _is_size(other):
             return NotImplemented
         return as_written(multiply(self._terms, _terms(other)))
 
     __rmul__ = __mul__
 
+    def __pow__(self, other: int) -> Size:
+        if not _is_size(other):
+            return NotImplemented
+        if isinstance(other, Dim) or other < 0:
+            raise SymbolicSizeError(f"{self} ** {other} {_IS_NO_SIZE}")
+        return product([self] * other)
+
+    def __rpow__(self, other: object) -> NoReturn:
+        raise SymbolicSizeError(f"{other} ** ({self}) {_IS_NO_SIZE}")
+
     def __floordiv__(self, other: Size) -> Size:
-        return _divided(self, "//", other) if isinstance(other, (int, Dim)) else NotImplemented
+        return _divided(self, "//", other) if _is_size(other) else NotImplemented
 
     def __rfloordiv__(self, other: Size) -> Size:
-        return _divided(other, "//", self) if isinstance(other, (int, Dim)) else NotImplemented
+        return _divided(other, "//", self) if _is_size(other) else NotImplemented
 
     def __mod__(self, other: Size) -> Size:
-        return _divided(self, "%", other) if isinstance(other, (int, Dim)) else NotImplemented
+        return _divided(self, "%", other) if _is_size(other) else NotImplemented
 
     def __rmod__(self, other: Size) -> Size:
-        return _divided(other, "%", self) if isinstance(other, (int, Dim)) else NotImplemented
+        return _divided(other, "%", self) if _is_size(other) else NotImplemented
+
+    def __divmod__(self, other: Size) -> tuple[Size, Size]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Size) -> tuple[Size, Size]:
+        return other // self, other % self
 
     def __truediv__(self, other: object) -> NoReturn:
         raise SymbolicSizeError(f"sizes are integers: write {self} // {other} instead of {self} / {other}")
+
+    def __rtruediv__(self, other: object) -> NoReturn:
+        raise SymbolicSizeError(f"{other} / ({self}) {_IS_NO_SIZE}")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (int, Dim)):
@@ -131,6 +150,23 @@ class Dim:
 
     def __repr__(self) -> str:
         return str(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+
+_IS_NO_SIZE = "is not always a whole number, as sizes are: compute it as a tensor, with lucid.tensor(size)"
+
+
+def _is_size(value: object) -> bool:
+    """Whether a size can be added to it.
+
+    Raises:
+        SymbolicSizeError: for a number that is not whole.
+    """
+    if isinstance(value, float):
+        raise SymbolicSizeError(f"a size combined with {value} {_IS_NO_SIZE}")
+    return isinstance(value, (int, Dim))
 
 
 def dim(text: str) -> Size:

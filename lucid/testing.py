@@ -121,16 +121,23 @@ def assert_parity(
             weights are rounded to it, computed in the type in which the target computes.
         draw: called with the values of the sizes; gives arrays for inputs, by name, instead of random numbers.
         times: how many times as far from the result in float64 as the eager one an element may be.
-        export: further arguments of `to_onnx`.
+        export: further arguments of `to_onnx`, but for `part`, `cache` and `capacity`: with `lucid verify`, which takes
+            them, a step gets a cache that the model has made.
 
     Returns:
         The report, which is also in the message of the error.
 
     Raises:
         ParityError: if an output differs or holds NaN, or nothing could be compared.
-        ValueError: for a tolerance that is not a finite number, or sizes that the inputs do not have.
+        ValueError: for a tolerance that is not a finite number, or sizes that the inputs do not have; for a part or a
+            cache.
     """
     _check_tolerance(rtol, atol)
+    if given_parts := {"part", "cache", "capacity"} & export.keys():
+        raise ValueError(
+            f"assert_parity: got {', '.join(sorted(given_parts))}, expected a model as it is called; "
+            "lucid verify compares parts and steps with a cache"
+        )
     graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
     _check_runs(graph, providers, sizes)
     given = to_onnx(graph, target=target, **export) if exported is None else exported
@@ -306,11 +313,14 @@ def compare_nodes(
     session = Session(with_outputs if exact is None else exact[0], provider, spinning=False, optimize=False)
     found = session.run(dict(zip(session.inputs, arrays, strict=True)))
     examined = [result for result in shown if names[id(result)] in found]
-    reference = graph.with_outputs({names[id(result)]: result for result in examined})
+    # Nodes that compute the same are one in the exported model.
+    once = {names[id(result)]: result for result in reversed(examined)}
+    reference = graph.with_outputs(once)
     found = {name: found[name] for name in reference.output_names}
     with blas_threads_for(sum(array.size for array in arrays)):
         compared = compare_outputs(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
-    return list(zip(examined, compared, strict=True))
+    by_name = dict(zip(once, compared, strict=True))
+    return [(result, by_name[names[id(result)]]) for result in examined]
 
 
 def _check_tolerance(rtol: float | None, atol: float | None) -> None:

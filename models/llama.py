@@ -301,15 +301,15 @@ def _windows(options: Config, layers: int, rotated: tuple[bool, ...]) -> tuple[i
             raise ConfigError(f"{options.where}: option sliding_window is missing, expected int, or null for none")
         return (window,) * layers
     slides = options.get("use_sliding_window", bool, False)
+    if kind == "smollm3":  # layers may be named whether or not they slide by default
+        kinds = layer_types(options, layers, [FULL if turns or not slides else SLIDING for turns in rotated])
+        window = options.whole("sliding_window") if SLIDING in kinds else None
+        return tuple(window if kind == SLIDING else None for kind in kinds)
     window = options.whole("sliding_window") if slides else None
     if kind == "qwen3_moe":  # in all layers or none
         return (window,) * layers
-    if kind == "smollm3":
-        sliding = [not turns for turns in rotated]
-    else:
-        first = options.whole("max_window_layers", 28, low=0)
-        sliding = [i >= first for i in range(layers)]
-    kinds = layer_types(options, layers, [SLIDING if slides and far else FULL for far in sliding])
+    first = options.whole("max_window_layers", 28, low=0)
+    kinds = layer_types(options, layers, [SLIDING if slides and i >= first else FULL for i in range(layers)])
     return tuple(window if kind == SLIDING else None for kind in kinds)
 
 

@@ -77,7 +77,7 @@ class T5Config:
             gated=gated,
             eps=options.real("layer_norm_epsilon", 1e-6),
             tied="lm_head.weight" not in options.weights,
-            scale_outputs=options.get("scale_decoder_outputs", bool, scaled),
+            scale_outputs=options.get("scale_decoder_outputs", bool, scaled) and options.model_type != "mt5",
             decoder_start_token_id=options.whole("decoder_start_token_id", None, low=0),
         )
 

@@ -6,6 +6,7 @@ import operator
 import pickle
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 import lucid
 from lucid import nn, sym_max, sym_min
 from lucid.dims import Dim, Size, SymbolicSizeError, as_size, dim, evaluate, identity, names_of, product, same
+from lucid.nn import functional as F
 from lucid.runtime import Session
+from lucid.testing import assert_parity
 
 N, L, S = dim("N"), dim("L"), dim("S")
 
@@ -297,11 +300,44 @@ def test_division_by_zero_is_an_error() -> None:
         _ = N % 0
 
 
+def test_powers_parts_and_text_of_a_size() -> None:
+    assert same(N**2, N * N) and N**0 == 1
+    assert divmod(N * 4 + 1, 4) == (N, 1)
+    assert same(divmod(7, N)[1], 7 % N)
+    assert (f"{N:>4}", f"{N + 1}") == ("   N", "N + 1")
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [lambda n: n * 1.5, lambda n: 0.5 + n, lambda n: n**-0.5, lambda n: n**-1, lambda n: 2**n, lambda n: 1 / n],
+)
+def test_what_is_no_whole_number_is_refused_and_computed_as_a_tensor(compute: Callable[[Any], Any]) -> None:
+    with pytest.raises(SymbolicSizeError, match=r"not always a whole number.*a tensor, with lucid\.tensor"):
+        compute(N)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x * lucid.tensor(x.shape[1]) ** -0.5,
+        lambda x: x + lucid.tensor([x.shape[1], x.shape[0], 1, 2]),
+        lambda x: x * lucid.tensor(x.shape[1], dtype="float32").sqrt(),
+        lambda x: x.roll(x.shape[1] // 2, 1),
+        lambda x: x.roll(x.shape[1], 2).roll((1, x.shape[0]), (0, 1)),
+        lambda x: x.triu(diagonal=x.shape[1] - 1) + x.tril(diagonal=-x.shape[0]),
+        lambda x: lucid.full((x.shape[1], x.shape[0] + x.shape[1]), -1.0).triu(diagonal=x.shape[0] + 1),
+        lambda x: F.one_hot(x.argmax(1), x.shape[1]),
+    ],
+)
+def test_sizes_as_numbers_are_exported(compute: Callable[[Any], Any]) -> None:
+    assert_parity(compute, ("N", "L", 4), providers=["cpu"])
+
+
 def test_other_operands_are_refused() -> None:
     with pytest.raises(TypeError):
         _ = N + "1"  # type: ignore[operator]
     with pytest.raises(TypeError):
-        _ = N * 1.5  # type: ignore[operator]
+        _ = N ** "1"  # type: ignore[operator]
     assert (N == "N") is False
 
 

@@ -314,10 +314,11 @@ def test_windows_over_a_growing_cache_are_refused(tmp_path: Path) -> None:
         written(tmp_path, "mistral/window", cache="growing")
 
 
-def test_only_decoders_continue_texts(tmp_path: Path) -> None:
-    folder = goldens.folder("bert/base")
+@pytest.mark.parametrize(("variant", "name"), [("bert/base", "Bert"), ("mamba2/base", "Mamba2")])
+def test_only_decoders_over_keys_and_values_continue_texts(variant: str, name: str, tmp_path: Path) -> None:
+    folder = goldens.folder(variant)
     with pytest.raises(
-        ValueError, match=r"is the checkpoint of a Bert, which onnxruntime-genai does not run; expected an nn"
+        ValueError, match=rf"is the checkpoint of a {name}, which onnxruntime-genai does not run; expected an nn"
     ):
         write_folder(lucid.models.load(folder), folder, tmp_path / "genai", layout="genai")
 

@@ -351,6 +351,7 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_folder_that_was_there(tmp_
         ("bert/base", "sentence-transformers", {}, "takes sentence encoders, .* and cross-encoders; got a Bert"),
         ("t5/v1_0", "triton", {}, "Triton runs a T5 as several models and a program between them"),
         ("t5/v1_0", "optimum", {"cache": "fixed"}, "the decoder in one file with its first step has a growing cache"),
+        ("mamba2/base", "optimum", {}, "of a Mamba2, whose states optimum 0.1 takes for keys and values; use layout"),
         ("llama/llama3", "optimum", {}, "2 heads of width 8, and optimum 0.1 makes one of 2 heads of width 6 for"),
         (
             "phi3/base",

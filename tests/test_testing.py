@@ -187,6 +187,23 @@ def test_bisect_finds_an_op_that_is_lowered_wrongly(monkeypatch: pytest.MonkeyPa
     assert (found.node, found.module) == ("1/silu/Sigmoid", "1")
 
 
+def test_bisect_examines_nodes_that_compute_the_same() -> None:
+    """They are one node in the exported model."""
+    right = lambda x: (x.exp() + 1) * (x.exp() + 2)  # noqa: E731
+    assert bisect(right, ("N", "L")) is None
+    wrong = to_onnx(lambda x: (x.exp() + 1) * (x.exp() + 2.5), ("N", "L"))
+    found = bisect(right, ("N", "L"), exported=wrong)
+    assert found is not None
+    assert found.node == "Add_2"
+
+
+@pytest.mark.parametrize(("name", "value"), [("cache", "growing"), ("part", "encoder"), ("capacity", 4)])
+def test_parts_and_caches_are_refused(name: str, value: Any) -> None:
+    options = {name: value}
+    with pytest.raises(ValueError, match=f"got {name}, expected a model as it is called; lucid verify compares"):
+        assert_parity(Block(), SPEC, **options)
+
+
 def test_bisect_takes_the_arguments_of_the_export() -> None:
     def model(x: Tensor, *, scale: float) -> Any:
         return F.scaled_dot_product_attention(x, x, x, scale=scale)

@@ -13,7 +13,7 @@ from lucid.chat.tokenizer_files import decoder_name, load_tokenizer
 from lucid.export import Target, to_onnx
 from lucid.known_runtimes import RUNTIMES
 from lucid.models import load
-from lucid.nn import CausalDecoder
+from lucid.nn import CausalDecoder, RecurrentDecoder
 from lucid.nn.parts import CacheKind
 from lucid.phases import phase
 from lucid.quantizing import Bits, quantize
@@ -103,8 +103,9 @@ def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int
     provider = full_name(providers[0] if providers else "cpu")
     name = next((name for name in ("cpu", *RUNTIMES) if RUNTIMES[name].provider == provider), "any")
     target = Target(name, onnxruntime=installed())
-    # Buffers that are written in place are the fastest on a CPU; elsewhere they have not been measured.
-    cache: CacheKind = "fixed" if name == "cpu" else "growing"
+    # Buffers that are written in place are the fastest on a CPU; elsewhere they have not been measured. States of a
+    # fixed size, such as Mamba's, need none.
+    cache: CacheKind = "fixed" if name == "cpu" and not isinstance(model, RecurrentDecoder) else "growing"
     with tempfile.TemporaryDirectory(prefix="lucid-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "model.onnx"
         kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep else None

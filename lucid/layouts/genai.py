@@ -21,6 +21,7 @@ from lucid.models.whisper import Whisper
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.parts import CACHE_KINDS
+from lucid.nn.recurrent_decoding import RecurrentDecoder
 from lucid.parts import trace_part
 
 _ONNXRUNTIME = "1.31"
@@ -47,7 +48,7 @@ def write(model: Module, checkpoint: Path, folder: Path, options: Options) -> li
 
 
 def _plan(model: Module, checkpoint: Path, options: Options) -> Plan:
-    if isinstance(model, CausalDecoder):
+    if isinstance(model, CausalDecoder) and not isinstance(model, RecurrentDecoder):
         return plan_decoder(model, checkpoint, options.cache)
     if isinstance(model, Whisper):
         return plan_whisper(model, options.cache)

@@ -28,6 +28,7 @@ from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
+from lucid.nn.recurrent_decoding import RecurrentDecoder
 from lucid.nn.stored import StoredWeight
 
 _SIDE = ".onnx_data"  # by this ending optimum and transformers.js know the weights beside a model
@@ -98,6 +99,11 @@ def _plain(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
 
 def _optimum(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     _check_config(model, checkpoint, "optimum")
+    if isinstance(model, RecurrentDecoder):
+        raise ValueError(
+            f"{checkpoint}: is the checkpoint of a {type(model).__name__}, whose states optimum 0.1 takes for keys and "
+            "values; use layout 'transformers.js' or 'onnxruntime'"
+        )
     if isinstance(model, Pretrained) and isinstance(model, (CausalDecoder, EncoderDecoder)):
         _check_cache(model, model.cache_shape, checkpoint)
     return _write(_OPTIMUM, model, checkpoint, folder, options)

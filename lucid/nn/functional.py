@@ -113,7 +113,7 @@ if not TYPE_CHECKING:  # type checkers know the names
 
 
 @torch_names
-def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(x: Tensor, num_classes: Size = -1) -> Tensor:
     """int64: 1 at the index that x holds along a new last axis, 0 elsewhere; by default as many classes as x needs.
 
     Raises:
@@ -123,7 +123,7 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """
     if x.dtype.kind != "int":
         raise TypeError(f"one_hot: got {x.type}, expected integers; use .long()")
-    if num_classes == -1:
+    if isinstance(num_classes, int) and num_classes == -1:
         if x.is_traced:
             raise TracedValueError(f"one_hot of a traced {x.type}: give num_classes, which is known only at run time")
         if not x.numpy().size:

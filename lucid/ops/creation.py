@@ -12,6 +12,7 @@ from lucid import random
 from lucid.dims import Dim, Shape, Size, as_size
 from lucid.ops.elementwise import maximum, where
 from lucid.ops.op import function, primitive
+from lucid.ops.shaping import concat, reshape
 from lucid.ops.tensor import Tensor
 from lucid.spelling import torch_names_and
 from lucid.types import (
@@ -99,9 +100,9 @@ def triu(x: Tensor, *, diagonal: int = 0) -> Tensor:  # type: ignore[empty-body]
 
 
 @function
-def one_hot(x: Tensor, classes: int, dtype: DTypeLike = float32) -> Tensor:
+def one_hot(x: Tensor, classes: Size, dtype: DTypeLike = float32) -> Tensor:
     """1 at the index that x holds along a new last axis, 0 elsewhere."""
-    if classes < 1:
+    if isinstance(classes, int) and classes < 1:
         raise ValueError(f"one_hot: {classes} classes, expected 1 or more")
     hit = x.unsqueeze(-1) == arange_op(start=0, stop=classes)
     return where(hit, 1.0, 0.0).astype(dtype)
@@ -109,7 +110,12 @@ def one_hot(x: Tensor, classes: int, dtype: DTypeLike = float32) -> Tensor:
 
 @torch_names_and(*_UNUSED)
 def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
-    """A tensor from an array (copied), nested lists or a number; Python floats become float32, integers int64."""
+    """A tensor from an array (copied), nested lists or a number; Python floats become float32, integers int64, and so
+    do symbolic sizes, alone or in a list of whole numbers."""
+    if isinstance(data, Dim):
+        return size_op(size=data).astype(int64 if dtype is None else dtype)
+    if isinstance(data, (list, tuple)) and any(isinstance(each, Dim) for each in data):
+        return concat([reshape(tensor(each, dtype), (1,)) for each in data], 0)
     return Tensor.from_array(Tensor(data, dtype).numpy().copy())
 
 

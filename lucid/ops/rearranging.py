@@ -39,7 +39,7 @@ def flip(x: Tensor, axis: int | Sequence[int]) -> Tensor:
 
 
 @function
-def roll(x: Tensor, shifts: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+def roll(x: Tensor, shifts: Size | Sequence[Size], axis: int | Sequence[int] | None = None) -> Tensor:
     """The elements moved by `shifts` along axes; those that leave at the end enter at the front.
 
     Without an axis, all elements are moved as one row.
@@ -49,8 +49,8 @@ def roll(x: Tensor, shifts: int | Sequence[int], axis: int | Sequence[int] | Non
     """
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shifts, 0), x.shape)
-    steps = (shifts,) if isinstance(shifts, int) else tuple(shifts)
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    steps = tuple(shifts) if isinstance(shifts, Sequence) else (as_size("roll", shifts),)
+    axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
     if len(steps) != len(axes):
         raise ValueError(f"roll: got {len(steps)} shifts for {len(axes)} axes, expected as many")
     for step, place in zip(steps, axes, strict=True):
@@ -58,9 +58,9 @@ def roll(x: Tensor, shifts: int | Sequence[int], axis: int | Sequence[int] | Non
     return x
 
 
-def _rolled(x: Tensor, step: int, axis: int) -> Tensor:
+def _rolled(x: Tensor, step: Size, axis: int) -> Tensor:
     size = x.shape[axis]
-    if isinstance(size, Dim):
+    if isinstance(size, Dim) or isinstance(step, Dim):
         return take(x, (arange_op(start=0, stop=size) - step) % size_op(size=size), axis)
     step = step % size if size else 0
     if not step:

@@ -153,6 +153,15 @@ def test_an_option_that_is_not_supported_is_named(
         Llama.from_pretrained(edited(tmp_path, variant, **changes))
 
 
+@pytest.mark.parametrize("slides", [False, True])
+def test_layers_of_smollm3_that_are_named_slide_whatever_the_default_is(tmp_path: Path, slides: bool) -> None:
+    """As in transformers, where use_sliding_window says which layers slide if none are named."""
+    kinds = ["sliding_attention", "full_attention", "full_attention"]
+    options = {"layer_types": kinds, "sliding_window": 3, "use_sliding_window": slides}
+    folder = edited(tmp_path, "smollm3/base", **options)
+    assert Llama.from_pretrained(folder).config.windows == (3, None, None)
+
+
 def test_mistral_without_a_word_on_its_window_is_refused(tmp_path: Path) -> None:
     """If it is absent, some versions of transformers use 4096 and others no window; null is no window in all."""
     config = json.loads((goldens.folder("mistral/full") / "config.json").read_text())

@@ -12,6 +12,7 @@ import pytest
 
 import lucid
 from lucid import Tensor
+from lucid.chat.loading import _session
 from lucid.export import to_onnx
 from lucid.generation import Generator
 from lucid.models._pretrained import ConfigError
@@ -96,6 +97,13 @@ def test_a_step_is_exported_and_verified(
     assert in_process(["export", goldens.folder(variant), *step, "-o", path], monkeypatch) == 0
     assert "parity with NumPy in 3 runs" in capsys.readouterr().out
     assert in_process(["verify", goldens.folder(variant), path, *step], monkeypatch) == 0
+
+
+def test_a_chat_exports_it_with_its_states() -> None:
+    session = _session(mamba(), None, 1)
+    assert "past_key_values.0.ssm" in session.inputs
+    found = Generator(session).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False)
+    assert found.tolist() == Generator(mamba()).generate(TEXT[:1, :5], max_new_tokens=4, do_sample=False).tolist()
 
 
 def test_generation_with_padding_on_the_left() -> None:

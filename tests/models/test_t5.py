@@ -47,6 +47,14 @@ def test_configs_from_before_transformers_5_say_the_same(variant: str, tmp_path:
     assert T5.from_pretrained(tmp_path).config == T5.from_pretrained(folder).config
 
 
+def test_mt5_never_scales_its_outputs(tmp_path: Path) -> None:
+    folder = goldens.folder("mt5/base")
+    config = json.loads((folder / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "scale_decoder_outputs": True}))
+    shutil.copy(folder / "model.safetensors", tmp_path)
+    assert not T5.from_pretrained(tmp_path).config.scale_outputs
+
+
 def test_the_exported_weights_have_the_checkpoint_s_names() -> None:
     folder = goldens.folder("t5/v1_1")
     exported = lucid.export.to_onnx(T5.from_pretrained(folder))

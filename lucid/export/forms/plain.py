@@ -215,7 +215,7 @@ def arange(build: Builder, node: Node) -> str:
 def _triangle(op: Op[..., Any], upper: int) -> Form:
     @form(op, takes="diagonal", kernel="Trilu")
     def trilu(build: Builder, node: Node) -> str:
-        return build.op("Trilu", *node.inputs, np.asarray(node.attributes["diagonal"], np.int64), upper=upper)
+        return build.op("Trilu", *node.inputs, _scalar(build, node.attributes["diagonal"]), upper=upper)
 
     return trilu
 
