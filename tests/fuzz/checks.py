@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 import lucid
 from lucid import Tensor
-from lucid.dims import evaluate
+from lucid.dims import bind, evaluate
 from lucid.eager import onnxruntime_kernels
 from lucid.export import ExportError, Target
 from lucid.export.exporter import export_graph
@@ -96,14 +96,18 @@ class Run:
 
 
 def runs_of_program(
-    program: Program, runs: Sequence[Mapping[str, int]], seed: int, coverage: Coverage
+    program: Program, runs: Sequence[Mapping[str, int]], seed: int, coverage: Coverage, known: bool = False
 ) -> Iterator[Run]:
-    """A program at some sizes."""
-    graph = lucid.trace(program, *program.kinds)
+    """A program at some sizes; `known`: a model of the first ones, which are numbers in it."""
+    kinds = program.kinds
+    if known:
+        runs = runs[:1]
+        kinds = [kind.with_shape(bind(kind.shape, runs[0])) for kind in kinds]
+    graph = lucid.trace(program, *kinds)
     graph.verify()
     str(graph)
     defined = program.by_definition()
-    definition = None if defined is None else lucid.trace(defined, *program.kinds)
+    definition = None if defined is None else lucid.trace(defined, *kinds)
     for number, sizes in enumerate(runs):
         generator = np.random.default_rng(seed + number)
         arrays = [
@@ -113,7 +117,8 @@ def runs_of_program(
         eager = _eager(program, arrays, sizes, coverage)
         if eager is not None:
             again = _by_onnxruntime(program, arrays)
-            yield Run(graph, arrays, eager, again, f"with {dict(sizes)}, {program!r}", definition, program.in_place)
+            where = f"with {'known ' * known}{dict(sizes)}, {program!r}"
+            yield Run(graph, arrays, eager, again, where, definition, program.in_place)
 
 
 def runs_of_sample(

@@ -267,10 +267,11 @@ def masked_attention(draft: Drafting) -> Step | None:
     n, l = dim("N"), draft.choose([dim("L"), dim("L"), 5, 72])
     x = draft.input(float32, (n, l, 8), lambda *_: PLAIN)  # if scores overflow, the result of a hidden row is open
     causal, both, steep = draft.flag(), draft.number(0, 3), draft.choose([1.0, 1.0, 5.0])
-    mask = draft.input(bool_, draft.choose([(l, l), (n, 1, l, l), (1, l)]), mask_recipe) if both in (0, 2) else None
+    shape = draft.choose([(l, l), (n, 1, l, l), (1, l), (l, 1), (n, 1, l, 1)]) if both in (0, 2) else None
+    mask = None if shape is None else draft.input(bool_, shape, mask_recipe)
     key_mask = draft.input(bool_, (n, l), mask_recipe) if both in (1, 2) else None
     window, after = (
-        (draft.choose([1, 2, 5]), draft.choose([0, 1, 3])) if mask is None and draft.flag() else (None, None)
+        (draft.choose([1, 2, 5, 100]), draft.choose([0, 1, 3])) if mask is None and draft.flag() else (None, None)
     )
     given = [i for i in (mask, key_mask) if i is not None]
 

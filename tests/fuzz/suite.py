@@ -42,6 +42,7 @@ CACHED = (5, 12, 19)  # and these of them are steps through caches
 QUANTIZED = (2, 9, 18)  # these have weights in few bits
 BYTES = (1, 6)  # and these products of bytes
 LOOPED = (14,)  # and these loops
+KNOWN_EVERY = 4  # one in so many programs is exported for known sizes, too: forms of known lengths are others
 SAMPLES_EVERY = 6  # one in so many of the others is the sample of an op
 # The main use of Lucid is drawn most often: about every fourth step is attention, every fourth another layer.
 STEPS = ELEMENTWISE + SHAPES + SUMS + 9 * AFRESH + 2 * [added_in_half] + 3 * LAYERS + 15 * ATTENTION + CACHES
@@ -58,12 +59,17 @@ class Model:
     runs: Sequence[Mapping[str, int]]
     seed: int
     small_tiles: bool
+    known: bool  # whether it is exported for the first of its sizes alone, too
 
     def verify(self, coverage: Coverage) -> None:
         """Compute it on every path."""
         with tiles(self.small_tiles):
             plain = isinstance(self.what, Program) and all(recipe == PLAIN for recipe in self.what.recipes)
             verify(self._runs(coverage), self.target, plain and self.seed < 3, coverage)
+            # A size that is known to be 0 is refused while tracing where one of any length is not.
+            if self.known and isinstance(self.what, Program) and 0 not in self.runs[0].values():
+                runs = runs_of_program(self.what, self.runs, self.seed, coverage, known=True)
+                verify(runs, self.target, False, coverage)
 
     def fingerprint(self) -> list[bytes]:
         """Its eager results and its export: two paths can differ only if one of these does."""
@@ -90,23 +96,24 @@ def model(choices: Choices, number: int) -> Model:
         target = draw_target(choices)
     runs = [draw_sizes(choices) for _ in range(choices.number(1, 2))]
     seed, small = choices.number(0, 9), choices.flag()
+    known = number % KNOWN_EVERY == 1
     if place in QUANTIZED:
         level = choices.choose([0, 0, 4])
         steps = 3 * FEW_BITS + ELEMENTWISE + LAYERS if level == 0 else ROUNDED
-        return Model(program(choices, steps, steps=3), replace(target, accuracy_level=level), runs, seed, small)
+        return Model(program(choices, steps, steps=3), replace(target, accuracy_level=level), runs, seed, small, known)
     if place in BYTES:
         steps = 2 * IN_BYTES + ELEMENTWISE
-        return Model(program(choices, steps, steps=3), target, runs, seed, small)
+        return Model(program(choices, steps, steps=3), target, runs, seed, small, known)
     if place in LOOPED:
-        return Model(program(choices, 3 * LOOPS + ELEMENTWISE + LAYERS, steps=3), target, runs, seed, small)
+        return Model(program(choices, 3 * LOOPS + ELEMENTWISE + LAYERS, steps=3), target, runs, seed, small, known)
     if place == 0:
-        return Model(program(choices, [masked_attention], steps=2), target, runs, seed, small)
+        return Model(program(choices, [masked_attention], steps=2), target, runs, seed, small, known)
     if place in CACHED:
-        return Model(program(choices, CACHES, steps=2), target, runs, seed, small)
+        return Model(program(choices, CACHES, steps=2), target, runs, seed, small, known)
     if number % SAMPLES_EVERY == 0:
         s, dtype = choices.choose(CASES)
-        return Model((s, dtype, recipe(choices, dtype)), target, runs, seed, small)
-    return Model(program(choices, STEPS), target, runs, seed, small)
+        return Model((s, dtype, recipe(choices, dtype)), target, runs, seed, small, known)
+    return Model(program(choices, STEPS), target, runs, seed, small, known)
 
 
 def draw_target(choices: Choices) -> Target:
