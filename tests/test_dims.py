@@ -321,6 +321,7 @@ def test_what_is_no_whole_number_is_refused_and_computed_as_a_tensor(compute: Ca
     [
         lambda x: x * lucid.tensor(x.shape[1]) ** -0.5,
         lambda x: x + lucid.tensor([x.shape[1], x.shape[0], 1, 2]),
+        lambda x: x + lucid.tensor([[x.shape[1], 0.5, 1, 2], [1, 2, 3, x.shape[0] * 2]]).sum(0),
         lambda x: x * lucid.tensor(x.shape[1], dtype="float32").sqrt(),
         lambda x: x.roll(x.shape[1] // 2, 1),
         lambda x: x.roll(x.shape[1], 2).roll((1, x.shape[0]), (0, 1)),

@@ -12,7 +12,7 @@ from lucid import random
 from lucid.dims import Dim, Shape, Size, as_size
 from lucid.ops.elementwise import maximum, where
 from lucid.ops.op import function, primitive
-from lucid.ops.shaping import concat, reshape
+from lucid.ops.shaping import concat, unsqueeze
 from lucid.ops.tensor import Tensor
 from lucid.spelling import torch_names_and
 from lucid.types import (
@@ -111,12 +111,19 @@ def one_hot(x: Tensor, classes: Size, dtype: DTypeLike = float32) -> Tensor:
 @torch_names_and(*_UNUSED)
 def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor from an array (copied), nested lists or a number; Python floats become float32, integers int64, and so
-    do symbolic sizes, alone or in a list of whole numbers."""
+    do symbolic sizes, alone or in lists."""
     if isinstance(data, Dim):
         return size_op(size=data).astype(int64 if dtype is None else dtype)
-    if isinstance(data, (list, tuple)) and any(isinstance(each, Dim) for each in data):
-        return concat([reshape(tensor(each, dtype), (1,)) for each in data], 0)
-    return Tensor.from_array(Tensor(data, dtype).numpy().copy())
+    try:
+        return Tensor.from_array(Tensor(data, dtype).numpy().copy())
+    except TypeError:  # an array of objects
+        if not _holds_a_size(data):
+            raise
+    return concat([unsqueeze(tensor(each, dtype), 0) for each in data], 0)
+
+
+def _holds_a_size(data: Any) -> bool:
+    return isinstance(data, Dim) or (isinstance(data, (list, tuple)) and any(map(_holds_a_size, data)))
 
 
 def _shape(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
