@@ -85,6 +85,7 @@ def quantize(
         progress: called before each layer, with its path, its number and how many there are.
 
     Raises:
+        TypeError: for a `dtype` that is not floating-point.
         ValueError: for bits, a block or a method that do not exist; an option that the method does not have; a path
             that matches no layer; a model without such layers or that has been quantised; weights or inputs of layers
             with NaN or infinity; a layer that no call of the calibration reaches.
@@ -97,6 +98,8 @@ def quantize(
         _check_method(method, symmetric, search, calibration)
     elif dtype is not None:
         raise ValueError("quantize: dtype is for weights in blocks, and activations are given; leave out one of them")
+    if dtype is not None and as_dtype(dtype).kind != "float":
+        raise TypeError(f"quantize: dtype is {as_dtype(dtype)}, expected a floating-point type, that of the scales")
     if any(isinstance(module, StoredWeight) for module in model.modules()):
         raise ValueError(
             "quantize: the model has been quantised before; quantise the one with float weights "

@@ -174,7 +174,7 @@ def _rope(options: Config, head_dim: int) -> tuple[Rope, int]:
     trained = options.whole("original_max_position_embeddings", longest, low=2)
     trained = rope.whole("original_max_position_embeddings", trained, low=2)
     spelled = "rope_type" if rope.has("rope_type") else "type"
-    kind = rope.get(spelled, str, "default")
+    kind = rope.get("rope_type", str, rope.get("type", str, "default"))  # transformers 5 writes both
     if kind == "default":
         return (theta, None), turned
     if kind not in ("longrope", "su"):  # the second: in the first published files

@@ -278,6 +278,15 @@ def test_weights_that_become_zero_are_named() -> None:
         to_onnx(model, ("N", 20), dtype="float16")
 
 
+def test_nan_does_not_become_zero() -> None:
+    model = linear(1.0)
+    model.weight.numpy()[0] = np.nan
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        to_onnx(model, ("N", 20), dtype="float16")
+    assert not any("become zero" in str(one.message) for one in told)
+
+
 def test_layers_whose_numbers_overflow_are_found_on_data() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:

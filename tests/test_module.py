@@ -319,6 +319,12 @@ def test_separate_projections_of_wrong_shapes_are_an_error_even_where_their_sum_
 # Parameters -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int64", "bool"])
+def test_a_module_is_converted_to_floating_point_types_alone(dtype: Any) -> None:
+    with pytest.raises(TypeError, match=f"to: got {dtype}, expected a floating-point type; for few bits see"):
+        nn.Linear(4, 3).to(dtype)
+
+
 def test_a_parameter_is_a_tensor() -> None:
     parameter = nn.Parameter([[1.0, 2.0]])
     assert parameter.dtype is lucid.float32

@@ -76,6 +76,13 @@ def by_hand(table: Array, up: Array, bias: Array, down: Array, ids: Array) -> di
     }
 
 
+def test_a_call_of_an_empty_batch_adds_nothing() -> None:
+    model, rows = nn.Linear(40, 16), np.ones((3, 40), np.float32)
+    small = lucid.quantize(model)
+    alone, both = (precision_report(model, small, calls) for calls in ([rows], [rows[:0], rows]))
+    assert [each.error for each in alone.outputs] == [each.error for each in both.outputs]
+
+
 def test_the_figures_are_those_computed_by_hand(network: Network) -> None:
     small = lucid.quantize(network, block=16)
     report = precision_report(network, small, CALLS)

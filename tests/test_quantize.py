@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import onnx
@@ -289,6 +290,45 @@ def test_other_element_types(provider: Any, bits: int, dtype: Any, within: float
         )
         allowed = within if level == 0 or dtype != "float16" else 0.02
         assert relative(session(x).numpy().astype(float), small(x).numpy().astype(float)) < allowed
+
+
+class Table(nn.Module):
+    quantizable: ClassVar[dict[str, Any]] = {"table": "table"}
+
+    def __init__(self, read: Callable[[Any], lucid.Tensor]) -> None:
+        self.table, self.read = nn.Parameter(lucid.randn(50, 40)), read
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        return x + self.read(self.table)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(
+    "read", [lambda t: t[:-1], lambda t: t[-3:], lambda t: t[45:100], lambda t: t[-1], lambda t: t[7:3], lambda t: t[:]]
+)
+def test_rows_of_a_table_are_read_as_those_of_a_tensor(read: Callable[[Any], lucid.Tensor], bits: int) -> None:
+    lucid.manual_seed(0)
+    model, x = Table(read), lucid.zeros(1, 40)
+    small, wanted = lucid.quantize(model, bits, smallest_table=1), model(x).numpy()
+    assert small(x).shape == wanted.shape
+    for provider in ("any", "cpu"):
+        found = Session(to_onnx(small, (1, 40), target=provider), threads=1)(x).numpy()
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, atol=0.3)
+
+
+@pytest.mark.parametrize("level", [0.0, 4.0, False])
+def test_a_level_is_a_whole_number(level: Any) -> None:
+    with pytest.raises(ExportError, match="accuracy_level .* is not supported: choose 4, inputs of products rounded"):
+        Target("any", accuracy_level=level)
+
+
+def test_formats_are_whole_numbers_and_scales_floats() -> None:
+    for options in ({"bits": 4.0}, {"block": 32.0}):
+        with pytest.raises(ValueError, match=r"(bits is 4\.0|block is 32\.0), expected"):
+            lucid.quantize(nn.Linear(64, 8), **options)
+    with pytest.raises(TypeError, match="quantize: dtype is int8, expected a floating-point type, that of the scales"):
+        lucid.quantize(nn.Linear(64, 8), dtype="int8")
 
 
 @pytest.mark.parametrize("bits", [4, 8])

@@ -14,6 +14,7 @@ from lucid.generation import Generator, pad_left
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids
 from lucid.generation.session_caches import capacity_of
+from lucid.generation.stops import Stops
 from lucid.runtime import Session
 
 NEW_TOKENS = 128
@@ -86,13 +87,17 @@ class Generation:
         ids, mask = pad_left(batch, next(iter(self._tokenizer.eos_token_ids), 0))
         with self._one_at_a_time:
             found = self._generator.generate(ids, mask, **self._options)
-        return {self._output: decoded(self._tokenizer, found)}
+        return {self._output: decoded(self._tokenizer, found, Options(**self._options))}
 
 
-def decoded(tokenizer: Tokenizer, found: Ids) -> list[str]:
-    """New tokens (N, L) as texts, each up to the first token that ends it."""
-    ends, texts = set(tokenizer.eos_token_ids), []
-    for row in found.tolist():
-        length = next((place for place, token in enumerate(row) if token in ends), len(row))
-        texts.append(tokenizer.decode(row[:length]))
+def decoded(tokenizer: Tokenizer, found: Ids, options: Options) -> list[str]:
+    """New tokens (N, L) as texts, each up to the first token that ends it, or through the first stop string."""
+    ends = {*tokenizer.eos_token_ids, *options.eos_tokens}
+    stops = Stops((), options.stop_strings, tokenizer.decode)
+    texts = []
+    for row in found:
+        length = next((place for place, token in enumerate(row.tolist()) if token in ends), len(row))
+        if options.stop_strings:  # what follows is padding
+            length = next((n for n in range(1, length) if stops.ended(row[None, :n])[0]), length)
+        texts.append(tokenizer.decode(row[:length].tolist()))
     return texts

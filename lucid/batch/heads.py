@@ -94,6 +94,8 @@ def classification(reader: Reader, session: Session, output: str, config: Mappin
     Labels have the names of `id2label`; probabilities are softmax, or the sigmoid where config.json says that a row may
     have several labels.
     """
+    if output == "score":
+        raise ValueError(f"output is {output!r}, the column of the probabilities; give the labels another name")
     names = config.get("id2label")
     several = config.get("problem_type") == "multi_label_classification"
 

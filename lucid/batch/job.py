@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lucid.batch.places import about, content, made, names_in, writing
-from lucid.batch.predictor import ERROR, Predictor
+from lucid.batch.predictor import Predictor
+from lucid.batch.rows import ERROR
 from lucid.batch.source import Part, Source
 from lucid.batch.tables import with_results
 from lucid.phases import Advance

@@ -29,6 +29,23 @@ _TYPES = {frozenset({bool}): pa.bool_(), frozenset({int}): pa.int64()} | {
 }  # all others are text, as are columns of several types, whose values are written as JSON
 
 
+class _Long(int):
+    """The type of integers that float64 does not hold."""
+
+
+def _kind(value: Any) -> type:
+    """The type of a value, as far as that of its column hangs on it."""
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) <= 1 << 53:
+        return type(value)
+    return _Long if value in _INT64 else object
+
+
+def _type(kinds: set[type]) -> pa.DataType:
+    if _Long in kinds:
+        kinds = kinds - {_Long} | ({object} if float in kinds else {int})
+    return _TYPES.get(frozenset(kinds), pa.string())
+
+
 class Record(NamedTuple):
     """A row, or why there is none, and where the next one begins."""
 
@@ -69,7 +86,7 @@ class LineSource:
         for name in inputs:
             if name not in types and self.total:
                 raise no_column(name, files[0], list(types))
-        self.schema = pa.schema([(name, _TYPES.get(frozenset(kinds), pa.string())) for name, kinds in types.items()])
+        self.schema = pa.schema([(name, _type(kinds)) for name, kinds in types.items()])
 
     def parts(self, rows: int) -> list[Part]:
         """As `Source.parts`."""
@@ -111,7 +128,7 @@ class LineSource:
                 for name, value in record.row.items():
                     kinds = types.setdefault(name, set())
                     if value is not None:
-                        kinds.add(type(value) if not isinstance(value, int) or value in _INT64 else object)
+                        kinds.add(_kind(value))
         self._places.append([place for place in places if place.first < count])
         self._rows.append(count)
 

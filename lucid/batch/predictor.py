@@ -10,13 +10,11 @@ from typing import Any
 from lucid.batch.batches import batches
 from lucid.batch.folder import exported_folder
 from lucid.batch.opened import Plan, opened
-from lucid.batch.rows import Column, Ready, RowError, Task, objects
+from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects
 from lucid.batch.tasks import Choices
 from lucid.types import Array
 
 _SMALL = 256 << 20  # bytes of a model of which each process may have a copy
-ERROR = "error"
-"""The column that says why a row has no result."""
 
 
 class Predictor:

@@ -100,4 +100,4 @@ class Rewriting:
         for row, one in enumerate(batch):
             ids[row, : len(one)], mask[row, : len(one)] = one, 1
         found = self._generator.generate(ids, mask, **self._options)
-        return {self._output: decoded(self._tokenizer, found)}
+        return {self._output: decoded(self._tokenizer, found, Options(**self._options))}

@@ -15,6 +15,10 @@ Results: TypeAlias = Sequence[Any] | Array
 """Of some rows, one for each."""
 
 
+ERROR = "error"
+"""The column that says why a row has no result."""
+
+
 class RowError(ValueError):
     """Why a row has no result. It goes to the column `error`, and the job goes on."""
 

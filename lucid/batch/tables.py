@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lucid.batch.predictor import ERROR
-from lucid.batch.rows import Column, Kind
+from lucid.batch.rows import ERROR, Column, Kind
 from lucid.types import Array
 
 

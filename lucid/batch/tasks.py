@@ -13,7 +13,7 @@ from lucid.batch.generating import Generation
 from lucid.batch.images import ImageReader
 from lucid.batch.prompts import prompt_of
 from lucid.batch.rewriting import Rewriting
-from lucid.batch.rows import Task
+from lucid.batch.rows import ERROR, Task
 from lucid.batch.texts import TextReader
 from lucid.chat.tokenizer_files import load_tokenizer
 from lucid.generation.session_caches import CACHE, STATE
@@ -89,7 +89,9 @@ def open_task(folder: ExportedFolder, session: Session, choices: Choices, decode
     name = task_name(session, where) if decoder is None else _task_of_an_encoder(session, where)
     if choices.task not in (None, name):
         raise ValueError(f"{where}: is exported for {name}, not for {choices.task!r}; leave out the task")
-    output = choices.output or OUTPUTS[name]
+    output = OUTPUTS[name] if choices.output is None else choices.output
+    if not isinstance(output, str) or output in ("", ERROR):
+        raise ValueError(f"output is {output!r}, expected the name of a column; {ERROR!r} says why a row has no result")
     config = _options(folder.path / CONFIG)
     if choices.generation and name != "text-generation":
         raise ValueError(f"{where}: is exported for {name}, which writes no text; leave out the options of generation")

@@ -56,6 +56,11 @@ class TextReader:
         else:
             truncation = self.library.truncation or {}
             side = tokenizer.options.get("truncation_side", truncation.get("direction", "right"))
+            special = self.library.num_special_tokens_to_add(False)
+            if self.max_length < special:  # which would switch truncation off
+                raise ValueError(
+                    f"max_length is {self.max_length}, and each row has {special} special tokens; give more than that"
+                )
             self.library.enable_truncation(self.max_length, direction=side)
 
     def ready(self, values: Sequence[Any]) -> Ready:

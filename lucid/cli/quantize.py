@@ -58,9 +58,8 @@ def run(
     if not isinstance(model, Module):
         raise usage(f"SOURCE {source!r} is a function, expected a Module, whose weights can be in few bits")
     before = _weight_bytes(model)
-    options = few_bits_arguments(
-        few_bits._replace(bits=few_bits.bits or "4"), checkpoint, isinstance(model, CausalDecoder)
-    )
+    bits = "4" if few_bits.bits is None else few_bits.bits
+    options = few_bits_arguments(few_bits._replace(bits=bits), checkpoint, isinstance(model, CausalDecoder))
     assert options is not None
     found: dict[str, Any] = {}
     if target_error is None:

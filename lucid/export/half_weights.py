@@ -64,7 +64,8 @@ class HalfWeights:
             if not self._saturate:
                 return array
         self.numbers += array.size
-        lost = int(np.count_nonzero(array)) - int(np.count_nonzero(np.abs(array) > self.dtype.smallest / 2))
+        kept = ~(np.abs(array) <= self.dtype.smallest / 2)  # NaN is
+        lost = int(np.count_nonzero(array)) - int(np.count_nonzero(kept))
         if lost > _MANY_VANISH * array.size:
             self.vanished[label] = lost / array.size
         return narrowed(array, self.dtype)

@@ -67,7 +67,7 @@ class Target:
     def __post_init__(self) -> None:
         _one_of("target", self.provider, PROVIDERS)
         _one_of("attention", self.attention, ATTENTION_FORMS)
-        if self.accuracy_level not in ACCURACY_LEVELS:
+        if not is_whole(self.accuracy_level) or self.accuracy_level not in ACCURACY_LEVELS:
             raise ExportError(
                 f"accuracy_level {self.accuracy_level!r} is not supported: choose 4, inputs of products rounded to 8 "
                 "bits, or 0, float32"

@@ -270,12 +270,15 @@ class Module:
             tensor._set(converted[key], known_type(dtypes[key].numpy, converted[key].shape))
 
     def to(self, dtype: DTypeLike) -> Self:
-        """Convert all floating-point parameters and buffers to an element type.
+        """Convert all floating-point parameters and buffers to a floating-point element type.
 
         Raises:
+            TypeError: for another type.
             OverflowError: for a number that the element type cannot hold, naming its key. Nothing is changed then.
         """
         wanted = as_dtype(dtype)
+        if wanted.kind != "float":
+            raise TypeError(f"to: got {wanted}, expected a floating-point type; for few bits see lucid.quantize")
         floats = {key: tensor for key, tensor in self._named_tensors() if tensor.dtype.kind == "float"}
         converted = {key: convert(tensor.numpy(), wanted, key) for key, tensor in floats.items()}
         for key, tensor in floats.items():

@@ -54,11 +54,15 @@ class StoredWeight(Opaque, Module):
         if isinstance(rows, Tensor):
             return self.rows(rows)
         if isinstance(rows, (int, Dim)):
-            return self.rows(ops.arange(rows, rows + 1))[0]
+            first = self.shape[0] + rows if isinstance(rows, int) and rows < 0 else rows
+            return self.rows(ops.arange(first, first + 1))[0]
         if not isinstance(rows, slice) or rows.step not in (None, 1):
             self.refuse(f"weight[{rows}]")
-        start, stop = 0 if rows.start is None else rows.start, self.shape[0] if rows.stop is None else rows.stop
-        return self.rows(ops.arange(start, stop))
+        start, stop = rows.start, rows.stop
+        if not isinstance(start, Dim) and not isinstance(stop, Dim):
+            start, stop, _ = rows.indices(self.shape[0])  # as NumPy counts from the end and cuts off
+            stop = max(start, stop)
+        return self.rows(ops.arange(0 if start is None else start, self.shape[0] if stop is None else stop))
 
     def refuse(self, asked: str, error: type[Exception] = TypeError) -> NoReturn:
         raise error(

@@ -34,7 +34,8 @@ class OutputSums:
         self._signal += squares(before)
         self._noise += squares(after, before)
         batch = len(before) if before.ndim > 1 else 1
-        x, y = (array.astype(np.float64).reshape(batch, -1) for array in (before, after))
+        width = before.size // max(1, batch)
+        x, y = (array.astype(np.float64).reshape(batch, width) for array in (before, after))
         norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
         same = (x == y).all(axis=1)
         cosines = np.divide((x * y).sum(axis=1), norms, out=np.zeros(batch), where=norms > 0)

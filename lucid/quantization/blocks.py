@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lucid.types import Array
+from lucid.types import Array, is_whole
 
 BITS = (4, 8)
 BLOCKS = tuple(2**power for power in range(4, 12))  # the sizes of blocks that onnxruntime's kernels take
@@ -115,9 +115,9 @@ def check_format(what: str, bits: int, block: int) -> None:
     Raises:
         ValueError: naming those that do.
     """
-    if bits not in BITS:
+    if not is_whole(bits) or bits not in BITS:
         raise ValueError(f"{what}: bits is {bits!r}, expected one of {', '.join(map(str, BITS))}")
-    if block not in BLOCKS:
+    if not is_whole(block) or block not in BLOCKS:
         raise ValueError(f"{what}: block is {block!r}, expected a power of two from {BLOCKS[0]} to {BLOCKS[-1]}")
 
 

@@ -52,6 +52,8 @@ class Histogram:
             )
         if not numbers.size:
             return
+        if numbers.dtype.itemsize == 2:
+            numbers = numbers.astype(np.float32)  # the edges of a histogram have the type of its numbers
         low, high = float(numbers.min()), float(numbers.max())
         self.low, self.high = min(self.low, low), max(self.high, high)
         self._stretch(max(-low, high))

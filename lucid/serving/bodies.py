@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
 from lucid.serving.errors import RequestError
+from lucid.types import is_whole
 
 T = TypeVar("T")
 _NAMES = {
@@ -52,7 +54,7 @@ class Body:
             if default is None:
                 raise RequestError(f"{self._where}{name} is missing, expected {_NAMES[kind]}", self._where + name)
             return default
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        if kind is float and is_whole(value) and abs(value) <= sys.float_info.max:
             value = float(value)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise self.wrong(name, f"expected {_NAMES[kind]}")

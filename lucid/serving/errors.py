@@ -20,6 +20,7 @@ class RequestError(Exception):
     """
 
     def __init__(self, message: str, field: str | None = None, status: int = HTTPStatus.BAD_REQUEST) -> None:
+        message = message.encode("utf-8", "backslashreplace").decode()  # names of a client's may be no text
         super().__init__(message)
         self.message, self.field, self.status = message, field, int(status)
 

@@ -63,6 +63,9 @@ class Guard:
                 await response(scope["path"], refused)(scope, receive, noted)
             else:
                 await self._app(scope, counted, noted)
+        except Exception:  # which Starlette answers, outside of here
+            status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
+            raise
         finally:
             self._now -= 1
             self._metrics.open.dec()

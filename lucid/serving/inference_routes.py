@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 import numpy as np
+from onnxruntime.capi import onnxruntime_pybind11_state as state
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -26,6 +27,9 @@ from lucid.version import __version__
 
 VERSION = "1"
 _HEADER = "inference-header-content-length"
+_DIGITS = 18  # of a number of bytes
+# What onnxruntime raises for inputs that a model does not compute, such as a token that its table does not have.
+_NOT_COMPUTED = (state.Fail, state.InvalidArgument, state.RuntimeException)
 _KINDS = ("application/json", "application/octet-stream", "application/vnd.inference.json")
 
 
@@ -104,8 +108,10 @@ async def _inferred(model: ServedModel, request: Request) -> Response:
 
 def _read(data: bytes, header: str | None) -> tuple[Body, dict[str, Array]]:
     """The description of a request, and its inputs."""
-    if header is not None and not (header.isascii() and header.isdigit() and int(header) <= len(data)):
-        raise RequestError(f"the header {_HEADER} is {header!r}, expected at most the {len(data)} bytes of the body")
+    known = header is None or (header.isascii() and header.isdigit() and len(header) <= _DIGITS)
+    if header is not None and not (known and int(header) <= len(data)):
+        said = header[: 2 * _DIGITS]
+        raise RequestError(f"the header {_HEADER} is {said!r}, expected at most the {len(data)} bytes of the body")
     length = len(data) if header is None else int(header)
     body = parsed(data[:length])
     arrays: dict[str, Array] = {}
@@ -127,7 +133,7 @@ async def _computed(model: ServedModel, arrays: dict[str, Array]) -> dict[str, A
     loop = asyncio.get_running_loop()
     try:
         return await loop.run_in_executor(model.thread, model.session.run, arrays)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, *_NOT_COMPUTED) as error:
         raise RequestError(str(error.args[0] if error.args else error), "inputs") from error
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lucid.serving.bodies import Body
 from lucid.serving.errors import RequestError
-from lucid.types import Array, DType
+from lucid.types import Array, DType, is_whole
 
 BYTES = "BYTES"
 _KINDS = {
@@ -39,7 +39,7 @@ def read(given: Body, data: bytes) -> tuple[Array, int]:
     """
     name, kind = given.get("name", str), given.get("datatype", str)
     shape = given.get("shape", list)
-    if len(shape) > MOST_AXES or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in shape):
+    if len(shape) > MOST_AXES or not all(is_whole(n) and n >= 0 for n in shape):
         raise given.wrong("shape", "expected a list of whole numbers of 0 or more")
     if kind not in _KINDS and kind != BYTES:
         raise given.wrong("datatype", f"served: {', '.join([*_KINDS, BYTES])}")
@@ -55,7 +55,10 @@ def read(given: Body, data: bytes) -> tuple[Array, int]:
         values = _from_json(given.get("data", list), kind, given)
     if values.size != prod(shape):
         raise RequestError(f"input {name} has {values.size} elements, and its shape {shape} {prod(shape)}", name)
-    return values.reshape(shape), max(size, 0)
+    try:
+        return values.reshape(shape), max(size, 0)
+    except (ValueError, OverflowError) as error:  # of no elements, but for such sizes there is no array
+        raise given.wrong("shape", "expected sizes of an array") from error
 
 
 def _numbers(data: bytes, kind: np.dtype[Any], given: Body) -> Array:

@@ -163,6 +163,17 @@ def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, m
     ]
 
 
+def test_integers_that_a_float_does_not_hold_stay_exact_beside_floats(predictor, tmp_path):
+    large = [9007199254740993, 9007199254740992]
+    for more, kind in ((3, int), (1.5, str)):
+        rows = [{"text": "a", "id": number} for number in (*large, more)]
+        path = tmp_path / f"{kind.__name__}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        batch.map_rows(predictor, path, tmp_path / kind.__name__, id_column="id")
+        found = pq.read_table(tmp_path / kind.__name__)["id"].to_pylist()
+        assert sorted(map(str, found)) == sorted(map(str, (*large, more)))
+
+
 def test_records_of_csv_have_lines_in_them_and_wrong_numbers_of_values(predictor, tmp_path):
     (tmp_path / "in.csv").write_bytes(b'id,text\r\n1,"a\n""b"", c"\r\n2\r\n\r\n3,d,e\r\n4,caf\xff\r\n5,f')
     batch.map_rows(predictor, tmp_path / "in.csv", tmp_path / "out", part_rows=1)

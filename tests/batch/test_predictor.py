@@ -17,6 +17,7 @@ from lucid.runtime import Session
 from tests.batch.folders import exported
 from tests.chat.checkpoints import TEMPLATE, tokenizer
 
+tokenizers = pytest.importorskip("tokenizers")
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
 batches = pytest.importorskip("lucid.batch.batches")
 Image = pytest.importorskip("PIL.Image")
@@ -121,6 +122,30 @@ def test_a_length_beyond_the_positions_is_refused(sentences):
         batch.Predictor(sentences, max_length=999)({"text": ["a"]})
 
 
+def test_a_length_of_fewer_than_the_special_tokens_is_refused(sentences, tmp_path):
+    """The tokenizers library would cut off nothing."""
+    folder = shutil.copytree(sentences, tmp_path / "made")
+    library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    library.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    library.save(str(folder / "tokenizer.json"))
+    with pytest.raises(ValueError, match="max_length is 1, and each row has 2 special tokens; give more than that"):
+        batch.Predictor(folder, max_length=1)({"text": ["abc"]})
+    assert batch.Predictor(folder, max_length=3)({"text": ["abc"]})["error"].tolist() == [None]
+
+
+@pytest.mark.parametrize("output", ["error", "", 5])
+def test_an_output_that_is_no_name_of_its_own_is_refused(sentences, output):
+    with pytest.raises(ValueError, match="output is .*, expected the name of a column; 'error' says why"):
+        batch.Predictor(sentences, output=output)({"text": ["a"]})
+
+
+def test_labels_do_not_take_the_column_of_their_scores(classifier):
+    with pytest.raises(ValueError, match="output is 'score', the column of the probabilities; give the labels another"):
+        batch.Predictor(classifier, output="score")({"text": ["a"]})
+
+
 def test_every_layout_keeps_where_sentences_are_cut_off(tmp_path):
     (tmp_path / "a").mkdir()
     source = exported(tmp_path / "a", "sentences/cls").parent / "checkpoint"
@@ -207,6 +232,15 @@ def test_a_decoder_answers_prompts_of_several_lengths_as_each_alone(tmp_path):
         assert columns["answer"][row] == words.decode(new[: new.index(end)] if end in new else new)
     assert columns["answer"][1] is None and columns["error"][1] == "the text is null"
     assert columns["error"][4].startswith("a prompt of 1000 tokens and 5 new ones take more positions than the model")
+
+
+@pytest.mark.parametrize("options", [{"eos_token_id": 27}, {"stop": "x", "pad_token_id": 9}, {"eos_token_id": [7, 27]}])
+def test_an_answer_ends_where_the_options_say_whatever_else_is_in_the_batch(tmp_path, options):
+    predictor = batch.Predictor(exported(tmp_path, "llama/llama3"), generation={"max_new_tokens": 12, **options})
+    prompts = ["abc", "xyz qq", "b", "the bank", "interest"]
+    together = predictor({"text": prompts})["answer"].tolist()
+    assert together == [predictor({"text": [prompt]})["answer"][0] for prompt in prompts]
+    assert len({len(text) for text in together}) > 1, "they end at several places"
 
 
 def test_prompts_may_be_messages_of_a_conversation(tmp_path):

@@ -250,19 +250,20 @@ def _compare(run: Run, prepared: Prepared, reference: bool, coverage: Coverage) 
         coverage.comparisons += len(results)
     if run.in_place:
         hold(_run_in_place(prepared.sessions[1], run), "onnxruntime, buffers written in place")
-    faults = set(_op_types(model.graph)) & REFERENCE_FAULTS.keys()
-    if reference and whole and not faults and not any(node.domain for node in model.graph.node):
+    nodes = list(_nodes(model.graph))
+    faults = {node.op_type for node in nodes} & REFERENCE_FAULTS.keys()
+    if reference and whole and not faults and not any(node.domain for node in nodes):
         with np.errstate(all="ignore"):
             hold([np.asarray(a) for a in ReferenceEvaluator(model).run(None, named)], "onnx's reference evaluator")
         coverage.judged += len(verdicts)
 
 
-def _op_types(graph: onnx.GraphProto) -> Iterator[str]:
-    """The ops of a graph and of those within."""
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """The nodes of a graph and of those within."""
     for node in graph.node:
-        yield node.op_type
+        yield node
         for attribute in node.attribute:
-            yield from _op_types(attribute.g)
+            yield from _nodes(attribute.g)
 
 
 def _run_in_place(session: Session, run: Run) -> list[Array]:

@@ -22,19 +22,19 @@ OPERANDS = {
     "buffered_attention": ("query", "key", "value", "key_buffer", "value_buffer", "starts", "mask"),
 }
 _KEYS_AND_VALUES = ("key", "value", "past_key", "past_value", "key_buffer", "value_buffer")
-_LARGEST = 1e200
+_LARGEST = (np.inf, 1e200)  # of values and of keys
 _READ = ("query", "key", "value", "mask", "key_mask", "past_key", "past_value", "starts")
 
 
 def finite(op: str, inputs: Sequence[Value | None]) -> list[Tensor | None]:
-    """The inputs of an attention with 0 in place of NaN and infinity in keys and values, and of numbers of float64 that
-    give infinite products even to the judge."""
+    """The inputs of an attention with 0 in place of NaN and infinity in keys and values, and of numbers of keys in
+    float64 whose scores are infinite even to the judge."""
     given = zip(OPERANDS[op], (None if v is None else Tensor.from_value(v) for v in inputs), strict=True)
-    return [t if t is None or name not in _KEYS_AND_VALUES else _moderate(t) for name, t in given]
+    return [t if t is None or name not in _KEYS_AND_VALUES else _up_to(t, _LARGEST["key" in name]) for name, t in given]
 
 
-def _moderate(x: Tensor) -> Tensor:
-    return ops.where(ops.abs(x) <= min(x.dtype.largest, _LARGEST), x, 0.0)
+def _up_to(x: Tensor, largest: float) -> Tensor:
+    return ops.where(ops.abs(x) <= min(x.dtype.largest, largest), x, 0.0)
 
 
 def either(

@@ -60,6 +60,14 @@ def edited(folder: Path, variant: str, changes: dict[str, object]) -> Path:
 LONG = {"rope_type": "longrope", "short_factor": [1.0, 1.2], "long_factor": [1.5, 6.0], "partial_rotary_factor": 0.75}
 
 
+def test_both_spellings_of_the_kind_are_read(tmp_path: Path) -> None:
+    """transformers 5 writes the published one again beside its own."""
+    config = json.loads((goldens.folder("phi3/long") / "config.json").read_text())
+    rope = {**config["rope_parameters"], "type": config["rope_parameters"]["rope_type"]}
+    model = Phi3.from_pretrained(edited(tmp_path, "phi3/long", {"rope_parameters": rope}))
+    assert model.config == Phi3.from_pretrained(goldens.folder("phi3/long")).config
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -101,6 +101,14 @@ def test_ranges_of_small_numbers_are_finite(kind: str) -> None:
     assert histogram.low <= entropy(histogram)[0] <= entropy(histogram)[1] <= histogram.high
 
 
+@pytest.mark.parametrize("size", [6e4, 1.0, 1e-5, 0.0])
+def test_half_precision_is_counted_in_float32(size: float) -> None:
+    values = (np.linspace(-1, 1, 1000) * size).astype(np.float16)
+    halves, singles = seen(values), seen(values.astype(np.float32))
+    assert (halves.low, halves.high, halves.reach) == (singles.low, singles.high, singles.reach)
+    np.testing.assert_array_equal(halves.counts, singles.counts)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e31])
 def test_inputs_that_are_not_numbers(value: float) -> None:
     with pytest.raises(ValueError, match=r"the inputs have .* at \[0, 1\], expected at most 1e30, and finite numbers"):

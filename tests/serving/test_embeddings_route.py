@@ -332,11 +332,21 @@ TEXT = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}
         ([{"name": "input_ids", "datatype": "INT8", "shape": [1], "data": [300]}], "data that are not INT8"),
         ([{"name": "input_ids", "datatype": "INT64", "shape": [1], "data": [1.5]}], "data that are not INT64"),
         (ids([5]), "input input_ids has shape [1], expected [batch_size, sequence_length]"),
+        (ids([[1, 4000]]), "4000"),
+        ([{**TEXT, "shape": [0, 10**30], "data": []}], "inputs[0].shape is [0, 1000000000000"),
+        ([{**TEXT, "shape": [0, 1 << 62, 1 << 62], "data": []}], "expected sizes of an array"),
+        ([{**TEXT, "name": "\ud800", "shape": [2]}], "input \\ud800 has 1 elements"),
     ],
 )
 def test_tensors_that_do_not_fit_say_why(server, inputs, message):
     reply = infer(server, *inputs)
     assert (reply.status, message in reply.json["error"]) == (400, True), reply.json
+
+
+def test_a_length_of_the_json_that_is_no_number_is_refused(server):
+    for length in ("9" * 5000, "x", "-1"):
+        reply = server.ask("POST", INFER, b"{}", Inference_Header_Content_Length=length)
+        assert (reply.status, "expected at most the 2 bytes" in reply.json["error"]) == (400, True)
 
 
 def test_an_output_that_there_is_not_is_named(server):
