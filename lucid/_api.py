@@ -25,8 +25,6 @@ from lucid.ops import sqrt as sqrt
 from lucid.ops import stack as stack
 from lucid.ops import take as take
 from lucid.ops import tanh as tanh
-from lucid.ops import tril as tril
-from lucid.ops import triu as triu
 from lucid.ops import where as where
 from lucid.ops import zeros_like as zeros_like
 from lucid.ops.creation import arange as arange
@@ -138,6 +136,8 @@ sum = Tensor.sum
 swapaxes = Tensor.swapaxes
 tile = Tensor.tile
 topk = Tensor.topk
+tril = Tensor.tril
+triu = Tensor.triu
 transpose = Tensor.transpose
 unbind = Tensor.unbind
 unflatten = Tensor.unflatten

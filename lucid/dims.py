@@ -218,6 +218,13 @@ def same(a: Size, b: Size) -> bool:
     return a == b if isinstance(a, int) and isinstance(b, int) else _sign(a - b) == 0
 
 
+def from_front(position: Size, size: Size) -> Size:
+    """A position on an axis of a size, counted from the front: one that is certainly not above 0, but for 0 itself, is
+    counted from the end. So a symbolic -L is, whose L is taken to be 1 or more."""
+    negative = position < 0 if isinstance(position, int) else _sign(position - 1) == -1
+    return size + position if negative else position
+
+
 def identity(value: Any) -> Hashable:
     """A hashable key for a size, or nested tuples with sizes in them, which can be compared with ==."""
     if isinstance(value, tuple):

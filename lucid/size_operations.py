@@ -100,10 +100,14 @@ def extreme(operator: str, a: Terms, b: Terms) -> Terms:
 
 
 def is_counted(terms: Terms) -> bool:
-    """Whether all atoms are certainly 0 or more: names, and maxima with 0."""
-    return all(
-        isinstance(atom, str) or (atom.operator == "max" and not atom.right) for product in terms for atom in product
-    )
+    """Whether all atoms are certainly 0 or more: names, maxima with 0, and quotients of what is."""
+    return all(isinstance(atom, str) or _is_count(atom) for product in terms for atom in product)
+
+
+def _is_count(atom: Operation) -> bool:
+    if atom.operator == "//":
+        return all(is_counted(part) and min(part.values(), default=0) >= 0 for part in (atom.left, atom.right))
+    return atom.operator == "max" and not atom.right
 
 
 def plain(terms: Terms) -> Terms:

@@ -334,6 +334,31 @@ def test_sizes_as_numbers_are_exported(compute: Callable[[Any], Any]) -> None:
     assert_parity(compute, ("N", "L", 4), providers=["cpu"])
 
 
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x, y: x[:, -y.shape[0] :].var(1),
+        lambda x, y: x[:, : -y.shape[0]] * lucid.arange(x.shape[1] - y.shape[0]),
+        lambda x, y: x[: -(x.shape[0] // 2)].mean(0) * x[: -(x.shape[0] // 2)].shape[0],
+        lambda x, y: x[:, -y.shape[0]] + y.sum(),
+        lambda x, y: x.narrow(1, -y.shape[0], y.shape[0]).mean(1),
+        lambda x, y: x[:, -2 * y.shape[0] : -y.shape[0]].sum(1),
+    ],
+)
+def test_a_negative_size_counts_from_the_end(compute: Callable[[Any, Any], Any]) -> None:
+    draw = np.random.default_rng(0)
+    x, y = (draw.standard_normal(shape).astype(np.float32) for shape in ((4, 8), (3, 1)))
+    wanted = compute(*map(lucid.Tensor, (x, y))).numpy()
+    graph = lucid.trace(compute, ("N", "M"), ("K", 1))
+    np.testing.assert_allclose(graph.run([x, y])[0], wanted, rtol=1e-5)
+    np.testing.assert_allclose(Session(lucid.export.to_onnx(graph), threads=1)(x, y).numpy(), wanted, rtol=1e-5)
+
+
+def test_the_type_of_the_last_elements_is_their_number() -> None:
+    kind = lucid.trace(lambda s, m: s + m[:, -s.shape[1] :], ("N", "L"), ("N", "S")).outputs[0].type
+    assert str(kind) == "float32[N, L]"
+
+
 def test_other_operands_are_refused() -> None:
     with pytest.raises(TypeError):
         _ = N + "1"  # type: ignore[operator]

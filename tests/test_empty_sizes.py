@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, R
 import lucid
 from lucid import nn
 from lucid.dims import names_of
-from lucid.export import Target
+from lucid.export import Target, to_onnx
 from lucid.export.exporter import export_graph
 from lucid.export.writer import in_memory
 from lucid.runtime import Session
@@ -113,3 +114,18 @@ def test_models_at_empty_sizes_are_exported_as_they_are(
         found = session(x.numpy())
         assert found.shape == want.shape, sizes
         np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5, err_msg=str(sizes))
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+@pytest.mark.parametrize(
+    ("compute", "shape"),
+    [
+        (lambda x: x.mean(1), (3, 0)),
+        (lambda x: x.mean((0, 1), keepdims=True), (0, 3)),
+        (lambda x: x.roll(1, 0), ("N", 3)),
+    ],
+)
+def test_what_is_computed_of_nothing(compute: Any, shape: tuple[Any, ...], target: str) -> None:
+    x = np.zeros([0 if size == "N" else size for size in shape], np.float32)
+    session = Session(to_onnx(compute, shape, target=target), threads=1)
+    np.testing.assert_array_equal(session(x).numpy(), compute(lucid.Tensor(x)).numpy())

@@ -603,3 +603,10 @@ def test_indices_of_any_integer_type_can_be_exported() -> None:
         indices = np.array([1, 0, 1], dtype)
         x = lucid.randn(2, 3)
         np.testing.assert_array_equal(Session(exported)(x, indices).numpy(), x.numpy()[indices])
+
+
+def test_a_graph_has_inputs_of_its_own() -> None:
+    graph = lucid.trace(nn.Linear(2, 2), ("N", 2))
+    for given in (lambda: to_onnx(graph, ("M", 2)), lambda: to_onnx(graph, kwargs={"x": 3})):
+        with pytest.raises(ExportError, match="got a graph, which has inputs of its own, and others; trace the model"):
+            given()

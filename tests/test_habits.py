@@ -179,8 +179,15 @@ def test_torchs_attention_gives_a_pair_sequence_first() -> None:
     assert torchs(x, x, x, need_weights=False)[1] is None
 
 
+def test_triangles_take_the_diagonal_as_torchs_do() -> None:
+    ones = np.ones((3, 3), np.float32)
+    np.testing.assert_array_equal(lucid.triu(lucid.ones(3, 3), 1).numpy(), np.triu(ones, 1))
+    np.testing.assert_array_equal(lucid.tril(lucid.ones(3, 3), diagonal=-1).numpy(), np.tril(ones, -1))
+
+
 def test_empty_tensors_have_torchs_shapes() -> None:
     empty = lucid.zeros(0, 3)
+    assert [part.shape for part in empty.split(2, 0)] == [(0, 3)]
     assert empty.roll(1, 0).shape == empty.flip(0).shape == empty.cumsum(0).shape == (0, 3)
     assert empty.topk(2).values.shape == (0, 2) and empty.unbind(0) == ()
     assert empty.masked_scatter(lucid.zeros(0, 3, dtype=bool), empty).shape == (0, 3)

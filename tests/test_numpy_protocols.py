@@ -44,6 +44,10 @@ SAME_AS_NUMPY: dict[str, Callable[[Any], Any]] = {
     "square": lambda x: np.square(x),
     "any": lambda x: np.any(x > 2, axis=0) + 0.0 * x,
     "tril": lambda x: np.tril(x, k=-1),
+    "transpose of all axes": lambda x: np.transpose(x),
+    "flip of all axes": lambda x: np.flip(x),
+    "cumsum of all": lambda x: np.cumsum(x),
+    "take of all": lambda x: np.take(x, np.array([7, 0])),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -291,6 +292,21 @@ def test_slices_of_symbolic_axes_select_what_numpy_selects(axes: list[tuple[int,
         return  # a slice of a symbolic axis is assumed to have its bounds in order
     graph = lucid.trace(lambda a: a[index], lucid.spec(*("ABC"[: len(axes)])))
     np.testing.assert_array_equal(graph(array), expected)
+
+
+@pytest.mark.parametrize("size", range(6))
+def test_slices_of_known_axes_select_what_numpy_selects(size: int) -> None:
+    array, bounds = np.arange(size, dtype=np.float32), (None, *range(-7, 8))
+    for start, stop, step in product(bounds, bounds, (-3, -2, -1, 1, 2, 3)):
+        index = slice(start, stop, step)
+        np.testing.assert_array_equal(Tensor(array)[index].numpy(), array[index], err_msg=str(index))
+    np.testing.assert_array_equal(lucid.trace(lambda a: a[-6::-1], (size,))(array), array[-6::-1])
+
+
+def test_a_step_is_a_whole_number() -> None:
+    for step in (1.9, "1"):
+        with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+            lucid.trace(lambda a, step=step: a[::step], ("N",))
 
 
 def test_a_slice_beyond_a_symbolic_axis_is_an_error_when_it_runs() -> None:

@@ -235,6 +235,8 @@ def traced_part(
 ) -> TracedPart:
     if part is not None or cache is not None or capacity is not None:
         return trace_part(part_of(model, part, cache, capacity, kwargs))
+    if isinstance(model, (TracedPart, Graph)) and (inputs or kwargs):
+        raise ExportError("to_onnx: got a graph, which has inputs of its own, and others; trace the model with these")
     if isinstance(model, TracedPart):
         return model
     return TracedPart.whole(model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs))

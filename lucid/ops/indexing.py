@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid.dims import Dim, Shape, Size, same
+from lucid.dims import Dim, Shape, Size, from_front, same
 from lucid.ops.op import function, primitive
 from lucid.ops.shaping import concat, expand, normalize_axis, permute, squeeze, unsqueeze
 from lucid.ops.tensor import Tensor, TensorLike
@@ -139,7 +140,8 @@ def _check_integers(name: str, indices: TensorType) -> None:
 def getitem(x: Tensor, index: Any) -> Tensor:
     """``x[index]`` with integers, slices, None, ``...``, integer tensors and (eagerly) boolean tensors, as in NumPy.
 
-    On an axis of symbolic size, a bound given as a number is assumed to be in range.
+    On an axis of symbolic size, a bound given as a number is assumed to be in range; a bound -L counts from the end, so
+    L is assumed to be 1 or more, and a difference such as L - 4 from the front, so it is assumed to be 0 or more.
 
     Raises:
         IndexError: for too many indices or one that is out of range.
@@ -231,26 +233,24 @@ def _positions(mask: Tensor, sizes: Shape) -> list[Tensor]:
 def _cut(x: Tensor, axis: int, item: int | Dim | slice) -> Cut:
     size = x.shape[axis]
     if not isinstance(item, slice):
-        start = _from_front(item, size)
+        start = from_front(item, size)
         if isinstance(start, int) and (start < 0 or (isinstance(size, int) and start >= size)):
             raise IndexError(f"indexing: {item} is out of range for axis {axis} of {show_shape(x.shape)}")
         return Cut(axis, start, start + 1, 1)
-    step = 1 if item.step is None else int(item.step)
+    step = 1 if item.step is None else operator.index(item.step)
     if step == 0:
         raise ValueError("indexing: a slice has step 0")
     if isinstance(size, int) and not isinstance(item.start, Dim) and not isinstance(item.stop, Dim):
         start, stop, step = item.indices(size)
+        if step < 0 and start < 0:  # before the first element: nothing, where -1 would be the last one
+            return Cut(axis, 0, 0, 1)
         return Cut(axis, start, max(start, stop) if step > 0 else min(start, stop), step)
     if step < 0 and (item.start is not None or item.stop is not None):
         raise ValueError(f"indexing: a step of {step} with bounds needs a known size; axis {axis} has {size}")
     if step < 0:
         return Cut(axis, size - 1, -1, step)
-    start = 0 if item.start is None else _from_front(item.start, size)
-    return Cut(axis, start, size if item.stop is None else _from_front(item.stop, size), step)
-
-
-def _from_front(position: Size, size: Size) -> Size:
-    return size + position if isinstance(position, int) and position < 0 else position
+    start = 0 if item.start is None else from_front(item.start, size)
+    return Cut(axis, start, size if item.stop is None else from_front(item.stop, size), step)
 
 
 def _gather(x: Tensor, tensors: dict[int, Tensor], *, front: bool) -> Tensor:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import Dim, Size, as_size, product, same
+from lucid.dims import Dim, Size, as_size, from_front, product, same
 from lucid.ops.creation import arange_op, size_op
+from lucid.ops.elementwise import maximum
 from lucid.ops.indexing import take
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
@@ -61,7 +62,7 @@ def roll(x: Tensor, shifts: Size | Sequence[Size], axis: int | Sequence[int] | N
 def _rolled(x: Tensor, step: Size, axis: int) -> Tensor:
     size = x.shape[axis]
     if isinstance(size, Dim) or isinstance(step, Dim):
-        return take(x, (arange_op(start=0, stop=size) - step) % size_op(size=size), axis)
+        return take(x, (arange_op(start=0, stop=size) - step) % maximum(size_op(size=size), 1), axis)
     step = step % size if size else 0
     if not step:
         return x
@@ -146,7 +147,7 @@ def narrow(x: Tensor, axis: int, start: Size, length: Size) -> Tensor:
     """
     axis = normalize_axis("narrow", axis, x.ndim)
     size = x.shape[axis]
-    first = size + start if isinstance(start, int) and start < 0 else start
+    first = from_front(start, size)
     known = isinstance(size, int) and isinstance(first, int) and isinstance(length, int)
     if known and not 0 <= first <= first + length <= size:
         raise IndexError(f"narrow: {length} elements from {start} are outside axis {axis} of {show_shape(x.shape)}")

@@ -305,7 +305,7 @@ def split(x: Tensor, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tenso
         if same(size, 0):
             raise ValueError("split: got parts of size 0, expected 1 or more")
         whole, rest = int(total // size), total % size
-        parts = [size] * whole + ([] if same(rest, 0) else [rest])
+        parts = [size] * whole + ([] if same(rest, 0) and whole else [rest])
     sizes = parts
     if not same(sum(sizes, start=0), total):
         raise ValueError(f"split: sizes {show_shape(sizes)} add up to {sum(sizes, start=0)}, expected {total}")

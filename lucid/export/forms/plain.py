@@ -258,12 +258,13 @@ def mean(build: Builder, node: Node) -> str:
         axes_from_front(node),
     )
     count = product(shape if axis is None else [shape[a] for a in axis])
+    nan = np.asarray(np.nan, node.types[0].dtype.numpy)
     if not isinstance(count, Dim):
-        return result
+        return result if count else build.op("Add", result, nan)
     # The mean of no elements is NaN, but 0 in onnxruntime.
     some = build.op("Cast", size_vector(build, count), to=onnx_code("bool"))
     some = some if node.types[0].shape else build.op("Squeeze", some, _vector(0))
-    return build.op("Where", some, result, np.asarray(np.nan, node.types[0].dtype.numpy))
+    return build.op("Where", some, result, nan)
 
 
 @form(reduction.any_, takes="axis keepdims")
