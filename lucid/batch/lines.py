@@ -7,7 +7,10 @@ byte where it begins.
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import lzma
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -21,6 +24,7 @@ from lucid.phases import phase
 
 LONGEST = 1 << 26  # bytes of a line
 _MARK = b"\xef\xbb\xbf"  # with which some programs begin a file in UTF-8
+_BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)  # of decompressing
 _INDEX = 4096  # places that are remembered in each file
 _INT64 = range(-(1 << 63), 1 << 63)
 _TYPES = {frozenset({bool}): pa.bool_(), frozenset({int}): pa.int64()} | {
@@ -133,12 +137,15 @@ class LineSource:
         self._rows.append(count)
 
     def _records(self, file: str, start: int, line: int) -> Iterator[Record]:
-        with opened(file) as stream:
-            if self._separator is None:
-                stream.seek(start)
-                yield from _json_records(stream, file, start, line)
-            else:
-                yield from _csv_records(stream, file, start, line, self._separator)
+        try:
+            with opened(file) as stream:
+                if self._separator is None:
+                    stream.seek(start)
+                    yield from _json_records(stream, file, start, line)
+                else:
+                    yield from _csv_records(stream, file, start, line, self._separator)
+        except _BROKEN as error:
+            raise ValueError(f"{file}: is not what its name says, or ends too soon ({error})") from error
 
 
 def _chunks(records: Iterable[Record], start: int) -> Iterator[list[Mapping[str, Any] | RowError]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lucid.chat.tokenizer import Tokenizer
@@ -76,6 +76,10 @@ class LanguageModel:
             self._session.cancel()
 
 
+def _always() -> bool:
+    return True
+
+
 class Answer:
     """A text as it is written: iterate over its pieces, once. What follows is of the pieces so far.
 
@@ -87,6 +91,7 @@ class Answer:
             asked for; None while it goes on, or if nobody wanted more of it.
         seconds_to_first: from the first request to the first token; None before.
         seconds: from the first request to the last token so far.
+        wanted: asked after each token whether more are wanted, also while tokens give no text; by default always.
     """
 
     def __init__(self, tokens: Iterator[int], prompt_tokens: int, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
@@ -95,6 +100,7 @@ class Answer:
         self.text = ""
         self.ids: list[int] = []
         self.ended_by: str | None = None
+        self.wanted: Callable[[], bool] = _always
         self.seconds_to_first: float | None = None
         self.seconds = 0.0
 
@@ -118,6 +124,8 @@ class Answer:
             yield from self._piece(stream.add(token))
             if stream.stopped:
                 self.ended_by = "stop"
+                return
+            if not self.wanted():
                 return
         yield from self._piece(stream.end())
         if self.ended_by is None:

@@ -133,10 +133,9 @@ class _Writing:
         def write() -> None:
             if time.monotonic() > deadline:
                 raise RequestError("other answers took too long; try again later", status=503)
+            self.answer.wanted = lambda: not self._unwanted.is_set() and time.monotonic() <= deadline
             for piece in self.answer:
                 loop.call_soon_threadsafe(found.put_nowait, piece)
-                if self._unwanted.is_set() or time.monotonic() > deadline:
-                    return
 
         writing = loop.run_in_executor(self.model.thread, write)
         writing.add_done_callback(lambda _: found.put_nowait(None))

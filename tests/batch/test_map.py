@@ -163,6 +163,14 @@ def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, m
     ]
 
 
+@pytest.mark.parametrize("content", [gzip.compress(b'{"text": "a"}\n' * 1000)[:-20], b'{"text": "a"}\n'])
+def test_a_compressed_file_that_is_broken_is_named(predictor, tmp_path, content):
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"rows\.jsonl\.gz: is not what its name says, or ends too soon"):
+        batch.map_rows(predictor, path, tmp_path / "out")
+
+
 def test_integers_that_a_float_does_not_hold_stay_exact_beside_floats(predictor, tmp_path):
     large = [9007199254740993, 9007199254740992]
     for more, kind in ((3, int), (1.5, str)):

@@ -152,6 +152,39 @@ def test_an_answer_whose_reader_has_gone_is_not_written_to_its_end(folder):
         assert len(written) < 35
 
 
+@pytest.mark.parametrize("end", ["the time is over", "the reader has gone"])
+def test_an_answer_without_text_ends_at_its_next_token(folder, end):
+    """Special tokens give no piece of text."""
+    limits = lucid.serving.Limits(seconds=0.3 if end == "the time is over" else 60)
+    with served(folder, limits=limits) as server:
+        model, written = server.app.state.model, []
+        made = model.language.answer
+
+        def special(*arguments, **options):
+            found = made(*arguments, **options)
+
+            def one_by_one():
+                for _ in range(1000):
+                    time.sleep(0.01)
+                    written.append(3)
+                    yield 3
+
+            found._tokens = one_by_one()
+            return found
+
+        model.language.answer = special
+        if end == "the time is over":
+            server.ask("POST", CHAT, {**ASKED, "max_tokens": 8})
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+            asked = json.dumps({**ASKED, "stream": True, "max_tokens": 8})
+            connection.request("POST", CHAT, asked, {"Content-Type": "application/json"})
+            connection.getresponse().read(10)
+            connection.close()
+        model.thread.submit(int).result()
+        assert 0 < len(written) < 500
+
+
 def test_an_answer_ends_when_its_time_is_over(folder):
     limits = lucid.serving.Limits(seconds=1e-9)
     with served(folder, limits=limits) as server:
