@@ -159,11 +159,7 @@ _IS_NO_SIZE = "is not always a whole number, as sizes are: compute it as a tenso
 
 
 def _is_size(value: object) -> bool:
-    """Whether a size can be added to it.
-
-    Raises:
-        SymbolicSizeError: for a number that is not whole.
-    """
+    """Whether a size can be added to it; an error for a number that is not whole."""
     if isinstance(value, float):
         raise SymbolicSizeError(f"a size combined with {value} {_IS_NO_SIZE}")
     return isinstance(value, (int, Dim))
@@ -216,13 +212,6 @@ def same(a: Size, b: Size) -> bool:
     if a is b:  # most often, and no difference has to be computed
         return True
     return a == b if isinstance(a, int) and isinstance(b, int) else _sign(a - b) == 0
-
-
-def from_front(position: Size, size: Size) -> Size:
-    """A position on an axis of a size, counted from the front: one that is certainly not above 0, but for 0 itself, is
-    counted from the end. So a symbolic -L is, whose L is taken to be 1 or more."""
-    negative = position < 0 if isinstance(position, int) else _sign(position - 1) == -1
-    return size + position if negative else position
 
 
 def identity(value: Any) -> Hashable:

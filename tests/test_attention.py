@@ -439,3 +439,14 @@ def test_dropout_drops_weights_and_keeps_their_mean() -> None:
 def test_bad_input(error: type[Exception], message: str, call: Callable[[lucid.Tensor], object]) -> None:
     with pytest.raises(error, match=message):
         call(lucid.randn(2, 4, 3, 8))
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+@pytest.mark.parametrize("scale", [1, np.int64(2), np.float64(0.5), np.float32(0.5)])
+@pytest.mark.parametrize("heads", [None, 3])
+def test_a_scale_may_be_any_number(heads: int | None, scale: Any, target: str) -> None:
+    call = lambda q, k, v: ops.attention(q, k, v, scale=scale, heads=heads)  # noqa: E731
+    for shape in ((2, 600, 24), (2, 5, 24)) if heads else ((2, 3, 5, 8),):
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        session = lucid.runtime.Session(lucid.export.to_onnx(call, *[shape] * 3, target=target), threads=1)
+        np.testing.assert_allclose(session(x, x, x).numpy(), call(*[lucid.Tensor(x)] * 3).numpy(), rtol=1e-4, atol=1e-5)

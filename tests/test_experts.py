@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ import pytest
 import lucid
 from lucid import nn, ops
 from lucid.export import Target, explain, to_onnx
+from lucid.runtime import Session
 from lucid.testing import assert_parity
 
 
@@ -120,6 +122,45 @@ def test_tokens_may_be_none_or_empty(tokens: int, width: int) -> None:
         lucid.zeros(tokens, width), indices, weights, lucid.zeros(4, 6, width), lucid.zeros(4, width, 3)
     )
     assert found.shape == (tokens, width)
+
+
+def session_of(function: Any, *arrays: np.ndarray, symbolic: int | None = 0, **target: Any) -> Session:
+    specs = [
+        lucid.spec(*("N" if axis == symbolic else n for axis, n in enumerate(a.shape)), dtype=a.dtype) for a in arrays
+    ]
+    return Session(to_onnx(function, *specs, target=Target("cpu", **target)), threads=1)
+
+
+@pytest.mark.parametrize("shape", [(8,), (3, 8), (2, 3, 8), (2, 2, 3, 8)], ids=str)
+def test_the_op_of_onnxruntime_takes_tokens_of_every_shape(shape: tuple[int, ...]) -> None:
+    lucid.manual_seed(0)
+    mixture, x = nn.MixtureOfExperts(17, 2, 8, 6), np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    session = session_of(mixture, x, symbolic=0 if len(shape) > 1 else None)
+    np.testing.assert_allclose(session(x).numpy(), mixture(lucid.Tensor(x)).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("row", [[np.nan], [np.inf], [-np.inf] * 17, [-np.inf, 1.0]])
+def test_a_router_that_has_no_probabilities_gives_nan_in_every_form(row: list[float]) -> None:
+    lucid.manual_seed(0)
+    gate_up, down = lucid.randn(17, 12, 8), lucid.randn(17, 8, 6)
+    compute = lambda x, logits: ops.mixture_of_experts(x, logits, gate_up, down, k=2)  # noqa: E731
+    x, logits = np.ones((2, 8), np.float32), np.zeros((2, 17), np.float32)
+    logits[1, : len(row)] = row
+    found = session_of(compute, x, logits)(x, logits).numpy()
+    wanted = compute(lucid.Tensor(x), lucid.Tensor(logits)).numpy()
+    assert np.isnan(wanted[1]).all() == (row != [-np.inf, 1.0])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("op", "kind", "name"), [("gated_experts", "standard", "Scan"), ("mixture_of_experts", "contrib", "MoE")]
+)
+def test_forms_that_are_slower_for_few_experts_are_taken_if_asked_for(op: str, kind: str, name: str) -> None:
+    lucid.manual_seed(0)
+    mixture, x = nn.MixtureOfExperts(4, 2, 8, 6), np.ones((3, 8), np.float32)
+    exported = to_onnx(mixture, lucid.spec("N", 8), target=Target("cpu", forms={op: kind}))
+    assert name in {node.op_type for node in exported.graph.node}
+    np.testing.assert_allclose(Session(exported, threads=1)(x).numpy(), mixture(lucid.Tensor(x)).numpy(), rtol=1e-4)
 
 
 def test_options_that_do_not_fit_are_refused() -> None:

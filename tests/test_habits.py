@@ -85,6 +85,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "pad, less": (lambda: F.pad(X, (-3, -2)), ValueError, r"^pad: \(-3, -2\) takes more elements than axis 2"),
     "one_hot": (lambda: F.one_hot(X), TypeError, "^one_hot: got float32.*expected integers"),
     "one_hot of nothing": (lambda: F.one_hot(lucid.zeros(0).long()), ValueError, "holds no index: give num_classes"),
+    "topk, part": (lambda: X.topk(1.5), TypeError, r"^topk: k: size 1\.5 is float, expected a whole number"),
     "axis of an op": (
         lambda: lucid.ops.sum(X, axis=1),
         TypeError,

@@ -11,7 +11,9 @@ import pytest
 
 import lucid
 from lucid import Tensor, ops
+from lucid.export import to_onnx
 from lucid.ops import pieces
+from lucid.runtime import Session
 
 FLOATS = (lucid.float64, lucid.float32, lucid.float16, lucid.bfloat16)
 NORMS: dict[str, tuple[Any, dict[str, Any], int]] = {
@@ -72,3 +74,18 @@ def test_groups_in_pieces(
     assert found.shape == shape
     unit = float(ml_dtypes.finfo(dtype.numpy).eps)
     np.testing.assert_allclose(found.numpy().astype(float), expected.numpy().astype(float), rtol=0, atol=20 * unit)
+
+
+def test_a_weight_with_an_offset_is_added_in_the_type_of_the_input() -> None:
+    given, options = [tensor((4, 8), lucid.float64), tensor((8,), lucid.float32, 1)], {"eps": 1e-6, "offset": 1.0}
+    wanted = ops.rms_norm.expand(given, options)[0].numpy()
+    np.testing.assert_allclose(ops.rms_norm(*given, **options).numpy(), wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 1), (1, 4, 1, 1), (2, 4, 7)], ids=str)
+def test_groups_of_a_few_numbers_close_to_each_other_are_exact_exported(shape: tuple[int, ...]) -> None:
+    weight, bias = lucid.ones(4), lucid.tensor([0.1, 0.2, 0.3, 0.4])
+    norm = lambda v: ops.group_norm(v, weight, bias, groups=4)  # noqa: E731
+    x = np.full(shape, 1000.1, np.float32)
+    found = Session(to_onnx(norm, shape), threads=1)(x).numpy()
+    np.testing.assert_allclose(found, norm(Tensor(x)).numpy(), atol=1e-5)

@@ -147,7 +147,9 @@ def _mentions_size(value: Any) -> bool:
 
 def insisted_on(op: str, kind: str) -> str:
     """The argument with which a user insists on a kind of form."""
-    return f'attention="{kind}"' if op == "attention" else f'forms={{"{op}": "{kind}"}}'
+    if op == "attention" and kind in ("standard", "contrib", "expanded"):
+        return f'attention="{kind}"'
+    return f'forms={{"{op}": "{kind}"}}'
 
 
 def form(

@@ -44,8 +44,10 @@ class AttentionOptions:
         after = self.window_after
         if after is not None and (isinstance(after, bool) or not isinstance(after, int) or after < 0):
             raise ValueError(f"attention: window_after is {after!r}, expected a whole number of 0 or more")
-        if self.scale is not None and not math.isfinite(self.scale):
-            raise ValueError(f"attention: scale is {self.scale}, expected a finite number")
+        if self.scale is not None:
+            if not math.isfinite(self.scale):
+                raise ValueError(f"attention: scale is {self.scale}, expected a finite number")
+            object.__setattr__(self, "scale", float(self.scale))  # ONNX has integers apart
         if not 0 <= self.softcap < math.inf:
             raise ValueError(f"attention: softcap is {self.softcap}, expected a number of 0 or more (0: none)")
 

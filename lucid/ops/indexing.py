@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid.dims import Dim, Shape, Size, from_front, same
+from lucid.dims import Dim, Shape, Size, SymbolicSizeError, same
 from lucid.ops.op import function, primitive
 from lucid.ops.shaping import concat, expand, normalize_axis, permute, squeeze, unsqueeze
 from lucid.ops.tensor import Tensor, TensorLike
@@ -228,6 +228,16 @@ def _positions(mask: Tensor, sizes: Shape) -> list[Tensor]:
             f"indexing: got a mask of shape {show_shape(mask.shape)}, expected {show_shape(sizes)} as its axes"
         )
     return [Tensor(positions) for positions in np.nonzero(mask.numpy())]
+
+
+def from_front(position: Size, size: Size) -> Size:
+    """A position on an axis of a size, counted from the front. One below 0 is counted from the end; so is a symbolic
+    -L, whose L is taken to be 1 or more."""
+    try:
+        negative = position <= 0 if isinstance(position, Dim) else position < 0
+    except SymbolicSizeError:  # it is known only at run time
+        negative = False
+    return size + position if negative else position
 
 
 def _cut(x: Tensor, axis: int, item: int | Dim | slice) -> Cut:

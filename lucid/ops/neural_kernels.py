@@ -115,7 +115,7 @@ def rms_norm(x: Array, weight: Array | None, *, eps: float, offset: float) -> Ar
         return _scaled(rms_norm(x, None, eps=eps, offset=offset), weight)
     weight = _flat(weight)
     if weight is not None and offset:
-        weight = weight + weight.dtype.type(offset)
+        weight = weight.astype(np.float32 if x.dtype.itemsize == 2 else x.dtype) + offset
 
     def compute(x: Array, out: Array) -> None:
         np.multiply(x, np.reciprocal(_root(x, eps)), out=out)

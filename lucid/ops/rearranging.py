@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import Dim, Size, as_size, from_front, product, same
+from lucid.dims import Dim, Size, as_size, product, same
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import maximum
-from lucid.ops.indexing import take
+from lucid.ops.indexing import from_front, take
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
 from lucid.ops.shaping import (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lucid.dims import Size
+from lucid.dims import Size, as_size
 from lucid.ops.elementwise import neg
 from lucid.ops.op import function, primitive
 from lucid.ops.reduction import argmax
@@ -55,9 +55,11 @@ def topk(x: Tensor, k: Size, axis: int = -1, largest: bool = True, sorted: bool 
     """The k largest (or least) elements along an axis and their indices, always in order.
 
     Raises:
+        TypeError: for a k that is no whole number.
         ValueError: for more elements than the axis has.
     """
-    return Ordered(*topk_op(x, k=k, axis=normalize_axis("topk", axis, x.ndim), largest=largest))
+    count = as_size("topk: k", k)
+    return Ordered(*topk_op(x, k=count, axis=normalize_axis("topk", axis, x.ndim), largest=largest))
 
 
 @function

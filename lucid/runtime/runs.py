@@ -8,12 +8,15 @@ from contextlib import nullcontext
 from typing import TypeVar
 
 import onnxruntime
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
 from lucid.runtime import denormals
 
 R = TypeVar("R")
 _FATAL = 4  # of onnxruntime's levels, the highest
+
+NOT_COMPUTED: tuple[type[Exception], ...] = (Fail, InvalidArgument, RuntimeException)
+"""What onnxruntime raises for inputs that a model does not compute, such as a token that its table does not have."""
 
 
 class RunCancelled(RuntimeError):  # noqa: N818  # not an error of the model

@@ -11,12 +11,12 @@ import json
 from typing import Any
 
 import numpy as np
-from onnxruntime.capi import onnxruntime_pybind11_state as state
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lucid.batch.rows import objects
+from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tensors
 from lucid.serving.bodies import Body, parsed
 from lucid.serving.errors import INFERENCE, RequestError
@@ -28,8 +28,6 @@ from lucid.version import __version__
 VERSION = "1"
 _HEADER = "inference-header-content-length"
 _DIGITS = 18  # of a number of bytes
-# What onnxruntime raises for inputs that a model does not compute, such as a token that its table does not have.
-_NOT_COMPUTED = (state.Fail, state.InvalidArgument, state.RuntimeException)
 _KINDS = ("application/json", "application/octet-stream", "application/vnd.inference.json")
 
 
@@ -133,8 +131,10 @@ async def _computed(model: ServedModel, arrays: dict[str, Array]) -> dict[str, A
     loop = asyncio.get_running_loop()
     try:
         return await loop.run_in_executor(model.thread, model.session.run, arrays)
-    except (KeyError, TypeError, ValueError, *_NOT_COMPUTED) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise RequestError(str(error.args[0] if error.args else error), "inputs") from error
+    except NOT_COMPUTED as error:
+        raise RequestError(f"the model does not compute these: {error}", "inputs") from error
 
 
 async def _of_texts(model: ServedModel, given: list[Array]) -> dict[str, Array]:

@@ -180,6 +180,10 @@ def test_an_answer_without_text_ends_at_its_next_token(folder, end):
             asked = json.dumps({**ASKED, "stream": True, "max_tokens": 8})
             connection.request("POST", CHAT, asked, {"Content-Type": "application/json"})
             connection.getresponse().read(10)
+            end_of_patience = time.monotonic() + 10
+            while not written:
+                assert time.monotonic() < end_of_patience
+                time.sleep(0.01)
             connection.close()
         model.thread.submit(int).result()
         assert 0 < len(written) < 500

@@ -21,6 +21,8 @@ from lucid.ops.tensor import Tensor
 from lucid.types import Array, float32
 from lucid.values import Node, Value
 
+_FEW = 8  # numbers of a group
+
 
 @form(batch_norm, takes="weight bias eps", name="ai.onnx BatchNormalization", kernel="BatchNormalization")
 def batch_normalization(build: Builder, node: Node) -> str:
@@ -60,11 +62,13 @@ def instance_normalization(build: Builder, node: Node) -> str:
     groups, shape = node.attributes["groups"], x.type.shape
     if len(shape) == 2:
         refuse("a group may be a few numbers close to each other, for which onnxruntime's kernel loses digits")
+    width = product(shape[1:]) // groups
+    if isinstance(width, int) and width < _FEW:
+        refuse("a group is a few numbers, which may be close to each other: onnxruntime's kernel loses digits then")
     one, zero = np.ones(groups, np.float32), np.zeros(groups, np.float32)
     if same(shape[1], groups) and all(v is None or v.type.dtype == float32 for v in (weight, bias)):
         scale, shift = (one if weight is None else weight), (zero if bias is None else bias)
         return build.op("InstanceNormalization", x, scale, shift, epsilon=float(node.attributes["eps"]))
-    width = product(shape[1:]) // groups
     # If the batch may be empty, Reshape cannot infer a -1 next to it: with an axis of 1 it copies all symbolic sizes.
     apart = isinstance(width, Dim) and (isinstance(shape[0], Dim) or sum(isinstance(n, Dim) for n in shape) > 1)
     given = (shape[0], 1, *shape[1:]) if apart else shape

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid.dims import Dim, Size
+from lucid.dims import Dim, Size, product
 from lucid.export.builder import Builder, Operand, computed
 from lucid.export.element_codes import onnx_code
-from lucid.export.form import Taken, form, operand, refuse, refuse_wrong
+from lucid.export.form import Taken, form, operand, refuse, refuse_slower, refuse_wrong
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.known_runtimes import EXPERTS, OUTER_VALUES
-from lucid.ops import arange, concat, experts, flip
+from lucid.ops import arange, concat, experts, flip, softmax, sum_
 from lucid.ops.tensor import Tensor
 from lucid.types import DType, TensorType, float32, int64
 from lucid.values import Constant, Input, Node, Value
@@ -39,9 +39,9 @@ def split_products(build: Builder, node: Node) -> str:
     return build.op("Concat", *each, axis=0)
 
 
-def _refuse_few(count: Size) -> None:
-    if isinstance(count, int) and count <= _FEW:
-        refuse(f"products of each expert are faster, and few for {count}")
+def _refuse_few(build: Builder, node: Node, count: Size) -> None:
+    if isinstance(count, int) and count <= _FEW and build.target.insisted(node.op.name) == "auto":
+        refuse_slower(build, f"products of each expert are faster, and few for {count}")
 
 
 def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
@@ -63,8 +63,7 @@ def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
 def moe(build: Builder, node: Node) -> Taken:
     """Of equal experts it takes the last, so it is given them in reverse; and gates and what they scale in turn."""
     x, router_logits, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(4))
-    if build.target.insisted(node.op.name) != "contrib":
-        _refuse_few(down.shape[0])
+    _refuse_few(build, node, down.shape[0])
     refuse_wrong(build, EXPERTS)
     if node.attributes["activation"] != "silu":
         refuse("it has no gate but silu")
@@ -72,9 +71,9 @@ def moe(build: Builder, node: Node) -> Taken:
         refuse("it takes one element type")
     count, both, width = gate_up.shape
     turned = gate_up.reshape(count, 2, both // 2, width).transpose(1, 2).reshape(gate_up.shape)
-    output = build.op(
+    result = build.op(
         "MoE",
-        x,
+        x if x.ndim in (2, 3) else x.reshape(-1, width),
         flip(router_logits.reshape(-1, count), -1),
         flip(turned, 0).part_of(gate_up, ".turned"),
         None,
@@ -87,6 +86,10 @@ def moe(build: Builder, node: Node) -> Taken:
         activation_beta=0.0,
         normalize_routing_weights=int(node.attributes["normalized"]),
     )
+    kind = x.type if x.ndim in (2, 3) else TensorType(x.dtype, (product(x.shape[:-1]), width))
+    output = computed(build, result, kind).reshape(x.shape)
+    # It gives 0 where a router's number is NaN or all of its weights are.
+    output += sum_(softmax(router_logits), axis=(-1,), keepdims=True) * 0.0
     return Taken(output, "the graph is the same for any number of experts")
 
 
@@ -94,7 +97,7 @@ def moe(build: Builder, node: Node) -> Taken:
 def scan(build: Builder, node: Node) -> Taken:
     """A Scan reads the weights of one expert after the other where they are, without a copy."""
     x, indices, weights, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(5))
-    _refuse_few(down.shape[0])
+    _refuse_few(build, node, down.shape[0])
     refuse_wrong(build, OUTER_VALUES)
     kind = experts.computed_in(x, gate_up, down)
     count, k, width = down.shape[0], indices.shape[-1], x.shape[-1]
