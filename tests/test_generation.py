@@ -305,6 +305,13 @@ def test_there_is_no_padding_an_empty_prompt(prompts: list[list[int]]) -> None:
         pad_left(prompts, 0)
 
 
+@pytest.mark.parametrize(("prompts", "pad_id"), [([[1.7, 2.2]], 0), (["12", "3"], 0), ([[1, 2], [3]], 0.7)])
+def test_prompts_of_what_is_no_token_are_refused(prompts: Any, pad_id: Any) -> None:
+    with pytest.raises(TypeError, match="expected integers"):
+        pad_left(prompts, pad_id)
+    assert pad_left(np.array([[5, 6]]), 0)[0].tolist() == [[5, 6]]
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -308,3 +308,10 @@ def test_rotary_positions_export_with_any_sizes(interleaved: bool, rotary_dim: i
 def test_scaled_cosines_export_with_any_sizes(variant: str) -> None:
     base, scaling = SCALINGS[variant]
     assert_parity(nn.RotaryEmbedding(8, base, scaling=scaling))
+
+
+@pytest.mark.parametrize("scaling", [nn.NTKScaling(2.0), nn.DynamicNTKScaling(2.0, max_position_embeddings=4)])
+def test_one_frequency_is_the_same_with_any_base(scaling: nn.RopeScaling) -> None:
+    cos, sin = nn.RotaryEmbedding(2, scaling=scaling)(lucid.arange(9).unsqueeze(0))
+    np.testing.assert_allclose(cos.numpy().reshape(-1)[:9], np.cos(np.arange(9)), atol=1e-6)
+    np.testing.assert_allclose(sin.numpy().reshape(-1)[:9], np.sin(np.arange(9)), atol=1e-6)

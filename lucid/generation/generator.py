@@ -26,6 +26,7 @@ from lucid.generation.models import stepper
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
 from lucid.generation.sequences import Sequences
+from lucid.generation.session_caches import capacity_of
 from lucid.generation.steppers import Stepper
 from lucid.generation.stops import Decode, Stops
 from lucid.nn import CausalDecoder
@@ -60,7 +61,11 @@ class Generator:
     ) -> None:
         self._stepper = stepper(model)
         self._decode = decode
-        self._max_positions = positions_of(model) if max_positions is None else max_positions
+        if max_positions is None:
+            max_positions = positions_of(model)
+        elif isinstance(model, Session) and (capacity := capacity_of(model)) is not None:
+            max_positions = min(max_positions, capacity)
+        self._max_positions = max_positions
 
     def generate(
         self,

@@ -35,17 +35,19 @@ def pad_left(prompts: Sequence[Sequence[int]], pad_id: int) -> tuple[Ids, Ids]:
         The ids and the attention_mask, (N, L) int64 each, where L is the longest length.
 
     Raises:
+        TypeError: for tokens that are not integers.
         ValueError: for no prompts, or an empty one.
     """
-    if not prompts or not all(len(prompt) for prompt in prompts):
-        shown = f"lengths {[len(prompt) for prompt in prompts]}" if prompts else "no prompts"
+    tokens = [_whole_numbers("a prompt", prompt).reshape(-1) for prompt in prompts]
+    if not tokens or not all(row.size for row in tokens):
+        shown = f"lengths {[row.size for row in tokens]}" if tokens else "no prompts"
         raise ValueError(f"pad_left: got {shown}, expected at least one token in each; give a start token")
-    longest = max(len(prompt) for prompt in prompts)
-    ids = np.full((len(prompts), longest), pad_id, np.int64)
-    mask = np.zeros((len(prompts), longest), np.int64)
-    for row, prompt in enumerate(prompts):
-        ids[row, longest - len(prompt) :] = prompt
-        mask[row, longest - len(prompt) :] = 1
+    longest = max(row.size for row in tokens)
+    ids = np.full((len(tokens), longest), int(_whole_numbers("pad_id", [pad_id])[0]), np.int64)
+    mask = np.zeros((len(tokens), longest), np.int64)
+    for place, row in enumerate(tokens):
+        ids[place, longest - row.size :] = row
+        mask[place, longest - row.size :] = 1
     return ids, mask
 
 

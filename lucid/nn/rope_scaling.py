@@ -73,6 +73,8 @@ class NTKScaling(RopeScaling):
 
     def scale(self, frequencies: Array, base: float) -> Array:
         dim = 2 * len(frequencies)
+        if dim == 2:  # the one frequency is 1 with any base
+            return frequencies
         return inverse_frequencies(dim, base * self.factor ** (dim / (dim - 2)))
 
 
@@ -87,6 +89,8 @@ class DynamicNTKScaling(RopeScaling):
 
     def at_length(self, frequencies: Tensor, base: float, positions: Tensor) -> Tensor:
         dim = 2 * int(frequencies.shape[0])
+        if dim == 2:
+            return frequencies
         length = ops.maximum(positions.max() + 1, self.max_position_embeddings).astype(float32)
         growth = length * (self.factor / self.max_position_embeddings) - (self.factor - 1)
         exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)

@@ -134,8 +134,9 @@ def test_half_precision_runs_eagerly_and_exported(dtype: lucid.DType) -> None:
         assert first.shape == second.shape == (1, 4)
 
 
-def test_a_prompt_that_does_not_fit_the_buffers_is_an_error() -> None:
-    generator = Generator(Session(to_onnx(decoder("gpt2/base"), cache="fixed", capacity=16)))
+@pytest.mark.parametrize("positions", [None, 1000])
+def test_a_prompt_that_does_not_fit_the_buffers_is_an_error(positions: int | None) -> None:
+    generator = Generator(Session(to_onnx(decoder("gpt2/base"), cache="fixed", capacity=16)), max_positions=positions)
     assert generator.generate([1, 2, 3], max_new_tokens=13).shape == (1, 13)
     with pytest.raises(
         ValueError, match="a prompt of 3 tokens and max_new_tokens=14 take 17 positions, the model has 16"
