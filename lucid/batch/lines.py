@@ -90,6 +90,7 @@ class LineSource:
         for name in inputs:
             if name not in types and self.total:
                 raise no_column(name, files[0], list(types))
+        check_names(list(types), files[0])
         self.schema = pa.schema([(name, _type(kinds)) for name, kinds in types.items()])
 
     def parts(self, rows: int) -> list[Part]:

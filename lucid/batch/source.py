@@ -78,11 +78,14 @@ class Source(Protocol):
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Refuse a file with two columns of one name: the output could have only one of them.
+    """Refuse a file with two columns of one name, of which the output could have only one, and names that are no text.
 
     Raises:
         ValueError: if it has.
     """
+    for name in names:
+        if any("\ud800" <= each <= "\udfff" for each in name):  # bytes that are not UTF-8
+            raise ValueError(f"{where}: has a column {name!r}, which is no text in UTF-8; save the file as UTF-8")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"{where}: has two columns of the name {twice[0]!r}; rename one of them")
 

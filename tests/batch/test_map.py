@@ -171,6 +171,22 @@ def test_a_compressed_file_that_is_broken_is_named(predictor, tmp_path, content)
         batch.map_rows(predictor, path, tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("in.csv", "text,größe\na,1\n".encode("latin-1")),
+        ("in.jsonl", '{"text": "a", "größe": 1}\n'.encode("latin-1")),
+        ("in.jsonl", b'{"text": "a", "\\ud800": 1}\n'),
+    ],
+)
+def test_names_of_columns_that_are_no_text_are_refused(predictor, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(
+        ValueError, match=rf"{name}: has a column .*, which is no text in UTF-8; save the file as UTF-8"
+    ):
+        batch.map_rows(predictor, tmp_path / name, tmp_path / "out")
+
+
 def test_integers_that_a_float_does_not_hold_stay_exact_beside_floats(predictor, tmp_path):
     large = [9007199254740993, 9007199254740992]
     for more, kind in ((3, int), (1.5, str)):
