@@ -135,12 +135,12 @@ def _linear(shapes: Shapes, attributes: Attributes, result: Shape) -> Layout | N
     if found is None:
         return None
     (rows, inner), columns = found.shape, result[-1]
+    if shapes[2] not in (None, (columns,)):  # a bias that is broadcast
+        return None
     if rows <= FEW_ROWS and columns * inner >= LARGE_WEIGHT:
         return replace(found, instead=_of_few_rows, unfolded=None)
     if shapes[2] is None:
         return found
-    if shapes[2] != (columns,):
-        return None
     if rows >= MANY_ROWS and inner <= NARROW and columns >= WIDER * inner:
         return replace(found, instead=_with_ones, unfolded=None)
     # Of a product of matrices and its bias onnxruntime makes one op, which first writes the bias to the whole result,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -169,14 +168,14 @@ class _HeldOperands:
     """Models with operands as constants, told by the bytes of these, since arrays may change."""
 
     def __init__(self) -> None:
-        self._models: defaultdict[_Kind, list[tuple[tuple[bytearray, ...], bytes]]] = defaultdict(list)
+        self._models: dict[_Kind, list[tuple[tuple[bytearray, ...], bytes]]] = {}
         self._numbers = self._count = 0
 
     def model(self, kind: _Kind, operands: Sequence[Array]) -> bytes | None:
         """The model of a kind that holds these; None if there are too many of a kind, which change from call to call
         then, so that each would be copied for nothing, or too many in all."""
         operands = [np.ascontiguousarray(x) for x in operands]
-        known = self._models[kind]
+        known = self._models.get(kind, [])
         for contents, model in tuple(known):  # another thread may add one
             if all(content == x.data for content, x in zip(contents, operands, strict=True)):
                 return model
@@ -184,7 +183,7 @@ class _HeldOperands:
         if len(known) >= HELD_AT_ONCE or self._count >= MOST // 2 or self._numbers + numbers > HELD_IN_ALL:
             return None
         model = kind.model(operands)
-        known.append((tuple(bytearray(x) for x in operands), model))
+        self._models.setdefault(kind, []).append((tuple(bytearray(x) for x in operands), model))
         self._numbers, self._count = self._numbers + numbers, self._count + 1
         return model
 
