@@ -76,6 +76,12 @@ class Body:
         """The error for a field with a value that cannot be served."""
         return RequestError(f"{self._where}{name} is {shown(self._values.get(name))}, {remedy}", self._where + name)
 
+    def refuse_others(self, *names: str) -> None:
+        """Refuse fields other than these, unless they are empty: what is not served is never left out in silence."""
+        for name, value in self._values.items():
+            if name not in names and value:
+                raise RequestError(f"{self._where}{name} is not served; leave it out", self._where + name)
+
     def only(self, name: str, *values: Any) -> None:
         """Require that a field, if it is there, has one of these values."""
         value = self._values.get(name)

@@ -22,7 +22,12 @@ from lucid.serving.waiting import while_wanted
 
 NEW_TOKENS = 512
 """How many tokens an answer has at most where a request does not say, or as many as the model has positions for."""
-_NOT_SERVED = ("tools", "functions", "tool_choice", "function_call", "audio", "logit_bias", "prediction")
+_SERVED = (
+    *("model", "messages", "max_tokens", "max_completion_tokens", "stop", "temperature", "top_p", "seed"),
+    *("stream", "stream_options", "n", "logprobs", "frequency_penalty", "presence_penalty", "response_format"),
+)
+_ONLY_TOLD = ("user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key")
+"""What a client says of itself, and what changes no answer."""
 _ROLES = ("system", "user", "assistant", "developer")
 
 
@@ -47,9 +52,7 @@ def _answer(model: ServedModel, body: Body) -> Answer:
     """The answer that a request asks for, not yet begun."""
     language = model.language
     assert language is not None
-    for name in _NOT_SERVED:
-        if body.any(name):
-            raise RequestError(f"{name} is not served; leave it out", name)
+    body.refuse_others(*_SERVED, *_ONLY_TOLD)
     body.only("n", 1)
     body.only("logprobs", False)
     for name in ("frequency_penalty", "presence_penalty"):
@@ -60,9 +63,10 @@ def _answer(model: ServedModel, body: Body) -> Answer:
         ids = language.tokenizer.encode_chat(_messages(body))
     except ValueError as error:
         raise RequestError(f"messages: {error}", "messages") from error
-    wanted = body.get("max_completion_tokens", int, 0) or body.get("max_tokens", int, NEW_TOKENS)
+    most = "max_completion_tokens" if body.has("max_completion_tokens") else "max_tokens"
+    wanted = body.get(most, int, NEW_TOKENS)
     if wanted < 1:
-        raise body.wrong("max_tokens", "expected 1 or more")
+        raise body.wrong(most, "expected 1 or more")
     positions = language.max_positions
     new = wanted if positions is None else min(wanted, positions - len(ids))
     if new < 1:
@@ -73,7 +77,7 @@ def _answer(model: ServedModel, body: Body) -> Answer:
         )
     model.check_tokens(len(ids) + new, "messages")
     stop = body.any("stop")
-    stops = [stop] if isinstance(stop, str) else stop or []
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
     if not isinstance(stops, list) or not all(isinstance(one, str) and one for one in stops) or len(stops) > 4:
         raise body.wrong("stop", "expected a string or a list of up to 4 strings")
     try:
@@ -112,7 +116,7 @@ def _sampling(body: Body) -> dict[str, Any]:
             options["top_p"] = body.get("top_p", float)
         if body.has("seed"):
             options["seed"] = abs(body.get("seed", int))
-    elif temperature < 0:
+    elif not temperature >= 0:
         raise body.wrong("temperature", "expected 0 or more")
     return options
 

@@ -58,6 +58,7 @@ def _described(model: ServedModel) -> dict[str, Any]:
 
 async def _embeddings(model: ServedModel, body: Body) -> Response:
     check_name(model, body.get("model", str))
+    body.refuse_others("model", "input", "encoding_format", "dimensions", "user")
     body.only("encoding_format", "float", "base64")
     assert model.rows is not None
     body.only("dimensions", model.rows.columns[EMBEDDING].width)

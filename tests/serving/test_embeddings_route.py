@@ -100,6 +100,7 @@ def test_many_clients_at_once_each_get_their_own_answer(server, folder):
         ({"model": "tiny", "input": ["a", ""]}, 400, "input[1]: the text is empty"),
         ({"model": "tiny", "input": ["a"] * 2049}, 400, "input has 2049 texts, at most 2048"),
         ({"model": "tiny", "input": "a", "dimensions": 3}, 400, "dimensions is 3, served: "),
+        ({"model": "tiny", "input": "a", "input_type": "query"}, 400, "input_type is not served; leave it out"),
         ({"model": "tiny", "input": "a", "encoding_format": "x"}, 400, 'encoding_format is "x", served: "float" or'),
         ([1], 400, "the body is [1], expected a JSON object"),
         (b"{", 400, "the body is not valid JSON: "),
