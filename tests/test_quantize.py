@@ -317,6 +317,21 @@ def test_rows_of_a_table_are_read_as_those_of_a_tensor(read: Callable[[Any], luc
         np.testing.assert_allclose(found, wanted, atol=0.3)
 
 
+def test_rows_of_a_table_up_to_symbolic_sizes() -> None:
+    class Positions(nn.Module):
+        quantizable: ClassVar[dict[str, Any]] = {"table": "table"}
+
+        def __init__(self) -> None:
+            self.table = nn.Parameter(lucid.randn(50, 40))
+
+        def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+            return x + self.table[-x.shape[0] :] + self.table[: x.shape[0]]
+
+    small, x = lucid.quantize(Positions(), 8, smallest_table=1), lucid.zeros(3, 40)
+    found = Session(to_onnx(small, ("L", 40), target="cpu"), threads=1)(x).numpy()
+    np.testing.assert_allclose(found, small(x).numpy(), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("level", [0.0, 4.0, False])
 def test_a_level_is_a_whole_number(level: Any) -> None:
     with pytest.raises(ExportError, match="accuracy_level .* is not supported: choose 4, inputs of products rounded"):

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Self, TypeVar, cast
 from lucid import ops
 from lucid.dims import Dim, Size
 from lucid.nn.module import Module
+from lucid.ops.indexing import from_front
 from lucid.ops.opaque import Opaque
 from lucid.ops.tensor import Tensor
 from lucid.types import DType
@@ -54,15 +55,20 @@ class StoredWeight(Opaque, Module):
         if isinstance(rows, Tensor):
             return self.rows(rows)
         if isinstance(rows, (int, Dim)):
-            first = self.shape[0] + rows if isinstance(rows, int) and rows < 0 else rows
+            first = from_front(rows, self.shape[0])
             return self.rows(ops.arange(first, first + 1))[0]
         if not isinstance(rows, slice) or rows.step not in (None, 1):
             self.refuse(f"weight[{rows}]")
-        start, stop = rows.start, rows.stop
-        if not isinstance(start, Dim) and not isinstance(stop, Dim):
-            start, stop, _ = rows.indices(self.shape[0])  # as NumPy counts from the end and cuts off
+        start, stop, size = rows.start, rows.stop, self.shape[0]
+        if isinstance(start, Dim) or isinstance(stop, Dim):
+            start, stop = (
+                from_front(0 if start is None else start, size),
+                from_front(size if stop is None else stop, size),
+            )
+        else:
+            start, stop, _ = rows.indices(size)  # as NumPy counts from the end and cuts off
             stop = max(start, stop)
-        return self.rows(ops.arange(0 if start is None else start, self.shape[0] if stop is None else stop))
+        return self.rows(ops.arange(start, stop))
 
     def refuse(self, asked: str, error: type[Exception] = TypeError) -> NoReturn:
         raise error(
