@@ -163,7 +163,9 @@ def test_lines_that_are_no_rows_are_rows_without_a_result(predictor, tmp_path, m
     ]
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b'{"text": "a"}\n' * 1000)[:-20], b'{"text": "a"}\n'])
+@pytest.mark.parametrize(
+    "content", [gzip.compress(b'{"text": "a"}\n' * 1000, mtime=0)[:-20], b'{"text": "a"}\n'], ids=["cut", "plain"]
+)
 def test_a_compressed_file_that_is_broken_is_named(predictor, tmp_path, content):
     path = tmp_path / "rows.jsonl.gz"
     path.write_bytes(content)
@@ -178,6 +180,7 @@ def test_a_compressed_file_that_is_broken_is_named(predictor, tmp_path, content)
         ("in.jsonl", '{"text": "a", "größe": 1}\n'.encode("latin-1")),
         ("in.jsonl", b'{"text": "a", "\\ud800": 1}\n'),
     ],
+    ids=["CSV", "JSON", "half a character"],
 )
 def test_names_of_columns_that_are_no_text_are_refused(predictor, tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
