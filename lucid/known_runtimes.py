@@ -214,6 +214,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 "tuned for onnxruntime's CUDA provider",
                 engine="onnxruntime's CUDA provider",
                 provider="CUDAExecutionProvider",
+                device=True,
                 memory="cuda",
                 domains=("com.microsoft",),
                 newer=_NEWER,
@@ -256,6 +257,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 engine="onnxruntime's WebGPU provider",
                 opset=20,
                 provider="WebGpuExecutionProvider",
+                device=True,
                 domains=("com.microsoft",),
                 lacks=(
                     *_CPU_LACKS,

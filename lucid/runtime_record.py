@@ -84,6 +84,7 @@ class Runtime:
         newer: ops that have better forms in a newer opset, which is then the default of models that use them.
         provider: onnxruntime's provider that runs them in a session.
         memory: where that provider keeps its tensors, as onnxruntime names devices.
+        device: whether that provider computes on a device other than the processor.
         domains: the domains of operators, besides the standard one, that exports may use.
         asked_for: domains that exports may use if the user insists on a form that needs them.
         half_arithmetic: whether it gains from computing in half precision.
@@ -98,6 +99,7 @@ class Runtime:
     newer: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     provider: str = "CPUExecutionProvider"
     memory: str = "cpu"
+    device: bool = False
     domains: tuple[str, ...] = ()
     asked_for: tuple[str, ...] = ()
     half_arithmetic: bool = False

@@ -44,7 +44,8 @@ def refuse(reason: str) -> NoReturn:
 
 
 def refuse_slower(build: Builder, reason: str) -> None:
-    """Leave a node to the next form for the sake of speed, unless a table of measured forms names this one."""
+    """Leave a node to the next form for the sake of speed, unless the user or a table of measured forms asks for this
+    one."""
     if not build.asked:
         refuse(reason)
 

@@ -132,7 +132,7 @@ class Lowering:
 
     def _choose(self, node: Node, op: Op[..., Any], path: str, tuned: TunedForm | None) -> _Chosen:
         """Write a node in the first form that does not refuse: the best one comes first, or the fastest measured."""
-        target = self.build.target
+        target, insisted = self.build.target, self.build.target.insisted(op.name)
         refused: list[tuple[str, str]] = []
         forms = self._cached_forms(op)
         if tuned is not None and tuned.form not in (EXPANDED, *(form.name for form in forms)):
@@ -142,7 +142,7 @@ class Lowering:
         before, build = self.build.emitted, self.build
         for form in forms:
             outside, self._inside = self._inside, []
-            outer, build.asked = build.asked, tuned is not None and tuned.form == form.name
+            outer, build.asked = build.asked, insisted == form.kind or (tuned is not None and tuned.form == form.name)
             try:
                 form.check(node, target)
                 written = form.emit(self.build, node)
@@ -161,7 +161,6 @@ class Lowering:
                 return _Chosen(names, form.name, refused, why)
             finally:
                 self._inside, build.asked = outside, outer
-        insisted = target.insisted(op.name)
         if insisted not in ("auto", "expanded"):
             asked = {form.name for form in forms if form.kind == insisted}
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in asked)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lucid.generation.logits import LogitsProcessor
+from lucid.types import is_whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +108,7 @@ class Options:
 
 
 def _whole(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+    if not is_whole(value):
         raise TypeError(f"generate: {name} is {value!r}, expected a whole number")
     if value < least:
         raise ValueError(f"generate: {name} is {value}, expected {least} or more")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from lucid.types import is_whole
 
 
 def check_positive(where: str, **sizes: int) -> None:
     """Raise ValueError for a size that is not a whole number of 1 or more."""
     for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+        if not is_whole(size) or size < 1:
             raise ValueError(f"{where}: {name} is {size!r}, expected a whole number of 1 or more")
 
 

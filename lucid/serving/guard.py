@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from http import HTTPStatus
@@ -39,8 +40,9 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.perf_counter(), GONE
-        body = 0
+        start, body = time.perf_counter(), 0
+        status: int | None = None
+        unanswered = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # what an error in the app is answered with, outside of here
 
         async def counted() -> Message:
             nonlocal body
@@ -63,14 +65,15 @@ class Guard:
                 await response(scope["path"], refused)(scope, receive, noted)
             else:
                 await self._app(scope, counted, noted)
-        except Exception:  # which Starlette answers, outside of here
-            status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
+            unanswered = GONE
+        except asyncio.CancelledError:
+            unanswered = GONE
             raise
         finally:
             self._now -= 1
             self._metrics.open.dec()
             route = getattr(scope.get("route"), "path", "none")  # of Starlette's router; without one nothing was found
-            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.requests.labels(route, str(unanswered if status is None else status)).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - start)
 
     def _refused(self, scope: Scope) -> RequestError | None:

@@ -28,7 +28,6 @@ Sizes: TypeAlias = Mapping[str, int]
 
 _DAY = 86400
 _LARGEST = 1 << 33  # numbers of an array
-_DEVICES = ("CUDAExecutionProvider", "WebGpuExecutionProvider")
 GAIN = 0.05
 """The default form is kept unless another takes this share less of the time: measurements differ by some percent."""
 
@@ -70,7 +69,7 @@ class Tuning:
         """For each distinct node of a graph that several forms compute exactly, the fastest of these: that with the
         smallest sum, over the sizes, of its time relative to the fastest one's.
         """
-        if target.runtime.provider in _DEVICES:
+        if target.runtime.device:
             raise ValueError(f'tune: target "{target.provider}" computes on a device, expected one for a processor')
         given = _checked(graph, _points_of(self.sizes))
         wanted = target.for_ops(graph.op_names())

@@ -344,6 +344,14 @@ def test_tensors_that_do_not_fit_say_why(server, inputs, message):
     assert (reply.status, message in reply.json["error"]) == (400, True), reply.json
 
 
+def test_an_error_in_the_server_counts_as_500(folder):
+    with served(folder, name="tiny") as server:
+        before = server.figure('lucid_requests_total{route="/v2/models/{name}/infer",status="500"}')
+        server.app.state.model.check_tokens = lambda *_: 1 / 0
+        assert infer(server, *ids([[1, 2]])).status == 500
+        assert server.figure('lucid_requests_total{route="/v2/models/{name}/infer",status="500"}') == before + 1
+
+
 def test_a_length_of_the_json_that_is_no_number_is_refused(server):
     for length in ("9" * 5000, "x", "-1"):
         reply = server.ask("POST", INFER, b"{}", Inference_Header_Content_Length=length)

@@ -39,8 +39,8 @@ def split_products(build: Builder, node: Node) -> str:
     return build.op("Concat", *each, axis=0)
 
 
-def _refuse_few(build: Builder, node: Node, count: Size) -> None:
-    if isinstance(count, int) and count <= _FEW and build.target.insisted(node.op.name) == "auto":
+def _refuse_few(build: Builder, count: Size) -> None:
+    if isinstance(count, int) and count <= _FEW:
         refuse_slower(build, f"products of each expert are faster, and few for {count}")
 
 
@@ -63,7 +63,7 @@ def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
 def moe(build: Builder, node: Node) -> Taken:
     """Of equal experts it takes the last, so it is given them in reverse; and gates and what they scale in turn."""
     x, router_logits, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(4))
-    _refuse_few(build, node, down.shape[0])
+    _refuse_few(build, down.shape[0])
     refuse_wrong(build, EXPERTS)
     if node.attributes["activation"] != "silu":
         refuse("it has no gate but silu")
@@ -97,7 +97,7 @@ def moe(build: Builder, node: Node) -> Taken:
 def scan(build: Builder, node: Node) -> Taken:
     """A Scan reads the weights of one expert after the other where they are, without a copy."""
     x, indices, weights, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(5))
-    _refuse_few(build, node, down.shape[0])
+    _refuse_few(build, down.shape[0])
     refuse_wrong(build, OUTER_VALUES)
     kind = experts.computed_in(x, gate_up, down)
     count, k, width = down.shape[0], indices.shape[-1], x.shape[-1]
