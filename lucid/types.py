@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 import ml_dtypes
@@ -36,17 +36,17 @@ class DType:
         """The lowest finite number of a floating-point type."""
         return float(ml_dtypes.finfo(self.numpy).min)  # type: ignore[no-untyped-call]
 
-    @cached_property
+    @functools.cached_property
     def largest(self) -> float:
         """The largest finite number of a floating-point type."""
         return float(ml_dtypes.finfo(self.numpy).max)  # type: ignore[no-untyped-call]
 
-    @cached_property
+    @functools.cached_property
     def smallest(self) -> float:
         """The smallest positive number of a floating-point type."""
         return float(ml_dtypes.finfo(self.numpy).smallest_subnormal)  # type: ignore[no-untyped-call]
 
-    @cached_property
+    @functools.cached_property
     def epsilon(self) -> float:
         """The difference between 1 and the next larger number of a floating-point type."""
         return float(ml_dtypes.finfo(self.numpy).eps)  # type: ignore[no-untyped-call]
@@ -158,6 +158,23 @@ def promote(a: DType, b: DType) -> DType:
     return max(a, b, key=lambda dtype: dtype.itemsize)
 
 
+def common_dtype(types: Sequence[TensorType]) -> DType:
+    """The type in which tensors of these types are combined: torch's rule.
+
+    Tensors with axes decide. Tensors without axes, which are numbers, count only if their kind (bool < integer < float)
+    is wider than that of all others: float16[3] and float32[] give float16, int64[3] and float32[] give float32.
+    """
+    first = types[0].dtype
+    if all(each.dtype is first for each in types):
+        return first
+    arrays = [each.dtype for each in types if each.shape]
+    numbers = [each.dtype for each in types if not each.shape]
+    if not arrays or not numbers:
+        return functools.reduce(promote, arrays or numbers)
+    wide, number = functools.reduce(promote, arrays), functools.reduce(promote, numbers)
+    return number if _RANK[number.kind] > _RANK[wide.kind] else wide
+
+
 @dataclass(frozen=True)
 class TensorType:
     """The element type and the shape of a tensor; sizes may be symbolic."""
@@ -189,7 +206,7 @@ class TensorType:
         return f"{self.dtype}{show_shape(self.shape)}"
 
 
-@lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096)
 def known_type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorType:
     """The type of an array of this dtype and shape. Cached: every result of an op asks for it."""
     return TensorType(as_dtype(dtype), shape)

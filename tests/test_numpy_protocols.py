@@ -95,5 +95,8 @@ def test_numbers_of_numpy_follow_the_rule_of_pythons(dtype: str) -> None:
     assert graph.outputs[0].type.dtype == x.dtype
 
 
-def test_an_array_keeps_its_own_element_type() -> None:
-    assert (Tensor(X) * np.asarray(2.0)).dtype == lucid.float64
+def test_an_array_keeps_its_own_element_type_unless_it_is_a_number() -> None:
+    assert (Tensor(X) * np.ones(X.shape)).dtype == lucid.float64
+    assert (Tensor(X) * np.asarray(2.0)).dtype == lucid.float32
+    assert (Tensor(X).long() * np.asarray(2.0)).dtype == lucid.float64
+    assert (Tensor(X).long() * np.float64(2.0)).dtype == lucid.float32

@@ -9,7 +9,7 @@ import numpy as np
 from lucid.dims import same
 from lucid.ops.op import composite_with, primitive
 from lucid.ops.tensor import Tensor, TensorLike
-from lucid.types import Array, TensorType, as_dtype, broadcast, promote, show_shape
+from lucid.types import Array, TensorType, as_dtype, broadcast, common_dtype, known_type, promote, show_shape
 
 FEW = 48  # rows, with which the transpose of a product is computed faster if the weight is stored transposed
 
@@ -58,7 +58,7 @@ def _linear_kernel(x: Array, weight: Array, bias: Array | None) -> Array:
     if bias.dtype == product.dtype and bias.shape == product.shape[-1:]:
         product += bias
         return product
-    wanted = promote(as_dtype(product.dtype), as_dtype(bias.dtype)).numpy
+    wanted = common_dtype([known_type(each.dtype, each.shape) for each in (product, bias)]).numpy
     total: Array = product.astype(wanted) + bias.astype(wanted)
     return total
 

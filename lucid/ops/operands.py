@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from lucid.dims import Dim
 from lucid.ops.opaque import Opaque
 from lucid.ops.tensor import OPS, Tensor
-from lucid.types import Array, DType, Scalar, as_dtype, dtype_of_scalar, float32, promote
+from lucid.types import Array, DType, Scalar, common_dtype, dtype_of_scalar, float32, known_type
 
 
 def check_tensors(where: str, **given: Any) -> None:
@@ -29,15 +28,16 @@ def check_tensors(where: str, **given: Any) -> None:
 def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
     """Convert arrays and Python numbers to tensors; a number takes the element type of the other arguments.
 
+    Arrays without axes count as `common_dtype` says; NumPy's scalars are numbers.
+
     Raises:
         TypeError: for anything else; the message starts with `where`.
     """
     if are_tensors(args):
         return list(args)
-    kinds = [
-        a.dtype if isinstance(a, Tensor) else as_dtype(a.dtype) for a in args if isinstance(a, (Tensor, np.ndarray))
-    ]
-    partner = functools.reduce(promote, kinds) if kinds else None
+    known = [a for a in args if isinstance(a, (Tensor, np.ndarray))]
+    kinds = [a.type if isinstance(a, Tensor) else known_type(a.dtype, a.shape) for a in known]
+    partner = common_dtype(kinds) if kinds else None
     return [as_tensor(where, a, partner) if a is not None else None for a in args]
 
 
@@ -110,9 +110,8 @@ def known_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | 
 
 def promoted(tensors: Sequence[Tensor | None], part: slice) -> Sequence[Tensor | None]:
     """Tensors of which those in a part are brought to one element type."""
-    kinds = [t.type.dtype for t in tensors[part] if t is not None]
-    wanted = functools.reduce(promote, kinds)
-    if kinds.count(wanted) == len(kinds):
+    wanted = common_dtype([t.type for t in tensors[part] if t is not None])
+    if all(t is None or t.type.dtype is wanted for t in tensors[part]):
         return tensors
     changed = list(tensors)
     changed[part] = [t if t is None else t.astype(wanted) for t in tensors[part]]
