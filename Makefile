@@ -8,7 +8,7 @@ BENCH := .venv-bench
 CONSUMERS := .venv-consumers
 ENGINES := .venv-engines
 
-.PHONY: demo chat web test lint types unit test-consumers test-engines test-gpu fuzz bench bench-rows torch-samples docs dist clean
+.PHONY: demo chat web test lint types unit test-consumers test-engines test-gpu fuzz bench bench-rows torch-samples torch-lines docs dist clean
 
 $(STAMP): pyproject.toml Makefile
 	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
@@ -94,6 +94,12 @@ torch-samples: pyproject.toml
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[cpu]' expecttest
 	$(BENCH)/bin/python -m tools.torch_samples $(FLAGS)
+
+torch-lines: pyproject.toml
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[cpu]'
+	$(BENCH)/bin/python -m tools.torch_lines $(FLAGS)
 
 docs: $(STAMP)
 	$(PIP) -e '.[docs]'

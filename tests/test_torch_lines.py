@@ -1,0 +1,109 @@
+"""Single lines of torch code, against torch's stored results: see goldens/README.md.
+
+Each line gives what torch gives, or is refused with the words to write instead, or is one of the differences that
+`RULES` lists with the place of the page that names them, or stands in `known.txt`, which lists what is yet to be mended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import lucid
+from lucid import Tensor, nn
+from lucid.nn import functional
+from tests.torch_lines import REFUSED, Tensorlike, arrays, difference, element_type, run
+
+ROOT = Path(__file__).parents[1]
+FILE = ROOT / "tests" / "goldens" / "torch_lines" / "lines.txt"
+KNOWN = FILE.with_name("known.txt")
+ADVICE = re.compile(r"\b(write|use|give|convert|leave it out|pad the input|did you mean|lucid\.\w+|train in torch)\b")
+
+
+class Rule(NamedTuple):
+    """Differences that stay: how they differ, in which lines, and the words of the page that says so."""
+
+    kinds: str
+    lines: str
+    page: str  # a file of docs, and after "#" words in it
+
+
+RULES: tuple[Rule, ...] = ()
+
+
+class Outcome(NamedTuple):
+    """How a line differs from torch; empty if it does not."""
+
+    line: str
+    kind: str
+    message: str
+
+    @property
+    def advised(self) -> bool:
+        """Whether the line is refused with the words to write instead."""
+        return self.kind == "refused" and ADVICE.search(self.message) is not None
+
+    @property
+    def rule(self) -> Rule | None:
+        """What lists the difference as one that stays."""
+        return next((r for r in RULES if self.kind in r.kinds.split() and re.search(r.lines, self.line)), None)
+
+
+def lucid_names() -> dict[str, Any]:
+    """What the lines mention, in Lucid."""
+    tensors = {name: Tensor.from_array(array).to(element_type(name)) for name, array in arrays().items()}
+    return {"torch": lucid, "nn": nn, "F": functional, **tensors}
+
+
+def opened(result: Any) -> Tensorlike | None:
+    return Tensorlike(str(result.dtype), np.asarray(result.numpy())) if isinstance(result, Tensor) else None
+
+
+def stored() -> list[tuple[str, str]]:
+    """The lines and torch's results."""
+    return [tuple(row.split("\t")) for row in FILE.read_text(encoding="utf-8").splitlines()]  # type: ignore[misc]
+
+
+@cache
+def outcomes() -> tuple[Outcome, ...]:
+    """All lines, run once."""
+    names = lucid_names()
+    found = []
+    for line, wanted in stored():
+        result, message = run(line, names, opened)
+        found.append(Outcome(line, difference(result, wanted), message))
+    return tuple(found)
+
+
+def unexplained() -> list[Outcome]:
+    """The lines that differ, without advice or a rule."""
+    return [o for o in outcomes() if o.kind and not o.advised and o.rule is None]
+
+
+def test_every_line_is_right_or_refused_with_advice_or_on_the_page() -> None:
+    known = set(KNOWN.read_text(encoding="utf-8").splitlines())
+    new = [o for o in unexplained() if o.line not in known]
+    shown = "\n".join(f"{o.kind}: {o.line} {o.message[:120]}" for o in new[:20])
+    assert not new, f"{len(new)} lines differ: {dict(Counter(o.kind for o in new))}\n{shown}"
+
+
+def test_every_rule_has_lines_and_a_place_on_a_page() -> None:
+    used = {o.rule for o in outcomes() if o.kind and not o.advised}
+    for rule in RULES:
+        assert rule in used, rule
+        page, _, words = rule.page.partition("#")
+        assert words in (ROOT / "docs" / page).read_text(encoding="utf-8"), rule
+
+
+def test_the_lines_cover_what_they_should() -> None:
+    rows = stored()
+    taken = [line for line, wanted in rows if wanted != REFUSED]
+    assert len(rows) >= 8_000
+    assert len(taken) >= 5_000
+    for text in ("input=", "dim=-1", "None", "()", "half", "mask", "x0", "e.", "nn.", "F.", "[0, 1]", "keepdim=True"):
+        assert any(text in line for line in taken), text
