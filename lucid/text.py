@@ -1,4 +1,4 @@
-"""Untrusted text made safe to show: it cannot control a terminal or change the text direction."""
+"""Untrusted text made safe to show and to send: it cannot control a terminal, and it can always be encoded."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ import re
 
 # Control characters, but for line feeds and tabs, and what overrides the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def encoded(text: str) -> bytes:
+    r"""Text in UTF-8, whatever is in it: half of a surrogate pair, which UTF-8 does not have, is written ``\ud800``.
+
+    Every text of others that leaves goes through here: JSON sends such halves, and file names have them for bytes that
+    are no text.
+    """
+    return text.encode("utf-8", "backslashreplace")
+
+
+def encodable(text: str) -> str:
+    """Text as `encoded` writes it, for whoever encodes it later."""
+    return encoded(text).decode()
 
 
 def visible(text: object) -> str:

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import lucid
-from lucid import html
+from lucid import html, nn
 from lucid.npz import check_names, write_npz
 from lucid.report.page import render
-from lucid.text import visible, visible_lines
+from lucid.runtime.model_file import ModelError
+from lucid.text import encodable, encoded, visible, visible_lines
 from tests.console import LUCID, in_process
 
 # A window title, colours, a C1 control, DEL, a direction override, a line that looks like ours, rich's markup.
@@ -154,6 +156,44 @@ def test_what_is_shown_is_printable_and_printable_text_is_as_it_was(text: str) -
     assert visible(text) == text or not text.isprintable()
     assert visible_lines(text).count("\n") == text.count("\n")
     visible(text).encode()  # half a surrogate pair, as from a file's name that is no UTF-8, cannot be printed
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_every_text_can_be_sent_and_valid_text_is_sent_as_it_is(text: str) -> None:
+    assert encoded(text).decode() == encodable(text)
+    assert not any("\ud800" <= each <= "\udfff" for each in encodable(text))
+    assert encodable(text) == text or any("\ud800" <= each <= "\udfff" for each in text)
+
+
+class Half(nn.Module):
+    """A module whose layer is named by half of a surrogate pair."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleDict({"\ud800": nn.Linear(3, 3)})
+
+    def forward(self, x: lucid.Tensor) -> lucid.Tensor:
+        """The layer's."""
+        return self.layers["\ud800"](x)
+
+
+def test_names_of_files_say_what_is_no_text(tmp_path):
+    model = lucid.export.to_onnx(Half(), ("N", 3), path=tmp_path / "m.onnx", external_data=True)
+    assert any("layers.\\ud800.weight" in tensor.name for tensor in model.graph.initializer)
+    lucid.runtime.Session(tmp_path / "m.onnx")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_files_named_by_bytes_that_are_no_text(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.onnx")
+    lucid.export.to_onnx(nn.ReLU(), ("N", 3), path=path)
+    with pytest.raises(ModelError, match=r"udcff.onnx: the path is not in UTF-8, .*; rename the file"):
+        lucid.runtime.Session(path)
+    for words in (["inspect", path], ["inspect", "--json", path], ["bench", path]):
+        done = subprocess.run([LUCID, *words], capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        assert b"Traceback" not in done.stderr and b"UnicodeEncodeError" not in done.stderr + done.stdout
+        assert b"udcff.onnx" in done.stderr + done.stdout
+    assert b"udcff.onnx: the path is not in UTF-8" in done.stderr  # of `bench`
 
 
 # Results that are lost --------------------------------------------------------------------------------------------

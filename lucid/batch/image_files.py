@@ -10,6 +10,7 @@ import pyarrow as pa
 from lucid.batch.places import content
 from lucid.batch.rows import RowError
 from lucid.batch.source import Part, Rows
+from lucid.text import encodable
 
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Of the names of images."""
@@ -43,7 +44,7 @@ class ImageSource:
         """As `Source.read`."""
         for start in range(0, part.rows, _AT_A_TIME):
             files = part.names[start : start + _AT_A_TIME]
-            paths = [os.path.relpath(file, self._folder) if self._folder else file for file in files]
+            paths = [encodable(os.path.relpath(file, self._folder) if self._folder else file) for file in files]
             yield Rows(pa.RecordBatch.from_pydict({"path": paths}, self.schema), [_read(file) for file in files])
 
 

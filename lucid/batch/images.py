@@ -17,6 +17,7 @@ from lucid.types import Array
 
 _PATCH = 16 * 16  # pixels that count as a token
 _MOST_PIXELS = 89_000_000  # beyond, Pillow warns of decompression bombs
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # Pillow has more: its decoder of EPS starts Ghostscript
 
 
 class ImageReader:
@@ -39,7 +40,7 @@ class ImageReader:
             )
 
     def ready(self, values: Sequence[Any]) -> Ready:
-        """The pixels (3, H, W) of an image.
+        """The pixels (3, H, W) of an image: PNG, JPEG, WebP, GIF, BMP or TIFF, whatever the file's name.
 
         Raises:
             RowError: for anything but an image, and for one that is too large or broken.
@@ -68,7 +69,10 @@ def _image(value: Any) -> Image.Image:
     if not isinstance(value, (bytes, str, Path)):
         raise RowError(f"expected an image: a path, bytes or an array, got {type(value).__name__}")
     try:
-        with io.BytesIO(value) if isinstance(value, bytes) else open_regular(value) as file, Image.open(file) as found:
+        with (
+            io.BytesIO(value) if isinstance(value, bytes) else open_regular(value) as file,
+            Image.open(file, formats=_FORMATS) as found,
+        ):
             if found.width * found.height > _MOST_PIXELS:
                 raise RowError(
                     f"the image has {found.width} x {found.height} pixels, at most {_MOST_PIXELS:,} are read"
@@ -77,7 +81,7 @@ def _image(value: Any) -> Image.Image:
     except RowError:
         raise
     except UnidentifiedImageError:
-        raise RowError("it is no image, or of a format that Pillow does not read") from None
+        raise RowError(f"it is no image of a format that is read: {', '.join(_FORMATS)}; convert it to one") from None
     except Image.DecompressionBombError as error:
         raise RowError(f"the image is too large: {error}") from error
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lucid.batch.rows import ERROR, Column, Kind
+from lucid.text import encodable
 from lucid.types import Array
 
 
@@ -46,5 +47,5 @@ def _array(values: Array, kind: pa.DataType, wrong: Array) -> Any:
         ends = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
         return pa.ListArray.from_arrays(ends, pa.array(values.reshape(-1)), kind, mask=pa.array(wrong))
     if pa.types.is_string(kind):
-        return pa.array(values.tolist(), kind)
+        return pa.array([value if value is None else encodable(value) for value in values], kind)
     return pa.array(values, kind, mask=wrong)

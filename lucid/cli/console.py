@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -22,6 +23,9 @@ _INTERRUPTED = 130  # the exit code that shells give a program ended by Ctrl-C
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # what its encoding does not have is written as an escape
+            stream.reconfigure(errors="backslashreplace")
     supervise(_report)
     warnings.showwarning = _show_warning
     try:

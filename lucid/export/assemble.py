@@ -16,6 +16,7 @@ from lucid.export.builder import Block, Builder, Emitted
 from lucid.export.element_codes import onnx_code
 from lucid.export.strings import Strings
 from lucid.known_runtimes import ACCURACY_LEVEL, DEFAULT_LEVEL, EXTENSIONS, OLDEST_RELEASE
+from lucid.text import encodable
 from lucid.types import Array, TensorType, as_dtype
 
 PRODUCER = "lucid"
@@ -94,7 +95,7 @@ def _node(emitted: Emitted, build: Builder) -> onnx.NodeProto:
     node.output.extend(emitted.outputs)
     node.attribute.extend(_attribute(name, value, build) for name, value in emitted.attributes.items())
     if build.target.ir_version >= 10 and emitted.module:
-        node.metadata_props.add(key="module", value=emitted.module)
+        node.metadata_props.add(key="module", value=encodable(emitted.module))
     return node
 
 

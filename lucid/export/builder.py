@@ -16,6 +16,7 @@ from lucid.export.target import ExportError, Target
 from lucid.graph import Graph
 from lucid.names import unused_name
 from lucid.ops.tensor import Tensor
+from lucid.text import encodable
 from lucid.types import Array, TensorType
 from lucid.values import Constant, Input, Value
 
@@ -89,7 +90,7 @@ class Builder:
 
     def unused(self, name: str) -> str:
         """The name, with a number appended if it is taken."""
-        return unused_name(name, self._taken)
+        return unused_name(encodable(name), self._taken)
 
     def bind(self, value: Value, name: str) -> None:
         """Record the ONNX name of a value."""

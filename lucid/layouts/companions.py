@@ -15,6 +15,7 @@ from lucid.layouts.on_demand import text_module
 from lucid.models._config import read_json
 from lucid.models._pretrained import read_options
 from lucid.models._sentence_files import MODULES, read_modules
+from lucid.text import encoded
 from lucid.weights import SINGLE, WeightsError, files_of
 
 CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
@@ -126,7 +127,7 @@ def write_json(path: Path, content: object) -> None:
         OSError: if it cannot be written.
     """
     with write_atomically(path) as file:
-        file.write((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+        file.write(encoded(json.dumps(content, indent=2, ensure_ascii=False) + "\n"))  # the escape is JSON's own
 
 
 def sources(checkpoint: Path) -> dict[str, str]:

@@ -20,6 +20,7 @@ from lucid.layouts.parts import parts_of
 from lucid.models._pretrained import Pretrained
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
+from lucid.text import encoded
 from lucid.types import TensorType
 
 _TARGETS = ("cpu", "any", "cuda", "portable")
@@ -48,7 +49,7 @@ def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> l
     write_tokenizer(files_home(checkpoint), home)
     write_config(files_home(checkpoint), home, model.checkpoint.model_types if isinstance(model, Pretrained) else ())
     with write_atomically(home / "config.pbtxt") as config:
-        config.write(_config(name, file).encode())
+        config.write(encoded(_config(name, file)))
     return [file]
 
 

@@ -25,6 +25,7 @@ from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind
 from lucid.parity import ParityReport
 from lucid.part_parity import part_parity
+from lucid.text import encoded
 
 
 def _genai(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
@@ -111,7 +112,7 @@ def write_folder(
             compare = part_parity if tokenizing is None else partial(tokenizing.text_parity, checkpoint=source)
             files = [replace(file, parity=_parity(compare, file, made, rtol, atol)) for file in files]
         with write_atomically(made / CARD) as card:
-            card.write(card_of(model, source, output, chosen, files, command).encode())
+            card.write(encoded(card_of(model, source, output, chosen, files, command)))
         write_manifest(made, layout)
     return files
 

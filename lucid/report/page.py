@@ -9,7 +9,7 @@ from typing import Any
 
 from lucid.files import write
 from lucid.html import escape
-from lucid.text import visible
+from lucid.text import encoded, visible
 
 _STATIC = files("lucid.report") / "static"
 _LIBRARIES = ("cytoscape.min.js", "cytoscape-dagre.min.js", "echarts.min.js")
@@ -21,7 +21,7 @@ _OWN = tuple(f"{name}.js" for name in _SCRIPTS)
 def write_page(path: Path, data: dict[str, Any]) -> None:
     """Write the page. Its content security policy forbids it to load anything."""
     with write(path) as file:
-        file.write(render(data).encode("utf-8"))
+        file.write(encoded(render(data)))
 
 
 def render(data: dict[str, Any]) -> str:

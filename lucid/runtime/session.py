@@ -24,6 +24,7 @@ from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.runs import Runs, quiet
+from lucid.text import encodable
 from lucid.types import Array, bfloat16
 
 _OPTIONS = (
@@ -307,4 +308,6 @@ def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> tuple[by
             f"Session: the model has type {type(model).__name__}, expected an onnx.ModelProto, its bytes or a path"
         )
     told = check_model_file(Path(model))
+    if (shown := encodable(os.fspath(model))) != os.fspath(model):
+        raise ModelError(f"{shown}: the path is not in UTF-8, and onnxruntime opens no others; rename the file")
     return os.fspath(model), told

@@ -12,10 +12,11 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from lucid.serving import inference_routes, openai_routes
+from lucid.serving.answers import JsonAnswer
 from lucid.serving.errors import RequestError, response
 from lucid.serving.guard import Guard
 from lucid.serving.limits import Limits
@@ -70,7 +71,7 @@ def application(
     )
 
     async def health(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
+        return JsonAnswer({"status": "ok"})
 
     async def figures(request: Request) -> Response:
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 import uuid
@@ -11,10 +10,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from lucid.chat.language_model import Answer
 from lucid.chat.template import Message
+from lucid.serving.answers import JsonAnswer, json_bytes
 from lucid.serving.bodies import Body
 from lucid.serving.errors import RequestError, told
 from lucid.serving.served import ServedModel
@@ -45,7 +45,7 @@ async def complete(model: ServedModel, request: Request, body: Body) -> Response
     text = await while_wanted(request, _whole(writing), model.limits.seconds + 5)  # the answer ends by itself
     said = {"role": "assistant", "content": text}
     choice = {"index": 0, "message": said, "finish_reason": _reason(answer), "logprobs": None}
-    return JSONResponse({**_head(model, "chat.completion"), "choices": [choice], "usage": _usage(answer)})
+    return JsonAnswer({**_head(model, "chat.completion"), "choices": [choice], "usage": _usage(answer)})
 
 
 def _answer(model: ServedModel, body: Body) -> Answer:
@@ -180,7 +180,7 @@ async def _events(model: ServedModel, writing: _Writing, usage: bool) -> AsyncIt
 
 
 def _event(values: dict[str, Any]) -> str:
-    return f"data: {json.dumps(values)}\n\n"
+    return f"data: {json_bytes(values).decode()}\n\n"
 
 
 def _head(model: ServedModel, kind: str) -> dict[str, Any]:

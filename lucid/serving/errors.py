@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 
-from starlette.responses import JSONResponse
+from lucid.serving.answers import JsonAnswer
 
 INFERENCE = "/v2"
 """Where the routes of the Open Inference Protocol begin."""
@@ -20,17 +20,16 @@ class RequestError(Exception):
     """
 
     def __init__(self, message: str, field: str | None = None, status: int = HTTPStatus.BAD_REQUEST) -> None:
-        message = message.encode("utf-8", "backslashreplace").decode()  # names of a client's may be no text
         super().__init__(message)
         self.message, self.field, self.status = message, field, int(status)
 
 
-def response(path: str, error: RequestError) -> JSONResponse:
+def response(path: str, error: RequestError) -> JsonAnswer:
     """The answer that clients of a route read: as OpenAI writes errors, or as the Open Inference Protocol does."""
     headers = {"Retry-After": "1"} if error.status == HTTPStatus.SERVICE_UNAVAILABLE else None
     if path == INFERENCE or path.startswith(f"{INFERENCE}/"):
-        return JSONResponse({"error": error.message}, error.status, headers)
-    return JSONResponse({"error": told(error)}, error.status, headers)
+        return JsonAnswer({"error": error.message}, error.status, headers)
+    return JsonAnswer({"error": told(error)}, error.status, headers)
 
 
 def told(error: RequestError) -> dict[str, str | None]:

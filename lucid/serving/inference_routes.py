@@ -1,26 +1,28 @@
 """The Open Inference Protocol, version 2, which Triton and KServe speak: a model's tensors, or texts, by /v2/...
 
-A request with the one input `text` (or `text` and `pair` of a cross-encoder), of BYTES, is for the task; any other is
-for the tensors of the ONNX file.
+A request with the one input `text`, of BYTES (of a cross-encoder `text` and `pair`, of a model for images `image`), is
+for the task; any other is for the tensors of the ONNX file.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from lucid.batch.rows import objects
 from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tensors
+from lucid.serving.answers import JsonAnswer, json_bytes
 from lucid.serving.bodies import Body, parsed
 from lucid.serving.errors import INFERENCE, RequestError
-from lucid.serving.served import ServedModel
+from lucid.serving.served import IMAGE, ServedModel
 from lucid.serving.waiting import while_wanted
 from lucid.types import Array
 from lucid.version import __version__
@@ -42,7 +44,7 @@ def routes(model: ServedModel) -> list[Route]:
             raise RequestError(f"there is no version {version} of {name!r}; it has version {VERSION}", "version", 404)
 
     async def server(request: Request) -> Response:
-        return JSONResponse({"name": "lucid", "version": __version__, "extensions": ["binary_tensor_data"]})
+        return JsonAnswer({"name": "lucid", "version": __version__, "extensions": ["binary_tensor_data"]})
 
     async def live(request: Request) -> Response:
         return Response()
@@ -53,7 +55,7 @@ def routes(model: ServedModel) -> list[Route]:
 
     async def metadata(request: Request) -> Response:
         named(request)
-        return JSONResponse(_described(model))
+        return JsonAnswer(_described(model))
 
     async def infer(request: Request) -> Response:
         named(request)
@@ -123,10 +125,11 @@ def _read(data: bytes, header: str | None) -> tuple[Body, dict[str, Array]]:
 
 
 async def _computed(model: ServedModel, arrays: dict[str, Array]) -> dict[str, Array]:
-    names = ("text", "pair")[: model.rows.inputs] if model.rows is not None else ()
-    if names and tuple(sorted(arrays, reverse=True)) == names:
-        return await _of_texts(model, [arrays[name] for name in names])
-    tokens = max((array.size for array in arrays.values() if array.ndim <= 2), default=0)
+    names = model.fields
+    if names and arrays.keys() == set(names):
+        return await _of_rows(model, [arrays[name] for name in names])
+    # A size of 0 counts as 1: a model makes something of each of the other axes all the same.
+    tokens = max((prod(map(partial(max, 1), array.shape)) for array in arrays.values() if array.ndim <= 2), default=0)
     model.check_tokens(tokens, "inputs")
     loop = asyncio.get_running_loop()
     try:
@@ -137,20 +140,36 @@ async def _computed(model: ServedModel, arrays: dict[str, Array]) -> dict[str, A
         raise RequestError(f"the model does not compute these: {error}", "inputs") from error
 
 
-async def _of_texts(model: ServedModel, given: list[Array]) -> dict[str, Array]:
-    """The columns of the task for texts (N,) or (N, 1)."""
+async def _of_rows(model: ServedModel, given: list[Array]) -> dict[str, Array]:
+    """The columns of the task for texts or images (N,) or (N, 1)."""
     if len({column.size for column in given}) != 1 or not given[0].size:
         raise RequestError("the inputs have no texts, or not the same number of them", "inputs")
-    try:
-        columns = [[one.decode() if isinstance(one, bytes) else one for one in column.ravel()] for column in given]
-    except UnicodeDecodeError as error:
-        raise RequestError(f"an input is not text in UTF-8: {error}", "inputs") from error
-    found, _ = await model.results(list(zip(*columns, strict=True)), "text")
+    field = model.fields[0]
+    columns = [_images(column) if field == IMAGE else _texts(column) for column in given]
+    found, _ = await model.results(list(zip(*columns, strict=True)), field)
     results = {name: [row[name] for row in found] for name in found[0]}
     return {
         name: objects(values) if isinstance(values[0], str) else np.asarray(values, np.float32)
         for name, values in results.items()
     }
+
+
+def _texts(column: Array) -> list[Any]:
+    try:
+        return [one.decode() if isinstance(one, bytes) else one for one in column.ravel()]
+    except UnicodeDecodeError as error:
+        raise RequestError(f"an input is not text in UTF-8: {error}", "inputs") from error
+
+
+def _images(column: Array) -> list[Any]:
+    """Bytes of files alone: a text would name a file of the server's."""
+    found = column.ravel().tolist()
+    if not all(isinstance(one, bytes) for one in found):
+        raise RequestError(
+            f"input {IMAGE} has no bytes of files, expected BYTES as binary data (binary_data_size), a file an element",
+            IMAGE,
+        )
+    return found
 
 
 def _answer(model: ServedModel, body: Body, outputs: dict[str, Array]) -> Response:
@@ -168,7 +187,7 @@ def _answer(model: ServedModel, body: Body, outputs: dict[str, Array]) -> Respon
     told: dict[str, Any] = {"model_name": model.name, "model_version": VERSION, "outputs": [one for one, _ in made]}
     if body.has("id"):
         told["id"] = body.get("id", str)
-    head, tail = json.dumps(told).encode(), b"".join(data for _, data in made)
+    head, tail = json_bytes(told, allow_nan=True), b"".join(data for _, data in made)
     if not any(wanted.values()):
         return Response(head, media_type="application/json")
     headers = {"Inference-Header-Content-Length": str(len(head))}

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
+from lucid.serving.answers import JsonAnswer
 from lucid.serving.bodies import Body, body_of
 from lucid.serving.chat import complete
 from lucid.serving.errors import RequestError
@@ -23,11 +24,11 @@ def routes(model: ServedModel) -> list[Route]:
     """The routes that the task of a model has."""
 
     async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [_described(model)]})
+        return JsonAnswer({"object": "list", "data": [_described(model)]})
 
     async def one_model(request: Request) -> Response:
         check_name(model, request.path_params["name"])
-        return JSONResponse(_described(model))
+        return JsonAnswer(_described(model))
 
     async def embeddings(request: Request) -> Response:
         body = await body_of(request)
@@ -75,7 +76,7 @@ async def _embeddings(model: ServedModel, body: Body) -> Response:
         for index, one in enumerate(found)
     ]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return JSONResponse({"object": "list", "data": data, "model": model.name, "usage": usage})
+    return JsonAnswer({"object": "list", "data": data, "model": model.name, "usage": usage})
 
 
 def _vector(vector: Any, coded: bool) -> str | list[float]:

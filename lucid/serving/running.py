@@ -12,6 +12,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from lucid.serving.app import application
+from lucid.serving.connections import Connection, ask_for_files, room
 from lucid.serving.limits import Limits
 from lucid.serving.metrics import SHARED
 from lucid.threads import usable_cores
@@ -83,12 +84,16 @@ def serve(settings: Settings, app: Starlette | None) -> None:
     Raises:
         SystemExit: if the address cannot be listened at; uvicorn says why.
     """
+    ask_for_files()
     options: dict[str, Any] = {
         "host": settings.host,
         "port": settings.port,
         "log_level": "warning",  # its access log would have paths, and with them names
         "access_log": False,
         "server_header": False,
+        "http": Connection,
+        "ws": "none",
+        "backlog": room().queue,
         "h11_max_incomplete_event_size": _HEADERS,
         "timeout_keep_alive": 30,
         "timeout_graceful_shutdown": int(settings.limits.seconds) + 1,

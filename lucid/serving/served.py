@@ -19,6 +19,9 @@ from lucid.serving.errors import RequestError
 from lucid.serving.limits import Limits
 from lucid.serving.metrics import Metrics
 
+IMAGE = "image"
+"""The input of a model for images."""
+
 
 class ServedModel:
     """A folder that `lucid export FOLDER --for onnxruntime` wrote, open.
@@ -36,6 +39,7 @@ class ServedModel:
         task: what it is for; see `lucid.batch.tasks.OUTPUTS`.
         session: runs it.
         language: of a decoder, what writes answers.
+        fields: the inputs of which the task makes rows; none of a decoder.
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
@@ -71,6 +75,9 @@ class ServedModel:
             self.language = LanguageModel(self.session, load_tokenizer(found.path))
         else:
             self.rows = open_task(found, self.session, choices)
+        self.fields: tuple[str, ...] = () if self.rows is None else ("text", "pair")[: self.rows.inputs]
+        if self.task.startswith(f"{IMAGE}-"):
+            self.fields = (IMAGE,)
         self._batcher = Batcher(self._run, self.thread, batch_tokens, metrics.rows.observe)
 
     async def results(self, values: Sequence[Sequence[Any]], field: str) -> tuple[list[dict[str, Any]], int]:
@@ -79,9 +86,7 @@ class ServedModel:
         Raises:
             RequestError: for a row that has no result, or more tokens than a request may have.
         """
-        ready = await asyncio.to_thread(self._ready, values, field)
-        tokens = sum(one.size for one in ready)
-        self.check_tokens(tokens, field)
+        ready, tokens = await asyncio.to_thread(self._ready, values, field)
         self.metrics.tokens.labels("read").inc(tokens)
         return await self._batcher.results(ready), tokens
 
@@ -89,20 +94,24 @@ class ServedModel:
         """Refuse a request of more tokens than one may have."""
         if count > self.limits.tokens:
             raise RequestError(
-                f"{field}: the request takes {count} tokens, at most {self.limits.tokens} are served; send less at a "
-                "time",
+                f"{field}: the request takes {count} tokens or more, at most {self.limits.tokens} are served; send "
+                "less at a time",
                 field,
             )
 
-    def _ready(self, values: Sequence[Sequence[Any]], field: str) -> list[Ready]:
+    def _ready(self, values: Sequence[Sequence[Any]], field: str) -> tuple[list[Ready], int]:
+        """The rows, and how many tokens they have. Beyond the limit no more of them are read."""
         assert self.rows is not None
-        found = []
+        found: list[Ready] = []
+        tokens = 0
         for place, row in enumerate(values):
             try:
                 found.append(self.rows.ready(row))
             except RowError as error:
                 raise RequestError(f"{field}[{place}]: {error}", field) from error
-        return found
+            tokens += found[-1].size
+            self.check_tokens(tokens, field)
+        return found, tokens
 
     def _run(self, batch: Sequence[Any]) -> list[dict[str, Any]]:
         assert self.rows is not None

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from lucid.batch.rows import objects
 from lucid.serving.bodies import Body
 from lucid.serving.errors import RequestError
+from lucid.text import encoded
 from lucid.types import Array, DType, is_whole
 
 BYTES = "BYTES"
@@ -24,6 +26,9 @@ _KINDS = {
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 MOST_AXES = 16
+_LONGEST_AXIS = (1 << 63) - 1
+_PYTHON = {"b": {bool, int, float}, "i": {bool, int}, "u": {bool, int}, "f": {bool, int, float}}
+"""What JSON has for the elements of an array, by the kind of its type."""
 
 
 def datatype(dtype: DType | None) -> str:
@@ -39,7 +44,7 @@ def read(given: Body, data: bytes) -> tuple[Array, int]:
     """
     name, kind = given.get("name", str), given.get("datatype", str)
     shape = given.get("shape", list)
-    if len(shape) > MOST_AXES or not all(is_whole(n) and n >= 0 for n in shape):
+    if len(shape) > MOST_AXES or not all(is_whole(n) and 0 <= n <= _LONGEST_AXIS for n in shape):
         raise given.wrong("shape", "expected a list of whole numbers of 0 or more")
     if kind not in _KINDS and kind != BYTES:
         raise given.wrong("datatype", f"served: {', '.join([*_KINDS, BYTES])}")
@@ -78,30 +83,31 @@ def _texts(data: bytes, given: Body) -> Array:
             raise RequestError(f"input {given.any('name')} is cut off in element {len(found)}")
         found.append(data[end : end + length])
         place = end + length
-    return np.array(found, object)
+    return objects(found)
 
 
 def _from_json(values: list[Any], kind: str, given: Body) -> Array:
     wrong = RequestError(f"input {given.any('name')} has data that are not {kind}", "data")
     try:
-        flat = np.array(values, object if kind == BYTES else None).ravel()
+        flat = np.array(values, object).ravel()  # of objects: one of texts has the longest one's length for each
     except ValueError as error:  # lists of different lengths
         raise wrong from error
+    found = set(map(type, flat))
     if kind == BYTES:
-        if not all(isinstance(value, str) for value in flat):
+        if found - {str}:
             raise wrong
         return flat
     wanted = _KINDS[kind]
-    whole = flat.dtype.kind in "iu" or flat.dtype.kind == "b"
-    if (flat.size and flat.dtype.kind not in "biuf") or (wanted.kind in "iu" and flat.size and not whole):
+    if found - _PYTHON[wanted.kind]:
         raise wrong
-    if (
-        flat.size
-        and wanted.kind in "iu"
-        and not (np.iinfo(wanted).min <= flat.min() and flat.max() <= np.iinfo(wanted).max)
-    ):
-        raise wrong
-    return flat.astype(wanted)
+    if wanted.kind in "iu" and flat.size:
+        least, most = np.iinfo(wanted).min, np.iinfo(wanted).max
+        if not (least <= min(flat) and max(flat) <= most):
+            raise wrong
+    try:
+        return flat.astype(wanted)
+    except OverflowError as error:  # a whole number that no float holds
+        raise wrong from error
 
 
 def written(name: str, array: Array, binary: bool) -> tuple[dict[str, Any], bytes]:
@@ -112,7 +118,7 @@ def written(name: str, array: Array, binary: bool) -> tuple[dict[str, Any], byte
     if not binary:
         return {**told, "data": array.ravel().tolist()}, b""
     if texts:
-        coded = [str(text).encode() for text in array.ravel()]
+        coded = [encoded(str(text)) for text in array.ravel()]
         data = b"".join(struct.pack("<I", len(text)) + text for text in coded)
     else:
         data = np.ascontiguousarray(array).tobytes()

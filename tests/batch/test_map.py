@@ -224,7 +224,21 @@ def test_a_folder_of_images(tmp_path):
     found = pq.read_table(tmp_path / "out").to_pylist()
     assert [row["path"] for row in found] == ["b.png", "c.png", "more/a.jpg"]
     assert [row["label"] is None for row in found] == [False, True, False]
-    assert found[1]["error"] == "it is no image, or of a format that Pillow does not read"
+    assert found[1]["error"].startswith("it is no image of a format that is read: PNG, JPEG, WEBP, GIF, BMP, TIFF; ")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_names_and_labels_that_are_no_text_are_written_with_their_escapes(tmp_path):
+    config = {"id2label": {str(label): "\ud800" for label in range(9)}}
+    model = exported(tmp_path, "vit/classifier", config=config)
+    (model / "preprocessor_config.json").write_text(json.dumps({"size": {"height": 12, "width": 12}}))
+    (tmp_path / "photos").mkdir()
+    for name in (b"a.png", b"\xff.png"):
+        Image.new("RGB", (20, 10), "red").save(tmp_path / "photos" / os.fsdecode(name))
+    summary = batch.map_rows(batch.Predictor(model), tmp_path / "photos", tmp_path / "out")
+    found = pq.read_table(tmp_path / "out").to_pylist()
+    assert [(row["path"], row["label"]) for row in found] == [("a.png", "\\ud800"), ("\\udcff.png", "\\ud800")]
+    assert summary.errors == 0
 
 
 def test_object_stores_are_read_and_written_by_their_addresses(predictor, parquet):

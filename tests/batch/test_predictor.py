@@ -334,9 +334,32 @@ def test_images_become_pixels_as_the_preprocessor_says(tmp_path):
     powers = np.exp(logits[0].astype(np.float64))
     np.testing.assert_allclose(columns["score"][:3], (powers / powers.sum()).max(), rtol=1e-5)
     assert columns["error"][:3].tolist() == [None] * 3
-    assert columns["error"][3] == "it is no image, or of a format that Pillow does not read"
+    wanted = "PNG, JPEG, WEBP, GIF, BMP, TIFF"
+    assert columns["error"][3] == f"it is no image of a format that is read: {wanted}; convert it to one"
     assert columns["error"][4] == "the image is null"
     assert columns["error"][5].startswith("the image cannot be read: ")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF", "PPM", "ICO", "EPS", "PDF"])
+def test_images_are_decoded_by_their_content_and_only_those_that_people_send(tmp_path, monkeypatch, kind):
+    """Pillow has decoders that start other programs; the name of a file says nothing."""
+    images = pytest.importorskip("lucid.batch.images")
+    rows = pytest.importorskip("lucid.batch.rows")
+    options = {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(options))
+    Image.new("RGB", (16, 16), "red").save(tmp_path / "image.png", format=kind)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)  # before the true one
+    program = tmp_path / "gs"
+    program.write_text(f"#!/bin/sh\necho started > {tmp_path / 'started'}\n")
+    program.chmod(0o700)
+    reader = images.ImageReader(tmp_path, ("N", 3, 8, 8))
+    for value in (str(tmp_path / "image.png"), (tmp_path / "image.png").read_bytes()):
+        if kind in ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF"):
+            assert reader.ready([value]).data.shape == (3, 8, 8)
+        else:
+            with pytest.raises(rows.RowError, match="no image of a format that is read: PNG, JPEG, "):
+                reader.ready([value])
+    assert not (tmp_path / "started").exists()
 
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "goldens" / "images.json").read_text())

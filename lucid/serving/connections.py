@@ -1,0 +1,104 @@
+"""How many connections a process takes: as many as its limit of open files allows, with a rest for everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from lucid.serving.answers import json_bytes
+from lucid.serving.errors import RequestError, told
+
+if sys.platform != "win32":
+    import resource
+
+_QUEUE = 2048  # connections that wait to be accepted, at most
+_ROUNDS = 4  # times that a full queue may be accepted before the first of these connections is closed again
+_ENOUGH = 10_240  # open files; systems give 256 or 1024 to start with, and more to who asks
+_OWN = 256  # open files of the process's own at most: of models, figures, and the processes of chat templates
+_MANY = RequestError("too many connections are open; try again later", status=HTTPStatus.SERVICE_UNAVAILABLE)
+_BODY = json_bytes({"error": told(_MANY)})
+FULL = b"\r\n".join(
+    [
+        b"HTTP/1.1 503 Service Unavailable",
+        b"Content-Type: application/json",
+        b"Content-Length: %d" % len(_BODY),
+        b"Retry-After: 1",
+        b"Connection: close",
+        b"",
+        _BODY,
+    ]
+)
+"""The answer to a connection too many."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a process has for connections.
+
+    Args:
+        files: how many open files it may have; None for any number.
+        queue: how many connections may wait to be accepted.
+        connections: how many may be open.
+    """
+
+    files: int | None
+    queue: int = _QUEUE
+    connections: float = float("inf")
+
+
+def ask_for_files() -> None:
+    """Raise the limit of this process to as many files as it may have, or to enough."""
+    if sys.platform == "win32":
+        return
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _ENOUGH if most == resource.RLIM_INFINITY else min(_ENOUGH, most)
+    if files != resource.RLIM_INFINITY and files < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+@cache
+def room() -> Room:
+    """The room of this process, by the files that it may open and has open when it is first asked."""
+    if sys.platform == "win32":  # has no limit of this kind
+        return Room(None)
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return Room(None)
+    free = max(0, files - len(os.listdir("/dev/fd")))
+    queue = min(_QUEUE, max(1, free // 8))
+    return Room(files, queue, max(1, free - _ROUNDS * queue - min(_OWN, free // 4)))
+
+
+class Connection(H11Protocol):
+    """A connection of uvicorn's that is answered with 503 and closed if it is one too many, and closed if no request
+    comes for as long as one between two requests may be idle.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Called by asyncio when a client has connected."""
+        super().connection_made(transport)
+        if len(self.connections) > room().connections:
+            _tell_once()
+            transport.write(FULL)
+            transport.close()
+        else:
+            self.loop.call_later(self.timeout_keep_alive, self._close_unused)
+
+    def _close_unused(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+@cache
+def _tell_once() -> None:
+    logging.getLogger("uvicorn.error").warning(
+        f"{room().connections} connections are open, as many as {room().files} open files allow; others get 503 "
+        "(ulimit -n allows more)"
+    )

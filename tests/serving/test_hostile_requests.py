@@ -1,0 +1,271 @@
+"""Requests of strangers: each has an answer below 500, or 503, and none takes more than its bytes suggest."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from tests.batch.folders import exported
+from tests.serving.servers import Server, decoder, served
+
+pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
+Image = pytest.importorskip("PIL.Image")
+
+EMBEDDINGS, INFER = "/v1/embeddings", "/v2/models/tiny/infer"
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(here) print\n%%EOF\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return exported(tmp_path_factory.mktemp("served"), "sentences/cls")
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    with served(folder, name="tiny") as made:
+        yield made
+
+
+def said(reply) -> str:
+    message = reply.json["error"]
+    return message if isinstance(message, str) else message["message"]
+
+
+# Texts and numbers as JSON --------------------------------------------------------------------------------------------
+
+
+def tensor(kind: str, data: list, **more) -> dict:
+    return {"name": "text", "datatype": kind, "shape": [len(data)], "data": data, **more}
+
+
+@pytest.mark.parametrize("kind", ["BYTES", "INT64", "FP32", "BOOL"])
+def test_many_short_texts_and_a_long_one_take_no_more_than_their_bytes(server, kind):
+    reply = server.ask("POST", INFER, {"inputs": [tensor(kind, [""] * 500_000 + ["x" * 1_900_000])]})
+    wanted = "text[0]: the text is empty" if kind == "BYTES" else f"input text has data that are not {kind}"
+    assert (reply.status, said(reply)) == (400, wanted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "found"),
+    [
+        ("INT64", [1, True], [1, 1]),
+        ("INT64", [[1, 2], [3, -4]], [1, 2, 3, -4]),
+        ("UINT64", [2**64 - 1], [2**64 - 1]),
+        ("FP32", [1, 2.5, True], [1, 2.5, 1]),
+        ("FP64", [2**64], [2.0**64]),
+        ("BOOL", [0, 1, True, 2.5], [False, True, True, True]),
+        ("INT8", [], []),
+    ],
+)
+def test_numbers_of_json_are_those_of_the_type(kind, data, found):
+    tensors = pytest.importorskip("lucid.serving.tensors")
+    bodies = pytest.importorskip("lucid.serving.bodies")
+    shape = list(np.shape(data))
+    array, size = tensors.read(bodies.Body({**tensor(kind, data), "shape": shape}), b"")
+    assert (array.ravel().tolist(), array.dtype.name, size) == (found, kind.lower().replace("fp", "float"), 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("INT64", [2**63]), ("INT64", [1.5]), ("INT64", [10**400]), ("UINT8", [-1]), ("FP64", [10**400]),
+        ("FP32", ["1"]), ("FP32", [None]), ("FP32", [{}]), ("FP32", [[1], [2, 3]]), ("BOOL", ["x"]),
+        ("BYTES", [["a"], "b"]), ("BYTES", [None]),
+    ],
+)  # fmt: skip
+def test_data_of_another_type_are_refused(server, kind, data):
+    reply = server.ask("POST", INFER, {"inputs": [tensor(kind, data)]})
+    assert (reply.status, said(reply)) == (400, f"input text has data that are not {kind}")
+
+
+@pytest.mark.parametrize("size", [10**30, 1 << 63])
+def test_sizes_beyond_those_of_arrays_are_refused(server, size):
+    reply = server.ask("POST", INFER, {"inputs": [tensor("INT64", [], shape=[0, size])]})
+    assert (reply.status, said(reply)[:22]) == (400, "inputs[0].shape is [0,")
+    many = [10**4000, 10**4000]  # whose product has more digits than Python writes
+    assert server.ask("POST", INFER, {"inputs": [tensor("INT64", [], shape=many)]}).status == 400
+
+
+def test_sizes_of_nothing_count_as_tokens(server):
+    """No element, and yet a model would make as many vectors as there are rows."""
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    given = [{"name": name, "datatype": "INT64", "shape": [10**9, 0], "data": []} for name in names]
+    reply = server.ask("POST", INFER, {"inputs": given})
+    assert (reply.status, said(reply).startswith("inputs: the request takes 1000000000 tokens or more")) == (400, True)
+
+
+def test_tokens_are_counted_while_rows_are_read(server):
+    """Beyond the limit nothing more is made of a request."""
+    rows = server.app.state.model.rows
+    seen, ready = [], rows.ready
+    rows.ready = lambda row: seen.append(row) or ready(row)
+    try:
+        reply = server.ask("POST", INFER, {"inputs": [tensor("BYTES", ["abcdefgh"] * 50_000)]})
+    finally:
+        rows.ready = ready
+    assert (reply.status, "at most 32768 are served" in said(reply)) == (400, True)
+    assert len(seen) <= 32768 // 8 + 1
+
+
+# Text that is none ----------------------------------------------------------------------------------------------------
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        (EMBEDDINGS, {"model": HALF, "input": "a"}, 404),
+        (EMBEDDINGS, {"model": "tiny", "input": HALF}, 400),
+        (EMBEDDINGS, {"model": "tiny", "input": "a", HALF: "a"}, 400),
+        (EMBEDDINGS, {"model": "tiny", "input": "a", "encoding_format": HALF}, 400),
+        ("/v1/%ED%A0%80", {}, 404),
+        ("/v1/models/%ED%A0%80", None, 404),
+        ("/v2/models/%ED%A0%80/infer", {}, 404),
+        (INFER, {"inputs": [tensor("BYTES", [HALF])]}, 400),
+        (INFER, {"inputs": [{**tensor("BYTES", ["a"]), "name": HALF}]}, 400),
+        (INFER, {"inputs": [tensor("BYTES", ["a"])], "outputs": [{"name": HALF}]}, 400),
+        (INFER, {"inputs": [tensor("BYTES", ["a"])], "id": HALF}, 200),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_answered(server, path, body, status):
+    reply = server.ask("GET" if body is None else "POST", path, body)
+    assert reply.status == status
+    assert json.loads(reply.data) and "ud800" not in reply.data.decode().replace("\\\\ud800", "")  # it is text
+
+
+def test_half_of_a_surrogate_pair_in_a_conversation_is_answered(tmp_path):
+    with served(decoder(tmp_path), name="tiny") as server:
+        asked = {"model": "tiny", "messages": [{"role": "user", "content": "abc"}], "max_tokens": 2}
+        for change in (
+            {"messages": [{"role": "user", "content": HALF}]},
+            {"messages": [{"role": HALF, "content": "a"}]},
+            {HALF: 1},
+            {"response_format": {"type": HALF}},
+        ):
+            reply = server.ask("POST", "/v1/chat/completions", {**asked, **change})
+            assert (reply.status, bool(said(reply))) == (400, True)
+        reply = server.ask("POST", "/v1/chat/completions", {**asked, "stop": [HALF], "user": HALF})
+        assert reply.status == 200
+
+
+def test_a_model_named_by_bytes_that_are_no_text_is_served(folder):
+    with served(folder, name=b"t\xff".decode("utf-8", "surrogateescape")) as server:
+        assert server.ask("GET", "/v1/models").json["data"][0]["id"] == "t\\udcff"
+        assert server.ask("GET", "/v1/models/other").status == 404
+
+
+# Images ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    made = exported(tmp_path_factory.mktemp("images"), "vit/classifier")
+    (made / "preprocessor_config.json").write_text(json.dumps({"size": {"height": 12, "width": 12}}))
+    with served(made, name="tiny") as server:
+        yield server
+
+
+def classified(server: Server, name: str, *files: bytes):
+    data = b"".join(len(file).to_bytes(4, "little") + file for file in files)
+    given = {"name": name, "datatype": "BYTES", "shape": [len(files)], "parameters": {"binary_data_size": len(data)}}
+    head = json.dumps({"inputs": [given]}).encode()
+    return server.ask("POST", INFER, head + data, Inference_Header_Content_Length=str(len(head)))
+
+
+def test_images_come_as_the_bytes_of_their_files(images, tmp_path):
+    Image.new("RGB", (20, 10), "red").save(tmp_path / "a.png")
+    reply = classified(images, "image", (tmp_path / "a.png").read_bytes())
+    assert (reply.status, [one["name"] for one in reply.json["outputs"]]) == (200, ["label", "score"])
+
+
+def test_no_request_names_a_file_of_the_server(images, tmp_path):
+    Image.new("RGB", (20, 10), "red").save(tmp_path / "a.png")
+    place = str(tmp_path / "a.png")
+    for name in ("image", "text"):
+        reply = images.ask("POST", INFER, {"inputs": [{**tensor("BYTES", [place]), "name": name}]})
+        assert reply.status == 400, reply.data
+    reply = classified(images, "image", place.encode())
+    assert (reply.status, "image[0]: it is no image of a format that is read" in said(reply)) == (400, True)
+
+
+def test_an_image_that_is_a_program_is_not_run(images):
+    reply = classified(images, "image", EPS)
+    assert (reply.status, "PNG, JPEG, WEBP, GIF, BMP, TIFF" in said(reply)) == (400, True)
+
+
+# Connections ----------------------------------------------------------------------------------------------------------
+
+_SERVER = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (96, 192))
+from lucid.serving.running import Settings, make, serve
+settings = Settings(sys.argv[1], name="tiny", port=int(sys.argv[2]), threads=1)
+serve(settings, make(settings))
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def status_of(port: int) -> int | None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status
+    except OSError:
+        return None
+    finally:
+        connection.close()
+
+
+def until(condition) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of open files for a process")
+def test_connections_beyond_the_open_files_of_the_process_get_503(folder, tmp_path):
+    port = free_port()
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen([sys.executable, "-c", _SERVER, folder, str(port)], stdout=log, stderr=log) as running,
+    ):
+        try:
+            until(lambda: status_of(port) == 200)
+            with ExitStack() as kept:
+                for _ in range(120):
+                    kept.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+                until(lambda: status_of(port) == 503)
+                assert len(os.listdir(f"/proc/{running.pid}/fd")) < 192 if sys.platform == "linux" else True
+            until(lambda: status_of(port) == 200)
+        finally:
+            running.terminate()
+            running.wait(20)
+    written = (tmp_path / "log").read_text()
+    assert "Traceback" not in written, written
+    assert re.search(r"\d+ connections are open, as many as 192 open files allow; others get 503", written)
+    assert written.count("others get 503") == 1
+
+
+def test_the_answer_to_a_connection_too_many_says_when_to_come_back():
+    connections = pytest.importorskip("lucid.serving.connections")
+    head, body = connections.FULL.split(b"\r\n\r\n")
+    assert b"HTTP/1.1 503 " in head and b"\r\nRetry-After: 1" in head and b"\r\nConnection: close" in head
+    assert f"Content-Length: {len(body)}".encode() in head
+    assert json.loads(body)["error"]["type"] == "server_error"
