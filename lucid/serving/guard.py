@@ -40,13 +40,20 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, body = time.perf_counter(), 0
+        start, body, coming = time.perf_counter(), 0, True
         status: int | None = None
         unanswered = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # what an error in the app is answered with, outside of here
 
         async def counted() -> Message:
-            nonlocal body
-            message = await receive()
+            nonlocal body, coming
+            try:  # afterwards the app waits for the client to go, as long as it likes
+                left = start + self._limits.seconds - time.perf_counter()
+                message = await (asyncio.wait_for(receive(), max(left, 0.0)) if coming else receive())
+            except TimeoutError as error:
+                raise RequestError(
+                    f"the body did not come within {self._limits.seconds:g} s; send less at a time", status=408
+                ) from error
+            coming = message.get("more_body", False)
             body += len(message.get("body", b""))
             if body > self._limits.body:
                 raise self._too_large(body)

@@ -21,6 +21,7 @@ from tests.serving.servers import Server, decoder, served
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
 Image = pytest.importorskip("PIL.Image")
 
+Limits = pytest.importorskip("lucid.serving.limits").Limits
 EMBEDDINGS, INFER = "/v1/embeddings", "/v2/models/tiny/infer"
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(here) print\n%%EOF\n"
 
@@ -202,6 +203,16 @@ def test_no_request_names_a_file_of_the_server(images, tmp_path):
 def test_an_image_that_is_a_program_is_not_run(images):
     reply = classified(images, "image", EPS)
     assert (reply.status, "PNG, JPEG, WEBP, GIF, BMP, TIFF" in said(reply)) == (400, True)
+
+
+def test_a_body_that_does_not_come_ends_with_its_time(folder):
+    with (
+        served(folder, name="tiny", limits=Limits(seconds=0.2)) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow,
+    ):
+        head = f"POST {INFER} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{{"
+        slow.sendall(head.encode())
+        assert slow.recv(1 << 16).startswith(b"HTTP/1.1 408 ")
 
 
 # Connections ----------------------------------------------------------------------------------------------------------
