@@ -19,6 +19,7 @@ OPEN = ("/health", "/v2/health/live", "/v2/health/ready")
 """Paths that need no key: who watches a server asks them."""
 WATCHED = (*OPEN, "/metrics")
 """Paths that are served however many requests there are."""
+_PATIENCE = 1.0  # seconds that a body may take to come even where answers may take less
 
 
 class Guard:
@@ -41,17 +42,18 @@ class Guard:
             await self._app(scope, receive, send)
             return
         start, body, coming = time.perf_counter(), 0, True
+        patience = max(self._limits.seconds, _PATIENCE)
         status: int | None = None
         unanswered = int(HTTPStatus.INTERNAL_SERVER_ERROR)  # what an error in the app is answered with, outside of here
 
         async def counted() -> Message:
             nonlocal body, coming
             try:  # afterwards the app waits for the client to go, as long as it likes
-                left = start + self._limits.seconds - time.perf_counter()
+                left = start + patience - time.perf_counter()
                 message = await (asyncio.wait_for(receive(), max(left, 0.0)) if coming else receive())
             except TimeoutError as error:
                 raise RequestError(
-                    f"the body did not come within {self._limits.seconds:g} s; send less at a time", status=408
+                    f"the body did not come within {patience:g} s; send less at a time", status=408
                 ) from error
             coming = message.get("more_body", False)
             body += len(message.get("body", b""))
