@@ -12,11 +12,13 @@ and caches compare the text of sizes instead (`identity`).
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex, TypeAlias, Union
 
+from lucid.cache_keys import kind_of
 from lucid.polynomials import add, constant, multiply
 from lucid.size_operations import Terms, extreme, floordiv, in_order, is_counted, is_polynomial, mod, plain, text
 
@@ -215,10 +217,10 @@ def same(a: Size, b: Size) -> bool:
 
 
 def identity(value: Any) -> Hashable:
-    """A hashable key for a size, or nested tuples with sizes in them, which can be compared with ==."""
+    """A hashable key for a size, or nested tuples with sizes in them, which ``==`` compares by values and types."""
     if isinstance(value, tuple):
         return tuple(map(identity, value))
-    return (Dim, value.key) if isinstance(value, Dim) else value
+    return (Dim, value.key) if isinstance(value, Dim) else (kind_of(value), value)
 
 
 def evaluate(size: Size, sizes: Mapping[str, int]) -> int:
@@ -257,11 +259,11 @@ def as_size(where: str, value: Size | SupportsIndex) -> Size:
     """A size from a whole number of any type, including NumPy's, or a symbolic size.
 
     Raises:
-        TypeError: for anything else; the message starts with `where`.
+        TypeError: for anything else, such as True; the message starts with `where`.
     """
-    if isinstance(value, (int, Dim)):
+    if value.__class__ is int or isinstance(value, Dim):
         return value
-    if not isinstance(value, SupportsIndex):
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         raise TypeError(
             f"{where}: size {value!r} is {type(value).__name__}, expected a whole number or a symbolic size"
         )
@@ -270,10 +272,7 @@ def as_size(where: str, value: Size | SupportsIndex) -> Size:
 
 def product(sizes: Iterable[Size]) -> Size:
     """The product of sizes: the number of elements of a shape."""
-    total: Size = 1
-    for size in sizes:
-        total = total * size
-    return total
+    return math.prod(sizes)
 
 
 def as_written(terms: Terms) -> Size:

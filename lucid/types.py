@@ -245,6 +245,21 @@ def show_shape(shape: Sequence[Size]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
+def normalize_axis(where: str, axis: int, rank: int) -> int:
+    """An axis as an index of 0 or more.
+
+    Raises:
+        IndexError: if a tensor of this rank does not have the axis.
+        TypeError: for anything but a whole number; True and False are none, so that a flag is not taken for an axis.
+    """
+    if axis.__class__ is not int and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
+        flag = "; give flags by name, such as keepdims=True" if isinstance(axis, (bool, np.bool_)) else ""
+        raise TypeError(f"{where}: axis is {axis!r}, expected a whole number{flag}")
+    if not -rank <= axis < rank:
+        raise IndexError(f"{where}: axis {axis} is out of range for a tensor of {rank} axes")
+    return axis % rank
+
+
 def same_shape(a: Sequence[Size], b: Sequence[Size]) -> bool:
     """Whether two shapes are certainly equal."""
     return len(a) == len(b) and all(map(same, a, b))

@@ -24,6 +24,7 @@ FLOORS = [
         "lucid.folder_exchange",
         "lucid.html",
         "lucid.machine",
+        "lucid.cache_keys",
         "lucid.npz",
         "lucid.phases",
         "lucid.public",

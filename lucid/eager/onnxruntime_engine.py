@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lucid.cache_keys import kind_of
 from lucid.context import holding
 from lucid.eager.calls import HELD_AT_ONCE, HELD_IN_ALL, SHARED, Axes, layout
 from lucid.eager.sessions import MOST, run
@@ -52,9 +53,8 @@ class _OnnxruntimeEngine:
         found = layout(op.name, operands, attributes, results)
         if found is None:
             return None
-        kind = _Kind(
-            found.instead or op, found.axes, found.attributes, tuple(None if x is None else x.dtype for x in operands)
-        )
+        dtypes = tuple(None if x is None else x.dtype for x in operands)
+        kind = _Kind(found.instead or op, found.axes, found.attributes, kind_of(found.attributes), dtypes)
         model = None if found.held else _model(kind)
         names, shape = kind.names, tuple(map(int, results[0].shape))
         permuted: dict[tuple[Order, ...], tuple[bytes, list[str]]] = {}
@@ -90,6 +90,7 @@ class _Kind:
     compute: Callable[..., Any]
     axes: tuple[Axes | None, ...]
     attributes: tuple[tuple[str, Any], ...]
+    kinds: Hashable  # of the attributes
     dtypes: tuple[DType | None, ...]
 
     def in_orders(self, orders: tuple[Order, ...], unfolded: Axes) -> _Kind:

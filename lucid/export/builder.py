@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lucid.cache_keys import kind_of
 from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
 from lucid.graph import Graph
@@ -177,7 +178,8 @@ class Builder:
         while names and not names[-1]:
             names.pop()
         attributes = {name: value for name, value in attributes.items() if value is not None}
-        key = (op_type, domain, tuple(names), tuple(wanted), tuple(map(_hashable, attributes.items())))
+        hashable = tuple(map(_hashable, attributes.items()))
+        key = (op_type, domain, tuple(names), tuple(wanted), hashable, kind_of(hashable))
         for memo in self._memo:
             if key in memo:
                 return memo[key]

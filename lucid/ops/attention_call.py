@@ -47,7 +47,7 @@ class AttentionOptions:
         if self.scale is not None:
             if not math.isfinite(self.scale):
                 raise ValueError(f"attention: scale is {self.scale}, expected a finite number")
-            object.__setattr__(self, "scale", float(self.scale))  # ONNX has integers apart
+            object.__setattr__(self, "scale", float(self.scale) + 0.0)  # ONNX has integers apart; -0.0 becomes 0.0
         if not 0 <= self.softcap < math.inf:
             raise ValueError(f"attention: softcap is {self.softcap}, expected a number of 0 or more (0: none)")
 

@@ -79,7 +79,12 @@ class AxisMethods(Operators[T]):
 
     @torch_names
     def var(self, axis: Axes = None, unbiased: Flag = True, keepdims: Flag = False, *, correction: Number = 1) -> T:
-        """Variance over axes: squared distances from the mean, summed, by their number less `correction` (1)."""
+        """Variance over axes: squared distances from the mean, summed, by their number less `correction` (1).
+
+        A flag in the place of the axes is `unbiased`, as in torch: ``x.var(False)``.
+        """
+        if isinstance(axis, bool) and unbiased:
+            return self.var(None, axis, keepdims, correction=correction)
         return self._op("var", axis, correction if unbiased else 0, keepdims)
 
     @torch_names

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from lucid.cache_keys import kind_of
 from lucid.ops.engine import Engine
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, known_type
@@ -50,13 +50,6 @@ class KnownCall:
 
 
 def key_of(by: Engine | None, kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells calls apart: what computes them, types of operands, and attributes, whose types tell 1 from 1.0 and
-    True."""
-    return (by, *kinds, *attributes.items(), *map(_kind_of, attributes.values())) if attributes else (by, *kinds)
-
-
-def _kind_of(value: Any) -> Any:
-    """The type of a value; of the two zeros, which are equal, one has another."""
-    if isinstance(value, float) and not value and math.copysign(1.0, value) < 0:
-        return "-0.0"
-    return type(value)
+    """What tells calls apart: what computes them, types of operands, and attributes with their types, which tell 1 from
+    1.0 and True."""
+    return (by, *kinds, *attributes.items(), *map(kind_of, attributes.values())) if attributes else (by, *kinds)

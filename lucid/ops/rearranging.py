@@ -15,6 +15,7 @@ from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
 from lucid.ops.shaping import (
     concat,
+    each_axis,
     expand,
     normalize_axis,
     permute,
@@ -34,7 +35,7 @@ from lucid.types import broadcast, show_shape
 def flip(x: Tensor, axis: int | Sequence[int]) -> Tensor:
     """The elements along one or several axes in reverse order."""
     index: list[slice] = [slice(None)] * x.ndim
-    for each in (axis,) if isinstance(axis, int) else axis:
+    for each in each_axis(axis):
         index[normalize_axis("flip", each, x.ndim)] = slice(None, None, -1)
     return x[tuple(index)]
 
@@ -51,7 +52,7 @@ def roll(x: Tensor, shifts: Size | Sequence[Size], axis: int | Sequence[int] | N
     if axis is None:
         return reshape(roll(reshape(x, (-1,)), shifts, 0), x.shape)
     steps = tuple(shifts) if isinstance(shifts, Sequence) else (as_size("roll", shifts),)
-    axes = tuple(axis) if isinstance(axis, Sequence) else (axis,)
+    axes = each_axis(axis)
     if len(steps) != len(axes):
         raise ValueError(f"roll: got {len(steps)} shifts for {len(axes)} axes, expected as many")
     for step, place in zip(steps, axes, strict=True):
@@ -161,7 +162,7 @@ def movedim(x: Tensor, source: int | Sequence[int], destination: int | Sequence[
     Raises:
         ValueError: for different numbers of sources and destinations, or an axis named twice.
     """
-    pairs = [(axes,) if isinstance(axes, int) else tuple(axes) for axes in (source, destination)]
+    pairs = map(each_axis, (source, destination))
     before, after = ([normalize_axis("movedim", axis, x.ndim) for axis in axes] for axes in pairs)
     if len(before) != len(after) or len(set(before)) != len(before) or len(set(after)) != len(after):
         raise ValueError(f"movedim: got source {source} and destination {destination}, expected as many different axes")

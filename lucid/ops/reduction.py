@@ -10,7 +10,7 @@ import numpy as np
 
 from lucid.dims import Size, same
 from lucid.ops.op import Op, primitive
-from lucid.ops.shaping import normalize_axis
+from lucid.ops.shaping import each_axis, normalize_axis
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, DType, TensorType, as_dtype, float32, int64, show_shape
 
@@ -118,7 +118,7 @@ def cumsum(x: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
 
 def variance(x: Tensor, axis: int | Sequence[int]) -> Tensor:
     """Mean squared distance from the mean, with the axes kept at size 1. Half precision is computed in float32."""
-    axis = (axis,) if isinstance(axis, int) else tuple(axis)
+    axis = each_axis(axis)
     wide = x.astype(float32) if x.dtype.itemsize == 2 else x
     centred = wide - mean(wide, axis=axis, keepdims=True)
     return mean(centred * centred, axis=axis, keepdims=True).astype(x.dtype)

@@ -15,17 +15,12 @@ from lucid.ops.op import function, primitive
 from lucid.ops.operands import as_tensor
 from lucid.ops.tensor import Axes, Tensor, TensorLike
 from lucid.types import Array, TensorType, broadcast, same_shape, show_shape
+from lucid.types import normalize_axis as normalize_axis
 
 
-def normalize_axis(where: str, axis: int, rank: int) -> int:
-    """An axis as an index of 0 or more.
-
-    Raises:
-        IndexError: if a tensor of this rank does not have the axis.
-    """
-    if not -rank <= axis < rank:
-        raise IndexError(f"{where}: axis {axis} is out of range for a tensor of {rank} axes")
-    return axis % rank
+def each_axis(axes: int | Sequence[int]) -> tuple[int, ...]:
+    """One axis or several as a tuple."""
+    return tuple(axes) if isinstance(axes, Sequence) else (axes,)
 
 
 # shape ------------------------------------------------------------------------------------------------------------
@@ -101,7 +96,7 @@ def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
     if axis is None:
         axes = [i for i, size in enumerate(x.shape) if same(size, 1)]
     else:
-        axes = [normalize_axis("squeeze", a, x.ndim) for a in ((axis,) if isinstance(axis, int) else axis)]
+        axes = [normalize_axis("squeeze", a, x.ndim) for a in each_axis(axis)]
     return squeeze_op(x, axes=tuple(axes)) if axes else x
 
 
@@ -122,7 +117,7 @@ def unsqueeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore
 @function
 def unsqueeze(x: Tensor, axis: Axes) -> Tensor:
     """Insert axes of size 1, counted in the result."""
-    axes = (axis,) if isinstance(axis, int) else tuple(axis or ())
+    axes = () if axis is None else each_axis(axis)
     return unsqueeze_op(x, axes=tuple(sorted(normalize_axis("unsqueeze", a, x.ndim + len(axes)) for a in axes)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from lucid.dims import product
@@ -11,14 +10,14 @@ from lucid.ops.elementwise import abs_, maximum, pow_, sqrt
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import max_, mean, min_, sum_
-from lucid.ops.shaping import normalize_axis
+from lucid.ops.shaping import each_axis, normalize_axis
 from lucid.ops.tensor import Axes, Tensor
 from lucid.spelling import torch_names
 from lucid.types import float32
 
 
 def _every(where: str, x: Tensor, axis: Axes) -> tuple[int, ...]:
-    chosen = range(x.ndim) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
+    chosen = range(x.ndim) if axis is None else each_axis(axis)
     return tuple(normalize_axis(where, each, x.ndim) for each in chosen)
 
 

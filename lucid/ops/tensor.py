@@ -22,6 +22,7 @@ from lucid.ops.methods import unpack as _unpack
 from lucid.public import unknown
 from lucid.spelling import torch_names, torch_names_and
 from lucid.types import Array, DType, DTypeLike, Scalar, TensorType, as_dtype, convert, float32, known_type, show_shape
+from lucid.types import normalize_axis as _normalize_axis
 from lucid.values import Constant, Part, Value
 
 TensorLike: TypeAlias = Union["Tensor", Array, Scalar, Dim]
@@ -118,7 +119,7 @@ class Tensor(AxisMethods["Tensor"]):
     @torch_names
     def size(self, axis: int | None = None) -> Any:
         """The size of one axis; without an axis, the shape."""
-        return self.type.shape if axis is None else self.type.shape[axis]
+        return self.type.shape if axis is None else self.type.shape[_normalize_axis("size", axis, self.ndim)]
 
     def numpy(self) -> Array:
         """The array (not a copy).
