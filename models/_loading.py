@@ -11,7 +11,7 @@ from lucid.models._pretrained import Auto, Pretrained, read_options
 from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models._sentence_files import read_modules
 from lucid.models._stored_weights import write_checkpoint
-from lucid.models._tasks import SENTENCES, class_of, reader_for, without_heads
+from lucid.models._tasks import SENTENCES, class_of, reader_for, saved_options, with_architecture
 
 READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
     "albert.Albert": ("albert",),
@@ -53,6 +53,7 @@ def load(
     task: str | None = None,
     dtype: DType | Auto | None = None,
     *,
+    architecture: str | None = None,
     dequantize: bool = False,
 ) -> Pretrained[object]:
     """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and its kin read one type.
@@ -63,14 +64,17 @@ def load(
         task: what the model is for, as Hugging Face's hub calls it: feature-extraction, text-classification, fill-mask,
             ... By default sentence-similarity if the folder has a modules.json of sentence-transformers, and else what
             `architectures` of config.json says.
+        architecture: the class of transformers that the checkpoint is, such as "LlamaModel", where its config names
+            another one (`architectures`) or code of its own (`auto_map`).
         dtype: the element type of the parameters; float32 by default, whatever the checkpoint stores. "auto": as it
             stores each, without a copy.
         dequantize: whether weights that the checkpoint has in few bits become parameters too. By default each is an
             `nn.QuantizedWeight` or `nn.Int8Weight`, exactly as stored, where its type is one that Lucid has.
 
     Raises:
-        ConfigError: for an unknown type, listing those that are known; an option that is not supported; a task that is
-            unknown or that the weights do not hold, listing those that there are.
+        ConfigError: for an unknown type, listing those that are known; an option that is not supported; a class or code
+            that is not transformers'; a task that is unknown or that the weights do not hold, listing those that there
+            are.
         ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
         KeyError: listing all weights that are missing, unexpected or of another shape.
         WeightsError: for an invalid weights file.
@@ -78,6 +82,8 @@ def load(
     """
     modules = read_modules(source) if task in (None, SENTENCES) else None
     options = read_options(source if modules is None else modules.encoder, *_CLASSES)
+    if architecture is not None:
+        options = with_architecture(options, architecture)
     reader = reader_for(class_of(_CLASSES[options.model_type]), task, options, pooled=modules is not None)
     return reader.from_pretrained(source, dtype or float32, dequantize=dequantize)
 
@@ -98,6 +104,6 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     modules = read_modules(source) if isinstance(model, PooledEncoder) else None
     options = read_options(source if modules is None else modules.encoder, *_CLASSES)
     base = class_of(_CLASSES[options.model_type])
-    write_checkpoint(model, without_heads(base, options) if type(model) is base else options.options, folder)
+    write_checkpoint(model, saved_options(base, model, options), folder)
     if modules is not None:
         modules.write(Path(folder))

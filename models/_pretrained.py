@@ -21,33 +21,28 @@ from __future__ import annotations
 import os
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
-import numpy as np
-
 import lucid
-from lucid import DType, WeightsError, nn
+from lucid import DType, nn
+from lucid.models._adapters import no_adapter
 from lucid.models._config import ACTIVATIONS as ACTIVATIONS
 from lucid.models._config import MAX_CONFIG as MAX_CONFIG
 from lucid.models._config import MAX_NUMBER as MAX_NUMBER
-from lucid.models._config import Array
 from lucid.models._config import Config as Config
 from lucid.models._config import ConfigError as ConfigError
-from lucid.models._held_weights import Held, Int8, numbers_of, stored_weight
-from lucid.models._packed_weights import OPTION, PackedWeights, with_packed_weights
+from lucid.models._held_weights import Held
+from lucid.models._load_into import building, parameter_keys
+from lucid.models._load_into import load_into as load_into
+from lucid.models._packed_weights import OPTION, with_packed_weights
 from lucid.models._stacked_weights import StackedWeights
 from lucid.models._stored_weights import METHOD, with_stored_weights
-from lucid.nn.module import StateError
-from lucid.nn.stored import StoredWeight
-from lucid.quantization import Blocks
 
 C = TypeVar("C")
 Auto: TypeAlias = Literal["auto"]
@@ -126,6 +121,23 @@ class Pretrained(nn.Module, Generic[C]):
         model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize, dtype)
         return model if dtype in (lucid.float32, "auto") else model.to(dtype)
 
+    @classmethod
+    def fits(cls, options: Config) -> bool:
+        """Whether the names of a checkpoint's weights are those that this class loads. No weight is read."""
+        known = cls.checkpoint
+        fresh = Config(options.options, options.where, lambda: options.weights)
+        try:
+            config = known.read(fresh)
+            fresh.done(known.ignored_options)
+            weights = StackedWeights(options.weights, known.stacked) if known.stacked else options.weights
+            with building(options.where, weights):
+                own = cls(config).state_dict()
+            tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
+            sources = parameter_keys(cls.__name__, own, weights, known.renames, known.ignored_keys, tied)
+        except (KeyError, ValueError):
+            return False
+        return {tied.get(name, name) for name in sources} == own.keys()
+
     def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
         """The inputs by name that other programs give it: those of `input_specs`, and what else its tokenizer makes."""
         return self.input_specs()
@@ -176,6 +188,7 @@ def _read_options(path: Path, model_types: Sequence[str]) -> Config:
     """The options of a folder's config.json, or of a GGUF file."""
     files = [path]
     if path.is_dir():
+        no_adapter(path)
         files = [] if (path / "config.json").exists() else sorted(path.glob("*.gguf"))
         if not files and not (path / "config.json").exists():
             raise FileNotFoundError(
@@ -204,112 +217,3 @@ def gguf_module(name: str, path: Path) -> ModuleType:
     if find_spec("gguf") is None:
         raise ModuleNotFoundError(f"{path}: reading GGUF files needs gguf: pip install 'lucid-onnx[gguf]'")
     return import_module(f"lucid.models.{name}")
-
-
-@contextmanager
-def building(where: str, weights: Mapping[str, Held]) -> Iterator[None]:
-    """Inside, make a model whose weights are loaded next: parameters take no memory until then.
-
-    `where` starts the messages. There may be about twice as many parameters as the checkpoint has weights;
-    `load_into` names those that are missing. Sizes that a layer refuses are reported as errors of the config.
-
-    Raises:
-        ConfigError: for options that make no valid model, or one with many more parameters than there are weights.
-    """
-    try:
-        with nn.init.skip(at_most=2 * len(weights) + 1000):
-            yield
-    except (ConfigError, WeightsError):
-        raise
-    except ValueError as error:
-        raise ConfigError(f"{where}: its options make no model that fits {len(weights)} weights: {error}") from error
-
-
-def load_into(
-    module: nn.Module,
-    weights: Mapping[str, Held],
-    renames: Sequence[tuple[str, str]] = (),
-    ignore: Sequence[str] = (),
-    tied: Mapping[str, str] | None = None,
-    dequantize: bool = False,
-    assign: bool = False,
-) -> None:
-    """Load a checkpoint's weights into a module: every key must be a parameter, and every parameter must have a key.
-
-    What is not an array becomes an `nn.QuantizedWeight` or `nn.Int8Weight` in the place of a parameter that modules
-    declare as `quantizable`, in all that share it, and is dequantised for other parameters.
-
-    Args:
-        renames: pairs (regular expression, replacement), applied in order to each of the checkpoint's keys.
-        ignore: regular expressions found in keys (as renamed) of arrays that are not used unless the model has them.
-        tied: key -> key of the same weight. A stored copy under the first must equal the second, and is then dropped.
-        dequantize: whether all of these are dequantised.
-        assign: whether parameters take the element types of the arrays.
-
-    Raises:
-        KeyError: listing all missing, unexpected and mis-shaped keys at once; nothing is loaded then.
-        OverflowError: for numbers that the element type of a parameter cannot hold; nothing is loaded then.
-        ValueError: if two keys get the same name, or a tied copy differs.
-    """
-    sources: dict[str, str] = {}
-    own = module.state_dict()
-    stored = weights.checkpoint if isinstance(weights, StackedWeights) else weights
-    for key in weights:
-        name = key
-        for pattern, replacement in renames:
-            name = re.sub(pattern, replacement, name)
-        if name not in own and name not in (tied or {}) and any(re.search(pattern, name) for pattern in ignore):
-            continue
-        if name not in own and isinstance(stored, PackedWeights) and stored.is_zero_bias(key):
-            continue
-        if name in sources:
-            raise ValueError(f"{type(module).__name__}: both {sources[name]} and {key} would be loaded as {name}")
-        sources[name] = key
-    for copy, original in (tied or {}).items():
-        if copy in sources and original in sources:
-            first, second = (numbers_of(weights[sources[name]]) for name in (copy, original))
-            if not np.array_equal(first, second):
-                raise ValueError(
-                    f"{type(module).__name__}: {sources[copy]} differs from {sources[original]}, expected one weight"
-                )
-        if copy in sources:
-            held = sources.pop(copy)
-            sources.setdefault(original, held)
-    _load(module, {name: partial(weights.__getitem__, key) for name, key in sources.items()}, dequantize, assign)
-
-
-def _load(module: nn.Module, weights: Mapping[str, Callable[[], Held]], dequantize: bool, assign: bool) -> None:
-    """Load weights by the names of parameters. Each is read once; of those in few bits what is packed is kept."""
-    parameters = module.state_dict()
-    layers = [(layer, name, use) for layer in module.modules() for name, use in layer.quantizable.items()]
-    uses = {id(getattr(layer, name)): use for layer, name, use in layers}
-    made: dict[int, StoredWeight] = {}  # by the parameter in whose place it is
-    state: dict[str, Array] = {}
-    misfits: list[str] = []
-    for name, read in weights.items():
-        parameter = parameters.get(name)
-        try:
-            weight = read()
-        except StateError as error:
-            misfits.append(str(error))
-            if parameter is None:
-                state[name] = np.empty(0)  # unexpected, whatever it would be
-            continue
-        if not isinstance(weight, (Blocks, Int8)):
-            state[name] = weight
-            continue
-        use = uses.get(id(parameter))
-        if parameter is None or use is None or dequantize:
-            numbers = weight.dequantized()
-        else:
-            made[id(parameter)] = stored_weight(weight, parameter.dtype)
-            # load_state_dict checks all keys and shapes, then loads: of this one nothing but its shape counts.
-            numbers = np.broadcast_to(np.zeros((), parameter.dtype.numpy), weight.shape)
-        state[name] = numbers.T if use == "transposed" else numbers
-    try:
-        module.load_state_dict(state, assign=assign)
-    except StateError as error:  # as always where there are misfits: each is missing or unexpected
-        raise StateError("; ".join([str(error), *misfits])) from None
-    for layer, name, _ in layers:
-        if id(getattr(layer, name)) in made:
-            setattr(layer, name, made[id(getattr(layer, name))])

@@ -111,6 +111,31 @@ def test_a_task_that_is_not_there_is_an_error(
     assert not source.with_suffix(".onnx").exists()
 
 
+def test_the_commands_take_the_class_of_a_checkpoint(call: Any, source: Path, tmp_path: Path) -> None:
+    config = source / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "architectures": ["OwnBert"]}))
+    code, _, err = call("export", source)
+    assert code == 1 and "architectures has 'OwnBert', which transformers" in err
+    assert "lucid export --architecture NAME: BertForMaskedLM, BertForQuestionAnswering," in err
+    named = ["--architecture", "BertForMaskedLM"]
+    assert call("export", source, *named, "-o", "filler.onnx")[0] == 0
+    assert call("verify", source, "filler.onnx", *named, "--size", "N=1,L=3")[0] == 0
+    assert call("quantize", source, *named, "--bits", "8", "--block", "16", "-o", "small")[0] == 0
+    assert type(lucid.models.load(tmp_path / "small")).__name__ == "BertForMaskedLM"
+    code, _, err = call("export", "lucid.models.bert:Bert", *named, "-o", "a.onnx")
+    assert code == 2 and "--architecture BertForMaskedLM: SOURCE 'lucid.models.bert:Bert' is no checkpoint" in err
+
+
+def test_an_adapter_is_an_error_for_the_commands(call: Any, source: Path) -> None:
+    (source / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "org/base"}))
+    for command in (["export"], ["report"], ["quantize", "--bits", "8", "-o", "s"]):
+        code, _, err = call(command[0], source, *command[1:])
+        assert code == 1 and "has an adapter (peft's adapter_config.json) beside its base model 'org/base'" in err
+    (source / "config.json").unlink()
+    code, _, err = call("export", source)
+    assert code == 1 and "of 'org/base', no model; merge both first" in err
+
+
 def test_a_task_of_a_class_is_an_error(call: Any) -> None:
     code, _, err = call("export", "lucid.models.bert:Bert", "--task", "fill-mask", "-o", "a.onnx")
     assert code == 2 and "--task fill-mask: SOURCE 'lucid.models.bert:Bert' is no checkpoint" in err

@@ -13,6 +13,7 @@ from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
 from lucid.cli.few_bits import load_in_few_bits
+from lucid.cli.options import Reading
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images
 from lucid.cli.source import beside
@@ -35,7 +36,7 @@ def run(
     source: str,
     output: Path | None,
     weights: Path | None,
-    task: str | None,
+    reading: Reading,
     arguments: list[str],
     inputs: list[str],
     call: list[str],
@@ -63,7 +64,7 @@ def run(
     output = output or beside(source, ".onnx")
     show.check_apart(output, json)
     check_folder(output)
-    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
+    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, reading)
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
     if with_preprocessor:

@@ -10,6 +10,7 @@ from lucid.cli import show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.few_bits import load_in_few_bits
+from lucid.cli.options import Reading
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.source import beside, checkpoint_of
 from lucid.cli.values import settings
@@ -22,7 +23,7 @@ def run(
     source: str,
     output: Path | None,
     weights: Path | None,
-    task: str | None,
+    reading: Reading,
     arguments: list[str],
     seed: int,
     layout: str,
@@ -51,7 +52,7 @@ def run(
             "file) as SOURCE or --weights"
         )
     output = output or beside(source, f"-{layout}", may_exist=True)
-    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
+    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, reading)
     if not isinstance(model, Module):
         raise usage(f"--for {layout}: SOURCE {source!r} is a function, expected a Module")
     written = write_folder(

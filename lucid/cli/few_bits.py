@@ -9,6 +9,7 @@ from typing import Any
 from lucid.cli.bits_options import FewBits
 from lucid.cli.dispatch import command_module
 from lucid.cli.errors import usage
+from lucid.cli.options import Reading
 from lucid.cli.source import checkpoint_of, load_model
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
@@ -19,7 +20,7 @@ _KEPT = "float"
 
 
 def load_in_few_bits(
-    source: str, arguments: Mapping[str, Any], weights: Path | None, seed: int, given: FewBits, task: str | None
+    source: str, arguments: Mapping[str, Any], weights: Path | None, seed: int, given: FewBits, reading: Reading
 ) -> Model:
     """The model that SOURCE names (`load_model`), quantised if there is --bits.
 
@@ -30,7 +31,7 @@ def load_in_few_bits(
     """
     checkpoint, rounded = checkpoint_of(source), given.bits is not None
     mapped = checkpoint is not None and rounded and given.only_rounds
-    model = load_model(source, arguments, weights, seed, dequantize=rounded, mapped=mapped, task=task)
+    model = load_model(source, arguments, weights, seed, dequantize=rounded, mapped=mapped, reading=reading)
     small = in_few_bits(model, given, weights or checkpoint, "float32" if mapped else None)
     return small.to("float32") if mapped and isinstance(small, Module) else small
 

@@ -14,6 +14,16 @@ from lucid.known_runtimes import RUNTIMES
 TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy expects literal names
 
 
+class Reading(NamedTuple):
+    """How a checkpoint is read: the options `--task` and `--architecture`, None for what its files say."""
+
+    task: str | None = None
+    architecture: str | None = None
+
+
+AS_IT_SAYS = Reading()
+
+
 class AttentionName(StrEnum):
     """The form of attention nodes."""
 
@@ -120,6 +130,16 @@ Task = Annotated[
         rich_help_panel=_MODEL,
         help="What a checkpoint is read for, such as feature-extraction or text-classification; by default what its "
         "files say.",
+    ),
+]
+Architecture = Annotated[
+    str | None,
+    typer.Option(
+        "--architecture",
+        metavar="NAME",
+        rich_help_panel=_MODEL,
+        help="The class of transformers that a checkpoint is, such as LlamaModel, where its config names another one "
+        "or code of its own.",
     ),
 ]
 Call = Annotated[

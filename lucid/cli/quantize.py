@@ -13,6 +13,7 @@ from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import OK, CommandError, usage
 from lucid.cli.few_bits import arguments as few_bits_arguments
 from lucid.cli.few_bits import text_calls
+from lucid.cli.options import Reading
 from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import settings
 from lucid.export import to_onnx
@@ -34,7 +35,7 @@ def run(
     source: str,
     output: Path,
     weights: Path | None,
-    task: str | None,
+    reading: Reading,
     arguments: list[str],
     seed: int,
     few_bits: FewBits,
@@ -54,7 +55,9 @@ def run(
         check_place(output)
     # What is only rounded is read from the mapped file, layer by layer; other models run, in float32.
     mapped = target_error is None and few_bits.only_rounds
-    model = load_model(source, settings("--set", arguments), weights, seed, dequantize=True, mapped=mapped, task=task)
+    model = load_model(
+        source, settings("--set", arguments), weights, seed, dequantize=True, mapped=mapped, reading=reading
+    )
     if not isinstance(model, Module):
         raise usage(f"SOURCE {source!r} is a function, expected a Module, whose weights can be in few bits")
     before = _weight_bytes(model)

@@ -13,6 +13,7 @@ from lucid.cli.bits_options import FewBits
 from lucid.cli.dispatch import command_module
 from lucid.cli.errors import OK, usage
 from lucid.cli.few_bits import in_few_bits, text_calls
+from lucid.cli.options import Reading
 from lucid.cli.run import read_arrays
 from lucid.cli.source import beside, checkpoint_of, load_model
 from lucid.cli.values import check_known, settings
@@ -32,7 +33,7 @@ def run(
     source: str,
     output: Path | None,
     weights: Path | None,
-    task: str | None,
+    reading: Reading,
     arguments: list[str],
     inputs: list[str],
     call: list[str],
@@ -57,7 +58,7 @@ def run(
     labels = _labels(tokens) if tokens is not None else []
     arrays = read_arrays(data) if data is not None else None
     model = load_model(
-        source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None, task=task
+        source, settings("--set", arguments), weights, seed, dequantize=few_bits.bits is not None, reading=reading
     )
     small = in_few_bits(model, few_bits, weights or checkpoint_of(source))
     kwargs = calls.arguments(small, inputs, call)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -12,6 +13,7 @@ from lucid import models, random
 from lucid.cli import show
 from lucid.cli.errors import usage
 from lucid.cli.named import find, is_import, no_such_source
+from lucid.cli.options import AS_IT_SAYS, Reading
 from lucid.nn.module import Module
 from lucid.nn.stored import StoredWeight
 from lucid.phases import phase
@@ -36,15 +38,15 @@ def load_model(
     seed: int = 0,
     dequantize: bool = False,
     mapped: bool = False,
-    task: str | None = None,
+    reading: Reading = AS_IT_SAYS,
 ) -> Model:
     """The model that a SOURCE names, made with the arguments of `--set` and the weights of a checkpoint.
 
     A checkpoint makes the model that its config names. A class is called with the arguments, or its `from_pretrained`
     if there are weights. A function is called, too, unless it needs arguments that are not given: then it is itself the
     model. With `dequantize` the weights that a checkpoint has in few bits become parameters; `mapped` leaves those of a
-    checkpoint in its element types, so that they stay in the file until they are read. `task` is what a checkpoint is
-    read for.
+    checkpoint in its element types, so that they stay in the file until they are read. `reading` is how a
+    checkpoint is read.
 
     Raises:
         CommandError: if SOURCE does not name a model; the message lists what it could name.
@@ -53,7 +55,7 @@ def load_model(
         raise usage(f"--weights: there is no file or folder {str(weights)!r}{or_check(weights)}")
     path = checkpoint_of(source)
     with phase("building the model" if path is None and weights is None else "reading weights"):
-        return _load(source, path, arguments, weights, seed, dequantize, mapped, task)
+        return _load(source, path, arguments, weights, seed, dequantize, mapped, reading)
 
 
 def _load(
@@ -64,7 +66,7 @@ def _load(
     seed: int,
     dequantize: bool,
     mapped: bool,
-    task: str | None,
+    reading: Reading,
 ) -> Model:
     if path is not None:
         _no_arguments(source, arguments)
@@ -72,16 +74,18 @@ def _load(
             raise usage(f"--weights: SOURCE {source!r} is a checkpoint, which has weights; leave out --weights")
         _say_what_is_read(path)
         dtype: Literal["auto"] | None = "auto" if mapped else None
-        read = models.load(path, task, dtype)  # reports itself what is wrong with a checkpoint
+        load_checkpoint = partial(models.load, path, reading.task, dtype, architecture=reading.architecture)
+        read = load_checkpoint()  # reports itself what is wrong with a checkpoint
         held = sum(isinstance(module, StoredWeight) for module in read.modules()) if dequantize else 0
         if not held:
             return read
         show.Output(error=True).line(
             f"note  {path}: {held} weights are in few bits already; they become float32 first, and lose a second time"
         )
-        return models.load(path, task, dtype, dequantize=True)
-    if task is not None:
-        raise usage(f"--task {task}: SOURCE {source!r} is no checkpoint; name the class for the task as SOURCE")
+        return load_checkpoint(dequantize=True)
+    for option, value in reading._asdict().items():
+        if value is not None:
+            raise usage(f"--{option} {value}: SOURCE {source!r} is no checkpoint; name the class to load as SOURCE")
     found = find(source)
     random.manual_seed(seed)
     if isinstance(found, type) and issubclass(found, Module):

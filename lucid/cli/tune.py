@@ -8,6 +8,7 @@ from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import OK, usage
 from lucid.cli.few_bits import load_in_few_bits
+from lucid.cli.options import Reading
 from lucid.cli.source import beside
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
@@ -22,7 +23,7 @@ def run(
     source: str,
     output: Path | None,
     weights: Path | None,
-    task: str | None,
+    reading: Reading,
     arguments: list[str],
     inputs: list[str],
     call: list[str],
@@ -44,7 +45,7 @@ def run(
     show.check_apart(output, json)
     check_folder(output, "model.tuned.json")
     points = [read_sizes([text]) for text in sizes]
-    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
+    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, reading)
     traced = trace_part(calls.part(model, inputs, call, part, cache, capacity))
     names = traced.graph.sizes()
     for point in points or [{}]:

@@ -11,6 +11,7 @@ from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.few_bits import load_in_few_bits
+from lucid.cli.options import Reading
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
 from lucid.cli.targets import target_of
@@ -31,7 +32,7 @@ def run(
     source: str,
     model: Path,
     weights: Path | None,
-    task: str | None,
+    reading: Reading,
     arguments: list[str],
     inputs: list[str],
     call: list[str],
@@ -54,7 +55,7 @@ def run(
     """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
     told = check_model_file(model)
-    eager = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, task)
+    eager = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, reading)
     compared = calls.compared_part(eager, inputs, call, part, cache, capacity)
     if takes_images(told):
         compared = of_images(source, weights, compared, eager)

@@ -58,7 +58,6 @@ def test_copies_of_the_token_table_and_of_positions_are_accepted(tmp_path: Path)
     ("variant", "architecture", "expected"),
     [
         ("bart/base", "BartForConditionalGeneration", "Bart"),
-        ("bart/base", "BartModel", "Bart"),
         ("marian/base", "MarianMTModel", "Bart"),
         ("bart/text_classification", "BartForSequenceClassification", "BartForSequenceClassification"),
     ],
@@ -68,6 +67,14 @@ def test_the_architecture_says_what_a_checkpoint_is_for(
 ) -> None:
     folder = edited(tmp_path, variant, {"architectures": [architecture]})
     assert type(lucid.models.load(folder)).__name__ == expected
+
+
+@pytest.mark.parametrize("architecture", ["BartModel", "BartForCausalLM"])
+def test_a_class_that_is_not_read_is_refused_with_the_task_that_loads(tmp_path: Path, architecture: str) -> None:
+    folder = edited(tmp_path, "bart/base", {"architectures": [architecture]})
+    with pytest.raises(ConfigError, match=f"architectures has '{architecture}', .*has: text2text-generation$"):
+        lucid.models.load(folder)
+    assert type(lucid.models.load(folder, "text2text-generation")).__name__ == "Bart"
 
 
 def test_a_classifier_reads_the_state_at_the_last_end_of_each_text() -> None:

@@ -1,0 +1,139 @@
+# Written by tools/make_architectures.py.
+"""The classes that transformers 5.24.0 has for each model type, by the names that `architectures` may have."""
+
+TRANSFORMERS = "5.24.0"
+
+CLASSES = {
+    "albert": (
+        "AlbertForMaskedLM AlbertForMultipleChoice AlbertForPreTraining AlbertForQuestionAnswering "
+        "AlbertForSequenceClassification AlbertForTokenClassification AlbertModel"
+    ),
+    "bart": (
+        "BartDecoder BartEncoder BartForCausalLM BartForConditionalGeneration BartForQuestionAnswering "
+        "BartForSequenceClassification BartModel"
+    ),
+    "bert": (
+        "BertForMaskedLM BertForMultipleChoice BertForNextSentencePrediction BertForPreTraining "
+        "BertForQuestionAnswering BertForSequenceClassification BertForTokenClassification BertLMHeadModel "
+        "BertModel"
+    ),
+    "camembert": (
+        "CamembertForCausalLM CamembertForMaskedLM CamembertForMultipleChoice CamembertForQuestionAnswering "
+        "CamembertForSequenceClassification CamembertForTokenClassification CamembertModel"
+    ),
+    "clip": "CLIPForImageClassification CLIPModel",
+    "convnext": "ConvNextBackbone ConvNextEncoder ConvNextForImageClassification ConvNextModel",
+    "convnextv2": "ConvNextV2Backbone ConvNextV2Encoder ConvNextV2ForImageClassification ConvNextV2Model",
+    "deberta-v2": (
+        "DebertaV2ForMaskedLM DebertaV2ForMultipleChoice DebertaV2ForQuestionAnswering "
+        "DebertaV2ForSequenceClassification DebertaV2ForTokenClassification DebertaV2Model"
+    ),
+    "deit": "DeiTForImageClassification DeiTForImageClassificationWithTeacher DeiTForMaskedImageModeling DeiTModel",
+    "dinov2": "Dinov2Backbone Dinov2Encoder Dinov2ForImageClassification Dinov2Model",
+    "distilbert": (
+        "DistilBertForMaskedLM DistilBertForMultipleChoice DistilBertForQuestionAnswering "
+        "DistilBertForSequenceClassification DistilBertForTokenClassification DistilBertModel"
+    ),
+    "electra": (
+        "ElectraForCausalLM ElectraForMaskedLM ElectraForMultipleChoice ElectraForPreTraining "
+        "ElectraForQuestionAnswering ElectraForSequenceClassification ElectraForTokenClassification ElectraModel"
+    ),
+    "ernie": (
+        "ErnieForCausalLM ErnieForMaskedLM ErnieForMultipleChoice ErnieForNextSentencePrediction "
+        "ErnieForPreTraining ErnieForQuestionAnswering ErnieForSequenceClassification ErnieForTokenClassification "
+        "ErnieModel"
+    ),
+    "gemma2": "Gemma2ForCausalLM Gemma2ForSequenceClassification Gemma2ForTokenClassification Gemma2Model",
+    "gemma3_text": "Gemma3ForCausalLM Gemma3TextForSequenceClassification Gemma3TextModel",
+    "gpt2": (
+        "GPT2DoubleHeadsModel GPT2ForQuestionAnswering GPT2ForSequenceClassification GPT2ForTokenClassification "
+        "GPT2LMHeadModel GPT2Model"
+    ),
+    "granite": "GraniteForCausalLM GraniteModel",
+    "helium": "HeliumForCausalLM HeliumForSequenceClassification HeliumForTokenClassification HeliumModel",
+    "hubert": "HubertForCTC HubertForSequenceClassification HubertModel",
+    "llama": (
+        "LlamaForCausalLM LlamaForQuestionAnswering LlamaForSequenceClassification LlamaForTokenClassification "
+        "LlamaModel"
+    ),
+    "m2m_100": "M2M100Decoder M2M100Encoder M2M100ForConditionalGeneration M2M100Model",
+    "mamba2": "Mamba2ForCausalLM Mamba2Model",
+    "marian": "MarianDecoder MarianEncoder MarianForCausalLM MarianMTModel MarianModel",
+    "mbart": (
+        "MBartDecoder MBartEncoder MBartForCausalLM MBartForConditionalGeneration MBartForQuestionAnswering "
+        "MBartForSequenceClassification MBartModel"
+    ),
+    "ministral": (
+        "MinistralForCausalLM MinistralForQuestionAnswering MinistralForSequenceClassification "
+        "MinistralForTokenClassification MinistralModel"
+    ),
+    "mistral": (
+        "MistralForCausalLM MistralForQuestionAnswering MistralForSequenceClassification "
+        "MistralForTokenClassification MistralModel"
+    ),
+    "mixtral": (
+        "MixtralForCausalLM MixtralForQuestionAnswering MixtralForSequenceClassification "
+        "MixtralForTokenClassification MixtralModel"
+    ),
+    "modernbert": (
+        "ModernBertForMaskedLM ModernBertForMultipleChoice ModernBertForQuestionAnswering "
+        "ModernBertForSequenceClassification ModernBertForTokenClassification ModernBertModel"
+    ),
+    "mpnet": (
+        "MPNetForMaskedLM MPNetForMultipleChoice MPNetForQuestionAnswering MPNetForSequenceClassification "
+        "MPNetForTokenClassification MPNetModel"
+    ),
+    "mt5": (
+        "MT5EncoderModel MT5ForConditionalGeneration MT5ForQuestionAnswering MT5ForSequenceClassification "
+        "MT5ForTokenClassification MT5Model MT5Stack"
+    ),
+    "olmo2": "Olmo2ForCausalLM Olmo2ForSequenceClassification Olmo2Model",
+    "phi3": "Phi3ForCausalLM Phi3ForSequenceClassification Phi3ForTokenClassification Phi3Model",
+    "qwen2": (
+        "JevForDecision Qwen2ForCausalLM Qwen2ForQuestionAnswering Qwen2ForSequenceClassification "
+        "Qwen2ForTokenClassification Qwen2Model"
+    ),
+    "qwen3": (
+        "Qwen3ForCausalLM Qwen3ForQuestionAnswering Qwen3ForSequenceClassification Qwen3ForTokenClassification "
+        "Qwen3Model"
+    ),
+    "qwen3_moe": (
+        "Qwen3MoeForCausalLM Qwen3MoeForQuestionAnswering Qwen3MoeForSequenceClassification "
+        "Qwen3MoeForTokenClassification Qwen3MoeModel"
+    ),
+    "roberta": (
+        "RobertaForCausalLM RobertaForMaskedLM RobertaForMultipleChoice RobertaForQuestionAnswering "
+        "RobertaForSequenceClassification RobertaForTokenClassification RobertaModel"
+    ),
+    "seed_oss": (
+        "SeedOssForCausalLM SeedOssForQuestionAnswering SeedOssForSequenceClassification "
+        "SeedOssForTokenClassification SeedOssModel"
+    ),
+    "siglip": "SiglipForImageClassification SiglipModel",
+    "smollm3": (
+        "SmolLM3ForCausalLM SmolLM3ForQuestionAnswering SmolLM3ForSequenceClassification "
+        "SmolLM3ForTokenClassification SmolLM3Model"
+    ),
+    "swin": "SwinBackbone SwinEncoder SwinForImageClassification SwinForMaskedImageModeling SwinModel",
+    "t5": (
+        "T5EncoderModel T5ForConditionalGeneration T5ForQuestionAnswering T5ForSequenceClassification "
+        "T5ForTokenClassification T5Model T5Stack"
+    ),
+    "umt5": (
+        "UMT5EncoderModel UMT5ForConditionalGeneration UMT5ForQuestionAnswering UMT5ForSequenceClassification "
+        "UMT5ForTokenClassification UMT5Model UMT5Stack"
+    ),
+    "vit": "ViTForImageClassification ViTForMaskedImageModeling ViTModel",
+    "wav2vec2": (
+        "Wav2Vec2ForAudioFrameClassification Wav2Vec2ForCTC Wav2Vec2ForPreTraining "
+        "Wav2Vec2ForSequenceClassification Wav2Vec2ForXVector Wav2Vec2Model"
+    ),
+    "whisper": (
+        "WhisperDecoder WhisperEncoder WhisperForAudioClassification WhisperForCausalLM "
+        "WhisperForConditionalGeneration WhisperModel"
+    ),
+    "xlm-roberta": (
+        "XLMRobertaForCausalLM XLMRobertaForMaskedLM XLMRobertaForMultipleChoice XLMRobertaForQuestionAnswering "
+        "XLMRobertaForSequenceClassification XLMRobertaForTokenClassification XLMRobertaModel"
+    ),
+}

@@ -1,0 +1,133 @@
+"""Which class a checkpoint is of: transformers' own by name, never one of somebody's own, and no adapter."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import lucid
+from lucid.models._architectures import CLASSES
+from lucid.models._loading import READERS
+from lucid.models._pretrained import ConfigError
+from lucid.models._tasks import _FORMER, class_of
+from tests.models import goldens
+from tests.models.test_tasks import copy_of, name_of
+
+TYPES = [kind for kinds in READERS.values() for kind in kinds]
+PHI3 = {"AutoConfig": "configuration_phi3.Phi3Config", "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}
+GTE = {"AutoModel": "modeling_qwen.Qwen2Model", "AutoModelForCausalLM": "modeling_qwen.Qwen2ForCausalLM"}
+JINA = {"AutoConfig": "jinaai/jina-bert--configuration_bert.JinaBertConfig", "AutoModel": "jinaai/j--m.JinaBertModel"}
+
+
+def test_every_type_has_its_classes() -> None:
+    assert sorted(TYPES) == sorted(CLASSES)
+    assert {"BertModel", "BertForMaskedLM"} <= set(CLASSES["bert"].split())
+    assert set(_FORMER.values()) <= {name for names in CLASSES.values() for name in names.split()}
+
+
+@pytest.mark.parametrize(
+    ("variant", "name"),
+    [
+        ("llama/llama3", "LlamaBiModel"),  # LLM2Vec: attends to both sides
+        ("bert/base", "JinaBertModel"),  # ALiBi and gated layers
+        ("t5/v1_1", "ChronosBoltModelForForecasting"),
+        ("bert/base", "RobertaModel"),
+        ("clip/gelu", "CLIPVisionModel"),  # of another model_type
+    ],
+)
+@pytest.mark.parametrize("task", [None, "feature-extraction"])
+def test_a_class_that_transformers_does_not_have_is_refused_with_the_way_round(
+    tmp_path: Path, variant: str, name: str, task: str | None
+) -> None:
+    source = copy_of(variant, tmp_path, architectures=[name])
+    with pytest.raises(ConfigError, match=rf"architectures has '{name}', which transformers .* does not have.*NAME: "):
+        lucid.models.load(source, task)
+
+
+@pytest.mark.parametrize(
+    ("variant", "code", "name"),
+    [
+        ("qwen2/tied", GTE, "Qwen2Model"),  # GTE, stella: native names, but attention to both sides
+        ("mistral/full", {"AutoModel": "modeling_gritlm7b.MistralModel"}, "MistralModel"),
+        ("bert/base", JINA, "JinaBertModel"),
+        ("phi3/base", {"AutoModelForCausalLM": "modeling_phi3.Phi3BiForCausalLM"}, "Phi3BiForCausalLM"),
+    ],
+)
+def test_code_of_its_own_is_refused_with_the_way_round(
+    tmp_path: Path, variant: str, code: dict[str, str], name: str
+) -> None:
+    source = copy_of(variant, tmp_path, auto_map=code)
+    with pytest.raises(ConfigError, match=rf"auto_map has 'AutoModel.*{name}', code of .*--architecture NAME: \w+"):
+        lucid.models.load(source)
+
+
+@pytest.mark.parametrize(
+    ("variant", "code"),
+    [
+        ("phi3/base", PHI3),  # published before transformers had the type, with the same classes
+        ("qwen2/tied", {"AutoTokenizer": ["tokenization_own.OwnTokenizer", None], "AutoConfig": "configuration.Own"}),
+        ("qwen2/tied", {}),
+        ("qwen2/tied", None),
+    ],
+)
+def test_code_that_transformers_has_too_and_code_of_tokenizers_change_nothing(
+    tmp_path: Path, variant: str, code: object
+) -> None:
+    assert name_of(copy_of(variant, tmp_path, auto_map=code)) == name_of(goldens.folder(variant))
+
+
+def test_a_class_that_the_caller_names_is_taken(tmp_path: Path) -> None:
+    source = copy_of("llama/llama3", tmp_path, architectures=["LlamaBiModel"], auto_map={"AutoModel": "m.LlamaBiModel"})
+    assert type(lucid.models.load(source, architecture="LlamaForCausalLM")).__name__ == "Llama"
+    with pytest.raises(ConfigError, match="architecture 'LlamaForCausalLm' is not known for .*; known: Llama"):
+        lucid.models.load(source, architecture="LlamaForCausalLm")
+
+
+def test_a_checkpoint_that_was_saved_has_no_code_of_its_own(tmp_path: Path) -> None:
+    source = copy_of("llama/llama3", tmp_path / "a", architectures=["Own"], auto_map={"AutoModel": "m.Own"})
+    (tmp_path / "b").mkdir()
+    lucid.models.save(lucid.models.load(source, architecture="LlamaForCausalLM"), source, tmp_path / "b")
+    written = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert written["architectures"] == ["LlamaForCausalLM"]
+    assert "auto_map" not in written
+    assert name_of(tmp_path / "b") == "Llama"
+
+
+@pytest.mark.parametrize("name", _FORMER)
+def test_former_names_of_transformers_are_read(tmp_path: Path, name: str) -> None:
+    variant = {"T5WithLMHeadModel": "t5/v1_0", "LLaMAForCausalLM": "llama/llama2"}[name]
+    assert name_of(copy_of(variant, tmp_path, architectures=[name])) == name_of(goldens.folder(variant))
+
+
+# Adapters -------------------------------------------------------------------------------------------------------------
+
+
+def with_adapter(folder: Path, base: str = "meta-llama/Llama-3.2-1B") -> Path:
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": base}))
+    (folder / "adapter_model.safetensors").write_bytes(b"")
+    return folder
+
+
+def test_an_adapter_beside_its_base_model_is_refused(tmp_path: Path) -> None:
+    source = with_adapter(copy_of("llama/llama3", tmp_path))
+    with pytest.raises(ConfigError, match="has an adapter .*beside its base model 'meta-llama/.*merge_and_unload"):
+        lucid.models.load(source)
+    with pytest.raises(ConfigError, match="merge_and_unload"):
+        class_of("llama.Llama").from_pretrained(source)
+    (source / "adapter_config.json").unlink()
+    with pytest.raises(ConfigError, match=r"has an adapter \(peft's adapter_model\.safetensors\)"):
+        lucid.models.load(source)
+
+
+def test_an_adapter_without_its_base_model_says_of_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has an adapter .* of 'meta-llama/Llama-3.2-1B', no model; merge both first"):
+        lucid.models.load(with_adapter(tmp_path))
+
+
+def test_an_adapter_in_the_folder_of_a_sentence_encoder_is_refused(tmp_path: Path) -> None:
+    shutil.copytree(goldens.folder("sentences/cls"), tmp_path, dirs_exist_ok=True)
+    with pytest.raises(ConfigError, match="has an adapter"):
+        lucid.models.load(with_adapter(tmp_path))

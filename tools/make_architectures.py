@@ -1,0 +1,64 @@
+"""Write models/_architectures.py: the classes that transformers has for each of our model types, as `architectures` names them.
+
+Run with a Python that has transformers: ``python tools/make_architectures.py``. A class counts for a model type if it is
+in the modeling file of that type, or in a mapping of its Auto classes, and is made from that type's config.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from importlib import import_module
+from pathlib import Path
+
+import transformers
+from transformers.models.auto import modeling_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from lucid.models._loading import READERS  # noqa: E402  # from this clone
+
+HEAD = '''# Written by tools/make_architectures.py.
+"""The classes that transformers {version} has for each model type, by the names that `architectures` may have."""
+
+TRANSFORMERS = "{version}"
+
+CLASSES = {{
+'''
+
+
+def classes_of(kind: str) -> list[str]:
+    """The names of transformers' classes that are made from the config of a model type."""
+    config = CONFIG_MAPPING[kind]
+    modeling = import_module(config.__module__.replace("configuration_", "modeling_"))
+    found = {
+        name
+        for name, value in vars(modeling).items()
+        if inspect.isclass(value)
+        and issubclass(value, transformers.PreTrainedModel)
+        and value.__module__ == modeling.__name__
+        and value.config_class is config
+        and not name.endswith(("PreTrainedModel", "PretrainedModel", "Wrapper"))
+        and not name.startswith("Pretrained")
+    }
+    for mapping, names in vars(modeling_auto).items():
+        if mapping.startswith("MODEL") and mapping.endswith("_MAPPING_NAMES"):
+            listed = names.get(kind, ())
+            found |= {listed} if isinstance(listed, str) else set(listed)
+    return sorted(found)
+
+
+def main() -> None:
+    lines = [HEAD.format(version=transformers.__version__)]
+    for kind in sorted(kind for kinds in READERS.values() for kind in kinds):
+        rows = textwrap.wrap(" ".join(classes_of(kind)), 105)
+        shown = "\n".join(f'        "{row} "' for row in rows[:-1]) + f'\n        "{rows[-1]}"'
+        lines.append(f'    "{kind}": "{rows[0]}",\n' if len(rows) == 1 else f'    "{kind}": (\n{shown}\n    ),\n')
+    (ROOT / "models" / "_architectures.py").write_text("".join([*lines, "}\n"]))
+
+
+if __name__ == "__main__":
+    main()
