@@ -32,10 +32,10 @@ from lucid.ops.creation import empty as empty
 from lucid.ops.creation import eye as eye
 from lucid.ops.creation import full as full
 from lucid.ops.creation import ones as ones
-from lucid.ops.creation import rand as rand
-from lucid.ops.creation import randn as randn
 from lucid.ops.creation import tensor as tensor
 from lucid.ops.creation import zeros as zeros
+from lucid.ops.drawing import rand as rand
+from lucid.ops.drawing import randn as randn
 from lucid.ops.tensor import Tensor as Tensor
 from lucid.ops.tensor import TracedValueError as TracedValueError
 from lucid.quantizing import quantize as quantize

@@ -13,6 +13,7 @@ from lucid import Tensor, TracedValueError, nn
 from lucid.dims import SymbolicSizeError
 from lucid.evaluation import is_evaluating
 from lucid.graph import Graph
+from lucid.nn import functional as F
 from lucid.scope import is_tracing
 
 
@@ -211,6 +212,49 @@ def test_branching_on_a_traced_value_is_an_error() -> None:
 
     with pytest.raises(TracedValueError, match=r"lucid.where\(condition, a, b\) instead of Python's if"):
         lucid.trace(branch, ("N",))
+
+
+class Noisy(nn.Module):
+    """Noise that is drawn when the model is made."""
+
+    def __init__(self) -> None:
+        self.noise = lucid.randn(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, 3) to (N, 3)."""
+        return x + self.noise
+
+
+@pytest.mark.parametrize(
+    ("draw", "what"),
+    [
+        (lambda x: x + lucid.randn(3), "randn"),
+        (lambda x: x + lucid.rand(3), "rand"),
+        (lambda x: x + x.randn(3), "randn"),
+        (lambda x: x + nn.init.normal_(nn.Parameter(np.zeros(3, np.float32))), "nn.init"),
+        (lambda x: nn.Linear(3, 3)(x), "nn.init"),
+        (lambda x: lucid.ops.scan(lambda c, e: (c, e + lucid.randn(3)), lucid.zeros(3), x)[1], "randn"),
+    ],
+)
+def test_random_numbers_drawn_while_tracing_are_an_error_that_names_the_line(draw: Any, what: str) -> None:
+    """They would be constants of the exported model."""
+    with pytest.raises(TracedValueError, match=f"^{what}: random numbers .* make them an input") as error:
+        lucid.trace(draw, ("N", 3))
+    assert "test_trace.py" in error.value.__notes__[0]
+    assert draw(lucid.ones(2, 3)).shape == (2, 3)  # eagerly they are drawn
+
+
+def test_dropout_of_a_constant_is_drawn_in_each_run_and_has_no_exported_form() -> None:
+    graph = lucid.trace(lambda x: x + F.dropout(lucid.ones(64), 0.5, training=True), (64,))
+    assert (graph(np.zeros(64, np.float32)) != graph(np.zeros(64, np.float32))).any()
+    with pytest.raises(lucid.export.ExportError, match="dropout is for training"):
+        lucid.export.to_onnx(graph)
+
+
+def test_random_numbers_drawn_before_are_constants() -> None:
+    outside = lucid.randn(3)
+    lucid.testing.assert_parity(Noisy(), ("N", 3))
+    lucid.testing.assert_parity(lambda x: x * outside, ("N", 3))
 
 
 @pytest.mark.parametrize(

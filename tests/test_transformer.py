@@ -8,6 +8,7 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.models.transformer import Transformer
+from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.testing import assert_parity
 
@@ -36,10 +37,25 @@ def test_a_pre_norm_layer_is_lean() -> None:
 def test_is_causal_and_the_triangular_mask_say_the_same() -> None:
     layer, x = nn.TransformerEncoderLayer(8, 2, 16).eval(), lucid.randn(2, 5, 8)
     mask = nn.Transformer.generate_square_subsequent_mask(5)
-    assert mask.tolist()[1] == [False, False, True, True, True]
+    assert mask.tolist()[1] == [0, 0, -np.inf, -np.inf, -np.inf]
     np.testing.assert_allclose(layer(x, mask), layer(x, is_causal=True), rtol=1e-6, atol=1e-6)
     with pytest.raises(ValueError, match="got both is_causal and attn_mask"):
         layer(x, mask, is_causal=True)
+
+
+def test_the_triangular_mask_is_that_of_torch() -> None:
+    """Numbers to add to scores, which also hide keys in functions where booleans say what is attended to."""
+    mask = nn.Transformer.generate_square_subsequent_mask(4, dtype="float16")
+    assert mask.dtype == lucid.float16
+    np.testing.assert_array_equal(mask, np.triu(np.full((4, 4), -np.inf, np.float16), 1))
+    x = lucid.randn(2, 3, 4, 8)
+    masked = F.scaled_dot_product_attention(x, x, x, mask.float())
+    np.testing.assert_allclose(masked, F.scaled_dot_product_attention(x, x, x, is_causal=True), rtol=1e-6, atol=1e-6)
+
+    def call(x: lucid.Tensor) -> lucid.Tensor:
+        return F.scaled_dot_product_attention(x, x, x, nn.Transformer.generate_square_subsequent_mask(x.shape[2]))
+
+    assert_parity(call, ("N", 3, "L", 8))
 
 
 def test_layers_of_a_stack_are_copies_with_torch_s_keys() -> None:

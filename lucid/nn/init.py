@@ -9,9 +9,9 @@ from contextvars import ContextVar
 
 import numpy as np
 
-from lucid import random
 from lucid.context import holding
 from lucid.nn.module import Parameter
+from lucid.ops.drawing import generator
 from lucid.types import DTypeLike, as_dtype, float32, show_shape
 
 __all__ = [
@@ -113,12 +113,12 @@ def ones_(parameter: Parameter) -> Parameter:
 
 def uniform_(parameter: Parameter, low: float = 0.0, high: float = 1.0) -> Parameter:
     """Uniform between two bounds."""
-    return _fill(parameter, lambda shape: random.generator().uniform(low, high, shape))
+    return _fill(parameter, lambda shape: generator("nn.init").uniform(low, high, shape))
 
 
 def normal_(parameter: Parameter, mean: float = 0.0, std: float = 1.0) -> Parameter:
     """Normal with a mean and a standard deviation."""
-    return _fill(parameter, lambda shape: random.generator().normal(mean, std, shape))
+    return _fill(parameter, lambda shape: generator("nn.init").normal(mean, std, shape))
 
 
 def xavier_uniform_(parameter: Parameter, gain: float = 1.0) -> Parameter:

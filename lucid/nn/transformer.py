@@ -7,6 +7,7 @@ as in torch.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -21,8 +22,10 @@ from lucid.nn.encoder_decoder import EncoderDecoderCache
 from lucid.nn.layers import Dropout, LayerNorm, Linear
 from lucid.nn.module import Module, scoped
 from lucid.ops.attention_masks import causal_mask
+from lucid.ops.elementwise import where
 from lucid.ops.tensor import Tensor
-from lucid.types import DTypeLike, TensorType, spec
+from lucid.spelling import torch_names_and
+from lucid.types import DTypeLike, TensorType, float32, spec
 
 Activation: TypeAlias = str | Callable[[Tensor], Tensor]
 M = TypeVar("M", bound=Module)
@@ -314,9 +317,11 @@ class Transformer(Module):
         return {**self.encoder.input_specs(), "tgt": decoder["tgt"]} if "tgt" in decoder else {}
 
     @staticmethod
-    def generate_square_subsequent_mask(size: Size) -> Tensor:
-        """(size, size) booleans, true where a key is after the query: what `is_causal` hides, as a mask."""
-        return ~causal_mask(size, size)
+    @torch_names_and("device")
+    def generate_square_subsequent_mask(sz: Size, dtype: DTypeLike = float32) -> Tensor:
+        """(sz, sz) numbers to add to scores: minus infinity where a key is after the query, 0 elsewhere. It hides what
+        `is_causal` hides."""
+        return where(causal_mask(sz, sz), 0.0, -math.inf).astype(dtype)
 
 
 def _copies(where: str, layer: M, count: int) -> ModuleList:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from lucid import random
 from lucid.dims import Dim, Shape, Size, as_size
 from lucid.ops.elementwise import maximum, where
 from lucid.ops.op import function, primitive
@@ -29,7 +28,7 @@ from lucid.types import (
     show_shape,
 )
 
-_UNUSED = ("device", "requires_grad", "pin_memory", "layout")  # of torch's arguments
+UNUSED = ("device", "requires_grad", "pin_memory", "layout")  # of torch's arguments
 
 
 def _full_rule(*, shape: Shape, value: Scalar, dtype: DType) -> TensorType:
@@ -108,7 +107,7 @@ def one_hot(x: Tensor, classes: Size, dtype: DTypeLike = float32) -> Tensor:
     return where(hit, 1.0, 0.0).astype(dtype)
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 def tensor(data: Any, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor from an array (copied), nested lists or a number; Python floats become float32, integers int64, and so
     do symbolic sizes, alone or in lists."""
@@ -126,7 +125,8 @@ def _holds_a_size(data: Any) -> bool:
     return isinstance(data, Dim) or (isinstance(data, (list, tuple)) and any(map(_holds_a_size, data)))
 
 
-def _shape(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
+def as_shape(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
+    """Sizes given one by one or as one sequence, checked."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = sizes[0]
     shape = tuple(as_size("shape", size) for size in sizes)  # type: ignore[arg-type]  # one level of nesting is off
@@ -136,7 +136,7 @@ def _shape(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
     return shape
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 @function
 def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32) -> Tensor:
     """A tensor of one number everywhere; sizes may be symbolic while tracing.
@@ -146,31 +146,31 @@ def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32
     """
     wanted = as_dtype(dtype)
     convert(np.asarray(value), wanted, "full")
-    return full_op(shape=_shape((shape,)), value=value, dtype=wanted)
+    return full_op(shape=as_shape((shape,)), value=value, dtype=wanted)
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 @function
 def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
     """A tensor of zeros."""
-    return full(_shape(shape), 0, dtype)
+    return full(as_shape(shape), 0, dtype)
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 @function
 def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
     """A tensor of ones."""
-    return full(_shape(shape), 1, dtype)
+    return full(as_shape(shape), 1, dtype)
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 @function
 def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
     """A tensor whose elements are yet to be set; in fact zeros, so that results are reproducible."""
     return zeros(*shape, dtype=dtype)
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 @function
 def arange(
     start: Size | float, stop: Size | float | None = None, step: float = 1, dtype: DTypeLike | None = None
@@ -202,7 +202,7 @@ def _fractions(start: float, stop: float, step: float, dtype: DTypeLike) -> Tens
     return Tensor.from_array((start + step * places).astype(as_dtype(dtype).numpy))
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 @function
 def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike = float32) -> Tensor:
     """Numbers at equal distances from start to stop, both included; the number of steps may be symbolic while tracing.
@@ -223,26 +223,8 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike = float32)
     return where(place * 2 < size_op(size=steps), there, back).astype(wanted)
 
 
-@torch_names_and(*_UNUSED)
+@torch_names_and(*UNUSED)
 @function
 def eye(rows: int, columns: int | None = None, dtype: DTypeLike = float32) -> Tensor:
     """Ones on the diagonal of a matrix, zeros elsewhere."""
     return Tensor.from_array(np.eye(rows, columns, dtype=as_dtype(dtype).numpy))
-
-
-@torch_names_and(*_UNUSED)
-@function
-def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
-    """Standard normal random numbers; see `lucid.manual_seed`."""
-    return _as_tensor(random.generator().standard_normal(_shape(shape)), dtype)
-
-
-@torch_names_and(*_UNUSED)
-@function
-def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
-    """Uniform random numbers from 0 to 1; see `lucid.manual_seed`."""
-    return _as_tensor(random.generator().random(_shape(shape)), dtype)
-
-
-def _as_tensor(values: Any, dtype: DTypeLike) -> Tensor:
-    return Tensor.from_array(np.asarray(values, as_dtype(dtype).numpy))

@@ -53,7 +53,7 @@ class Op(Generic[P, R]):
         onnx: the ONNX op that computes exactly this, where there is one that takes the inputs as they are.
         promoted: the positional arguments that are brought to one element type before the op sees them.
         folded: whether it is computed while tracing if all its arguments are known. Otherwise it stays a node of the
-            exported model: a dequantisation, say, whose result is larger than its operands.
+            graph: a dequantisation, whose result is larger than its operands, and dropout, which is drawn in each run.
     """
 
     def __init__(
@@ -246,15 +246,14 @@ def composite_with(
 
 
 def primitive(
-    *, kernel: Kernel, rule: Rule, onnx: str | None = None, promoted: slice | None = None
+    *, kernel: Kernel, rule: Rule, onnx: str | None = None, promoted: slice | None = None, folded: bool = True
 ) -> Callable[[Callable[P, R]], Op[P, R]]:
     """An op defined by a NumPy kernel and a type rule; the decorated function gives its signature and docstring.
 
     It gives the name too: `reshape_op` is the op "reshape", and the function `reshape`, which also takes -1, calls it.
     """
-    return lambda call: Op(
-        call, name=call.__name__.removesuffix("_op"), kernel=kernel, rule=rule, onnx=onnx, promoted=promoted
-    )
+    options: dict[str, Any] = {"kernel": kernel, "rule": rule, "onnx": onnx, "promoted": promoted, "folded": folded}
+    return lambda call: Op(call, name=call.__name__.removesuffix("_op"), **options)
 
 
 def function(call: Callable[P, R]) -> Callable[P, R]:
