@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from onnx import FunctionProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, FunctionProto, NodeProto, SparseTensorProto, TensorProto, helper
 
 CASES: dict[str, tuple[str, Callable[[Path], Path]]] = {}  # by name: what is wrong, and the function that writes it
 OPSETS = [helper.make_opsetid("", 20), helper.make_opsetid("f", 1)]
@@ -109,6 +109,92 @@ case(
     functions=[
         function(f"f{i}", node(f"f{i - 1}", "x", "y", domain="f") if i else node("Neg", "x", "y")) for i in range(2000)
     ],
+)
+
+
+def constant(name: str, **value: Any) -> NodeProto:
+    """A constant in one of the forms that the op has."""
+    return helper.make_node("Constant", [], [name], **value)
+
+
+def sparse(*values: int) -> SparseTensorProto:
+    """These numbers without zeros."""
+    held = helper.make_tensor("v", TensorProto.INT64, [len(values)], values)
+    places = helper.make_tensor("i", TensorProto.INT64, [len(values)], range(len(values)))
+    return helper.make_sparse_tensor(held, places, [len(values)])
+
+
+COUNTED = [constant("start", value_int=0), constant("step", value_int=1)]
+FILL = node("ConstantOfShape", "s", "y")
+for form, wrong, nodes in (
+    ("int", "a Range of two billion", [constant("limit", value_int=2 * 10**9), *COUNTED, RANGE]),
+    ("float", "the same in floats", [
+        constant("start", value_float=0.0), constant("limit", value_float=2e9), constant("step", value_float=1.0), RANGE,
+    ]),
+    ("ints", "a shape that is an attribute", [constant("s", value_ints=[10**5, 10**5]), FILL]),
+    ("sparse", "a shape that is a sparse tensor", [constant("s", sparse_value=sparse(10**5, 10**5)), FILL]),
+    ("floats", "an image resized by scales", [
+        constant("v", value_floats=[1.0]), constant("z", value_floats=[2e9]),
+        helper.make_node("Resize", ["v", "", "z"], ["y"]),
+    ]),
+    ("strings", "a text repeated", [
+        constant("v", value_strings=["x" * 99]), constant("n", value_ints=[10**9]), node("Expand", "v n", "y"),
+    ]),
+    ("filled", "a shape that ConstantOfShape makes", [
+        constant("n", value_ints=[2]),
+        node("ConstantOfShape", "n", "s", value=helper.make_tensor("v", TensorProto.INT64, [1], [10**5])), FILL,
+    ]),
+    ("computed", "bounds that arithmetic makes", [
+        constant("k", value_ints=[10**4, 7]), constant("i", value_int=0), node("Gather", "k i", "g"),
+        node("Mul", "g g", "gg"), node("Add", "gg gg", "ggg"), node("Mul", "ggg g", "limit"), *COUNTED, RANGE,
+    ]),
+    ("cast", "bounds that are cast", [
+        constant("l", value_float=2e9), node("Cast", "l", "limit", to=TensorProto.INT64), *COUNTED, RANGE,
+    ]),
+    ("size", "the size of the input, a billion times", [
+        node("Size", "x", "n"), constant("k", value_int=10**9), node("Mul", "n k", "limit"), *COUNTED, RANGE,
+    ]),
+    ("outer", "all pairs of a hundred thousand numbers", [
+        constant("limit", value_int=10**5), *COUNTED, node("Range", "start limit step", "r"),
+        constant("c", value_ints=[-1, 1]), node("Reshape", "r c", "column"), node("Less", "r column", "y"),
+    ]),
+    ("product", "a matrix of a column and a row", [
+        constant("c", value_ints=[10**5, 1]), node("ConstantOfShape", "c", "a"), constant("d", value_ints=[1, 10**5]),
+        node("ConstantOfShape", "d", "b"), node("MatMul", "a b", "y"),
+    ]),
+    ("padded", "a number padded", [
+        constant("v", value_ints=[1]), constant("p", value_ints=[0, 2 * 10**9]), node("Pad", "v p", "y"),
+    ]),
+    ("hot", "one of a billion classes", [
+        constant("v", value_ints=[1, 2]), constant("n", value_int=10**9), constant("e", value_ints=[0, 1]),
+        node("OneHot", "v n e", "y"),
+    ]),
+):  # fmt: skip
+    case(f"load_constant_{form}", wrong, nodes)
+BOUNDS = {"start": 0, "limit": 10**10, "step": 1}
+BRANCH = helper.make_graph(
+    [RANGE],
+    "branch",
+    [],
+    [helper.make_tensor_value_info("y", TensorProto.INT64, None)],
+    [helper.make_tensor(name, TensorProto.INT64, [], [value]) for name, value in BOUNDS.items()],
+)
+SPARE = helper.make_graph([FILL], "spare", [], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+SPARE.sparse_initializer.add().CopyFrom(sparse(10**5, 10**5))
+SPARE.sparse_initializer[0].values.name = "s"
+for form, inner in (("initializers", BRANCH), ("sparse_initializers", SPARE)):
+    case(
+        f"load_{form}_of_a_branch",
+        "a bound that an initializer of a branch holds",
+        [constant("c", value_ints=[1]), helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)],
+    )
+TAKEN = helper.make_node("Constant", [], ["limit"])
+TAKEN.attribute.add(name="value_int", ref_attr_name="limit", type=AttributeProto.INT)
+case(
+    "load_attribute_of_a_function",
+    "a bound that a function takes as its attribute",
+    [helper.make_node("count", ["x"], ["y"], domain="f", limit=2 * 10**9)],
+    functions=[helper.make_function("f", "count", ["x"], ["y"], [*COUNTED, TAKEN, RANGE], OPSETS, ["limit"])],
 )
 WIDE = helper.make_node("Constant", [], ["w"], value=helper.make_tensor("w", TensorProto.FLOAT, [5000], [0.0] * 5000))
 case(

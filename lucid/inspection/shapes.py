@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from lucid.dims import Dim, SymbolicSizeError, dim, evaluate
 from lucid.inspection.read import subgraphs
-from lucid.runtime.demands import made_of_constants
+from lucid.runtime.constant_sizes import made_of_constants
 
 Known: TypeAlias = tuple[int | None, ...]
 _MAX_PROPAGATED = 1 << 20

@@ -6,25 +6,35 @@ counts what can be counted exactly from the file; for everything else a command 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import onnx
-from onnx import AttributeProto, NodeProto, TensorProto, numpy_helper
+from onnx import NodeProto, inliner
+
+from lucid.runtime.constant_sizes import MAX_MADE, made_of_constants
 
 MAX_NODES = 1 << 18  # after each call of a function is replaced by its body; as many as `skeleton.MAX_ENTRIES`
 MAX_BYTES = 1 << 28  # of these nodes
 MAX_DEPTH = 100  # of functions that call each other: protobuf's own limit of depth
-MAX_MADE = 1 << 28  # elements of all tensors computed from constants together: 2 GiB of int64
-_SCALARS = 64  # elements of a constant whose values are read: a shape or a bound
 
 
 def demands(model: onnx.ModelProto) -> str:
     """What the model demands beyond the limits, as text; empty if it does not."""
-    excess = _calls(model)
-    if not excess and (made := made_of_constants(model)) > MAX_MADE:
-        excess = f"{_about(made)} elements computed from constants, expected at most {MAX_MADE}"
-    return excess
+    if excess := _calls(model):
+        return excess
+    if (made := made_of_constants(_inlined(model))) > MAX_MADE:
+        return f"{_about(made)} elements computed from constants, expected at most {MAX_MADE}"
+    return ""
+
+
+def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with the bodies of its functions, whose constants may be attributes of their calls."""
+    if not model.functions:
+        return model
+    try:
+        return inliner.inline_local_functions(model)
+    except (RuntimeError, ValueError):  # a call that does not fit its function: no runtime loads it
+        return model
 
 
 def nodes_inside(nodes: Iterable[NodeProto]) -> list[NodeProto]:
@@ -86,73 +96,6 @@ def _calls(model: onnx.ModelProto) -> str:
 
 def _key(node: NodeProto) -> tuple[str, str, str]:
     return node.domain, node.op_type, node.overload
-
-
-# ------------------------------------------------------------------------------------------------- constants
-
-
-def made_of_constants(model: onnx.ModelProto) -> int:
-    """The number of elements that the model's nodes compute from constants and shapes alone. The count stops when it
-    exceeds `MAX_MADE`.
-    """
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    sizes = {name: math.prod(tensor.dims) for name, tensor in constants.items()}
-    made: set[str] = set()  # those of them that are not in the file
-    total = 0
-    for node in nodes_inside(model.graph.node):
-        count, grown = _elements(node, sizes, constants) if node.output else (None, False)
-        if count is None:
-            continue
-        for name in node.output:
-            sizes[name] = count
-            if grown or made.intersection(node.input):
-                made.add(name)
-                total += count
-        if total > MAX_MADE:
-            break
-    return total
-
-
-def _elements(node: NodeProto, sizes: Mapping[str, int], constants: dict[str, TensorProto]) -> tuple[int | None, bool]:
-    """The number of elements of an output, None if it depends on the inputs; and whether the node adds elements."""
-    if node.op_type == "Constant":
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.TENSOR:
-                constants[node.output[0]] = attribute.t
-                return math.prod(attribute.t.dims), False
-        return 1, False
-    if node.op_type in ("Shape", "Size"):
-        return 1, False
-    known = [sizes.get(name) for name in node.input if name]
-    held = [size for size in known if size is not None]
-    if not held or len(held) < len(known):
-        return None, False
-    if node.op_type == "Concat":
-        return sum(held), len(held) > 1
-    if node.op_type == "Range":
-        return _range(*(_values(name, constants) for name in node.input[:3])), True
-    if node.op_type in ("ConstantOfShape", "Expand", "Tile"):
-        shape = _values(node.input[-1], constants)
-        if shape is None:
-            return None, False
-        return math.prod(max(int(size), 1) for size in shape) * (held[0] if node.op_type == "Tile" else 1), True
-    return max(held), False
-
-
-def _values(name: str, constants: Mapping[str, TensorProto]) -> list[float] | None:
-    """The numbers of a small constant that is in the file."""
-    tensor = constants.get(name)
-    kinds = (TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.FLOAT, TensorProto.DOUBLE)
-    if tensor is None or tensor.data_type not in kinds or tensor.external_data or math.prod(tensor.dims) > _SCALARS:
-        return None
-    numbers: list[float] = numpy_helper.to_array(tensor).reshape(-1).tolist()
-    return numbers
-
-
-def _range(start: list[float] | None, limit: list[float] | None, step: list[float] | None) -> int | None:
-    if not start or not limit or not step or not all(map(math.isfinite, (start[0], limit[0], step[0]))) or not step[0]:
-        return None
-    return max(0, math.ceil((limit[0] - start[0]) / step[0]))
 
 
 def _about(count: int) -> str:
