@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from lucid.models._config import Config
@@ -23,6 +23,7 @@ class BartConfig:
     scaled_embeddings: bool = False  # vectors of tokens are multiplied by the square root of their width
     output_bias: bool = True  # logits have one: every family but M2M-100
     decoder_start_token_id: int | None = None  # what generated texts begin with
+    last_first: int | None = None  # of a classifier whose decoder starts with the last id that is not this one (mBART)
     eos_token_id: int = 2  # of a classifier of texts, which reads the state at their last one
     num_labels: int = 0
 
@@ -58,7 +59,8 @@ class BartConfig:
 
     @classmethod
     def read_classifier(cls, options: Config) -> Self:
-        """The same for a classifier of texts: mBART's reads another token."""
-        if options.model_type != "bart":
-            raise options.wrong("model_type", "supported for text-classification: bart")
-        return cls.read(options)
+        """The same for a classifier of texts: mBART's decoder starts with the last token of each, its language."""
+        if options.model_type not in ("bart", "mbart"):
+            raise options.wrong("model_type", "supported for text-classification: bart, mbart")
+        config, padding = cls.read(options), options.whole("pad_token_id", 1, low=0)
+        return replace(config, last_first=padding) if options.model_type == "mbart" else config

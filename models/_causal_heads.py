@@ -1,6 +1,7 @@
-"""Heads on decoders with rotary positions: states of tokens, and classes of texts by the state of their last token.
+"""Heads on decoders: states of tokens, classes of them and of texts, answers in a text.
 
-A model's file derives its classes from these and says what its decoder is, as `models/llama_tasks.py` does.
+A model's file derives its classes from these and says what its decoder is, as `models/llama_tasks.py` does. A token
+sees only those before it, so the class of a text is read at its last token.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import lucid
 from lucid import Tensor, nn
@@ -17,6 +18,9 @@ from lucid.models._labels import reading_labels
 from lucid.models._pretrained import Checkpoint, Config, Pretrained
 from lucid.models._text_heads import with_labels
 from lucid.nn import functional as F
+
+HEADS = r"(?:lm_head|score|classifier|qa_outputs)\."
+"""What keys of heads on decoders begin with; a regular expression."""
 
 
 class Sizes(Protocol):
@@ -40,6 +44,20 @@ class DecoderStates(Pretrained[C]):
 
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
+    @abstractmethod
+    def states(self, input_ids: Tensor, attention_mask: Tensor | None, kept: int | Tensor | None = None) -> Tensor:
+        """Those after the last norm, of all positions or of those that are kept; see `F.kept_positions`."""
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
+        return self.states(input_ids, attention_mask)
+
+    def input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
+
+
+class RotaryStates(DecoderStates[C]):
+    """Those of a decoder with rotary positions."""
+
     def __init__(self, config: C) -> None:
         super().__init__(config)
         self.model = self.decoder(config)
@@ -48,19 +66,17 @@ class DecoderStates(Pretrained[C]):
     def decoder(self, config: C) -> RotaryDecoder:
         """The model without its output layer."""
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+    def states(self, input_ids: Tensor, attention_mask: Tensor | None, kept: int | Tensor | None = None) -> Tensor:
         states, _ = self.model(input_ids, attention_mask)
-        normed: Tensor = self.model.norm(states[-1])
+        normed: Tensor = self.model.norm(F.kept_positions(states[-1], kept))
         return normed
-
-    def input_specs(self) -> Mapping[str, lucid.TensorType]:
-        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
 
 
 def for_states(base: Checkpoint[C]) -> Checkpoint[C]:
-    """The checkpoint of `DecoderStates`: without the output layer, and without the head of a classifier."""
-    ignored = [*base.ignored_keys, r"^lm_head\.", r"^score\."]
-    return replace(base, task="feature-extraction", heads={}, tied_keys={}, ignored_keys=ignored)
+    """The checkpoint of `DecoderStates`: without the output layer, and without another head."""
+    return replace(
+        base, task="feature-extraction", heads={}, tied_keys={}, ignored_keys=[*base.ignored_keys, rf"^{HEADS}"]
+    )
 
 
 class LastTokenClassifier(DecoderStates[C]):
@@ -76,9 +92,8 @@ class LastTokenClassifier(DecoderStates[C]):
         self.score = nn.Linear(config.hidden_size, config.num_labels, bias=False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        states, _ = self.model(input_ids, attention_mask)
-        last = F.kept_positions(states[-1], self.last_places(input_ids))  # (N, 1, E)
-        return self.score(self.model.norm(last)).squeeze(1)
+        last = self.states(input_ids, attention_mask, self.last_places(input_ids))  # (N, 1, E)
+        return self.score(last).squeeze(1)
 
     def last_places(self, input_ids: Tensor) -> Tensor | int:
         """Of the last token of each text, (N,)."""
@@ -97,9 +112,56 @@ def for_last_token_classification(base: Checkpoint[C]) -> Checkpoint[C]:
         padding = options.whole("pad_token_id", None, low=0)
         return replace(base.read(options), pad_token_id=padding)  # type: ignore[type-var]  # a dataclass
 
-    return with_labels(replace(for_states(base), read=read), "text-classification", r"score\.weight")
+    return with_labels(replace(_with_head(base), read=read), "text-classification", r"score\.weight")
 
 
 def for_last_token_reranking(classifier: Checkpoint[C]) -> Checkpoint[C]:
     """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
     return replace(classifier, read=reading_labels(classifier.read, r"score\.weight", 1), task="reranking")
+
+
+class DecoderTokenClassifier(DecoderStates[C]):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels), which has seen the tokens up to its own."""
+
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def __init__(self, config: C) -> None:
+        super().__init__(config)
+        self.score = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.score(self.states(input_ids, attention_mask))
+
+
+def for_decoder_token_classification(base: Checkpoint[C], key: str = r"score\.weight") -> Checkpoint[C]:
+    """The checkpoint of a `DecoderTokenClassifier`; `key` is a regular expression for that of its last weight."""
+
+    def read(options: Config) -> C:
+        options.only("token_classification_bias", True)
+        return base.read(options)
+
+    return with_labels(replace(_with_head(base), read=read), "token-classification", key)
+
+
+class DecoderQuestionAnswerer(DecoderStates[C]):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    output_names: ClassVar[Sequence[str]] = ("start_logits", "end_logits")
+
+    def __init__(self, config: C) -> None:
+        super().__init__(config)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        logits = self.qa_outputs(self.states(input_ids, attention_mask))
+        return logits[:, :, 0], logits[:, :, 1]
+
+
+def for_decoder_question_answering(base: Checkpoint[C]) -> Checkpoint[C]:
+    """The checkpoint of a `DecoderQuestionAnswerer`."""
+    return with_labels(_with_head(base), "question-answering", r"qa_outputs\.weight", expected=2)
+
+
+def _with_head(base: Checkpoint[C]) -> Checkpoint[C]:
+    """That of a head in the place of the output layer. Keys of another head are unexpected."""
+    return replace(for_states(base), ignored_keys=[*base.ignored_keys, r"^lm_head\."])

@@ -14,6 +14,12 @@ from lucid import DType, Tensor, nn
 from lucid.models._pretrained import Pretrained
 from lucid.nn import functional as F
 
+PREFIXED = [
+    (r"^transformer\.", "model."),  # what some heads call their decoder
+    (r"^(?!model\.|lm_head\.|score\.|qa_outputs\.)", "model."),  # checkpoints of the decoder only
+]
+"""The `renames` of a checkpoint whose decoder is called model."""
+
 Angles: TypeAlias = tuple[Tensor, Tensor]
 """The cosines and sines of the positions."""
 

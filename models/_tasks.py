@@ -209,5 +209,5 @@ def _none(base: Reader, options: Config, problem: str) -> ConfigError:
     """An error that lists the tasks for which the checkpoint loads."""
     heads = {base.checkpoint.task: base, **{task: class_of(place) for task, place in base.checkpoint.heads.items()}}
     loads = [task for task, reader in heads.items() if _holds(reader, base, options) and reader.fits(options)]
-    remedy = f"give a task that it has: {', '.join(loads)}" if loads else "its weights are not those of another task"
+    remedy = f"give a task that it has: {', '.join(loads)}" if loads else "its weights fit no supported task"
     return ConfigError(f"{options.where}: {problem}; {remedy}")

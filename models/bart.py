@@ -134,20 +134,27 @@ class BartForSequenceClassification(Pretrained[BartConfig]):
     def __init__(self, config: BartConfig) -> None:
         super().__init__(config)
         self.model = EncoderDecoder(config)
-        width, start = config.decoder.hidden_size, config.decoder_start_token_id
-        if start is None:
+        width, self.start = config.decoder.hidden_size, config.decoder_start_token_id
+        if self.start is None and config.last_first is None:
             raise ValueError("BartForSequenceClassification: the config has no decoder_start_token_id, expected one")
-        self.start = start
         self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        n, length = input_ids.shape
-        start = ops.full((n, 1), self.start, dtype=lucid.int64)
-        states = self.model(input_ids, ops.concat([start, input_ids[:, :-1]], 1), attention_mask)
+        length = input_ids.shape[1]
+        states = self.model(input_ids, ops.concat([self.first(input_ids), input_ids[:, :-1]], 1), attention_mask)
         ends = (input_ids == self.config.eos_token_id).astype(lucid.int64) * lucid.arange(1, length + 1)
         last = ops.take_along(states, ops.unsqueeze(ends.argmax(1), (1, 2)), axis=1).squeeze(1)
         head = self.classification_head
         return head["out_proj"](head["dense"](last).tanh())
+
+    def first(self, input_ids: Tensor) -> Tensor:
+        """What the decoder starts with, (N, 1)."""
+        padding = self.config.last_first
+        if padding is None:
+            assert self.start is not None
+            return ops.full((input_ids.shape[0], 1), self.start, dtype=lucid.int64)
+        kept = (input_ids != padding).astype(lucid.int64)
+        return ops.take_along(input_ids, kept.sum(1, keepdims=True) - 1, axis=1)
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}

@@ -71,14 +71,19 @@ class BertForMaskedLM(MaskedLM[BertConfig], Bert):
             (r"^cls\.predictions\.transform\.dense\.|^vocab_transform\.", "lm_head.dense."),
             (r"^cls\.predictions\.transform\.LayerNorm\.|^vocab_layer_norm\.", "lm_head.layer_norm."),
             (r"^vocab_projector\.", "lm_head.decoder."),
+            (r"^generator_predictions\.dense\.", "lm_head.dense."),
+            (r"^generator_predictions\.LayerNorm\.", "lm_head.layer_norm."),
+            (r"^generator_lm_head\.weight$", "lm_head.decoder.weight"),
+            (r"^generator_lm_head\.", "lm_head."),
             (r"^cls\.predictions\.", "lm_head."),
         ],
     )
 
     def language_model_head(self, config: BertConfig) -> LanguageModelHead:
-        activation = "gelu" if config.family == "roberta" else config.activation
-        norm = nn.LayerNorm(config.hidden_size, config.eps)
-        return LanguageModelHead(config.vocab_size, config.hidden_size, config.hidden_size, activation, norm)
+        activation = "gelu" if config.family in ("roberta", "electra") else config.activation
+        inner = (config.embedding_size if config.family == "electra" else None) or config.hidden_size
+        norm = nn.LayerNorm(inner, config.eps)
+        return LanguageModelHead(config.vocab_size, config.hidden_size, inner, activation, norm)
 
     @property
     def table(self) -> Tensor:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import lucid
 from lucid import DType, Tensor, nn, ops
-from lucid.models._causal_lm import Angles, CausalLM, RotaryDecoder, angles_of
+from lucid.models._causal_lm import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError
 from lucid.models._text_options import FULL, SLIDING, Rope, layer_types, rope, ropes
@@ -47,6 +47,8 @@ class GemmaConfig:
     eps: float = 1e-6
     activation: str = "gelu_pytorch_tanh"
     tied: bool = True  # the output layer is the table of embeddings
+    pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
+    num_labels: int = 0
 
     @classmethod
     def read(cls, options: Config) -> GemmaConfig:
@@ -104,8 +106,14 @@ class Gemma(CausalLM[GemmaConfig]):
         task="text-generation",
         read=GemmaConfig.read,
         ignored_options=["cache_implementation"],
-        renames=[(r"^(?!model\.|lm_head\.)", "model.")],  # checkpoints of the decoder only
+        renames=PREFIXED,
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
+        heads={
+            "feature-extraction": "decoder_tasks.GemmaStates",
+            "text-classification": "decoder_tasks.GemmaForSequenceClassification",
+            "reranking": "decoder_tasks.GemmaForReranking",
+            "token-classification": "decoder_tasks.GemmaForTokenClassification",
+        },
     )
 
     def __init__(self, config: GemmaConfig) -> None:

@@ -36,6 +36,8 @@ class GPT2Config:
     eps: float = 1e-5
     scale_attention: bool = True  # divide scores by sqrt(width of a head)
     scale_by_layer: bool = False  # divide them by the number of the layer as well, counted from 1
+    pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
+    num_labels: int = 0
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -72,9 +74,17 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
         read=GPT2Config.read,
         # Upcasting is about half precision, n_ctx repeats n_positions, the summary options are for another head.
         ignored_options=["reorder_and_upcast_attn", "n_ctx", "summary_.*"],
-        renames=[(r"^(?!transformer\.|lm_head\.)", "transformer.")],  # the first published files have no prefix
+        # The first published files have no prefix.
+        renames=[(r"^(?!transformer\.|lm_head\.|score\.|classifier\.|qa_outputs\.)", "transformer.")],
         ignored_keys=[r"\.attn\.(bias|masked_bias)$"],  # the causal triangle, stored by older versions
         tied_keys={"lm_head.weight": "transformer.wte.weight"},
+        heads={
+            "feature-extraction": "decoder_tasks.GPT2States",
+            "text-classification": "decoder_tasks.GPT2ForSequenceClassification",
+            "reranking": "decoder_tasks.GPT2ForReranking",
+            "token-classification": "decoder_tasks.GPT2ForTokenClassification",
+            "question-answering": "decoder_tasks.GPT2ForQuestionAnswering",
+        },
     )
 
     def __init__(self, config: GPT2Config | None = None) -> None:

@@ -22,7 +22,7 @@ from typing import Literal, Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
-from lucid.models._causal_lm import Angles, CausalLM, RotaryDecoder, angles_of
+from lucid.models._causal_lm import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError
 from lucid.models._sentence_layers import LAST_TOKEN, SentenceLayer
@@ -139,7 +139,7 @@ class Llama(CausalLM[LlamaConfig]):
         task="text-generation",
         read=LlamaConfig.read,
         ignored_options=["pretraining_tp", "is_llama_config"],  # the first: how products are split
-        renames=[(r"^(?!model\.|lm_head\.|score\.)", "model.")],  # checkpoints of the decoder only
+        renames=PREFIXED,
         ignored_keys=[r"rotary_emb\.inv_freq$"],  # stored by older versions; computed here
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
         heads={
@@ -147,6 +147,8 @@ class Llama(CausalLM[LlamaConfig]):
             "sentence-similarity": "llama_tasks.LlamaSentenceEncoder",
             "text-classification": "llama_tasks.LlamaForSequenceClassification",
             "reranking": "llama_tasks.LlamaForReranking",
+            "token-classification": "llama_tasks.LlamaForTokenClassification",
+            "question-answering": "llama_tasks.LlamaForQuestionAnswering",
         },
     )
 

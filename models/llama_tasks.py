@@ -1,4 +1,4 @@
-"""Llama and its kin (Mistral, Qwen2, Qwen3, ...) for other tasks than writing: states, embeddings, classes of texts.
+"""Llama and its kin (Mistral, Qwen2, Qwen3, ...) for other tasks than writing: states, embeddings, classes, answers.
 
 ::
 
@@ -16,8 +16,12 @@ from dataclasses import replace
 
 from lucid import Tensor
 from lucid.models._causal_heads import (
-    DecoderStates,
+    DecoderQuestionAnswerer,
+    DecoderTokenClassifier,
     LastTokenClassifier,
+    RotaryStates,
+    for_decoder_question_answering,
+    for_decoder_token_classification,
     for_last_token_classification,
     for_last_token_reranking,
     for_states,
@@ -27,7 +31,7 @@ from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models.llama import Decoder, Llama, LlamaConfig
 
 
-class LlamaStates(DecoderStates[LlamaConfig]):
+class LlamaStates(RotaryStates[LlamaConfig]):
     """Token ids (N, L) to hidden states (N, L, E), each of which has seen the tokens up to its own."""
 
     checkpoint = for_states(Llama.checkpoint)
@@ -48,19 +52,28 @@ class LlamaSentenceEncoder(PooledEncoder[LlamaConfig], LlamaStates):
         return self.sentence_embedding(super().forward(input_ids, attention_mask), attention_mask)
 
 
-class LlamaForSequenceClassification(LastTokenClassifier[LlamaConfig]):
+class LlamaForSequenceClassification(LastTokenClassifier[LlamaConfig], LlamaStates):
     """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
     checkpoint = for_last_token_classification(Llama.checkpoint)
-
-    def decoder(self, config: LlamaConfig) -> Decoder:
-        return Decoder(config)
 
 
 class LlamaForReranking(LlamaForSequenceClassification):
     """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
 
     checkpoint = for_last_token_reranking(LlamaForSequenceClassification.checkpoint)
+
+
+class LlamaForTokenClassification(DecoderTokenClassifier[LlamaConfig], LlamaStates):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+
+    checkpoint = for_decoder_token_classification(Llama.checkpoint)
+
+
+class LlamaForQuestionAnswering(DecoderQuestionAnswerer[LlamaConfig], LlamaStates):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    checkpoint = for_decoder_question_answering(Llama.checkpoint)
 
 
 def main() -> None:

@@ -121,8 +121,9 @@ class Mamba2(Pretrained[Mamba2Config], nn.RecurrentDecoder):
         ignored_options=[
             "time_step_(rank|min|max|floor)|rescale_prenorm_residual|chunk_size|residual_in_fp32|rms_norm|norm_before_gate"
         ],
-        renames=[(r"^backbone\.embedding\.", "backbone.embeddings.")],
+        renames=[(r"^(?!backbone\.|lm_head\.)", "backbone."), (r"^backbone\.embedding\.", "backbone.embeddings.")],
         tied_keys={"lm_head.weight": "backbone.embeddings.weight"},
+        heads={"feature-extraction": "decoder_tasks.Mamba2States"},
     )
 
     def __init__(self, config: Mamba2Config) -> None:

@@ -18,6 +18,7 @@ from typing import Self
 
 import lucid
 from lucid import nn
+from lucid.models._causal_lm import PREFIXED
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import Checkpoint, Config
 from lucid.models.llama import Decoder, Llama, LlamaConfig
@@ -76,8 +77,15 @@ class Mixtral(Llama):
             ),
             "mlp.experts.down_proj": ("block_sparse_moe.experts.*.w2.weight",),
         },
-        renames=[(r"^(?!model\.|lm_head\.)", "model."), (r"\.block_sparse_moe\.", ".mlp.")],
+        renames=[*PREFIXED, (r"\.block_sparse_moe\.", ".mlp.")],
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
+        heads={
+            "feature-extraction": "decoder_tasks.MixtralStates",
+            "text-classification": "decoder_tasks.MixtralForSequenceClassification",
+            "reranking": "decoder_tasks.MixtralForReranking",
+            "token-classification": "decoder_tasks.MixtralForTokenClassification",
+            "question-answering": "decoder_tasks.MixtralForQuestionAnswering",
+        },
     )
 
     def decoder(self, config: LlamaConfig) -> Decoder:

@@ -18,7 +18,7 @@ from typing import Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
-from lucid.models._causal_lm import Angles, CausalLM, RotaryDecoder, angles_of
+from lucid.models._causal_lm import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models._text_options import Rope
@@ -42,6 +42,8 @@ class Phi3Config:
     eps: float = 1e-5
     activation: str = "silu"
     tied: bool = False  # the output layer is the table of embeddings
+    pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
+    num_labels: int = 0
 
     @property
     def head_dim(self) -> int:
@@ -83,7 +85,14 @@ class Phi3(CausalLM[Phi3Config]):
         read=Phi3Config.read,
         task="text-generation",
         ignored_options=["full_attn_mod|interpolate_factor"],  # not read by any published code of the model
+        renames=PREFIXED,
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
+        heads={
+            "feature-extraction": "decoder_tasks.Phi3States",
+            "text-classification": "decoder_tasks.Phi3ForSequenceClassification",
+            "reranking": "decoder_tasks.Phi3ForReranking",
+            "token-classification": "decoder_tasks.Phi3ForTokenClassification",
+        },
     )
 
     def __init__(self, config: Phi3Config) -> None:

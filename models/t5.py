@@ -46,17 +46,19 @@ class T5Config:
     tied: bool = True  # the output layer is the table of token vectors
     scale_outputs: bool = True  # divide the output layer's input by sqrt(hidden_size)
     decoder_start_token_id: int | None = None  # what generated texts begin with
+    eos_token_id: int = 1  # of a classifier of texts, which reads the state at their last one
+    num_labels: int = 0
 
     @classmethod
-    def read(cls, options: Config) -> Self:
-        """From config.json. A stored lm_head.weight is the output layer."""
+    def read(cls, options: Config, decodes: bool = True) -> Self:
+        """From config.json. A stored lm_head.weight is the output layer. `decodes`: whether the decoder is used."""
         forms = {"relu": ("relu", False), "gated-gelu": ("gelu_new", True), "gated-silu": ("silu", True)}
         activation, gated = options.choose(
             "feed_forward_proj", forms, "relu" if options.model_type == "t5" else "gated-gelu"
         )
         options.only("dense_act_fn", activation)
         options.only("is_gated_act", gated)
-        options.only("is_encoder_decoder", True)
+        options.only("is_encoder_decoder", True, *([] if decodes else [False]))
         options.only("is_decoder", False)
         # Configs older than scale_decoder_outputs scale if the weights are tied; mT5 (Xue et al. 2021) never does. The
         # published UMT5 (Chung et al. 2023) says that they are not; transformers 5 reads that as if they were.
@@ -92,6 +94,11 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
         ignored_options=["n_positions"],  # there is no limit: positions are relative
         ignored_keys=[r"EncDecAttention\.relative_attention_bias"],  # in the first files, unused
         tied_keys={f"{stack}.embed_tokens.weight": "shared.weight" for stack in ("encoder", "decoder")},
+        heads={
+            "feature-extraction": "t5_tasks.T5EncoderStates",
+            "token-classification": "t5_tasks.T5ForTokenClassification",
+            "text-classification": "t5_tasks.T5ForSequenceClassification",
+        },
     )
 
     def __init__(self, config: T5Config | None = None) -> None:

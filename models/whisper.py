@@ -58,6 +58,9 @@ class WhisperConfig:
     max_target_positions: int
     tied: bool = True  # the output layer is the table of token vectors
     decoder_start_token_id: int | None = None  # what texts begin with
+    num_labels: int = 0  # of a classifier
+    projector_size: int = 0
+    weighted_layers: bool = False  # a classifier of all layers' states
 
     @property
     def max_positions(self) -> int:
@@ -96,6 +99,7 @@ class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
         ],
         renames=[(r"^(?!model\.|proj_out\.)", "model.")],
         tied_keys={"proj_out.weight": "model.decoder.embed_tokens.weight"},
+        heads={"audio-classification": "whisper_tasks.WhisperForAudioClassification"},
     )
 
     def __init__(self, config: WhisperConfig) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from lucid.models._loading import READERS
 from lucid.models._pretrained import ConfigError
 from lucid.models._tasks import _FORMER, class_of
 from tests.models import goldens
+from tests.models.architectures import answers, error, outcomes, proposed, write
 from tests.models.test_tasks import copy_of, name_of
+from tools import compare_architectures
 
 TYPES = [kind for kinds in READERS.values() for kind in kinds]
 PHI3 = {"AutoConfig": "configuration_phi3.Phi3Config", "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}
@@ -131,3 +134,55 @@ def test_an_adapter_in_the_folder_of_a_sentence_encoder_is_refused(tmp_path: Pat
     shutil.copytree(goldens.folder("sentences/cls"), tmp_path, dirs_exist_ok=True)
     with pytest.raises(ConfigError, match="has an adapter"):
         lucid.models.load(with_adapter(tmp_path))
+
+
+# Every class of transformers ------------------------------------------------------------------------------------------
+
+
+def test_every_class_has_its_outcome() -> None:
+    classes = {(kind, name) for kind, names in CLASSES.items() for name in names.split()}
+    assert {(each.kind, each.name) for each in outcomes()} == classes
+
+
+@pytest.mark.parametrize("kind", sorted(CLASSES))
+def test_a_class_is_what_transformers_has_or_is_refused_by_its_name(tmp_path: Path, kind: str) -> None:
+    for each in outcomes():
+        if each.kind != kind:
+            continue
+        folder = tmp_path / each.name
+        folder.mkdir()
+        write(folder, each.config, each.weights)
+        if each.exact:
+            model: Any = lucid.models.load(folder)
+            assert (type(model).__name__, model.checkpoint.task) == (each.reader, each.task), each.name
+            assert error(answers(model, each.inputs), each.outputs) < 2e-5, each.name
+        else:
+            with pytest.raises(ConfigError) as caught:
+                lucid.models.load(folder)
+            assert str(caught.value).replace(str(folder), "FOLDER") == each.message
+            assert f"architectures has '{each.name}'" in each.message
+
+
+@pytest.mark.parametrize("kind", sorted(CLASSES))
+def test_every_task_that_an_error_proposes_loads_and_others_are_refused(tmp_path: Path, kind: str) -> None:
+    base = class_of(next(place for place, kinds in READERS.items() if kind in kinds)).checkpoint
+    for each in outcomes():
+        if each.kind != kind:
+            continue
+        folder = tmp_path / each.name
+        folder.mkdir()
+        write(folder, each.config, each.weights)
+        with pytest.raises(ConfigError, match="task 'none' is not known") as caught:
+            lucid.models.load(folder, "none")
+        loads = proposed(str(caught.value))
+        for task in [base.task, *base.heads]:
+            if task in loads:
+                reader: Any = lucid.models.load(folder, task)
+                assert reader.checkpoint.task == task
+            else:
+                with pytest.raises((ConfigError, KeyError)):
+                    lucid.models.load(folder, task)
+
+
+def test_the_page_is_current() -> None:
+    assert compare_architectures.PAGE.read_text() == compare_architectures.page(), "run tools/compare_architectures.py"

@@ -105,7 +105,11 @@ ALWAYS = "feature-extraction, sentence-similarity"
             "fill-masks",
             f"task 'fill-masks' is not known for model_type bert; .*: {ALWAYS}, fill-m",
         ),
-        ("gpt2/base", "fill-mask", "task 'fill-mask' is not known for model_type gpt2; .*: text-generation$"),
+        (
+            "gpt2/base",
+            "fill-mask",
+            "'fill-mask' is not known for model_type gpt2; .*: text-generation, feature-extraction$",
+        ),
         (
             "vit/base",
             "image-classification",

@@ -1,0 +1,101 @@
+"""The classes of transformers as tiny checkpoints, and what Lucid made of each when tools/compare_architectures.py ran.
+
+A checkpoint is stored without its numbers: these are made of the names of its weights.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import lucid
+from lucid import Tensor
+
+Array = np.ndarray[Any, Any]
+
+GOLDEN = Path(__file__).parents[1] / "goldens" / "architectures.json.gz"
+MOST = 48  # numbers that are kept of an output
+
+
+class Outcome(NamedTuple):
+    """What `load` makes of a class: a reader with its task, or a message; `outputs` are transformers' own."""
+
+    kind: str
+    name: str
+    config: dict[str, Any]
+    weights: dict[str, list[int]]
+    inputs: dict[str, Any]
+    outputs: dict[str, list[float]]
+    reader: str
+    task: str
+    message: str
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is read; else it is refused."""
+        return bool(self.reader)
+
+
+@cache
+def outcomes() -> list[Outcome]:
+    """All of them."""
+    return [Outcome(**line) for line in json.loads(gzip.decompress(GOLDEN.read_bytes()))]
+
+
+def numbers(name: str, shape: list[int]) -> Array:
+    """Numbers that depend on the name alone; those of norms are near 1."""
+    found = np.array(0.2 * np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape), np.float32)
+    return found + np.float32(1) if len(shape) == 1 and name.endswith("weight") else found
+
+
+def write(folder: Path, config: Mapping[str, Any], weights: Mapping[str, list[int]]) -> Path:
+    """The checkpoint."""
+    (folder / "config.json").write_text(json.dumps(config))
+    lucid.save(folder / "model.safetensors", {name: numbers(name, shape) for name, shape in weights.items()})
+    return folder
+
+
+def arrays(inputs: Mapping[str, Any]) -> dict[str, Array]:
+    """Inputs: ids as they are, pixels and sounds by their shapes."""
+    return {
+        name: numbers(name, given["shape"]) if isinstance(given, dict) else np.array(given, np.int64)
+        for name, given in inputs.items()
+    }
+
+
+def kept(output: Array, inputs: Mapping[str, Array]) -> Array:
+    """Some numbers of an output, in float32; what is in the place of padding counts as 0."""
+    mask = inputs.get("attention_mask")
+    if mask is not None and output.ndim > 2 and output.shape[:2] == mask.shape:
+        output = output * mask[:, :, None]
+    elif mask is not None and output.shape == mask.shape:
+        output = output * mask
+    flat = output.astype(np.float32).ravel()
+    return flat[:: -(-flat.size // MOST)]
+
+
+def answers(model: Any, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    """What a model of Lucid gives, by the names of its outputs."""
+    given = arrays(inputs)
+    found = model(**{name: Tensor(given[name]) for name in model.full_input_specs()})
+    results = found if isinstance(found, tuple) else (found,)
+    names = model.output_names or ("logits",)
+    return {name: kept(result.numpy(), given) for name, result in zip(names, results, strict=True)}
+
+
+def error(found: Mapping[str, Array], expected: Mapping[str, Any]) -> float:
+    """The largest difference, relative to the largest number of an output."""
+    pairs = [(found[name], np.array(values, np.float32)) for name, values in expected.items()]
+    return max(float(np.abs(got - want).max() / np.abs(want).max()) for got, want in pairs)
+
+
+def proposed(message: str) -> list[str]:
+    """The tasks that an error proposes."""
+    return message.partition("give a task that it has: ")[2].split(", ") if "give a task" in message else []
