@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lucid import ops
 from lucid.dims import same
+from lucid.ops.derived import expm1
 from lucid.ops.shaping import normalize_axis
 from lucid.ops.tensor import Tensor
 from lucid.spelling import torch_names, torch_names_and
@@ -30,8 +31,8 @@ def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 @torch_names_and("inplace")
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    """x where it is positive, else alpha * (exp(x) - 1) (Clevert et al. 2015)."""
-    return ops.where(x > 0, x, alpha * (ops.exp(ops.minimum(x, 0)) - 1))
+    """x where it is positive, else alpha * (exp(x) - 1), accurate near 0 (Clevert et al. 2015)."""
+    return ops.where(x > 0, x, alpha * expm1(ops.minimum(x, 0)))
 
 
 @torch_names_and("inplace")

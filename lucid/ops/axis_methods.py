@@ -12,6 +12,11 @@ from lucid.spelling import refusing, torch_names
 _ONE_RESULT = "write amax(dim=...) or amin(dim=...) for the values, argmax(dim=...) or argmin(dim=...) for the indices"
 
 
+def _unbiased_by_place(axis: Axes, unbiased: bool, keepdims: bool) -> tuple[Axes, bool]:
+    """The axes and `unbiased`, which torch's ``x.std(False)`` gives in the place of the axes, alone."""
+    return (None, axis) if isinstance(axis, bool) and unbiased is True and not keepdims else (axis, unbiased)
+
+
 class AxisMethods(Operators[T]):
     """Methods that reduce, order, select or move along axes."""
 
@@ -83,15 +88,14 @@ class AxisMethods(Operators[T]):
 
         A flag in the place of the axes is `unbiased`, as in torch: ``x.var(False)``.
         """
-        if isinstance(axis, bool) and unbiased:
-            return self.var(None, axis, keepdims, correction=correction)
+        axis, unbiased = _unbiased_by_place(axis, unbiased, keepdims)
         return self._op("var", axis, correction if unbiased else 0, keepdims)
 
     @torch_names
     def std(self, axis: Axes = None, unbiased: Flag = True, keepdims: Flag = False, *, correction: Number = 1) -> T:
-        """Standard deviation over axes: the root of the variance."""
-        root: T = OPS["sqrt"](self.var(axis, unbiased, keepdims, correction=correction))
-        return root
+        """Standard deviation over axes: the root of the variance, with its arguments."""
+        axis, unbiased = _unbiased_by_place(axis, unbiased, keepdims)
+        return self._op("std", axis, correction if unbiased else 0, keepdims)
 
     @torch_names
     def norm(self, p: Any = "fro", axis: Axes = None, keepdims: Flag = False) -> T:
@@ -136,7 +140,7 @@ class AxisMethods(Operators[T]):
     @torch_names
     def index_select(self, axis: Whole, indices: Any) -> T:
         """Elements of an axis by a vector of indices."""
-        return self._op("take", indices, axis)
+        return self._op("index_select", axis, indices)
 
     @torch_names
     def scatter(self, axis: Whole, indices: Any, src: Any) -> T:

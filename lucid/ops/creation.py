@@ -100,9 +100,18 @@ def triu(x: Tensor, *, diagonal: int = 0) -> Tensor:  # type: ignore[empty-body]
 
 @function
 def one_hot(x: Tensor, classes: Size, dtype: DTypeLike = float32) -> Tensor:
-    """1 at the index that x holds along a new last axis, 0 elsewhere."""
+    """1 at the index that x holds along a new last axis, 0 elsewhere; exported, an index of no class gives zeros.
+
+    Raises:
+        IndexError: eagerly, for an index outside the classes.
+        ValueError: for no classes.
+    """
     if isinstance(classes, int) and classes < 1:
         raise ValueError(f"one_hot: {classes} classes, expected 1 or more")
+    if isinstance(classes, int) and not x.is_traced and x.numpy().size:
+        low, high = x.numpy().min(), x.numpy().max()
+        if low < 0 or high >= classes:
+            raise IndexError(f"one_hot: indices range from {low} to {high}, expected 0 to {classes - 1}")
     hit = x.unsqueeze(-1) == arange_op(start=0, stop=classes)
     return where(hit, 1.0, 0.0).astype(dtype)
 

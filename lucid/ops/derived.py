@@ -4,9 +4,26 @@ from __future__ import annotations
 
 import math
 
-from lucid.ops.elementwise import abs_, div, floor, log, maximum, minimum, mul, neg, reciprocal, sqrt, where
+from lucid.ops.elementwise import (
+    abs_,
+    div,
+    exp,
+    floor,
+    log,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    pow_,
+    reciprocal,
+    round_,
+    sqrt,
+    tanh,
+    where,
+)
 from lucid.ops.op import function
 from lucid.ops.tensor import Tensor, TensorLike
+from lucid.types import float32
 
 
 @function
@@ -23,8 +40,20 @@ def square(x: Tensor) -> Tensor:
 
 @function
 def log2(x: Tensor) -> Tensor:
-    """The logarithm to base 2."""
-    return log(x) * (1 / math.log(2))
+    """The logarithm to base 2, a whole number for powers of two. Half precision is computed in float32.
+
+    What rounding leaves of it is often next to a whole number: where 2 to that power is x, it is the result.
+    """
+    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    found = log(wide) * (1 / math.log(2))
+    whole = round_(found)
+    return where(pow_(2.0, whole) == wide, whole, found).astype(x.dtype)
+
+
+def expm1(x: Tensor) -> Tensor:
+    """exp(x) - 1, accurate near 0: tanh(x / 2) is (exp(x) - 1) / (exp(x) + 1). Half precision as float32."""
+    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    return (tanh(wide * 0.5) * (exp(wide) + 1)).astype(x.dtype)
 
 
 @function

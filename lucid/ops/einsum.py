@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import expand, permute, reshape, unsqueeze
 from lucid.ops.tensor import Tensor, TensorLike
-from lucid.types import show_shape
+from lucid.types import float32, promote, show_shape
 
 
 @function
@@ -137,7 +138,11 @@ def outer(x: Tensor, other: Tensor) -> Tensor:
 
 
 def baddbmm(x: Tensor, batch1: TensorLike, batch2: TensorLike, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """``beta * x + alpha * (batch1 @ batch2)``."""
-    found = matmul(batch1, batch2)
-    found = found if alpha == 1 else found * alpha
-    return found if beta == 0 else found + (x if beta == 1 else x * beta)
+    """``beta * x + alpha * (batch1 @ batch2)``; of half precision computed in float32 and rounded once."""
+    tensors = [x, as_tensor("baddbmm", batch1), as_tensor("baddbmm", batch2)]
+    half = all(t.dtype.itemsize == 2 for t in tensors)
+    wide, left, right = (t.astype(float32) for t in tensors) if half else tensors
+    product = matmul(left, right)
+    product = product if alpha == 1 else product * alpha
+    total = product if beta == 0 else product + (wide if beta == 1 else wide * beta)
+    return total.astype(functools.reduce(promote, [t.dtype for t in tensors])) if half else total

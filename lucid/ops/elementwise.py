@@ -123,7 +123,8 @@ def _float_mod(x: Tensor, y: Tensor) -> Tensor:
     """The remainder of floats with the sign of the divisor: exact, however large the quotient is."""
     wide_x, wide_y = (v.astype(float32) if v.dtype.itemsize == 2 else v for v in (x, y))
     rest = fmod(wide_x, wide_y)
-    return where(_signs_differ(rest, wide_y), rest + wide_y, rest).astype(x.dtype)
+    moved = where(_signs_differ(rest, wide_y), rest + wide_y, rest)
+    return (abs_(moved) * sign(wide_y)).astype(x.dtype)  # a zero has the sign of the divisor, too
 
 
 def _float_floor_div(x: Tensor, y: Tensor) -> Tensor:
@@ -132,8 +133,12 @@ def _float_floor_div(x: Tensor, y: Tensor) -> Tensor:
     rest = fmod(wide_x, wide_y)
     whole = true_div(wide_x - rest, wide_y)  # a whole number up to rounding
     whole = round_(where(_signs_differ(rest, wide_y), whole - 1, whole))
+    quotient = true_div(wide_x, wide_y)
+    # A zero has the sign of the quotient. onnxruntime's Where keeps the sign of zeros in its last operand alone, and
+    # exchanges the operands of a Where whose condition is a Not.
+    whole = where(abs_(whole) > 0, whole, quotient * 0.0)
     if y.is_traced or not y.numpy().all():
-        whole = where(wide_y == 0, true_div(wide_x, wide_y), whole)
+        whole = where(wide_y == 0, quotient, whole)
     return whole.astype(x.dtype)
 
 

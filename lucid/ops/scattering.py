@@ -51,6 +51,7 @@ def _placed(where: str, x: Tensor, axis: int, indices: TensorLike) -> tuple[Tens
     """The indices in int64, and the axis from the front.
 
     Raises:
+        IndexError: eagerly, for indices below 0.
         TypeError: for indices that are not integers.
         ValueError: for indices with another number of axes than x.
     """
@@ -62,7 +63,14 @@ def _placed(where: str, x: Tensor, axis: int, indices: TensorLike) -> tuple[Tens
             f"{where}: indices {show_shape(picks.shape)} have {picks.ndim} axes, expected the {x.ndim} of "
             f"{show_shape(x.shape)}"
         )
+    _check_not_negative(where, picks)
     return picks.astype(int64), normalize_axis(where, axis, x.ndim)
+
+
+def _check_not_negative(where: str, picks: Tensor) -> None:
+    """Refuse known indices below 0, as torch does. NumPy and ONNX would count them from the end."""
+    if not picks.is_traced and picks.numpy().size and picks.numpy().min() < 0:
+        raise IndexError(f"{where}: got the index {picks.numpy().min()}, expected 0 or more; write index % size")
 
 
 def _cut_to(x: Tensor, other: Tensor, axis: int | None = None) -> Tensor:
@@ -75,13 +83,26 @@ def _cut_to(x: Tensor, other: Tensor, axis: int | None = None) -> Tensor:
 
 
 @function
+def index_select(x: Tensor, axis: int, indices: TensorLike) -> Tensor:
+    """Elements of an axis by a vector of indices.
+
+    Raises:
+        IndexError: eagerly, for an index below 0 or out of range.
+        TypeError: for indices that are not integers.
+    """
+    picks = as_tensor("index_select", indices)
+    _check_not_negative("index_select", picks)
+    return take(x, picks, axis)
+
+
+@function
 def gather(x: Tensor, axis: int, indices: TensorLike) -> Tensor:
     """For each position of `indices`, the element of x at that position with the axis replaced by the index.
 
     `indices` may be smaller than x along the other axes.
 
     Raises:
-        IndexError: eagerly, for an index out of range.
+        IndexError: eagerly, for an index below 0 or out of range.
         TypeError: for indices that are not integers.
         ValueError: for indices with another number of axes than x.
     """
@@ -96,7 +117,7 @@ def scatter(x: Tensor, axis: int, indices: TensorLike, src: TensorLike) -> Tenso
     Of several values for one place, the last one stays.
 
     Raises:
-        IndexError: eagerly, for an index out of range.
+        IndexError: eagerly, for an index below 0 or out of range.
         TypeError: for indices that are not integers, or values of another element type.
         ValueError: for indices with another number of axes than x.
     """
@@ -111,7 +132,7 @@ def scatter_add(x: Tensor, axis: int, indices: TensorLike, src: Tensor) -> Tenso
     """x with the elements of `src` added at the places that `indices` name along an axis.
 
     Raises:
-        IndexError: eagerly, for an index out of range.
+        IndexError: eagerly, for an index below 0 or out of range.
         TypeError: for indices that are not integers, or values of another element type.
         ValueError: for indices with another number of axes than x.
     """
@@ -124,7 +145,7 @@ def index_add(x: Tensor, axis: int, indices: TensorLike, source: Tensor) -> Tens
     """x with slices of `source` added at the indices of an axis, a vector with one for each slice.
 
     Raises:
-        IndexError: eagerly, for an index out of range.
+        IndexError: eagerly, for an index below 0 or out of range.
         TypeError: for indices that are not integers, or values of another element type.
         ValueError: for indices that are not a vector, or slices of another shape.
     """

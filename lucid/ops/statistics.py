@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from lucid.dims import product
-from lucid.ops.elementwise import abs_, maximum, pow_, sqrt
+from lucid.ops.elementwise import abs_, maximum, pow_, sqrt, where
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import max_, mean, min_, sum_
-from lucid.ops.shaping import each_axis, normalize_axis
+from lucid.ops.shaping import each_axis, normalize_axis, squeeze
 from lucid.ops.tensor import Axes, Tensor
 from lucid.spelling import torch_names
-from lucid.types import float32
+from lucid.types import float32, float64
 
 
 def _every(where: str, x: Tensor, axis: Axes) -> tuple[int, ...]:
@@ -39,13 +41,45 @@ def var(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = Fa
 
 
 @function
+def std(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = False) -> Tensor:
+    """The root of the variance, also where that overflows."""
+    axes = _every("std", x, axis)
+    wide = _wide(x)
+    root = _root_of_squares(wide - mean(wide, axis=axes, keepdims=True), axes, keepdims)
+    count = as_tensor("std", product(x.shape[i] for i in axes)).astype(wide.dtype)
+    return (root / sqrt(maximum(count - correction, 0))).astype(x.dtype)
+
+
+@function
 def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The p-norm over axes, all of them by default: (sum of |x|^p)^(1/p), or the largest or least |x| for p infinite.
 
-    Half precision is computed in float32.
+    Half precision is computed in float32. The 2-norm is right where the squares overflow.
     """
-    axes, size = _every("norm", x, axis), abs_(_wide(x))
     power = 2.0 if p in ("fro", None) else float(p)
+    if power == 2:
+        return _root_of_squares(_wide(x), _every("norm", x, axis), keepdims).astype(x.dtype)
+    return _sum_of_powers(x, power, axis, keepdims)
+
+
+def _root_of_squares(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+    """The root of the sum of squares. Numbers whose squares may overflow are multiplied by a power of two before, and
+    the root is divided by it, which rounds nothing."""
+    if not x.is_traced:
+        root = sqrt(sum_(x * x, axis=axes, keepdims=keepdims))
+        if np.isfinite(root.numpy()).all():
+            return root
+    large, factor = (2.0**500, 2.0**-600) if x.dtype == float64 else (2.0**62, 2.0**-80)
+    one, less = (as_tensor("norm", number, x.dtype) for number in (1.0, factor))
+    factors = where(sum_(abs_(x), axis=axes, keepdims=True) > large, less, one)
+    scaled = x * factors
+    root = sqrt(sum_(scaled * scaled, axis=axes, keepdims=keepdims))
+    return root / (factors if keepdims else squeeze(factors, axes))
+
+
+def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tensor:
+    """A norm as it is defined."""
+    axes, size = _every("norm", x, axis), abs_(_wide(x))
     if math.isinf(power):
         found = (max_ if power > 0 else min_)(size, axis=axes, keepdims=keepdims)
     elif power == 0:
@@ -62,4 +96,4 @@ def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Te
 @torch_names
 def normalize(x: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor:
     """x divided by its p-norm along an axis, or by `eps` where that is greater."""
-    return x / maximum(norm(x, p, axis, keepdims=True), eps)
+    return x / maximum(_sum_of_powers(x, float(p), axis, keepdims=True), eps)

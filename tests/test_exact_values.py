@@ -1,0 +1,162 @@
+"""Numbers at which functions are exact, or at which what lies between overflows or cancels: eagerly and exported for
+every target that runs on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, ops
+from lucid.export import Target
+from lucid.export.exporter import export_graph
+from lucid.export.writer import in_memory
+from lucid.nn import functional as F
+from lucid.runtime import Session
+from lucid.types import Array, DType, bfloat16, float16, float32, float64
+from tests.test_ops import ON_CPU, UNITS
+
+FLOATS = (float32, float64, float16, bfloat16)
+each_float = pytest.mark.parametrize("dtype", FLOATS, ids=str)
+
+
+def everywhere(call: Callable[..., Tensor], *arrays: Array) -> dict[str, Array]:
+    """The result of a call eagerly, and of its export for each target."""
+    found = {"eager": call(*map(Tensor, arrays)).numpy()}
+    specs = [lucid.spec("N", *array.shape[1:], dtype=str(array.dtype)) for array in arrays]
+    graph = lucid.trace(call, *specs)
+    for target in ON_CPU:
+        found[target] = Session(in_memory(export_graph(graph, Target(target))[0]), threads=1)(*arrays).numpy()
+    return found
+
+
+def check(found: dict[str, Array], want: Array, dtype: DType) -> None:
+    """Close to float64 numbers, by the precision of the type."""
+    for place, got in found.items():
+        np.testing.assert_allclose(
+            np.asarray(got, np.float64), want.astype(dtype.numpy).astype(np.float64), UNITS[str(dtype)], err_msg=place
+        )
+
+
+def powers(dtype: DType) -> Array:
+    """All powers of two of a type."""
+    lowest = {"float64": -1074, "float32": -149, "float16": -24, "bfloat16": -133}[dtype.name]
+    highest = {"float64": 1023, "float32": 127, "float16": 15, "bfloat16": 127}[dtype.name]
+    return np.ldexp(1.0, np.arange(lowest, highest + 1))
+
+
+@each_float
+def test_log2_of_powers_of_two_is_whole(dtype: DType) -> None:
+    """Position buckets and ALiBi take its floor."""
+    numbers = powers(dtype)
+    for place, got in everywhere(lambda x: x.log2(), numbers.astype(dtype.numpy)).items():
+        np.testing.assert_array_equal(np.asarray(got, np.float64), np.log2(numbers), err_msg=place)
+
+
+@each_float
+def test_log2_of_other_numbers(dtype: DType) -> None:
+    numbers = np.array([0, -0.0, 1, 3, 0.3, 1.5, 7, 1e4, -1, np.inf, -np.inf, np.nan]).astype(dtype.numpy)
+    with np.errstate(all="ignore"):
+        check(everywhere(lambda x: x.log2(), numbers), np.log2(numbers.astype(np.float64)), dtype)
+
+
+# Of each type a number whose square is infinite, in float32 for bfloat16.
+LARGE = {"float64": 1e200, "float32": 3e19, "float16": 300, "bfloat16": 3e19}
+ROOTS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]] = {
+    "std": (lambda x: x.std(-1), lambda v: v.std(-1, ddof=1)),
+    "std of all": (lambda x: x.std(unbiased=False), lambda v: v.std()),
+    "std, axes kept": (lambda x: x.std((0, 1), keepdims=True), lambda v: v.std(ddof=1, keepdims=True)),
+    "norm": (lambda x: x.norm(dim=-1), lambda v: np.linalg.norm(v, axis=-1)),
+    "norm of all": (lambda x: x.norm(), lambda v: np.linalg.norm(v.reshape(-1))),
+    "norm, axes kept": (lambda x: x.norm(2, 0, keepdims=True), lambda v: np.linalg.norm(v, axis=0, keepdims=True)),
+}
+
+
+@each_float
+@pytest.mark.parametrize("name", ROOTS)
+def test_roots_of_squares_that_overflow(name: str, dtype: DType) -> None:
+    large = LARGE[dtype.name]
+    for rows in (
+        [[large, -large, large / 2], [large / 8, large / 4, -large / 16]],
+        [[1, 2, 3], [0.25, -3, 2]],
+        [[0, 0, 0], [0, 1, 0]],
+    ):
+        array = np.array(rows).astype(dtype.numpy)
+        wide = array.astype(np.float64)
+        largest = np.abs(wide).max()  # float64 can hold the squares of its shares
+        check(everywhere(ROOTS[name][0], array), ROOTS[name][1](wide / largest) * largest, dtype)
+
+
+@each_float
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_elu_near_zero(dtype: DType, alpha: float) -> None:
+    tiny = {"float64": 1e-15, "float32": 1e-7, "float16": 1e-4, "bfloat16": 1e-7}[dtype.name]
+    numbers = np.array([-tiny, -30 * tiny, -1e-2, -0.1, -1, -20, 0, 2, np.inf, -np.inf, np.nan]).astype(dtype.numpy)
+    v = numbers.astype(np.float64)
+    want = np.where(v > 0, v, alpha * np.expm1(np.minimum(v, 0)))
+    check(everywhere(lambda x: F.elu(x, alpha), numbers), want, dtype)
+
+
+@each_float
+@pytest.mark.parametrize("name", ["//", "%"])
+def test_quotients_and_remainders_have_the_sign_of_pythons_zeros(name: str, dtype: DType) -> None:
+    pairs = [(-4, 2), (4, -2), (0, -1), (-0.0, 1), (0, 2), (-0.0, -3), (1, 2), (-1, -2), (-1, 2), (1, -2)]
+    pairs += [(1, np.inf), (-1, np.inf), (1, -np.inf), (0, -np.inf), (5, 0), (-5, 0), (0, 0), (np.inf, 2), (np.nan, 1)]
+    x, y = (np.array(side).astype(dtype.numpy) for side in zip(*pairs, strict=True))
+    with np.errstate(all="ignore"):
+        want = {"//": np.floor_divide, "%": np.mod}[name](x.astype(np.float64), y.astype(np.float64))
+    call: Callable[..., Tensor] = {"//": lambda x, y: x // y, "%": lambda x, y: x % y}[name]
+    for place, got in everywhere(call, x, y).items():
+        wide = np.asarray(got, np.float64)
+        np.testing.assert_array_equal(wide, want, err_msg=place)
+        there = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(wide)[there], np.signbit(want)[there], err_msg=place)
+
+
+@each_float
+def test_the_remainder_by_a_constant_keeps_the_sign_of_its_zeros(dtype: DType) -> None:
+    x = np.array([-4, 4, 3, -3, 0, -0.0]).astype(dtype.numpy)
+    for divisor in (2.0, -2.0):
+        want = np.mod(x.astype(np.float64), divisor)
+        for place, got in everywhere(lambda x, divisor=divisor: x % divisor, x).items():
+            np.testing.assert_array_equal(np.asarray(got, np.float64), want, err_msg=place)
+            np.testing.assert_array_equal(np.signbit(np.asarray(got, np.float64)), np.signbit(want), err_msg=place)
+
+
+@pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
+def test_baddbmm_of_half_precision_is_rounded_once(dtype: DType) -> None:
+    """The product alone would overflow float16, as scores of attention do before they are scaled."""
+    rows = np.full((1, 2, 64), 200).astype(dtype.numpy)
+    found = everywhere(
+        lambda x, a: lucid.baddbmm(x, a, a.mT, beta=0.5, alpha=0.01), np.ones((1, 2, 2)).astype(dtype.numpy), rows
+    )
+    assert all(str(got.dtype) == dtype.name for got in found.values())
+    check(found, np.full((1, 2, 2), 25600.5), dtype)
+
+
+@pytest.mark.parametrize("index", [3, -1])
+def test_an_index_of_no_class_is_an_error_of_one_hot(index: int) -> None:
+    for call in (lambda x: F.one_hot(x, 3), lambda x: ops.one_hot(x, 3)):
+        with pytest.raises(IndexError, match=f"one_hot: indices range from {min(index, 0)} to .*, expected 0 to 2"):
+            call(Tensor([0, index]))
+    graph = lucid.trace(lambda x: F.one_hot(x, 3), lucid.spec("N", dtype=lucid.int64))
+    assert Session(in_memory(export_graph(graph, Target("any"))[0]))(np.array([index])).numpy().tolist() == [[0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i: x.gather(0, i),
+        lambda x, i: x.index_select(0, i),
+        lambda x, i: x.scatter(0, i, 1.0),
+        lambda x, i: x.scatter_add(0, i, x[:1]),
+        lambda x, i: x.index_add(0, i, x[:1]),
+    ],
+)
+def test_negative_indices_are_errors_where_they_are_in_torch(call: Callable[..., Any]) -> None:
+    assert call(lucid.arange(4).float(), Tensor([3])).ndim == 1
+    with pytest.raises(IndexError, match="got the index -1, expected 0 or more; write index % size"):
+        call(lucid.arange(4).float(), Tensor([-1]))
