@@ -1,4 +1,4 @@
-"""Creating tensors: ``lucid.zeros(2, 3)``, ``lucid.randn(16, 10, 512)``, ``lucid.arange(n)``, n symbolic or not."""
+"""Creating tensors: ``lucid.zeros(2, 3)``, ``lucid.full((2, 3), 0.5)``, ``lucid.arange(n)``, n symbolic or not."""
 
 from __future__ import annotations
 
