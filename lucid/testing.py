@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -27,21 +25,20 @@ from lucid.overflow import Overflow as Overflow
 from lucid.overflow import half_precision_overflow as half_precision_overflow
 from lucid.parity import ParityError as ParityError
 from lucid.parity import ParityReport as ParityReport
+from lucid.parity_runs import ModelOrPath, check_tolerance, compare_runs
 from lucid.parts import TracedPart
 from lucid.phases import phase
 from lucid.precision import PrecisionReport as PrecisionReport
 from lucid.precision import precision_report as precision_report
-from lucid.random_inputs import default_sizes, run_eagerly
-from lucid.rounding import cut, rounded_values
+from lucid.random_inputs import default_sizes, random_inputs, run_eagerly
 from lucid.runtime.accuracy import at_level_0
-from lucid.runtime.inner_values import with_inner_values
-from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
 from lucid.text import visible
 from lucid.threads import blas_threads_for
 from lucid.tracing import Model, trace
 from lucid.types import Array, DTypeLike, TensorType, bind_sizes
 from lucid.values import Result
+from lucid.weight_comparison import compare_weights, export_again
 
 __all__ = [
     "Comparison",
@@ -60,14 +57,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
-
-
-# Run only if requested: the first calls a service, the second builds an engine for minutes.
-_ON_REQUEST = (REMOTE, "TensorrtExecutionProvider")
-
-
-ModelOrPath: TypeAlias = onnx.ModelProto | str | os.PathLike[str]
-"""An exported model, or its path."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +98,15 @@ def assert_parity(
 
     Args:
         model, inputs, kwargs: as for `lucid.export.to_onnx`. Specs are filled with random numbers
-            (`lucid.manual_seed`): normal for floats, 0 and 1 for integers and booleans.
+            (`lucid.manual_seed`): normal ones for floats, all rows of the tables that they index for integers, and 0
+            and 1 for masks, which pad on the left in one run and on the right in others.
         rtol, atol: each element may differ by atol + rtol * |eager|. By default rtol is 1e-5 for float32, looser or
             tighter for other types, and atol is rtol times the output's typical magnitude; a larger difference passes
             if the element is about as close to the result in float64 as the eager one.
         providers: the providers to run, each of which must start; by default all that start, except TensorRT.
         sizes: values of the symbolic sizes, one run each; by default three runs, one of them all ones, or larger where
-            a window of a convolution would not fit.
+            a window of a convolution would not fit, and for sequences of indices a long one: as long as the table of
+            positions, or as can be computed in some tenths of a second.
         exported: a model made by `to_onnx`, or its path, to be compared instead of a new export.
         target, dtype, keep_io_types: as for `to_onnx`. With `dtype` the eager results are those of the model whose
             weights are rounded to it, computed in the type in which the target computes.
@@ -132,7 +123,7 @@ def assert_parity(
         ValueError: for a tolerance that is not a finite number, or sizes that the inputs do not have; for a part or a
             cache.
     """
-    _check_tolerance(rtol, atol)
+    check_tolerance(rtol, atol)
     if given_parts := {"part", "cache", "capacity"} & export.keys():
         raise ValueError(
             f"assert_parity: got {', '.join(sorted(given_parts))}, expected a model as it is called; "
@@ -141,70 +132,30 @@ def assert_parity(
     graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
     _check_runs(graph, providers, sizes)
     given = to_onnx(graph, target=target, **export) if exported is None else exported
-    exact = at_level_0(given) if "quantized_linear" in graph.op_names() else None
-    compared, config = (given, {}) if exact is None else exact
-    inner: list[str] = []  # names of values that products round to 8 bits
-    parts = graph
-    if rounded_values(graph):
-        _, lowering = export_graph(graph, Target.of(target, None, None))
-        values = {lowering.build.final_name(value): value for value in rounded_values(graph)}
-        compared, more, inner = with_inner_values(compared, list(values))
-        config = {**config, **more}
-        parts = cut(graph, {name: values[name] for name in inner})
-    comparisons: list[Comparison] = []
-    elsewhere: dict[str, Mapping[str, str]] = {}
-    sessions, not_run = sessions_for(compared, providers, config)
-    others = {} if exact is None else sessions_for(given, list(sessions), {})[0]
-    rounded = dict.fromkeys(others, 0.0)
-    whole = dict.fromkeys(sessions if inner else (), 0.0)
-    for provider, session in sessions.items():
-        outputs = list(session.outputs)[: len(graph.outputs) if inner else None]
-        if len(session.inputs) != len(graph.inputs) or len(outputs) != len(graph.outputs):
-            raise ValueError(
-                "assert_parity: the file is of another model, or of another part, step or task of it; export it again. "
-                f"The file maps {', '.join(session.inputs)} to {', '.join(session.outputs)}, "
-                f"the model {', '.join(i.name for i in graph.inputs)} to {', '.join(graph.output_names)}"
-            )
-        if session.elsewhere():
-            elsewhere[provider] = session.elsewhere()
-        for sizes_of_run in sizes if sizes is not None else default_sizes(graph):
-            with blas_threads_for(_numbers(graph, sizes_of_run)):
-                arrays: list[Array] = []
-                expected = run_eagerly(model, inputs, kwargs, sizes_of_run, arrays, draw)
-                if dtype is not None:
-                    arrays = [
-                        array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)
-                    ]
-                    expected = graph.run(arrays)
-                found = session.run(dict(zip(session.inputs, arrays, strict=True)))
-                results = {name: found[name] for name in outputs}
-                if inner:
-                    whole[provider] = max(whole[provider], *map(_share, results.values(), expected))
-                    arrays += [found[name] for name in inner]
-                    expected = parts.run(arrays)
-                    results |= dict(zip(parts.output_names[len(results) :], arrays[-len(inner) :], strict=True))
-                comparisons += compare_outputs(
-                    parts, arrays, results, expected, provider, sizes_of_run, rtol, atol, times
-                )
-                if provider in others:
-                    differing = others[provider].run(dict(zip(session.inputs, arrays, strict=False)))
-                    rounded[provider] = max(rounded[provider], *map(_share, differing.values(), results.values()))
-    report = ParityReport(tuple(comparisons), elsewhere, not_run, rounded, whole)
+    weights = None
+    if exported is not None:
+        weights = compare_weights(exported, export_again(TracedPart.whole(graph), exported, target))
+        if weights.damaged:
+            raise ParityError(ParityReport((), {}, weights=weights))
+    report = compare_runs(
+        model,
+        inputs,
+        kwargs,
+        given,
+        graph,
+        rtol=rtol,
+        atol=atol,
+        providers=providers,
+        sizes=sizes,
+        target=target,
+        dtype=dtype,
+        draw=draw,
+        times=times,
+    )
+    report = replace(report, weights=weights)
     if not report.passed:
         raise ParityError(report)
     return report
-
-
-def _numbers(graph: Graph, sizes: Mapping[str, int]) -> int:
-    """How many numbers the inputs hold."""
-    return sum(prod(bind(value.type.shape, sizes)) for value in graph.inputs)
-
-
-def _share(found: Array, exact: Array) -> float:
-    """The largest difference, relative to the largest number."""
-    if not exact.size or exact.dtype.kind != "f":
-        return 0.0
-    return float(np.abs(found - exact).max() / max(float(np.abs(exact).max()), 1e-30))
 
 
 def _graph(
@@ -222,26 +173,6 @@ def _graph(
     return halved(TracedPart.whole(graph), dtype, Target.of(target, None, None), keep_io_types).traced.graph
 
 
-def sessions_for(
-    exported: ModelOrPath | bytes, providers: Sequence[str] | None, config: Mapping[str, str]
-) -> tuple[dict[str, Session], dict[str, str]]:
-    """A session for each requested provider, or for each that starts; and why the others do not.
-
-    Threads that spin would only heat the processor between the few runs that are compared.
-    """
-    if providers:
-        return {name: Session(exported, name, spinning=False, config=config) for name in providers}, {}
-    sessions: dict[str, Session] = {}
-    not_run: dict[str, str] = {}
-    for name in available():
-        if name not in _ON_REQUEST:
-            try:
-                sessions[name] = Session(exported, name, spinning=False, config=config)
-            except ProviderError as error:
-                not_run[name] = str(error)
-    return sessions, not_run
-
-
 @phase("finding the first difference")
 def bisect(
     model: Model,
@@ -256,22 +187,30 @@ def bisect(
     attention: str = "auto",
     dtype: DTypeLike | None = None,
     keep_io_types: bool = True,
+    arrays: Mapping[str, Array] | None = None,
 ) -> Divergence | None:
     """The first node, in the order of the graph, whose value differs between NumPy and onnxruntime; None if none does.
 
     Args:
+        model, inputs, kwargs, rtol, atol, dtype, keep_io_types: as for `assert_parity`.
         exported: the model to examine, made by `to_onnx` with the same arguments; by default a new export.
+        arrays: the inputs by name, such as `failing` of a report of parity; by default random ones, in the runs of
+            `assert_parity` until there is a difference.
     """
     graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
-    values = default_sizes(graph)[-1]
-    given: list[Array] = []
-    run_eagerly(model, inputs, kwargs, values, given)
-    arrays = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, given, strict=True)]
-    compared = compare_nodes(graph, arrays, exported, provider, rtol, atol, Target.of(target, opset, attention))
-    for result, comparison in compared:
-        if not comparison.passed:
-            expected = result.type.with_shape(bind(result.type.shape, values))
-            return Divergence(comparison.output, result.node.scope, comparison.max_abs, expected)
+    wanted = Target.of(target, opset, attention)
+    runs = list(enumerate(default_sizes(graph))) if arrays is None else []
+    for given in (
+        [arrays] if arrays is not None else (random_inputs(graph, values, run) for run, values in reversed(runs))
+    ):
+        taken: list[Array] = []
+        run_eagerly(model, inputs, kwargs, given, taken)
+        taken = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, taken, strict=True)]
+        values = bind_sizes([i.name for i in graph.inputs], [i.type for i in graph.inputs], taken)
+        for result, comparison in compare_nodes(graph, taken, exported, provider, rtol, atol, wanted):
+            if not comparison.passed:
+                expected = result.type.with_shape(bind(result.type.shape, values))
+                return Divergence(comparison.output, result.node.scope, comparison.max_abs, expected)
     return None
 
 
@@ -321,12 +260,6 @@ def compare_nodes(
         compared = compare_outputs(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
     by_name = dict(zip(once, compared, strict=True))
     return [(result, by_name[names[id(result)]]) for result in examined]
-
-
-def _check_tolerance(rtol: float | None, atol: float | None) -> None:
-    for name, number in (("rtol", rtol), ("atol", atol)):
-        if number is not None and not 0 <= number < np.inf:
-            raise ValueError(f"assert_parity: {name} is {number}, expected a finite number of 0 or more")
 
 
 def _check_runs(graph: Graph, providers: Sequence[str] | None, sizes: Sequence[Mapping[str, int]] | None) -> None:

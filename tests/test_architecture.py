@@ -54,6 +54,7 @@ FLOORS = [
         "lucid.tracing",
         "lucid.parts",
         "lucid.observing",
+        "lucid.index_ranges",
         "lucid.random_inputs",
         "lucid.layer_weights",
         "lucid.calibrating",
@@ -66,7 +67,9 @@ FLOORS = [
     [
         "lucid.testing",
         "lucid.comparing",
+        "lucid.parity_runs",
         "lucid.part_parity",
+        "lucid.weight_comparison",
         "lucid.eager",
         "lucid.precision",
         "lucid.generation",
@@ -81,7 +84,16 @@ FLOORS = [
 
 # Which part of the package may import what. Everything else is NumPy and the standard library.
 PLACES = {
-    "onnx": ("lucid.export", "lucid.runtime", "lucid.testing", "lucid.inspection", "lucid.report", "lucid.cli"),
+    "onnx": (
+        "lucid.export",
+        "lucid.runtime",
+        "lucid.testing",
+        "lucid.inspection",
+        "lucid.report",
+        "lucid.cli",
+        "lucid.parity_runs",
+        "lucid.weight_comparison",
+    ),
     "google": ("lucid.runtime", "lucid.inspection", "lucid.cli"),
     "onnxruntime": ("lucid.runtime", "lucid.cli"),
     "threadpoolctl": ("lucid.threads", "lucid.ops"),

@@ -301,10 +301,11 @@ def test_a_step_over_a_cache_is_exported_and_verified(
     assert in_process(["export", *source, "-o", path], monkeypatch) == 0
     printed = capsys.readouterr().out
     assert "past_key_values.0.key" in printed and "present.0.key" in printed and "parity with NumPy" in printed
-    for given, runs in (([], 3), (["--size", sizes], 1)):
+    for given, runs in (([], 3 + 5), (["--size", sizes], 1)):  # of their own, then a prompt and four steps
         assert in_process(["verify", source[0], path, *source[1:], *given], monkeypatch) == 0
-        lines = capsys.readouterr().out.splitlines()
+        *lines, weights = capsys.readouterr().out.splitlines()
         assert len(lines) == runs and all("more outputs agree better" in line for line in lines)
+        assert "equal the model's, bit for bit" in weights
     assert in_process(["verify", source[0], path, *source[1:3]], monkeypatch) == 1
     assert "of another model, or of another part, step or task of it" in capsys.readouterr().err
     bench = ["bench", path, "--seconds", "0.01", "--no-peak", "--size", "sequence_length=1"]

@@ -81,7 +81,7 @@ def test_bulk_is_stepped_over_and_nothing_else(tmp_path):
     whole = model_of(*(numpy_helper.from_array(array, name) for name, array in arrays.items()))
     whole.metadata_props.add(key="behind", value="the graph")
     slim, removed = skeleton(whole.SerializeToString())
-    assert removed == [0, 40_000, 4800, 0] and len(slim) < 400
+    assert list(map(len, removed)) == [0, 40_000, 4800, 0] and len(slim) < 400
     for tensor, gone in zip(whole.graph.initializer, removed, strict=True):
         if gone:
             tensor.ClearField("raw_data")
@@ -105,7 +105,7 @@ def test_a_damaged_model_is_read_as_protobuf_reads_it(data):
         return  # stricter: no groups, no raw data twice
     for tensor, gone in zip(whole.graph.initializer, removed, strict=True):
         if gone:
-            assert len(tensor.raw_data) == gone
+            assert len(tensor.raw_data) == len(gone)
             tensor.ClearField("raw_data")
     assert onnx.ModelProto.FromString(slim) == whole
 

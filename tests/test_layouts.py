@@ -233,7 +233,7 @@ def test_the_card_says_how_the_folder_was_made_from_what_and_how_exact_it_is(tmp
         "| output | `sentence_embedding` | `float32[batch_size, 16]` |",
     ):
         assert part in card, part
-    assert "| `model.onnx` | 3 | " in card and "% | yes |" in card
+    assert "| `model.onnx` | 4 | " in card and "% | 29 of 29 | yes |" in card
     assert str(tmp_path) not in card
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import lucid
@@ -14,6 +16,7 @@ from examples.minilm import checkpoint, tokenize
 from lucid.export import to_onnx
 from lucid.models.bert import Bert, SentenceEncoder
 from lucid.runtime import Session
+from tests.console import in_process
 
 Array = np.ndarray[Any, Any]
 DATA = Path(__file__).parent / "data"
@@ -77,3 +80,29 @@ def test_the_hidden_states(model: SentenceEncoder) -> None:
         length = REFERENCE["lengths"][index]
         states = Bert.forward(model, lucid.tensor(INPUTS["input_ids"][index : index + 1, :length]))
         np.testing.assert_allclose(states.numpy()[0], EXPECTED[f"last_hidden_state.{index}"], atol=2e-5)
+
+
+def test_verify_finds_200_flipped_bits_at_random_places(
+    model: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, random = tmp_path / "minilm.onnx", np.random.default_rng(0)
+    to_onnx(model, path=path)
+    exported = onnx.load(path)
+    tensors = list(exported.graph.initializer)
+    arrays = [onnx.numpy_helper.to_array(tensor).copy() for tensor in tensors]
+    places = [(index, int(random.integers(arrays[index].size))) for index in range(len(tensors))]
+    while len(set(places)) < 200:
+        index = int(random.integers(len(tensors)))
+        places.append((index, int(random.integers(arrays[index].size))))
+    for index, number in set(places):
+        width = arrays[index].itemsize
+        arrays[index].reshape(-1).view(np.uint8)[width * number + random.integers(width)] ^= 1 << random.integers(8)
+    for tensor, array in zip(tensors, arrays, strict=True):
+        tensor.raw_data = array.tobytes()
+    onnx.save(exported, path)
+    start = time.perf_counter()
+    assert in_process(["verify", str(checkpoint()), path, "--json"], monkeypatch) == 1
+    assert time.perf_counter() - start < 60  # some 2 s on a machine that has nothing else to do
+    weights = json.loads(capsys.readouterr().out)["weights"]
+    assert sum(found["numbers"] for found in weights["different"]) == 200
+    assert len(weights["different"]) == weights["stored"] == len(tensors)

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import lucid
-from lucid import Tensor, nn, ops, testing
+from lucid import Tensor, nn, ops, parity_runs
 from lucid.export import to_onnx
 from lucid.export.builder import Builder
 from lucid.export.form import form
@@ -72,7 +72,7 @@ def test_sizes_and_options_can_be_given() -> None:
 def test_a_provider_that_does_not_start_is_named_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with onnxruntime-gpu but without a GPU; TensorRT takes minutes to build an engine, so it is left out."""
     built_in = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
-    monkeypatch.setattr(testing, "available", lambda: built_in)
+    monkeypatch.setattr(parity_runs, "available", lambda: built_in)
     report = assert_parity(Block(), SPEC)
     assert report.passed and {c.provider for c in report.comparisons} == {"CPUExecutionProvider"}
     assert set(report.not_run) == {"CUDAExecutionProvider"}

@@ -29,6 +29,7 @@ from lucid.part_parity import part_parity
 from lucid.parts import CacheKind, PartName, trace_part
 from lucid.testing import ParityReport
 from lucid.tracing import Model
+from lucid.weight_comparison import compare_weights
 
 
 def run(
@@ -79,8 +80,11 @@ def run(
     provider = lowered.lowering.build.target.provider
     half: dict[str, Any] = {"target": provider, "dtype": dtype, "keep_io_types": keep_io_types}
     written = exported if is_stream(output) else output
-    compare = part_parity if texts is None else texts.parity
-    report = compare(chosen, written, rtol=rtol, atol=atol, **half) if check else None
+    report: ParityReport | None = None
+    if check and texts is None:
+        report = part_parity(chosen, written, rtol=rtol, atol=atol, again=lowered, **half)
+    elif check and texts is not None:
+        report = texts.parity(chosen, written, compare_weights(written, lowered), rtol=rtol, atol=atol, **half)
     data = _summary(model, lowered, exported, taken, output)
     if json:
         show.print_json({**data, "parity": parity_json(report) if report else None})

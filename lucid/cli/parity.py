@@ -6,7 +6,7 @@ from typing import Any
 
 from lucid.cli import show
 from lucid.comparison import Comparison, Tolerance
-from lucid.parity import ParityReport
+from lucid.parity import ParityReport, WeightReport
 
 
 def parity_json(report: ParityReport) -> dict[str, Any]:
@@ -34,6 +34,26 @@ def parity_json(report: ParityReport) -> dict[str, Any]:
         "runs": runs,
         "elsewhere": {provider: dict(nodes) for provider, nodes in report.elsewhere.items()},
         "not_run": dict(report.not_run),
+        "weights": None if report.weights is None else _weights_json(report.weights),
+    }
+
+
+def _weights_json(weights: WeightReport) -> dict[str, Any]:
+    different = [
+        {"name": w.name, "numbers": w.count, "at": list(w.where), "got": w.got, "expected": w.wanted}
+        for w in weights.different
+    ]
+    return {
+        "passed": weights.passed,
+        "stored": weights.stored,
+        "compared": weights.compared,
+        "equal": weights.equal,
+        "numbers": weights.numbers,
+        "different": different,
+        "not_compared": dict(weights.not_compared),
+        "missing": list(weights.missing),
+        "changed_nodes": list(weights.changed_nodes),
+        "note": weights.note,
     }
 
 
@@ -52,6 +72,8 @@ def print_parity(out: show.Output, report: ParityReport, brief: bool = False) ->
         if report.worst is not None:
             text += f"; at the worst element {report.worst.error:.1e} where {report.worst.allowed:.1e} is allowed"
         out.line(show.verdict(True), text)
+        for line in report.weights.lines() if report.weights is not None else ():
+            out.line(line)
         return
     if report.passed:
         _print_runs(out, report)

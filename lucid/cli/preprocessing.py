@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from lucid.images import IMAGES, Preprocessor, with_preprocessor
 from lucid.layouts.on_demand import tokenizing_package
 from lucid.models._pretrained import Pretrained
 from lucid.nn.module import Module
-from lucid.parity import ParityReport
+from lucid.parity import ParityReport, WeightReport
+from lucid.parity_runs import ModelOrPath
 from lucid.parts import ModelPart
-from lucid.testing import ModelOrPath
 from lucid.tracing import Model
 
 
@@ -52,10 +52,12 @@ class Texts:
         found: Preprocessing = self.package.text_preprocessing(self.checkpoint)
         return found
 
-    def parity(self, part: ModelPart, exported: ModelOrPath, **options: Any) -> ParityReport:
-        """The comparison of the model with a file that takes texts."""
+    def parity(self, part: ModelPart, exported: ModelOrPath, weights: WeightReport, **options: Any) -> ParityReport:
+        """The comparison of the model with a file that takes texts, which is not run if its constants are damaged."""
+        if weights.damaged:
+            return ParityReport((), {}, weights=weights)
         report: ParityReport = self.package.text_parity(part, exported, self.checkpoint, **options)
-        return report
+        return replace(report, weights=weights)
 
 
 def of_images(source: str, weights: Path | None, part: ModelPart, model: Model) -> ModelPart:

@@ -68,6 +68,7 @@ def _load(
     mapped: bool,
     reading: Reading,
 ) -> Model:
+    random.manual_seed(seed)
     if path is not None:
         _no_arguments(source, arguments)
         if weights is not None:
@@ -87,7 +88,7 @@ def _load(
         if value is not None:
             raise usage(f"--{option} {value}: SOURCE {source!r} is no checkpoint; name the class to load as SOURCE")
     found = find(source)
-    random.manual_seed(seed)
+    random.manual_seed(seed)  # importing may have drawn numbers
     if isinstance(found, type) and issubclass(found, Module):
         if weights is not None and isinstance(found, Pretrained):
             return found.from_pretrained(weights, **arguments)  # reports itself what is wrong with a checkpoint

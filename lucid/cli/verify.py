@@ -17,11 +17,17 @@ from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
 from lucid.cli.targets import target_of
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
+from lucid.export import Target
+from lucid.export.assemble import TARGET
+from lucid.export.target import PROVIDERS
+from lucid.parity import ParityReport
 from lucid.part_parity import part_parity
-from lucid.parts import CacheKind, ModelPart, PartName
+from lucid.parts import CacheKind, ModelPart, PartName, trace_part
+from lucid.random_inputs import THOROUGH
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
 from lucid.tracing import trace
+from lucid.weight_comparison import compare_weights, export_again
 
 _NODES = "every node agrees by itself: check the names and the order of the outputs"
 _TEXTS = "the file takes texts, so its nodes are not compared one by one: export it without its tokenizer for that"
@@ -55,6 +61,7 @@ def run(
     """Compare, and find the first difference if there is one; returns the exit code."""
     runs = [read_sizes([text]) for text in sizes]
     told = check_model_file(model)
+    recorded = {entry.key: entry.value for entry in told.metadata_props}.get(TARGET) if target is None else target
     eager = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, reading)
     compared = calls.compared_part(eager, inputs, call, part, cache, capacity)
     if takes_images(told):
@@ -63,34 +70,36 @@ def run(
         known = trace(compared.function, kwargs=compared.inputs).sizes()
         for values in runs:
             check_known(values, known)
-    half: dict[str, Any] = {"target": target_of(target, tuned), "dtype": dtype, "keep_io_types": keep_io_types}
+    wanted = Target.of(target_of(recorded if recorded in PROVIDERS else None, tuned), None, attention)
+    half: dict[str, Any] = {"target": wanted, "dtype": dtype, "keep_io_types": keep_io_types}
     given: dict[str, Any] = {"providers": providers or None, "rtol": rtol, "atol": atol, **half}
     texts = Texts.of(source, weights, compared, eager) if takes_texts(told) else None
     if texts is not None:
         if runs:
             raise usage(f"--size: {model} takes texts, whose sizes are those of their tokens; leave it out")
-        report = texts.parity(compared, model, **given)
+        again = export_again(trace_part(compared), model, **half, preprocessing=texts.preprocessing())
+        report = texts.parity(compared, model, compare_weights(model, again), **given)
     else:
         of_runs = [{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None
-        report = part_parity(compared, model, sizes=of_runs, **given)
-    options = {"rtol": rtol, "atol": atol, "attention": attention, **half}
-    first = None if report.passed or texts is not None else _first_difference(compared, model, options)
+        report = part_parity(compared, model, sizes=of_runs, operations=THOROUGH, **given)
+    first = None
+    if texts is None and report.failing:
+        first = _first_difference(compared, model, report, {"rtol": rtol, "atol": atol, **half})
     if json:
         found = first and {"node": first.node, "module": first.module, "max_abs": show.number(first.max_abs)}
         show.print_json({"file": str(model), **parity_json(report), "first_difference": found})
     else:
         out = show.console()
         print_parity(out, report)
-        if not report.passed:
+        if report.comparisons and not report.agrees:
             out.line(first or (_TEXTS if texts is not None else _NODES))
     return OK if report.passed else FAILED
 
 
 def _first_difference(
-    compared: ModelPart,
-    path: Path,
-    options: dict[str, Any],
+    compared: ModelPart, path: Path, report: ParityReport, options: dict[str, Any]
 ) -> Divergence | None:
+    """The first node that differs, with the inputs of the first run that failed."""
     exported = onnx.load(path)
     opset = next((entry.version for entry in exported.opset_import if not entry.domain), None)
     return bisect(
@@ -98,5 +107,7 @@ def _first_difference(
         kwargs=compared.inputs,
         exported=exported,
         opset=opset,
+        provider=next(c.provider for c in report.comparisons if not c.passed),
+        arrays=report.failing,
         **options,
     )

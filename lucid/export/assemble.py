@@ -20,6 +20,7 @@ from lucid.text import encodable
 from lucid.types import Array, TensorType, as_dtype
 
 PRODUCER = "lucid"
+TARGET = "lucid.target"  # the metadata key
 # The versions of domains besides the standard one: onnxruntime's own operators, those of strings and tables, and those
 # of onnxruntime-extensions.
 _VERSIONS = {"com.microsoft": 1, "ai.onnx.ml": 4, EXTENSIONS: 1}
@@ -59,7 +60,7 @@ def assemble(build: Builder, outputs: Sequence[tuple[str, TensorType]], version:
         ir_version=build.target.ir_version, producer_name=PRODUCER, producer_version=version, graph=graph
     )
     model.metadata_props.add(key=OLDEST_RELEASE, value=build.target.onnxruntime)
-    model.metadata_props.add(key="lucid.target", value=build.target.provider)
+    model.metadata_props.add(key=TARGET, value=build.target.provider)
     if build.headers and build.target.accuracy_level != DEFAULT_LEVEL:
         model.metadata_props.add(key=ACCURACY_LEVEL, value=str(build.target.accuracy_level))
     model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in domains.items())

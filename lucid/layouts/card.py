@@ -105,14 +105,16 @@ def _agreement(files: Sequence[Exported]) -> str:
     texts = any(len(file.tensors) < len(file.inputs) for file in files)
     what = "texts, read by the checkpoint's own tokenizer for NumPy," if texts else "random inputs of several sizes"
     return f"Each file was run on {what} and compared with the model computed by NumPy, in float32:\n\n" + _table(
-        ("file", "runs", "largest difference", "of what is allowed", "agrees"), rows
+        ("file", "runs", "largest difference", "of what is allowed", "equal weights", "agrees"), rows
     )
 
 
 def _figures(parity: ParityReport) -> tuple[str, ...]:
     runs = len({(c.provider, *c.sizes.items()) for c in parity.comparisons})
     share = parity.worst.share if parity.worst is not None else 0.0
-    return str(runs), f"{parity.max_abs:.1e}", f"{share:.0%}", "yes" if parity.passed else "**no**"
+    weights = parity.weights
+    equal = "" if weights is None else f"{weights.equal} of {weights.stored}"
+    return str(runs), f"{parity.max_abs:.1e}", f"{share:.0%}", equal, "yes" if parity.passed else "**no**"
 
 
 def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Sequence[str]) -> str:

@@ -22,10 +22,12 @@ from lucid.layouts.parts import parts_of
 from lucid.layouts.triton import TRITON
 from lucid.models._pretrained import Pretrained
 from lucid.nn.module import Module
-from lucid.nn.parts import CacheKind
+from lucid.nn.parts import CacheKind, ModelPart
 from lucid.parity import ParityReport
 from lucid.part_parity import part_parity
+from lucid.parts import trace_part
 from lucid.text import encoded
+from lucid.weight_comparison import compare_weights, export_again
 
 
 def _genai(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
@@ -109,7 +111,7 @@ def write_folder(
     with new_folder(output, _anything if force else check_replaceable) as made:
         files = chosen.write(model, source, made, options)
         if check:
-            compare = part_parity if tokenizing is None else partial(tokenizing.text_parity, checkpoint=source)
+            compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source, options)
             files = [replace(file, parity=_parity(compare, file, made, rtol, atol)) for file in files]
         with write_atomically(made / CARD) as card:
             card.write(encoded(card_of(model, source, output, chosen, files, command)))
@@ -129,6 +131,24 @@ def _parity(
     compare: Callable[..., ParityReport], file: Exported, folder: Path, rtol: float | None, atol: float | None
 ) -> ParityReport:
     return compare(file.part, folder / file.file, rtol=rtol, atol=atol, target=file.target, dtype=file.dtype)
+
+
+def _text_parity(
+    tokenizing: Any,
+    checkpoint: Path,
+    options: Options,
+    part: ModelPart,
+    file: Path,
+    *,
+    target: str,
+    dtype: str | None,
+    **tolerance: float | None,
+) -> ParityReport:
+    """Of a file that takes texts."""
+    again = export_again(trace_part(part), file, target, dtype, preprocessing=options.preprocessing)
+    weights = compare_weights(file, again)
+    report: ParityReport = tokenizing.text_parity(part, file, checkpoint, target=target, dtype=dtype, **tolerance)
+    return replace(report, weights=weights)
 
 
 def _check_apart(checkpoint: Path, folder: Path) -> None:

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from lucid import ops, random
-from lucid.dims import Size, evaluate, same
+from lucid.dims import Size, dim, evaluate, names_of, same
 from lucid.evaluation import evaluating
 from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache
 from lucid.nn.module import Module
-from lucid.nn.parts import CacheKind, ModelPart, buffer_sizes
+from lucid.nn.parts import CacheKind, ModelPart, Step, Steps, buffer_sizes, carried_outputs, consecutive
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType, int64, show_shape, spec
 
@@ -68,7 +68,7 @@ class CausalDecoder(Module):
         """The inputs of a step: L new tokens after P earlier ones, or in buffers of C slots; each may be any number."""
         shape = self.cache_shape
         grows = cache == "growing"
-        slots: Size | str = _PAST if grows else _CAPACITY if capacity is None else capacity
+        slots: Size | str = _PAST if grows else _slots(capacity)
         ids, mask = spec(_BATCH, _NEW, dtype=int64), spec(_BATCH, f"{_PAST} + {_NEW}" if grows else _TOTAL, dtype=int64)
         past: Any = spec(_BATCH, shape.kv_heads, slots, shape.head_dim, dtype=shape.dtype)
         kind = KeyValueCache if grows else KeyValueBuffer
@@ -83,12 +83,29 @@ class CausalDecoder(Module):
     def part(self, cache: CacheKind, capacity: Size | None = None) -> ModelPart:
         """What is exported of it with a cache."""
         inputs, outputs = self.cached_input_specs(cache, capacity), self.cached_output_names()
-        sizes = self._compared_sizes(cache, capacity)
-        return ModelPart(self, inputs, outputs, sizes=sizes, draw=partial(self._drawn, inputs))
+        sizes, draw = self._compared_sizes(cache, capacity), partial(self._drawn, inputs)
+        steps = partial(self._compared_steps, cache, capacity)
+        return ModelPart(self, inputs, outputs, sizes=sizes, draw=draw, steps=steps)
 
     def _compared_sizes(self, cache: CacheKind, capacity: Size | None) -> list[dict[str, int]] | None:
         """Values of the sizes with which a step can be compared; None where any will do."""
         return buffer_sizes(_BATCH, (_NEW, _TOTAL), _CAPACITY, capacity) if cache == "fixed" else None
+
+    def _compared_steps(self, cache: CacheKind, capacity: Size | None, prompt: int) -> Steps:
+        """A prompt and tokens after it, in two rows, of which one has padding on the left where the cache grows."""
+        steps, runs = consecutive(prompt, capacity), []
+        room = sum(steps[-1]) + prompt
+        for before, new in steps:
+            total = before + new
+            sizes = {_BATCH: 2, _NEW: new}
+            given = {"position_ids": np.tile(np.arange(before, total), (2, 1))}
+            if cache == "growing":
+                sizes[_PAST] = before
+                given["attention_mask"] = (np.arange(total) >= [[0], [min(1, total - 1)]]).astype(np.int64)
+            else:
+                sizes |= {_TOTAL: total, **dict.fromkeys(names_of([_slots(capacity)]), room)}
+            runs.append(Step(sizes, given))
+        return Steps(carried_outputs(self.cached_output_names()), runs)
 
     def _drawn_tokens(self, *shape: int) -> Array:
         """Tokens of the whole vocabulary."""
@@ -105,10 +122,13 @@ class CausalDecoder(Module):
         past = inputs["past_key_values"][0].key
         slots = evaluate(past.shape[2], sizes)
         grows = isinstance(inputs["past_key_values"][0], KeyValueCache)
-        filled = slots if grows else min(slots, _DRAWN)
+        filled = slots if grows else min(slots - new, _DRAWN)
         with evaluating():
             ids = self._drawn_tokens(batch, filled + new)
             drawn = {"input_ids": ids[:, filled:]}
+            if not grows:  # each row of the batch is filled to another position
+                starts = filled - np.arange(batch) % (filled + 1)
+                drawn["position_ids"] = starts[:, None] + np.arange(new)
             if not filled:
                 return drawn
             _, caches = self(Tensor.from_array(ids[:, :filled]), past_key_values=self.empty_cache(batch))
@@ -156,6 +176,11 @@ class CausalDecoder(Module):
         if logits_to_keep is None:  # not every decoder takes it
             return super().__call__(input_ids, attention_mask, position_ids, past_key_values)
         return super().__call__(input_ids, attention_mask, position_ids, past_key_values, logits_to_keep=logits_to_keep)
+
+
+def _slots(capacity: Size | None) -> Size:
+    """The number of slots of a buffer."""
+    return dim(_CAPACITY) if capacity is None else capacity
 
 
 def padded_left(batch: int, earlier: int, new: int) -> Array:

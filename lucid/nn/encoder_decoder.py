@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from lucid.dims import Size
+import numpy as np
+
+from lucid.dims import Size, dim, names_of
 from lucid.nn.cache import (
     Cache,
     CacheShape,
@@ -18,7 +21,16 @@ from lucid.nn.cache import (
 )
 from lucid.nn.decoding import kept_positions
 from lucid.nn.module import Module
-from lucid.nn.parts import CacheKind, ModelPart, PartName, buffer_sizes
+from lucid.nn.parts import (
+    CacheKind,
+    ModelPart,
+    PartName,
+    Step,
+    Steps,
+    buffer_sizes,
+    carried_outputs,
+    consecutive,
+)
 from lucid.ops.tensor import Tensor
 from lucid.types import TensorType, bool_, int64, spec
 
@@ -29,6 +41,9 @@ _BATCH, _SOURCE, _NEW, _PAST = (
     "decoder_sequence_length",
     "past_decoder_sequence_length",
 )
+
+
+_ENCODED = 5  # positions of the encoder, where steps are compared
 
 
 class EncoderDecoderCache(NamedTuple):
@@ -174,7 +189,7 @@ class EncoderDecoder(Module):
                 new["position_ids"] = spec(_BATCH, _NEW, dtype=int64)
                 sizes = buffer_sizes(_BATCH, (_NEW, _SOURCE), "capacity", capacity)
             inputs = {**new, "past_key_values": self._cache_specs(cache, capacity)}
-            return ModelPart(self._step, inputs, own, sizes=sizes)
+            return ModelPart(self._step, inputs, own, sizes=sizes, steps=partial(self._compared_steps, cache, capacity))
         if part == "decoder":
             return ModelPart(self._first_step, {**new, "encoder_hidden_states": states}, both)
         # Before the first step the cache of the encoder's positions is empty, so its length has another name.
@@ -183,6 +198,20 @@ class EncoderDecoder(Module):
         condition = "use_cache_branch"
         inputs[condition] = spec(1, dtype=bool_)
         return ModelPart(self._either_step, inputs, both, condition, _merged_sizes())
+
+    def _compared_steps(self, cache: CacheKind, capacity: Size | None, prompt: int) -> Steps:
+        """A prompt and tokens after it, in two rows."""
+        steps, runs = consecutive(prompt, capacity), []
+        slots = names_of([dim("capacity") if capacity is None else capacity])
+        for before, new in steps:
+            sizes, given = {_BATCH: 2, _SOURCE: _ENCODED, _NEW: new}, {}
+            if cache == "growing":
+                sizes[_PAST] = before
+            else:
+                given["position_ids"] = np.tile(np.arange(before, before + new), (2, 1))
+                sizes |= dict.fromkeys(slots, sum(steps[-1]) + prompt)
+            runs.append(Step(sizes, given))
+        return Steps(carried_outputs(["logits", *self._present("decoder")]), runs)
 
     def _new_specs(self) -> dict[str, Any]:
         inputs = {"input_ids": spec(_BATCH, _NEW, dtype=int64)}

@@ -29,6 +29,41 @@ def buffer_sizes(batch: str, lengths: Sequence[str], slots: str, capacity: Size 
     return [{**dict.fromkeys(lengths, length), batch: rows, **named} for rows, length in ((1, 1), (2, longest), (3, 1))]
 
 
+class Step(NamedTuple):
+    """A run that continues from the one before: the values of the sizes, and arrays for some inputs by name."""
+
+    sizes: Mapping[str, int]
+    given: Mapping[str, Array]
+
+
+class Steps(NamedTuple):
+    """Runs that follow each other: before the first one, what is carried is zero."""
+
+    carried: Mapping[str, int]
+    """The place of the output that the next step takes, by the name of the input."""
+    runs: Sequence[Step]
+
+
+_AFTER_PROMPT = 4  # tokens, one at a time
+
+
+def consecutive(prompt: int, capacity: Size | None = None) -> list[tuple[int, int]]:
+    """The steps of a prompt and of single tokens after it: how many positions came before, and how many are new.
+
+    They stay within a capacity that is a number.
+    """
+    most = capacity if isinstance(capacity, int) else prompt + _AFTER_PROMPT
+    prompt = max(1, min(prompt, most - _AFTER_PROMPT))
+    steps = [(0, prompt), *((prompt + step, 1) for step in range(_AFTER_PROMPT))]
+    return [(before, new) for before, new in steps if before + new <= most]
+
+
+def carried_outputs(outputs: Sequence[str]) -> dict[str, int]:
+    """The places of outputs of a step that are inputs of the next one, by the name of the input."""
+    present, past = "present.", "past_key_values."
+    return {past + name.removeprefix(present): i for i, name in enumerate(outputs) if name.startswith(present)}
+
+
 class ModelPart(NamedTuple):
     """A part of a model: a function of it, such as one of its methods, with its inputs and names for its outputs.
 
@@ -36,7 +71,8 @@ class ModelPart(NamedTuple):
     true only the first is computed, elsewhere only the second.
 
     `sizes` are values of the symbolic sizes with which it can be compared on random inputs, where positions are 0 or 1;
-    None where any will do. `draw` gives values of inputs for such a comparison; what it does not give is random.
+    None where any will do. `draw` gives values of inputs for such a comparison; what it does not give is random. For a
+    part with a cache, `steps` gives runs that follow each other, from the length of the first one.
     """
 
     function: Callable[..., Any]
@@ -45,3 +81,4 @@ class ModelPart(NamedTuple):
     condition: str | None = None
     sizes: Sequence[Mapping[str, int]] | None = None
     draw: Draw | None = None
+    steps: Callable[[int], Steps] | None = None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from lucid import ops
 from lucid.dims import Size, same
 from lucid.evaluation import evaluating
 from lucid.nn.decoding import CausalDecoder, padded_left
-from lucid.nn.parts import CacheKind
+from lucid.nn.parts import CacheKind, Step, Steps, carried_outputs, consecutive
 from lucid.ops.creation import zeros
 from lucid.ops.tensor import Tensor
 from lucid.types import Array, DType, int64, show_shape, spec
@@ -73,6 +75,13 @@ class RecurrentDecoder(CausalDecoder):
     def _compared_sizes(self, cache: CacheKind, capacity: Size | None) -> list[dict[str, int]]:
         runs = ((1, 1, 0), (2, 3, 4), (3, 1, 2))
         return [{_BATCH: batch, _NEW: new, _TOTAL: earlier + new} for batch, new, earlier in runs]
+
+    def _compared_steps(self, cache: CacheKind, capacity: Size | None, prompt: int) -> Steps:
+        runs = []
+        for before, new in consecutive(prompt):
+            mask = (np.arange(before + new) >= [[0], [min(1, before + new - 1)]]).astype(np.int64)
+            runs.append(Step({_BATCH: 2, _NEW: new, _TOTAL: before + new}, {"attention_mask": mask}))
+        return Steps(carried_outputs(self.cached_output_names()), runs)
 
     def _drawn(self, inputs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Array]:
         batch, new = sizes[_BATCH], sizes[_NEW]

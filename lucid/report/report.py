@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from lucid.dims import evaluate, names_of
+from lucid.dims import names_of
 from lucid.export import explain
 from lucid.export.explain import title
 from lucid.export.tuned_file import read_table
@@ -18,7 +18,7 @@ from lucid.nn.module import Module
 from lucid.observing import Call
 from lucid.ops.tensor import Tensor
 from lucid.precision import PrecisionReport, precision_report
-from lucid.random_inputs import large_enough, random_array
+from lucid.random_inputs import large_enough, random_inputs
 from lucid.report.attention_maps import attention_weights, maps_data
 from lucid.report.costs import cost_data
 from lucid.report.graph_data import file_data, graph_data, node_ids
@@ -168,7 +168,7 @@ def _random(graph: Graph, given: Mapping[str, int]) -> list[Array]:
             for name in sorted(names_of([size])):
                 sizes.setdefault(name, given.get(name, _BATCH if axis == 0 else _LENGTH))
     sizes = {**large_enough(graph, sizes), **given}
-    return [random_array(v.type.dtype, tuple(evaluate(size, sizes) for size in v.type.shape)) for v in graph.inputs]
+    return list(random_inputs(graph, sizes).values())
 
 
 def _name(model: Model | Graph) -> str:

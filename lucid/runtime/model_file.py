@@ -63,7 +63,11 @@ def check_model_file(path: str | os.PathLike[str]) -> onnx.ModelProto:
             match its type and shape, or demands more than any real model when it is loaded.
         OSError: for a file that is missing or may not be read.
     """
-    path = Path(path)
+    return check_and_locate(Path(path))[0]
+
+
+def check_and_locate(path: Path) -> tuple[onnx.ModelProto, list[range]]:
+    """`check_model_file`, and where in the file the data of each initializer is that the model is returned without."""
     model, removed = _read(path)
     for tensor, bulk in _tensors(model, removed, path):
         if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
@@ -71,7 +75,7 @@ def check_model_file(path: str | os.PathLike[str]) -> onnx.ModelProto:
         else:
             _check_inline(tensor, bulk, path)
     check_demands(model, path)
-    return model
+    return model, removed
 
 
 def check_demands(model: onnx.ModelProto, path: Path) -> None:
@@ -80,8 +84,8 @@ def check_demands(model: onnx.ModelProto, path: Path) -> None:
         raise ModelError(f"{_show(path)}: {excess}; do not use this model, or export it again without them")
 
 
-def _read(path: Path) -> tuple[onnx.ModelProto, list[int]]:
-    """The model without large data, and the number of bytes removed from each initializer of its graph."""
+def _read(path: Path) -> tuple[onnx.ModelProto, list[range]]:
+    """The model without large data, and the bytes of each initializer of its graph that were left out."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -112,9 +116,9 @@ def _read(path: Path) -> tuple[onnx.ModelProto, list[int]]:
 # ---------------------------------------------------------------------------------------------------- tensors
 
 
-def _tensors(model: onnx.ModelProto, removed: list[int], path: Path) -> Iterator[tuple[TensorProto, int]]:
+def _tensors(model: onnx.ModelProto, removed: list[range], path: Path) -> Iterator[tuple[TensorProto, int]]:
     """Every tensor, of all graphs, subgraphs, attributes, functions and training, and the bytes removed from it."""
-    yield from zip(model.graph.initializer, removed, strict=True)
+    yield from zip(model.graph.initializer, map(len, removed), strict=True)
     yield from _sparse_tensors(model.graph.sparse_initializer, path)
     graphs: list[GraphProto] = []
     nodes: list[NodeProto] = list(model.graph.node)

@@ -22,8 +22,8 @@ class WireError(ValueError):
     """Bytes that are not a protobuf message, or are one with too many entries."""
 
 
-def skeleton(data: Buffer) -> tuple[bytes, list[int]]:
-    """The serialized model without large raw data, and the number of bytes removed from each initializer of its graph.
+def skeleton(data: Buffer) -> tuple[bytes, list[range]]:
+    """The serialized model without large raw data, and the bytes of each initializer of its graph that were left out.
 
     It reads only as deep as necessary; protobuf checks the rest.
 
@@ -31,7 +31,7 @@ def skeleton(data: Buffer) -> tuple[bytes, list[int]]:
         WireError: for bytes that are not a protobuf message, or too many entries.
     """
     parts: list[bytes] = []
-    removed: list[int] = []
+    removed: list[range] = []
     for tag, start, body, end in _fields(data, 0, len(data)):
         if tag == _GRAPH:
             parts += _message(tag, _graph(data, body, end, removed))
@@ -40,7 +40,7 @@ def skeleton(data: Buffer) -> tuple[bytes, list[int]]:
     return b"".join(parts), removed
 
 
-def _graph(data: Buffer, begin: int, end: int, removed: list[int]) -> bytes:
+def _graph(data: Buffer, begin: int, end: int, removed: list[range]) -> bytes:
     parts: list[bytes] = []
     for tag, start, body, stop in _fields(data, begin, end):
         if len(parts) > MAX_ENTRIES * 3:
@@ -51,7 +51,7 @@ def _graph(data: Buffer, begin: int, end: int, removed: list[int]) -> bytes:
         else:
             parts += (data[start:stop], b"", b"")
         if tag == _INITIALIZER:
-            removed.append(raw[2] - raw[1] if raw is not None else 0)
+            removed.append(range(raw[1], raw[2]) if raw is not None else range(0))
     return b"".join(parts)
 
 

@@ -13,10 +13,10 @@ from lucid.export import Target
 from lucid.export.half_precision import halved
 from lucid.nn.parts import ModelPart
 from lucid.parity import ParityReport
+from lucid.parity_runs import ModelOrPath, sessions_for
 from lucid.parts import trace_part
 from lucid.phases import phase
 from lucid.runtime.accuracy import at_level_0
-from lucid.testing import ModelOrPath, sessions_for
 from lucid.tokenizing.reference import INPUTS, TEXT, Reference, reference_of
 from lucid.types import DTypeLike, bind_sizes
 

@@ -1,0 +1,363 @@
+"""Checks of exported files find planted faults: a flipped number, zeroed rows of tables, a cache wrong after steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import lucid
+from lucid import Tensor, nn, ops
+from lucid.export import Target
+from lucid.export.exporter import Lowered, lower
+from lucid.index_ranges import IndexRanges
+from lucid.models.bert import Bert
+from lucid.models.bert_tasks import BertForSequenceClassification
+from lucid.models.llama import Llama
+from lucid.models.t5 import T5
+from lucid.parity import WeightReport
+from lucid.part_parity import part_parity
+from lucid.parts import ModelPart, TracedPart, part_of, trace_part
+from lucid.random_inputs import default_sizes, random_inputs
+from lucid.testing import bisect
+from lucid.weight_comparison import compare_weights, export_again
+from tests.console import in_process
+from tests.models import goldens
+
+BERT = goldens.folder("bert/base")
+LLAMA = goldens.folder("llama/llama3")
+T5_BASE = goldens.folder("t5/v1_1")
+
+
+@pytest.fixture(scope="module")
+def bert() -> Bert:
+    return Bert.from_pretrained(BERT)
+
+
+def changed(model: onnx.ModelProto, name: str, change: Callable[[Any], None]) -> onnx.ModelProto:
+    """The model with a changed initializer."""
+    found = onnx.ModelProto()
+    found.CopyFrom(model)
+    (tensor,) = (tensor for tensor in found.graph.initializer if tensor.name == name)
+    array = onnx.numpy_helper.to_array(tensor).copy()
+    change(array)
+    tensor.CopyFrom(onnx.numpy_helper.from_array(array, name))
+    return found
+
+
+# What is compared by running ------------------------------------------------------------------------------------------
+
+
+def zeroed(rows: slice) -> Callable[[Any], None]:
+    def change(array: Any) -> None:
+        array[rows] = 0
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [("word_embeddings", slice(2, None)), ("position_embeddings", slice(5, None)), ("word_embeddings", slice(20, 30))],
+)
+def test_zeroed_rows_of_a_table_are_found_by_running(bert: Bert, table: str, rows: slice) -> None:
+    wrong = changed(lucid.export.to_onnx(bert), f"embeddings.{table}.weight", zeroed(rows))
+    report = part_parity(ModelPart(bert, {}), wrong)
+    assert not report.agrees
+    assert report.weights is not None and not report.weights.passed
+
+
+class Forgetful(Llama):
+    """A Llama whose keys are lost from a position on, which only the third step after a prompt of 32 reaches."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        logits, caches = super().forward(*args, **kwargs)
+        held = caches[0].key.shape[2]
+        kept = (ops.arange(held) < 34).astype(lucid.float32).unsqueeze(-1)
+        return logits, [cache._replace(key=cache.key * kept) for cache in caches]
+
+
+@pytest.mark.parametrize("cache", ["growing", "fixed"])
+def test_a_cache_that_goes_wrong_at_the_third_step_is_found(cache: Any) -> None:
+    right, wrong = (kind.from_pretrained(LLAMA).part(cache) for kind in (Llama, Forgetful))
+    assert part_parity(right, lucid.export.to_onnx(trace_part(right))).passed
+    report = part_parity(right, lucid.export.to_onnx(trace_part(wrong)))
+    failed = [c.sizes["sequence_length"] for c in report.comparisons if not c.passed]
+    assert failed and set(failed) == {1}, "the prompt agrees, and steps after it do not"
+
+
+def test_an_encoder_decoder_steps_through_its_cache() -> None:
+    part = part_of(T5.from_pretrained(T5_BASE), "decoder", "growing")
+    report = part_parity(part, lucid.export.to_onnx(trace_part(part)))
+    past = [c.sizes["past_decoder_sequence_length"] for c in report.comparisons if c.output == "logits"]
+    assert report.passed
+    assert past[-5:] == [0, past[-4], past[-4] + 1, past[-4] + 2, past[-4] + 3]
+    assert past[-4] >= 16, "a long prompt"
+
+
+def uses_of(forward: Callable[[Tensor], Any], dtype: str = "int64") -> Any:
+    graph = lucid.trace(forward, lucid.spec("N", "L", dtype=dtype))
+    (use,) = IndexRanges(graph).uses({"N": 2, "L": 5}).values()
+    return use
+
+
+TABLE = Tensor(np.ones((10, 4), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("forward", "allowed"),
+    [
+        (lambda x: ops.take(TABLE, x), (0, 9)),
+        (lambda x: nn.functional.embedding(x, TABLE), (0, 9)),
+        (lambda x: ops.take(TABLE, x.astype("int32")), (0, 9)),
+        (lambda x: ops.take(TABLE, x + 2), (-2, 7)),
+        (lambda x: ops.take(TABLE, x + ops.arange(x.shape[1])), (0, 5)),
+        (lambda x: ops.take(TABLE, 3 - x), (-6, 3)),
+        (lambda x: ops.take(TABLE, x.clip(1, 4)), (0, 5)),
+        (lambda x: ops.take(TABLE, x[:, :1]) + ops.take(TABLE[:3], x), (0, 2)),
+        (lambda x: ops.take(TABLE, ops.where(x == -100, 0, x)), (0, 9)),
+        (lambda x: x + 1, None),
+    ],
+)
+def test_integers_are_drawn_from_the_tables_that_they_index(forward: Any, allowed: Any) -> None:
+    assert uses_of(forward).allowed == allowed
+
+
+def test_integers_of_a_small_type_are_drawn_from_what_it_holds() -> None:
+    table = nn.Embedding(1000, 2)
+    graph = lucid.trace(lambda x: table(x.astype("int64")), lucid.spec(500, dtype="int8"))
+    drawn = random_inputs(graph, {})["x"]
+    assert drawn.min() >= 0 and drawn.max() > 100
+
+
+def test_ids_come_from_the_whole_vocabulary_and_one_run_is_long(bert: Bert) -> None:
+    graph = lucid.trace(bert)
+    runs = default_sizes(graph)
+    assert runs[-1] == {"L": 24, "N": 1}, "the positions of the table"
+    ids = random_inputs(graph, runs[-1], 3)["input_ids"]
+    assert len(np.unique(ids)) > 10 and ids.max() > 20
+
+
+def test_masks_pad_at_either_end() -> None:
+    graph = lucid.trace(Bert.from_pretrained(BERT))
+    left, right = (random_inputs(graph, {"N": 4, "L": 6}, run)["attention_mask"] for run in (1, 2))
+    np.testing.assert_array_equal(left[[0, 1, 3]], [[1] * 6, [0] + [1] * 5, [0] * 3 + [1] * 3])
+    np.testing.assert_array_equal(right[[0, 1, 3]], [[1] * 6, [1] * 5 + [0], [1] * 3 + [0] * 3])
+    assert left.any(1).all() and right.any(1).all()
+
+
+def test_lengths_are_drawn_from_all_positions() -> None:
+    graph = lucid.trace(
+        lambda x, lengths: x * (ops.arange(x.shape[1]) < lengths.unsqueeze(1)),
+        lucid.spec("N", "L"),
+        lucid.spec("N", dtype="int64"),
+    )
+    drawn = random_inputs(graph, {"N": 200, "L": 30})["lengths"]
+    assert drawn.min() <= 1 and 25 < drawn.max() <= 30
+
+
+# What is compared bit by bit ------------------------------------------------------------------------------------------
+
+
+def part_named(kind: str) -> tuple[ModelPart, dict[str, Any]]:
+    """A part of a small model, and options of its export."""
+    match kind.split():
+        case ["encoder", *rest]:
+            return ModelPart(Bert.from_pretrained(BERT), {}), {"dtype": "float16"} if rest else {}
+        case ["decoder", cache]:
+            return Llama.from_pretrained(LLAMA).part(cache), {}
+        case ["bits", bits]:
+            return ModelPart(lucid.quantize(Llama.from_pretrained(LLAMA), bits=int(bits), block=16), {}), {
+                "target": "cpu"
+            }
+        case ["t5", name]:
+            return part_of(T5.from_pretrained(T5_BASE), name), {}  # type: ignore[arg-type]
+    raise AssertionError(kind)
+
+
+KINDS = ["encoder", "encoder half", "decoder growing", "decoder fixed", "bits 4", "bits 8", "t5 encoder", "t5 decoder"]
+
+
+def exported(kind: str, path: Path, external: bool = False) -> Lowered:
+    part, options = part_named(kind)
+    lowered = lower(trace_part(part), Target(options.get("target", "any")), options.get("dtype"))
+    lowered.write(path, external)
+    return lowered
+
+
+def flip(path: Path, tensor: onnx.TensorProto, model: onnx.ModelProto, at: int) -> None:
+    """Change one bit of a byte of an initializer, in the file or in its side file; twice changes nothing."""
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        told = {entry.key: entry.value for entry in tensor.external_data}
+        side = path.with_name(told["location"])
+        data = bytearray(side.read_bytes())
+        data[int(told["offset"]) + at] ^= 1
+        side.write_bytes(data)
+        return
+    data = bytearray(tensor.raw_data)
+    data[at] ^= 1
+    tensor.raw_data = bytes(data)
+    path.write_bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_flipped_bit_is_found(kind: str, external: bool, tmp_path: Path) -> None:
+    path, random = tmp_path / "model.onnx", np.random.default_rng(0)
+    lowered = exported(kind, path, external)
+    report = compare_weights(path, lowered)
+    assert report.passed and report.compared == report.stored == len(lowered.assembled.initializers) and not report.note
+    model = onnx.load(path, load_external_data=False)
+    sizes = {name: array.nbytes for name, array in lowered.assembled.initializers.items()}
+    tensors = [tensor for tensor in model.graph.initializer if sizes[tensor.name]]
+    for index in random.integers(len(tensors), size=25):
+        tensor = tensors[index]
+        at = int(random.integers(sizes[tensor.name]))
+        flip(path, tensor, model, at)
+        report = compare_weights(path, lowered)
+        assert [item.name for item in report.different] == [tensor.name]
+        assert sum(item.count for item in report.different) == 1
+        flip(path, tensor, model, at)
+    assert compare_weights(path, lowered).passed
+
+
+def test_a_changed_attribute_of_a_node_is_found(bert: Bert, tmp_path: Path) -> None:
+    lowered = exported("encoder", tmp_path / "model.onnx")
+    model = onnx.load(tmp_path / "model.onnx")
+    norm = next(node for node in model.graph.node if node.op_type == "LayerNormalization")
+    next(attribute for attribute in norm.attribute if attribute.name == "epsilon").f = 0.5
+    report = compare_weights(model, lowered)
+    assert not report.passed and report.changed_nodes == (norm.name,)
+    assert "FAIL  nodes with other attributes: " in "\n".join(report.lines())
+
+
+def test_a_file_whose_constants_are_damaged_is_not_run(call: Any, bert: Bert, tmp_path: Path) -> None:
+    lucid.export.to_onnx(bert, path=tmp_path / "model.onnx")
+    model = onnx.load(tmp_path / "model.onnx")
+    onnx.save(changed(model, "constant", lambda array: array.fill(1 << 40)), tmp_path / "model.onnx")
+    code, out = call("verify", BERT, tmp_path / "model.onnx")
+    assert code == 1 and "constant: 1 number, the first at [0]: 1099511627776, expected" in out
+    assert "note  the file was not run: nodes or constants that it computes with are not the model's" in out
+    assert "nothing was compared" not in out and "check the names" not in out
+    report = part_parity(ModelPart(bert, {}), tmp_path / "model.onnx")
+    assert not report.passed and not report.comparisons
+    with pytest.raises(lucid.testing.ParityError, match="the file was not run"):
+        lucid.testing.assert_parity(bert, exported=tmp_path / "model.onnx")
+
+
+def again(model: Any, changed: onnx.ModelProto, **options: Any) -> WeightReport:
+    return compare_weights(changed, export_again(TracedPart.whole(lucid.trace(model)), changed, "any", **options))
+
+
+def test_a_file_of_another_target_opset_and_release_is_exported_for_these(bert: Bert) -> None:
+    for target in ("portable", "cpu", Target("any", opset=21), Target("any", onnxruntime="1.29")):
+        report = again(bert, lucid.export.to_onnx(bert, target=target))
+        assert report.passed and report.compared == report.stored and not report.note
+
+
+def test_what_another_tool_made_of_a_file_is_compared_as_far_as_it_goes(bert: Bert) -> None:
+    model = lucid.export.to_onnx(bert)
+    model.producer_name, model.producer_version = "optimizer", "3"
+    first = model.graph.initializer[0]
+    half = onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(first).astype(np.float16), first.name)
+    first.CopyFrom(half)
+    model.graph.initializer[1].name = "renamed"
+    model.graph.node[0].name = "other"
+    model.graph.node[0].op_type = "Other"
+    report = again(bert, model)
+    assert report.passed
+    told = "\n".join(report.lines())
+    assert "renamed (it is not in the export)" in told
+    assert "1 of the export are not in the file" in told
+    assert "the file's nodes are not those of this export: optimizer 3 made it, this is Lucid" in told
+    array = onnx.numpy_helper.to_array(half).copy()
+    array.flat[3] += 1
+    first.CopyFrom(onnx.numpy_helper.from_array(array, first.name))
+    assert [item.name for item in again(bert, model).different] == [first.name]
+
+
+def test_a_file_that_cannot_be_exported_again_says_so(bert: Bert) -> None:
+    model = lucid.export.to_onnx(bert)
+    model.opset_import[0].version = 13
+    report = again(bert, model)
+    assert report.passed and report.compared == 0
+    assert "the model cannot be exported as the file was: opset 13 is not supported" in report.lines()[-1]
+
+
+# The commands ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """A command in this process: its exit code, and what it prints."""
+
+    def run(*arguments: object) -> tuple[int, str]:
+        code = in_process(arguments, monkeypatch)
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def test_export_and_verify_say_how_many_weights_were_compared(call: Any, bert: Bert, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    code, out = call("export", BERT, "-o", path)
+    stored = len(onnx.load(path).graph.initializer)
+    assert code == 0 and f"ok    weights: {stored} of {stored} equal the model's, bit for bit" in out
+    code, out = call("verify", BERT, path)
+    assert code == 0 and f"ok    weights: {stored} of {stored} equal the model's, bit for bit" in out
+    name = "encoder.layer.0.output.dense.bias"
+    onnx.save(changed(onnx.load(path), name, lambda array: array.__setitem__(3, np.nextafter(array[3], 1))), path)
+    code, out = call("verify", BERT, path)
+    assert code == 1 and f"FAIL  {name}: 1 number, the first at [3]: " in out
+    assert "first difference" not in out and "check the names" not in out
+    code, out = call("verify", BERT, path, "--json")
+    assert code == 1 and json.loads(out)["weights"]["different"][0]["name"] == name
+
+
+def test_bisect_looks_at_the_inputs_that_failed(call: Any, bert: Bert, tmp_path: Path) -> None:
+    """Position 20 is read by the long run only."""
+    path = tmp_path / "model.onnx"
+    onnx.save(changed(lucid.export.to_onnx(bert), "embeddings.position_embeddings.weight", zeroed(slice(20, 21))), path)
+    code, out = call("verify", BERT, path)
+    assert code == 1 and "first difference: embeddings/Slice in embeddings, " in out
+    assert "check the names" not in out
+    report = part_parity(ModelPart(bert, {}), path)
+    assert set(report.failing) == {"input_ids", "attention_mask"}
+    found = bisect(bert, exported=onnx.load(path), arrays=report.failing)
+    assert found is not None and found.module == "embeddings"
+    assert bisect(bert, exported=onnx.load(path)) is not None, "by itself it looks at the long run too"
+
+
+@pytest.mark.parametrize("command", ["verify", "export"])
+def test_the_seed_changes_the_inputs(command: str, call: Any, bert: Bert, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    lucid.export.to_onnx(bert, path=path)
+    given = ["verify", BERT, path] if command == "verify" else ["export", BERT, "-o", tmp_path / "other.onnx"]
+
+    def runs(*seed: object) -> Sequence[Any]:
+        code, out = call(*given, "--json", *seed)
+        assert code == 0
+        found = json.loads(out)
+        return [run["max_abs"] for run in (found if command == "verify" else found["parity"])["runs"]]
+
+    assert runs() == runs("--seed", 0) == runs()
+    assert runs() != runs("--seed", 1)
+
+
+def test_a_head_with_token_types_reads_all_their_rows() -> None:
+    model = BertForSequenceClassification.from_pretrained(goldens.folder("tasks/bert_text_classification"))
+    graph = lucid.trace(model)
+    use = IndexRanges(graph).uses({"N": 1, "L": 3})["token_type_ids"]
+    assert use.allowed == (0, 1)
+
+
+def test_what_is_loaded_from_a_folder_is_checked_as_it_is_written(call: Any, tmp_path: Path) -> None:
+    code, out = call("export", BERT, "--for", "onnxruntime", "-o", tmp_path / "folder", "--json")
+    (parity,) = json.loads(out)["parity"].values()
+    assert code == 0 and parity["weights"]["equal"] == parity["weights"]["stored"] > 30
+    card = (tmp_path / "folder" / "README.md").read_text(encoding="utf-8")
+    assert "equal weights" in card and f"{parity['weights']['stored']} of {parity['weights']['stored']}" in card
