@@ -20,7 +20,10 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("normal_", "uniform_", "trunc_normal_"), "write nn.init.normal_(parameter) and so on"),
         "copy_": "tensors are never changed in place; write x = other, or parameter.assign(array)",
         "zero_": "tensors are never changed in place; write x = lucid.zeros_like(x)",
-        **dict.fromkeys(("values", "indices"), "max and min give the values alone; argmax and argmin give the indices"),
+        **dict.fromkeys(
+            ("values", "indices"),
+            "max(axis=...) gives the values alone, max(dim=...) values and indices",
+        ),
         "data": "tensors have no gradients to bypass: write x itself",
         "stride": "tensors have no strides; write x.reshape(...) or x.permute(...)",
         "as_strided": "tensors have no strides; write x.reshape(...), x.permute(...) or slices",

@@ -138,17 +138,25 @@ def torch_names_and(*unused: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorated
 
 
-def refusing(**reasons: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Refuse arguments of torch's with which its function gives something else, saying what to write."""
+class _NoAxes(tuple[int, ...]):
+    """The axes of a reduction over none, told from an empty list."""
 
-    def decorated(call: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(call)
-        def checked(*args: P.args, **given: P.kwargs) -> R:
-            for name in given:
-                if name in reasons:
-                    raise TypeError(f"{call.__name__}: {name}= means something else in torch; {reasons[name]}")
-            return call(*args, **given)
 
-        return checked
+NO_AXES = _NoAxes()
 
-    return decorated
+
+def torch_names_of_reduction(call: Callable[P, R]) -> Callable[P, R]:
+    """Let a reduction take torch's names: `dim=()` is every axis, as in torch, and `axis=()` is none, as in NumPy."""
+    own = frozenset(inspect.signature(call).parameters)
+
+    @functools.wraps(call)
+    def reduction(*args: P.args, **given: P.kwargs) -> R:
+        if given:
+            axis = given.get("axis")
+            if isinstance(axis, (tuple, list)) and not axis:
+                given["axis"] = NO_AXES
+            if not given.keys() <= own:
+                return call(*args, **in_our_names(call.__name__, given, own))
+        return call(*args, **given)
+
+    return reduction

@@ -164,9 +164,9 @@ def common_dtype(types: Sequence[TensorType]) -> DType:
     Tensors with axes decide. Tensors without axes, which are numbers, count only if their kind (bool < integer < float)
     is wider than that of all others: float16[3] and float32[] give float16, int64[3] and float32[] give float32.
     """
-    first = types[0].dtype
-    if all(each.dtype is first for each in types):
-        return first
+    dtypes = [each.dtype for each in types]
+    if dtypes.count(dtypes[0]) == len(dtypes):
+        return dtypes[0]
     arrays = [each.dtype for each in types if each.shape]
     numbers = [each.dtype for each in types if not each.shape]
     if not arrays or not numbers:

@@ -58,7 +58,7 @@ def _as_tuple(results: Any) -> tuple[Tensor, ...]:
 def written(logits: Callable[[Tensor], Tensor], ids: Tensor, end: int | None = None, steps: int = 8) -> list[int]:
     """The ids (1, L) and up to `steps` more, each the likeliest by the logits (1, L, vocab_size); stops after `end`."""
     for _ in range(steps):
-        ids = ops.concat([ids, logits(ids)[:, -1:].argmax()], 1)
+        ids = ops.concat([ids, logits(ids)[:, -1:].argmax(-1)], 1)
         if ids[0, -1].item() == end:
             break
     return [int(number) for number in ids[0].tolist()]

@@ -65,7 +65,7 @@ def _pooled(mode: str, states: Tensor, mask: Tensor | None) -> Tensor:
         if mode in ("cls", "lasttoken"):
             return states[:, 0] if mode == "cls" else states[:, -1]
         if mode == "max":
-            return states.max(1)
+            return states.amax(1)
         if mode == "mean":
             return states.mean(1)
         mask = places.unsqueeze(0) > 0
@@ -75,7 +75,7 @@ def _pooled(mode: str, states: Tensor, mask: Tensor | None) -> Tensor:
     if mode == "lasttoken":
         return _at(states * kept, ((mask != 0).astype(lucid.int32) * places.astype(lucid.int32)).argmax(1))
     if mode == "max":
-        return ops.where(mask.unsqueeze(-1) != 0, states, float("-inf")).max(1)
+        return ops.where(mask.unsqueeze(-1) != 0, states, float("-inf")).amax(1)
     if mode == "weightedmean":
         kept = kept * places.astype(states.dtype).unsqueeze(-1)
     total = ops.maximum(kept.sum(1), 1e-9)

@@ -74,7 +74,7 @@ def main() -> None:
     both = SideBySide(AlbertForMaskedLM.from_pretrained(checkpoint_folder("albert/masked_lm")))
     ids = token_ids(2, 5, 4, 3)
     logits = both(ids, ones_like(ids), 0 * ids)
-    print(f"{ids[0].tolist()} is read as {logits.argmax()[0].tolist()}; {both.verdict('logits')}")
+    print(f"{ids[0].tolist()} is read as {logits.argmax(-1)[0].tolist()}; {both.verdict('logits')}")
 
 
 if __name__ == "__main__":

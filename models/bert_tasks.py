@@ -95,7 +95,7 @@ def main() -> None:
     both = SideBySide(BertForMaskedLM.from_pretrained(checkpoint_folder("bert/masked_lm")))
     ids = token_ids(1, 5, 7, 2)
     logits = both(ids, ones_like(ids), 0 * ids)
-    print(f"{ids[0].tolist()} is read as {logits.argmax()[0].tolist()}; {both.verdict('logits')}")
+    print(f"{ids[0].tolist()} is read as {logits.argmax(-1)[0].tolist()}; {both.verdict('logits')}")
 
 
 if __name__ == "__main__":

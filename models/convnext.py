@@ -184,7 +184,7 @@ def main() -> None:
     lucid.manual_seed(0)
     pixels = lucid.randn(2, convnext.config.num_channels, 24, 32)
     logits = both(pixels)
-    print(f"{pixels.shape} images are of the classes {logits.argmax().tolist()} of {convnext.config.num_labels}")
+    print(f"{pixels.shape} images are of the classes {logits.argmax(-1).tolist()} of {convnext.config.num_labels}")
     print(both.verdict("logits"))
 
 

@@ -82,7 +82,7 @@ def main() -> None:
     both = SideBySide(DebertaForMaskedLM.from_pretrained(checkpoint_folder("tasks/deberta_fill_mask")))
     ids = token_ids(1, 5, 7, 2)
     logits = both(ids, ones_like(ids))
-    print(f"{ids[0].tolist()} is read as {logits.argmax()[0].tolist()}; {both.verdict('logits')}")
+    print(f"{ids[0].tolist()} is read as {logits.argmax(-1)[0].tolist()}; {both.verdict('logits')}")
 
 
 if __name__ == "__main__":

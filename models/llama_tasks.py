@@ -82,7 +82,7 @@ def main() -> None:
     both = SideBySide(LlamaForSequenceClassification.from_pretrained(checkpoint_folder(tiny)))
     ids = token_ids(1, 5, 7)
     logits = both(ids, ones_like(ids))
-    print(f"{ids[0].tolist()} is of class {logits.argmax()[0].item()}; {both.verdict('logits')}")
+    print(f"{ids[0].tolist()} is of class {logits.argmax(-1)[0].item()}; {both.verdict('logits')}")
 
 
 if __name__ == "__main__":

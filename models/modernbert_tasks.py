@@ -110,7 +110,7 @@ def main() -> None:
     both = SideBySide(ModernBertForMaskedLM.from_pretrained(checkpoint_folder("modernbert/masked_lm")))
     ids = token_ids(1, 5, 7, 2)
     logits = both(ids, ones_like(ids))
-    print(f"{ids[0].tolist()} is read as {logits.argmax()[0].tolist()}; {both.verdict('logits')}")
+    print(f"{ids[0].tolist()} is read as {logits.argmax(-1)[0].tolist()}; {both.verdict('logits')}")
 
 
 if __name__ == "__main__":

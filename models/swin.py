@@ -290,7 +290,7 @@ def main() -> None:
     lucid.manual_seed(0)
     pixels = lucid.randn(2, swin.config.num_channels, *swin.config.image_size)
     logits = both(pixels)
-    print(f"{pixels.shape} images are of the classes {logits.argmax().tolist()} of {swin.config.num_labels}")
+    print(f"{pixels.shape} images are of the classes {logits.argmax(-1).tolist()} of {swin.config.num_labels}")
     print(both.verdict("logits"))
 
 

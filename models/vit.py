@@ -274,7 +274,7 @@ def main() -> None:
     lucid.manual_seed(0)
     pixels = lucid.randn(2, vit.config.num_channels, *vit.config.image_size)
     logits = both(pixels)
-    print(f"{pixels.shape} images are of the classes {logits.argmax().tolist()} of {vit.config.num_labels}")
+    print(f"{pixels.shape} images are of the classes {logits.argmax(-1).tolist()} of {vit.config.num_labels}")
     print(both.verdict("logits"))
 
 

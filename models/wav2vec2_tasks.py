@@ -113,7 +113,7 @@ def main() -> None:
     both = SideBySide(model)
     lucid.manual_seed(0)
     inputs = [lucid.randn(1, 1_600), lucid.ones(1, 1_600, dtype=lucid.int64)][: len(model.input_specs())]
-    ids = both(*inputs).argmax()[0].tolist()
+    ids = both(*inputs).argmax(-1)[0].tolist()
     print(f"{len(ids)} frames, which begin with the tokens {ids[:8]}; {both.verdict('logits')}")
 
 

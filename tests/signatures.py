@@ -67,8 +67,6 @@ DELIBERATE: dict[str, dict[str, str]] = {
     "nn.Softmax": {"axis=-1 for None": _AXIS},
     "functional.softmax": {"axis=-1 for None": _AXIS},
     "functional.log_softmax": {"axis=-1 for None": _AXIS},
-    "Tensor.argmax": {"axis=-1 for None": "the last axis, where torch numbers all elements"},
-    "Tensor.argmin": {"axis=-1 for None": "the last axis, where torch numbers all elements"},
     "Tensor.topk": {"axis=-1 for None": "the same: the last"},
     "lucid.meshgrid": {"indexing=ij for None": "the same, without torch's warning"},
     "functional.rms_norm": {

@@ -79,8 +79,8 @@ def _gives_what_eager_does(s: Sample, target: str, session: Session) -> None:
 @pytest.mark.parametrize(
     ("model", "spec"),
     [
-        (lambda x: x.max(-1), ("N", 4)),
-        (lambda x: x.max(-1, keepdims=True), ("N", "L", 4)),
+        (lambda x: x.max(axis=-1), ("N", 4)),
+        (lambda x: x.max(axis=-1, keepdims=True), ("N", "L", 4)),
         (lambda x: x.argmax(-1), ("N", "L", 4)),
         (lambda x: x.sum((-1, 0), keepdims=True), ("N", "L", 4)),
         (lambda x: x.mean(1), ("N", "L")),

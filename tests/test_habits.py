@@ -29,7 +29,22 @@ def test_both_names_of_an_argument_are_taken() -> None:
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "two names": (lambda: X.sum(axis=1, dim=1), TypeError, "^sum: axis is given twice, as axis and as dim$"),
     "unknown": (lambda: X.sum(dims=1, wide=True), TypeError, "unexpected keyword argument 'wide'"),
-    "a pair": (lambda: X.max(dim=1), TypeError, r"^max: dim= means something else in torch; write amax\(dim=...\)"),
+    "max of two axes": (
+        lambda: X.max((0, 1)),
+        TypeError,
+        r"^max: dim is \(0, 1\), expected one.*; amax\(dim=...\)",
+    ),
+    "two axes of max": (lambda: X.min(1, axis=0), TypeError, r"^min: dim is 1, beside axis=\(0,\), expected one axis"),
+    "keepdim of all": (
+        lambda: X.max(keepdim=True),
+        TypeError,
+        r"^max: keepdim=True without dim; write max\(keepdims",
+    ),
+    "a filling": (
+        lambda: X.long().masked_fill(MASK, np.inf),
+        OverflowError,
+        "^masked_fill: inf does not fit int64",
+    ),
     "device": (lambda: X.to("cuda"), ValueError, "^to: device is 'cuda', but tensors have no device: leave it out"),
     "device of new": (lambda: lucid.zeros(2, device="cuda:0"), ValueError, "^zeros: device is 'cuda:0', but"),
     "device of a module": (lambda: nn.Linear(2, 2, device="cuda"), ValueError, "^Linear: device is 'cuda', but"),
@@ -115,7 +130,10 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
         (lambda: X.cuda, "'Tensor' object has no attribute 'cuda': tensors have no device; leave it out"),
         (lambda: X.backward, "no attribute 'backward': Lucid computes no gradients; train in torch"),
         (lambda: X.add_, r"no attribute 'add_': tensors are never changed in place; write x = x.add\(...\)"),
-        (lambda: X.max(1).values, "no attribute 'values': max and min give the values alone"),
+        (
+            lambda: X.max(axis=1).values,
+            r"no attribute 'values': max\(axis=...\) gives the values alone",
+        ),
         (lambda: X.sume, "no attribute 'sume'; did you mean sum?"),
         (lambda: lucid.compile, "module 'lucid' has no attribute 'compile': nothing is compiled: export the model"),
         (lambda: nn.MSELoss, "module 'lucid.nn' has no attribute 'MSELoss': losses are for training"),

@@ -22,12 +22,12 @@ WINDOW = {"kernel_shape": (3,), "strides": (2,), "pads": (1, 1), "dilations": (1
 
 # The reference is NumPy's result for float64 numbers, which all types hold exactly.
 REDUCING: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Array], Array]]] = {
-    "max": (lambda x: x.max(-1), lambda v: v.max(-1)),
+    "max": (lambda x: x.max(axis=-1), lambda v: v.max(-1)),
     "max of all": (lambda x: x.max(), lambda v: v.max()),
-    "max of columns": (lambda x: x.max(0, keepdims=True), lambda v: v.max(0, keepdims=True)),
-    "max of two axes": (lambda x: x.reshape(-1, 3, 4).max((0, 2)), lambda v: v.reshape(-1, 3, 4).max((0, 2))),
-    "min": (lambda x: x.min(-1), lambda v: v.min(-1)),
-    "min of columns": (lambda x: x.min(0), lambda v: v.min(0)),
+    "max of columns": (lambda x: x.max(axis=0, keepdims=True), lambda v: v.max(0, keepdims=True)),
+    "max of two axes": (lambda x: x.reshape(-1, 3, 4).max(axis=(0, 2)), lambda v: v.reshape(-1, 3, 4).max((0, 2))),
+    "min": (lambda x: x.min(axis=-1), lambda v: v.min(-1)),
+    "min of columns": (lambda x: x.min(axis=0), lambda v: v.min(0)),
     "argmax": (lambda x: x.argmax(-1), lambda v: v.argmax(-1)),
     "argmax of columns": (lambda x: x.argmax(0, keepdims=True), lambda v: v.argmax(0, keepdims=True)),
     "sum": (lambda x: x.sum(-1), lambda v: v.sum(-1)),
@@ -142,5 +142,5 @@ def test_softplus_of_large_half_precision_numbers() -> None:
 
 
 def test_explain_tells_of_the_guard_and_integers_have_none() -> None:
-    assert "ignores NaN" in str(explain(lambda x: x.max(-1), lucid.spec("N", 12)))
-    assert "NaN" not in str(explain(lambda x: x.max(-1), lucid.spec("N", 12, dtype=lucid.int64)))
+    assert "ignores NaN" in str(explain(lambda x: x.max(axis=-1), lucid.spec("N", 12)))
+    assert "NaN" not in str(explain(lambda x: x.max(axis=-1), lucid.spec("N", 12, dtype=lucid.int64)))

@@ -1,4 +1,4 @@
-"""A line of torch code gives the types, shapes and numbers that it gives in torch, or an error that says what to write."""
+"""Lines of torch code give the types, shapes and numbers that torch gives, or an error that says what to write."""
 
 from __future__ import annotations
 

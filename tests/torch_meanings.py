@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,9 @@ NAMES = dict(zip(TYPES, ("half", "brain", "single", "double", "int8", "uint8", "
 OPERANDS = {
     **{NAMES[name]: ("arange", (2, 3), name) for name in TYPES},
     **{f"{NAMES[name]}_number": ("number", (), name) for name in TYPES},
+    "block": ("arange", (2, 3, 4, 2), "int64"),
+    "picks": ("picks", (2,), "int64"),
+    "pairs": ("picks", (2, 1), "int64"),
 }
 
 _NUMBERS = [f"{name}_number" for name in NAMES.values()]
@@ -46,7 +50,165 @@ PROMOTION = [
     "half.mean() + single",
 ]
 
-SECTIONS: dict[str, list[str]] = {"a number beside a tensor": PROMOTION}
+FILLING = [
+    "half.masked_fill(flags, 1.5)",
+    "half.masked_fill(flags, single_number)",
+    "half.masked_fill(flags, double_number)",
+    "int64.masked_fill(flags, 1.5)",
+    "int64.masked_fill(flags, -2.5)",
+    "int32.masked_fill(flags, True)",
+    "int32.masked_fill(flags, single_number)",
+    "uint8.masked_fill(flags, int64_number)",
+    "flags.masked_fill(flags, 0)",
+    "flags.masked_fill(~flags, 5.5)",
+    "flags.masked_fill(flags, single_number)",
+    "torch.masked_fill(brain, flags, 2)",
+    "single.masked_fill(flags[0], -inf)",
+    "single[0].masked_fill(flags, 0)",
+    "single_number.masked_fill(flags, 0)",
+    "flags.masked_fill(flags, -inf)",
+    "int64.masked_fill(flags, -inf)",
+    "int32.masked_fill(flags, 2**40)",
+    "half.masked_fill(flags, -1e9)",
+    "single.masked_fill(int64, 0)",
+]
+SUMS = [
+    *(f"{name}.cumsum(0, dtype=torch.{kind})" for name in ("int64", "uint8", "half") for kind in ("int32", "float32")),
+    "int64.cumsum(1)",
+    "int32.cumsum(dim=1)",
+    "flags.cumsum(-1)",
+    "flags.cumsum(-1, dtype=torch.int32)",
+    "torch.cumsum(int8, dim=0, dtype=torch.int8)",
+    "single.cumsum(0, dtype=torch.half)",
+    "int64.sum(0, dtype=torch.int32)",
+    "int64.sum(dtype=torch.float16)",
+    "int64.prod(dtype=torch.int32)",
+    "torch.prod(half, dtype=torch.float32)",
+    "int32.prod(1, dtype=torch.int32)",
+    "flags.sum(dtype=torch.int32)",
+    "half.mean(dtype=torch.float32)",
+    "int64.mean(dtype=torch.float32)",
+    "half.norm(dtype=torch.float32)",
+    "half.log_softmax(-1, dtype=torch.float32)",
+    "half.softmax(-1, dtype=torch.float32)",
+]
+NO_AXES = [
+    *(
+        f"single.{name}({spelling})"
+        for name in ("sum", "mean", "amax", "amin", "std", "var")
+        for spelling in ("()", "dim=()", "dim=[]", "dim=None", "dim=(), keepdim=True", "dim=(0, 1)")
+    ),
+    "torch.sum(int64, ())",
+    "torch.mean(single, dim=(), keepdim=True)",
+    "torch.norm(single, dim=())",
+    "single.norm(dim=[])",
+    "(single > 1).any(dim=())",
+    "(single > 1).all(dim=[])",
+    "(single > 1).all(())",
+]
+INDEXING = [
+    *(
+        f"block[{index}]"
+        for index in (
+            "0, :, picks",
+            "picks, :, 0",
+            ":, picks, :, 0",
+            "0, :, picks, 1",
+            "0, :, :, picks",
+            ":, 0, picks",
+            ":, 0, :, picks",
+            "..., 0, picks",
+            "0, ..., picks",
+            "picks, 0",
+            "0, picks",
+            "picks, :, picks",
+            "picks, 0, picks",
+            "picks, 0, :, picks",
+            ":, picks, 0, picks",
+            "0, picks, :, picks",
+            "0, None, picks",
+            "None, 0, :, picks",
+            "-1, :, pairs",
+            "pairs, :, 0",
+            "pairs, 0, picks",
+            "int64_number - 2, :, picks",
+            ":, int64_number - 2, :, picks",
+            "picks, :, int64_number - 2",
+            "int64_number - 3, :, int64_number - 2",
+            "picks, int64_number - 2, :, picks",
+            "1, 0:1, picks",
+            "1:, :, picks, 0",
+            "0, :, [1, 0]",
+            "[1, 0], :, 0",
+            "picks, None, 0",
+            ":, None, picks, 0",
+            "picks, :, :, 1",
+            "0, :2, picks, ::2",
+        )
+    ),
+]
+EXTREMES = [
+    *(
+        f"{line.format(name=name)}"
+        for name in ("max", "min")
+        for line in (
+            "block.{name}()",
+            "block.{name}(1)",
+            "block.{name}(-1)[0]",
+            "block.{name}(1).values",
+            "block.{name}(1).indices",
+            "block.{name}(1, True)",
+            "block.{name}(dim=2, keepdim=True)",
+            "single.{name}(0, keepdim=True)[1]",
+            "torch.{name}(half, 1)",
+            "torch.{name}(half, dim=-1, keepdim=True).values",
+            "torch.{name}(single, double_number)",
+            "torch.{name}(int64, other=int64_number)",
+            "int64.{name}(torch.tensor(2))",
+            "single.{name}((0, 1))",
+            "single.arg{name}()",
+            "block.arg{name}()",
+            "block.arg{name}(keepdim=True)",
+            "block.arg{name}(dim=None)",
+            "block.arg{name}(1)",
+            "block.arg{name}(dim=-1, keepdim=True)",
+            "torch.arg{name}(single)",
+            "single_number.arg{name}()",
+        )
+    ),
+    "single.sort(0, True)",
+    "torch.sort(single, descending=True).indices",
+    "single.topk(2)",
+    "torch.topk(single, 1, dim=0).values",
+]
+EINSUM = [
+    f"torch.einsum({line})"
+    for line in (
+        "'ij->i', flags",
+        "'ij->', flags",
+        "'ij->ji', flags",
+        "'ij,ij->ij', flags, flags",
+        "'ij,kj->ik', flags, flags",
+        "'ij->i', int32",
+        "'ij,ij->i', int32, int32",
+        "'ij,kj->ik', uint8, uint8",
+        "'ij,kl->il', int32, int32",
+        "'ij,kl->jk', half, half",
+        "'ij,ij', int64, int64",
+        "'ij,k->ijk', half, single[0]",
+        "'ij,k->ijk', int64, half[0]",
+    )
+]
+
+SECTIONS: dict[str, list[str]] = {
+    "a number beside a tensor": PROMOTION,
+    "masked_fill keeps the type": FILLING,
+    "sums of a given type": SUMS,
+    "no axes are all axes": NO_AXES,
+    "integers beside tensors as indices": INDEXING,
+    "the largest and the least": EXTREMES,
+    "einsum": EINSUM,
+}
 
 # Lines that Lucid refuses although torch runs them, and what the error says.
 ELSEWHERE: dict[str, str] = {
@@ -62,5 +224,7 @@ def lines() -> Iterator[str]:
 def array_of(name: str) -> np.ndarray[Any, Any]:
     """An operand in float64 or int64, which its own element type holds exactly."""
     kind, shape, dtype = OPERANDS[name]
-    values = np.arange(1, 7).reshape(shape) if kind == "arange" else np.array(3)
+    if kind == "picks":
+        return np.array([1, 0]).reshape(shape)
+    values = np.arange(1, math.prod(shape) + 1).reshape(shape) if kind == "arange" else np.array(3)
     return values % 2 if dtype == "bool" else values / 2 if "float" in dtype else values

@@ -34,9 +34,6 @@ ROOMS: dict[str, tuple[str, str, str, Any]] = {
 # Names that Lucid has with another meaning, or not at all, and what to write.
 INSTEAD: dict[str, dict[str, str]] = {
     "Tensor": {
-        "max": "`x.max(axis)`: the values alone; `x.amax`, `x.argmax`",
-        "min": "`x.min(axis)`: the values alone; `x.amin`, `x.argmin`",
-        "argmax": "`x.argmax(dim)`; without `dim`, of the last axis",
         "nonzero": "`x.nonzero()` of known tensors; else `lucid.where`, `x.masked_scatter`",
         "type": "`x.astype(dtype)`",
         "unfold": "slices or `x.gather(axis, indices)`",
@@ -44,9 +41,6 @@ INSTEAD: dict[str, dict[str, str]] = {
         "__init__": "",
     },
     "torch": {
-        "max": "`lucid.max(x, axis)`: the values alone; `lucid.amax`, `lucid.maximum`",
-        "min": "`lucid.min(x, axis)`: the values alone; `lucid.amin`, `lucid.minimum`",
-        "argmax": "`lucid.argmax(x, dim)`; without `dim`, of the last axis",
         "nonzero": "`x.nonzero()` of known tensors; else `lucid.where`, `x.masked_scatter`",
         "as_tensor": "`lucid.tensor(data)`",
         "FloatTensor": "`lucid.tensor(data)`",
@@ -58,6 +52,44 @@ INSTEAD: dict[str, dict[str, str]] = {
     "functional": {},
     "nn": {},
 }
+
+MEANINGS_INTRODUCTION = (
+    "A name that Lucid shares with torch means what it means there: element types, shapes, orders of axes and numbers are held to",
+    "torch's (`tests/torch_meanings.py`), and what Lucid does not do is an error. The exceptions are these, and the defaults that",
+    "[coming from torch](coming-from.md#names-side-by-side) lists.",
+)
+
+# Names that both have, with another meaning here, what they mean, and what torch means.
+OTHER_MEANINGS: list[tuple[str, str, str]] = [
+    (
+        "`x.max(axis=1)`, `x.min(axis=1)`",
+        "the values alone, as in NumPy",
+        "`axis` is `dim`: a pair; `x.max(1)` and `x.max(dim=1)` are the pair",
+    ),
+    (
+        "`x.sum(axis=())`, `mean`, `amax`, `amin`, `var`, `std`, `norm`",
+        "reduces nothing, as in NumPy",
+        "`axis` is `dim`: all axes; so are `x.sum(())` and `x.sum(dim=())` here",
+    ),
+    ("`np.max(x, 1)`, `np.einsum(...)` and other functions of NumPy", "NumPy's meaning", "none"),
+    (
+        "`lucid.ops.argmax(x)`, `lucid.ops.max(x, ...)`",
+        "`lucid.ops` has Lucid's names: the last axis; the values alone",
+        "none",
+    ),
+    (
+        "`nn.TransformerEncoderLayer(...)` and kin",
+        "`batch_first=True`",
+        "False; `nn.MultiheadAttention` has torch's default",
+    ),
+    (
+        "`nn.Softmax()`, `F.softmax(x)`, `F.log_softmax(x)` without `dim`",
+        "the last axis",
+        "axis 0 or 1, with a warning",
+    ),
+    ("`int8` with `uint8`", "int32", "int16, which Lucid does not have"),
+    ("`x.topk(k)`, `x.sort()`, of equal elements", "the first one comes first", "any, unless `stable=True`"),
+]
 
 
 def ours(room: str, name: str) -> str:
@@ -89,6 +121,8 @@ def page() -> str:
         lines += ["", f"## {heading}", "", f"{there} of {len(rows)} have an answer.", "", "| torch | folders | here |"]
         lines += ["|---|---|---|"]
         lines += [f"| `{written.format(name)}` | {n} | {ours(room, name)} |" for name, n in rows]
+    lines += ["", "## Same name, other meaning", "", *MEANINGS_INTRODUCTION, "", "| | Lucid | torch |", "|---|---|---|"]
+    lines += [f"| {name} | {here} | {there} |" for name, here, there in OTHER_MEANINGS]
     return "\n".join(lines) + "\n"
 
 

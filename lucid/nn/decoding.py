@@ -39,7 +39,7 @@ class CausalDecoder(Module):
 
         cache = decoder.empty_cache(1)
         logits, cache = decoder(prompt, past_key_values=cache)                 # all tokens of the prompt at once
-        logits, cache = decoder(logits[:, -1:].argmax(), past_key_values=cache)       # then one at a time
+        logits, cache = decoder(logits[:, -1:].argmax(-1), past_key_values=cache)       # then one at a time
     """
 
     takes_logits_to_keep: ClassVar[bool] = False

@@ -62,7 +62,7 @@ class EncoderDecoder(Module):
         states = model.encode(source_ids, attention_mask)
         cache = model.empty_cache(states)                                # or with capacity=64: buffers
         logits, cache = model.decode(start, cache, attention_mask)       # one token or several
-        logits, cache = model.decode(logits[:, -1:].argmax(), cache, attention_mask)
+        logits, cache = model.decode(logits[:, -1:].argmax(-1), cache, attention_mask)
 
     A subclass defines `forward` for all tokens at once, `cache_shape`, `encoder_width`, `encode`, `cross_caches`,
     `step`, `logits`, and for other inputs than token ids `encoder_input_specs`; `empty_cache`, `decode` and what is

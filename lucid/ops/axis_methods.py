@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
-from lucid.ops.methods import OPS, Axes, Flag, Number, T, Whole, axes, unpack
+from lucid.ops.methods import OPS, Axes, Flag, Number, T, Whole, axes, axes_or_all, unpack
 from lucid.ops.operators import Operators
-from lucid.spelling import refusing, torch_names
-
-# torch's max and min over an axis give a pair; Lucid's give the values alone, so a port would take the wrong part.
-_ONE_RESULT = "write amax(dim=...) or amin(dim=...) for the values, argmax(dim=...) or argmin(dim=...) for the indices"
+from lucid.spelling import torch_names, torch_names_of_reduction
 
 
 def _unbiased_by_place(axis: Axes, unbiased: bool, keepdims: bool) -> tuple[Axes, bool]:
@@ -24,33 +21,69 @@ class AxisMethods(Operators[T]):
 
     # Reductions ---------------------------------------------------------------------------------------------------
 
-    @torch_names
+    @torch_names_of_reduction
     def sum(self, axis: Axes = None, keepdims: Flag = False, *, dtype: Any = None) -> T:
         """Sum over axes, all of them by default; that of integers and booleans is int64, unless `dtype` is given."""
-        found: T = OPS["sum"](self._as(dtype), axis=axes(axis), keepdims=keepdims)
+        found: T = OPS["sum"](self._as(dtype), axis=axes_or_all(axis), keepdims=keepdims)
         result: T = found._as(dtype)
         return result
 
-    @torch_names
+    @torch_names_of_reduction
     def mean(self, axis: Axes = None, keepdims: Flag = False, *, dtype: Any = None) -> T:
         """Mean over axes, all of them by default; of this tensor in another element type if `dtype` is given."""
-        mean: T = OPS["mean"](self._as(dtype), axis=axes(axis), keepdims=keepdims)
+        mean: T = OPS["mean"](self._as(dtype), axis=axes_or_all(axis), keepdims=keepdims)
         return mean
 
-    @refusing(dim=_ONE_RESULT, keepdim=_ONE_RESULT)
-    def max(self, axis: Axes = None, keepdims: Flag = False) -> T:
-        """Maximum over axes; all of them by default."""
-        return self._op("max", axis=axes(axis), keepdims=keepdims)
+    @overload
+    def max(self) -> T: ...
 
-    @refusing(dim=_ONE_RESULT, keepdim=_ONE_RESULT)
-    def min(self, axis: Axes = None, keepdims: Flag = False) -> T:
-        """Minimum over axes; all of them by default."""
-        return self._op("min", axis=axes(axis), keepdims=keepdims)
+    @overload
+    def max(self, dim: Whole, keepdim: Flag = False) -> Any: ...
+
+    @overload
+    def max(self, dim: Operators[Any], /) -> T: ...
+
+    @overload
+    def max(self, *, other: Any) -> T: ...
+
+    @overload
+    def max(self, *, axis: Axes = None, keepdims: Flag = False) -> T: ...
+
+    def max(
+        self, dim: Any = None, keepdim: Flag = False, *, other: Any = None, axis: Axes = None, keepdims: Flag = False
+    ) -> Any:
+        """The largest element; with `dim`, as in torch, a pair (values, indices) along an axis.
+
+        With `axis` or `keepdims`, as in NumPy, the values alone, over one or several axes. With another tensor, the
+        greater element of each two.
+        """
+        return self._op("extreme", "max", dim, keepdim, other, axes(axis), keepdims)
+
+    @overload
+    def min(self) -> T: ...
+
+    @overload
+    def min(self, dim: Whole, keepdim: Flag = False) -> Any: ...
+
+    @overload
+    def min(self, dim: Operators[Any], /) -> T: ...
+
+    @overload
+    def min(self, *, other: Any) -> T: ...
+
+    @overload
+    def min(self, *, axis: Axes = None, keepdims: Flag = False) -> T: ...
+
+    def min(
+        self, dim: Any = None, keepdim: Flag = False, *, other: Any = None, axis: Axes = None, keepdims: Flag = False
+    ) -> Any:
+        """The least element; otherwise as `max`."""
+        return self._op("extreme", "min", dim, keepdim, other, axes(axis), keepdims)
 
     @torch_names
-    def argmax(self, axis: Whole = -1, keepdims: Flag = False) -> T:
-        """The int64 index of the first maximum along an axis."""
-        return self._op("argmax", axis=axis, keepdims=keepdims)
+    def argmax(self, axis: Whole | None = None, keepdims: Flag = False) -> T:
+        """The int64 index of the first maximum along an axis; without one, in the flattened tensor."""
+        return self._op("place_of_extreme", "argmax", axis, keepdims)
 
     @torch_names
     def any(self, axis: Axes = None, keepdims: Flag = False) -> T:
@@ -62,51 +95,55 @@ class AxisMethods(Operators[T]):
         """Whether all elements are true."""
         return self._op("all", axis=axes(axis), keepdims=keepdims)
 
-    @torch_names
+    @torch_names_of_reduction
     def amax(self, axis: Axes = None, keepdims: Flag = False) -> T:
         """Maximum over axes; all of them by default."""
-        return self._op("max", axis=axes(axis), keepdims=keepdims)
+        return self._op("max", axis=axes_or_all(axis), keepdims=keepdims)
 
-    @torch_names
+    @torch_names_of_reduction
     def amin(self, axis: Axes = None, keepdims: Flag = False) -> T:
         """Minimum over axes; all of them by default."""
-        return self._op("min", axis=axes(axis), keepdims=keepdims)
+        return self._op("min", axis=axes_or_all(axis), keepdims=keepdims)
 
     @torch_names
-    def prod(self, axis: Axes = None, keepdims: Flag = False) -> T:
-        """Product over axes; all of them by default."""
-        return self._op("prod", axis=axes(axis), keepdims=keepdims)
+    def prod(self, axis: Axes = None, keepdims: Flag = False, *, dtype: Any = None) -> T:
+        """Product over axes, all of them by default; of integers and booleans it is int64, unless `dtype` is given."""
+        product: T = OPS["prod"](self._as(dtype), axis=axes(axis), keepdims=keepdims)
+        result: T = product._as(dtype)
+        return result
 
     @torch_names
-    def argmin(self, axis: Whole = -1, keepdims: Flag = False) -> T:
-        """The int64 index of the first minimum along an axis."""
-        return self._op("argmin", axis, keepdims)
+    def argmin(self, axis: Whole | None = None, keepdims: Flag = False) -> T:
+        """The int64 index of the first minimum along an axis; without one, in the flattened tensor."""
+        return self._op("place_of_extreme", "argmin", axis, keepdims)
 
-    @torch_names
+    @torch_names_of_reduction
     def var(self, axis: Axes = None, unbiased: Flag = True, keepdims: Flag = False, *, correction: Number = 1) -> T:
         """Variance over axes: squared distances from the mean, summed, by their number less `correction` (1).
 
         A flag in the place of the axes is `unbiased`, as in torch: ``x.var(False)``.
         """
         axis, unbiased = _unbiased_by_place(axis, unbiased, keepdims)
-        return self._op("var", axis, correction if unbiased else 0, keepdims)
+        return self._op("var", axes_or_all(axis), correction if unbiased else 0, keepdims)
 
-    @torch_names
+    @torch_names_of_reduction
     def std(self, axis: Axes = None, unbiased: Flag = True, keepdims: Flag = False, *, correction: Number = 1) -> T:
         """Standard deviation over axes: the root of the variance, with its arguments."""
         axis, unbiased = _unbiased_by_place(axis, unbiased, keepdims)
-        return self._op("std", axis, correction if unbiased else 0, keepdims)
+        return self._op("std", axes_or_all(axis), correction if unbiased else 0, keepdims)
 
-    @torch_names
-    def norm(self, p: Any = "fro", axis: Axes = None, keepdims: Flag = False) -> T:
-        """The p-norm over axes; `p` may be infinity."""
-        return self._op("norm", p, axis, keepdims)
+    @torch_names_of_reduction
+    def norm(self, p: Any = "fro", axis: Axes = None, keepdims: Flag = False, dtype: Any = None) -> T:
+        """The p-norm over axes; `p` may be infinity; of this tensor in another element type if `dtype` is given."""
+        length: T = OPS["norm"](self._as(dtype), p, axes_or_all(axis), keepdims)
+        return length
 
     @torch_names
     def cumsum(self, axis: Whole, dtype: Any = None) -> T:
-        """Running sum along an axis; that of integers and booleans is int64."""
+        """Running sum along an axis; that of integers and booleans is int64, unless `dtype` is given."""
         sums: T = OPS["cumsum"](self._as(dtype), axis=axis)
-        return sums
+        result: T = sums._as(dtype)
+        return result
 
     @torch_names
     def softmax(self, axis: Whole = -1, *, dtype: Any = None) -> T:
@@ -156,6 +193,10 @@ class AxisMethods(Operators[T]):
     def index_add(self, axis: Whole, indices: Any, source: Any, *, alpha: Number = 1) -> T:
         """This tensor with slices of `source` added at the indices of an axis."""
         return self._op("index_add", axis, indices, source if alpha == 1 else source * alpha)
+
+    def masked_fill(self, mask: Any, value: Any) -> T:
+        """The value where the mask is true, else this tensor, whose element type the value takes."""
+        return self._op("masked_fill", mask, value)
 
     def masked_scatter(self, mask: Any, source: Any) -> T:
         """This tensor with the elements of `source`, in order, where the mask is true."""

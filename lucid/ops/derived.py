@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from lucid.ops.elementwise import (
     abs_,
     div,
@@ -22,8 +24,9 @@ from lucid.ops.elementwise import (
     where,
 )
 from lucid.ops.op import function
+from lucid.ops.operands import as_tensor
 from lucid.ops.tensor import Tensor, TensorLike
-from lucid.types import float32
+from lucid.types import convert, float32
 
 
 @function
@@ -80,6 +83,23 @@ def clamp(x: Tensor, min: TensorLike | None = None, max: TensorLike | None = Non
     if min is not None:
         x = maximum(x, min)
     return x if max is None else minimum(x, max)
+
+
+@function
+def masked_fill(x: Tensor, mask: TensorLike, value: TensorLike) -> Tensor:
+    """The value where the mask is true, else x: the result has the element type of x, as in torch.
+
+    Raises:
+        OverflowError: for a number that the element type cannot hold; the fraction of one is cut off for integers.
+        TypeError: for a mask that is not boolean.
+    """
+    if isinstance(value, (bool, int, float, np.generic)):
+        filling = Tensor.from_array(convert(np.asarray(value), x.dtype, "masked_fill"))
+    else:
+        filling = as_tensor("masked_fill", value)
+    if not filling.is_traced and filling.dtype != x.dtype:
+        filling = Tensor.from_array(convert(filling.numpy(), x.dtype, "masked_fill"))
+    return where(mask, filling.astype(x.dtype), x)
 
 
 @function

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucid.dims import Size, product, same
-from lucid.ops.elementwise import mul
+from lucid.ops.elementwise import logical_and, mul
 from lucid.ops.linalg import matmul
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
@@ -25,7 +25,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     Args:
         equation: for example ``"bqhd,bkhd->bhqk"``; spaces do not count. ``...`` stands for any axes, which broadcast.
             Without ``->``, the result has the names that occur once, in alphabetical order.
-        operands: a tensor for each part of the equation.
+        operands: a tensor for each part of the equation. Integers and booleans are summed as int64, as by `sum`.
 
     Raises:
         ValueError: for an equation that does not fit the tensors, a name twice in one part, or sizes that differ.
@@ -93,7 +93,7 @@ def _without_sums(x: Tensor, names: str, kept: set[str]) -> tuple[Tensor, str]:
     """A tensor summed over the axes that nothing else names."""
     gone = tuple(axis for axis, name in enumerate(names) if name not in kept)
     rest = "".join(name for name in names if name in kept)
-    return (sum_(x, axis=gone, keepdims=False).astype(x.dtype) if gone else x), rest
+    return (sum_(x, axis=gone, keepdims=False) if gone else x), rest
 
 
 def _pair(x: Tensor, left: str, y: Tensor, right: str, kept: set[str], sizes: dict[str, Size]) -> tuple[Tensor, str]:
@@ -103,7 +103,8 @@ def _pair(x: Tensor, left: str, y: Tensor, right: str, kept: set[str], sizes: di
     own, other = ([name for name in names if name not in summed and name not in batch] for names in (left, right))
     if not summed:
         order = "".join([*batch, *own, *other])
-        return mul(_aligned(x, left, order), _aligned(y, right, order)), order
+        combine = logical_and if x.dtype.kind == y.dtype.kind == "bool" else mul
+        return combine(_aligned(x, left, order), _aligned(y, right, order)), order
     x = _joined(x, left, (batch, own, summed), sizes)
     y = _joined(y, right, (batch, summed, other), sizes)
     shape = [sizes[name] for name in (*batch, *own, *other)]

@@ -138,7 +138,11 @@ def _check_integers(name: str, indices: TensorType) -> None:
 
 @function
 def getitem(x: Tensor, index: Any) -> Tensor:
-    """``x[index]`` with integers, slices, None, ``...``, integer tensors and (eagerly) boolean tensors, as in NumPy.
+    """``x[index]`` with integers, slices, None, ``...``, integer tensors and (eagerly) boolean tensors, as in torch.
+
+    The axes that tensors select stand in the place of the first tensor, or in front if a slice, None or ``...`` is
+    between the tensors. Integers, and tensors without axes, select before that, where NumPy counts them as tensors:
+    ``x[0, :, indices]`` is ``x[0][:, indices]``.
 
     On an axis of symbolic size, a bound given as a number is assumed to be in range; a bound -L counts from the end, so
     L is assumed to be 1 or more, and a difference such as L - 4 from the front, so it is assumed to be 0 or more.
@@ -172,13 +176,17 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     result = slice_op(x, cuts=tuple(cuts)) if cuts else x
     result = squeeze(result, dropped) if dropped else result
     result = unsqueeze(result, added) if added else result
-    return _gather(result, tensors, front=_are_apart(items)) if tensors else result
+    return _gather(result, tensors) if tensors else result
 
 
-def _are_apart(items: list[Any]) -> bool:
-    """Whether a slice, None or ... separates the integers and tensors of an index: the axes they select come first."""
-    picks = [position for position, item in enumerate(items) if isinstance(item, (int, Dim, Tensor))]
-    return picks[-1] - picks[0] >= len(picks)
+def _place(tensors: dict[int, Tensor]) -> int:
+    """Where the axes that tensors select stand among the others: as in torch, where numbers select before tensors do.
+
+    They stand in the place of the first tensor, or in front if a slice, None or ... separates the tensors.
+    """
+    dropped = [axis for axis, tensor in tensors.items() if not tensor.ndim]
+    places = [axis - sum(gone < axis for gone in dropped) for axis, tensor in tensors.items() if tensor.ndim]
+    return 0 if not places or places[-1] - places[0] >= len(places) else places[0]
 
 
 def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
@@ -263,10 +271,9 @@ def _cut(x: Tensor, axis: int, item: int | Dim | slice) -> Cut:
     return Cut(axis, start, size if item.stop is None else from_front(item.stop, size), step)
 
 
-def _gather(x: Tensor, tensors: dict[int, Tensor], *, front: bool) -> Tensor:
-    """Select by one integer tensor per axis; the selected axes are at the place of the first of these, or leading."""
-    axes = list(tensors)
-    place = 0 if front else axes[0]
+def _gather(x: Tensor, tensors: dict[int, Tensor]) -> Tensor:
+    """Select by one integer tensor per axis."""
+    axes, place = list(tensors), _place(tensors)
     if len(axes) == 1:
         picked, at, width = take(x, tensors[axes[0]], axes[0]), axes[0], tensors[axes[0]].ndim
     else:  # make the axes leading, with the index tuples along a new last axis

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from lucid.spelling import CPU, Device, torch_names, torch_names_and
+from lucid.spelling import CPU, NO_AXES, Device, torch_names, torch_names_and
 
 OPS: dict[str, Callable[..., Any]] = {}
 
@@ -280,9 +280,10 @@ class ElementMethods(Generic[T]):
         """max(x, 0)."""
         return self._op("relu")
 
-    def log_softmax(self, dim: Whole = -1) -> T:
-        """The logarithm of softmax along an axis."""
-        return self._op("log_softmax", axis=dim)
+    def log_softmax(self, dim: Whole = -1, *, dtype: Any = None) -> T:
+        """The logarithm of softmax along an axis; of this tensor in another element type if `dtype` is given."""
+        found: T = OPS["log_softmax"](self._as(dtype), axis=dim)
+        return found
 
     def clamp(self, min: Any = None, max: Any = None) -> T:
         """Each element brought into a range; bounds are numbers or tensors."""
@@ -309,6 +310,11 @@ class ElementMethods(Generic[T]):
     def outer(self, other: Any) -> T:
         """The products of all elements of one vector with all of another."""
         return self._op("outer", other)
+
+
+def axes_or_all(axis: Axes) -> tuple[int, ...] | None:
+    """Axes of a reduction for which no axes are all of them, as in torch, unless `axis=` says so, as in NumPy."""
+    return axes(axis) if axis is NO_AXES or not isinstance(axis, Sequence) or len(axis) else None
 
 
 def axes(axis: Axes) -> tuple[int, ...] | None:

@@ -89,16 +89,22 @@ def _split(ops: Table, x: Any, sections: Any, axis: int = 0) -> list[Any]:
     return list(ops["split"](x, [end - start for start, end in zip([0, *ends[:-1]], ends, strict=True)], axis))
 
 
+def _einsum(ops: Table, equation: str, *operands: Any) -> Any:
+    found = ops["einsum"](equation, *operands)
+    kinds = {str(each.dtype) for each in operands}
+    return found.astype(*kinds) if len(kinds) == 1 else found  # NumPy keeps the type of integers that it sums
+
+
 def _reduction(method: str) -> Callable[..., Any]:
     def reduced(ops: Table, x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-        return getattr(x, method)(axis, keepdims)
+        return getattr(x, method)(axis=axis, keepdims=keepdims)
 
     return reduced
 
 
 def _spread(method: str) -> Callable[..., Any]:
     def reduced(ops: Table, x: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-        return getattr(x, method)(axis, keepdims=keepdims, correction=ddof)
+        return getattr(x, method)(axis=axis, keepdims=keepdims, correction=ddof)
 
     return reduced
 
@@ -125,7 +131,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.swapaxes: lambda ops, x, axis1, axis2: ops["transpose"](x, axis1, axis2),
     np.moveaxis: lambda ops, x, source, destination: ops["movedim"](x, source, destination),
     np.outer: lambda ops, x, y: ops["outer"](x, y),
-    np.einsum: lambda ops, equation, *operands: ops["einsum"](equation, *operands),
+    np.einsum: _einsum,
     np.zeros_like: lambda ops, x, dtype=None: ops["zeros_like"](x, dtype=dtype),
     np.ones_like: lambda ops, x, dtype=None: ops["ones_like"](x, dtype=dtype),
     np.ndim: lambda ops, x: x.ndim,

@@ -110,8 +110,9 @@ def known_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | 
 
 def promoted(tensors: Sequence[Tensor | None], part: slice) -> Sequence[Tensor | None]:
     """Tensors of which those in a part are brought to one element type."""
-    wanted = common_dtype([t.type for t in tensors[part] if t is not None])
-    if all(t is None or t.type.dtype is wanted for t in tensors[part]):
+    kinds = [t.type for t in tensors[part] if t is not None]
+    wanted = common_dtype(kinds)
+    if [kind.dtype for kind in kinds].count(wanted) == len(kinds):
         return tensors
     changed = list(tensors)
     changed[part] = [t if t is None else t.astype(wanted) for t in tensors[part]]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lucid.dims import Size, as_size
-from lucid.ops.elementwise import neg
+from lucid.ops.elementwise import maximum, minimum, neg
 from lucid.ops.op import function, primitive
-from lucid.ops.reduction import argmax
-from lucid.ops.shaping import normalize_axis
+from lucid.ops.reduction import argmax, max_, min_
+from lucid.ops.shaping import normalize_axis, reshape
 from lucid.ops.tensor import Tensor
-from lucid.types import Array, TensorType, int64, show_shape
+from lucid.types import Array, TensorType, int64, is_whole, show_shape
 
 
 class Ordered(NamedTuple):
@@ -75,3 +75,40 @@ def argmin(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
     kind = x.dtype.kind
     turned = neg(x) if kind == "float" else -1 - x.astype(int64)  # the complement: -lowest does not exist
     return argmax(turned, axis=axis, keepdims=keepdims)
+
+
+@function
+def extreme(
+    x: Tensor, name: str, dim: Any, keepdim: bool, other: Any, axis: tuple[int, ...] | None, keepdims: bool
+) -> Tensor | Ordered:
+    """What the methods `max` and `min` give, by the arguments of torch's, or by `axis` and `keepdims`, NumPy's.
+
+    Raises:
+        TypeError: for several axes as `dim`, or arguments of both libraries that exclude each other.
+    """
+    if other is None and isinstance(dim, (Tensor, np.ndarray)):
+        dim, other = None, dim
+    if other is not None:
+        return (maximum if name == "max" else minimum)(x, other)
+    if dim is None:
+        if keepdim:
+            raise TypeError(f"{name}: keepdim=True without dim; write {name}(keepdims=True) to reduce all axes")
+        return (max_ if name == "max" else min_)(x, axis=axis, keepdims=keepdims)
+    if axis is not None or not is_whole(dim):
+        raise TypeError(
+            f"{name}: dim is {dim!r}{'' if axis is None else f', beside axis={axis!r}'}, expected one axis: "
+            f"{name}(dim=...) is a pair (values, indices); a{name}(dim=...) gives the values, over several axes too"
+        )
+    kept = keepdim or keepdims
+    values = (max_ if name == "max" else min_)(x, axis=(dim,), keepdims=kept)
+    return Ordered(values, (argmax if name == "max" else argmin)(x, axis=dim, keepdims=kept))
+
+
+@function
+def place_of_extreme(x: Tensor, name: str, axis: int | None, keepdims: bool) -> Tensor:
+    """What the methods `argmax` and `argmin` give: without an axis, the index in the flattened tensor."""
+    index = argmax if name == "argmax" else argmin
+    if axis is not None:
+        return index(x, axis=axis, keepdims=keepdims)
+    found = index(reshape(x, (-1,)), axis=0)
+    return reshape(found, (1,) * x.ndim) if keepdims else found

@@ -282,10 +282,6 @@ class Tensor(AxisMethods["Tensor"]):
         """This tensor where the condition is true, else the other."""
         return _call("where", condition, self, other)
 
-    def masked_fill(self, mask: TensorLike, value: TensorLike) -> Tensor:
-        """The value where the mask is true, else this tensor."""
-        return _call("where", mask, value, self)
-
     def astype(self, dtype: DTypeLike) -> Tensor:
         """The same numbers in another element type."""
         wanted = as_dtype(dtype)

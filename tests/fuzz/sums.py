@@ -76,8 +76,8 @@ def reduced_afresh(draft: Drafting) -> Step | None:
     table: dict[str, Callable[[Tensor], Tensor]] = {
         "cumsum": lambda v: ops.cumsum(v, axis=axis),
         "sum": lambda v: v.sum(axis),
-        "max": lambda v: v.max(axis),
-        "min": lambda v: v.min(axis),
+        "max": lambda v: v.max(axis=axis),
+        "min": lambda v: v.min(axis=axis),
         "argmax": lambda v: v.argmax(axis),
         **({"mean": lambda v: v.mean(axis)} if dtype.kind == "float" else {}),
     }

@@ -89,7 +89,7 @@ def test_a_token_sees_those_before_it_and_all_of_the_speech() -> None:
     logits = whisper(speech, ids)
     np.testing.assert_allclose(whisper(speech, ids[:, :2]), logits[:, :2], rtol=1e-4, atol=1e-5)
     louder = lucid.ops.concat([speech[..., :-1], speech[..., -1:] + 1], 2)
-    assert abs(whisper(louder, ids) - logits).max(-1).min().item() > 1e-5
+    assert abs(whisper(louder, ids) - logits).amax(-1).min().item() > 1e-5
 
 
 def edited(folder: Path, **changes: object) -> Path:
