@@ -17,7 +17,8 @@ R = TypeVar("R")
 
 # torch's name of a parameter, and Lucid's.
 OURS: dict[str, tuple[str, ...]] = {
-    "input": ("x", "indices", "self"),
+    "input": ("x", "self", "indices"),
+    "tensor": ("self",),
     "dim": ("axis",),
     "dim0": ("axis0",),
     "dim1": ("axis1",),
@@ -35,9 +36,14 @@ OURS: dict[str, tuple[str, ...]] = {
     "split_size_or_sections": ("sizes",),
     "int": ("n",),
     "args": ("modules",),
-    "dims": ("axes", "axis"),
+    "dims": ("axes", "axis", "repeats"),
     "other": ("y",),
     "index": ("indices",),
+    "exponent": ("y",),
+    "mat2": ("other",),
+    "vec2": ("other",),
+    "sizes": ("shape",),
+    "dimension": ("axis",),
 }
 
 
@@ -91,7 +97,16 @@ _UNUSED: dict[str, Callable[[str, Any], None]] = {
     "layout": _anything,
     "padding_idx": _anything,  # where no gradient goes to
     "track_running_stats": _check_tracked,
+    "output_size": _anything,  # the number of elements, which torch is told to save time
+    **dict.fromkeys(("sparse", "sparse_grad", "scale_grad_by_freq"), _anything),  # how gradients are kept
     "inplace": _anything,  # the result is a new tensor either way
+}
+
+
+# Arguments that torch has, that would change something, and what to do instead.
+_REFUSED = {
+    "out": "tensors are never changed in place; take the result",
+    "generator": "random numbers come from the generator that lucid.manual_seed sets; leave it out",
 }
 
 
@@ -101,13 +116,15 @@ def in_our_names(
     """Keyword arguments with torch's names replaced by Lucid's, of a function that has the parameters `own`.
 
     Raises:
-        TypeError: if an argument is given under both names.
+        TypeError: if an argument is given under both names, or is one that Lucid refuses.
     """
     own, found = tuple(own), dict[str, Any]()
     for name, value in given.items():
         if name in unused and name not in own:
             _UNUSED[name](where, value)
             continue
+        if name in _REFUSED and name not in own:
+            raise TypeError(f"{where}: {name}= is not taken: {_REFUSED[name]}")
         ours = name if name in own else next((other for other in OURS.get(name, ()) if other in own), name)
         if ours in found:
             raise TypeError(f"{where}: {ours} is given twice, as {ours} and as {name}")
@@ -124,18 +141,42 @@ def torch_names_and(*unused: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Let a function take torch's names for its arguments, and those of torch's arguments that change nothing here."""
 
     def decorated(call: Callable[P, R]) -> Callable[P, R]:
-        own = frozenset(inspect.signature(call).parameters)
-        name = call.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        if call in _SPELLED and not unused:
+            return call
+        names = _Names(call, unused)
 
         @functools.wraps(call)
         def spelled(*args: P.args, **given: P.kwargs) -> R:
-            if not given or given.keys() <= own:
+            if not given or given.keys() <= names.keywords:
                 return call(*args, **given)
-            return call(*args, **in_our_names(name, given, own, unused))
+            return names.called(call, args, given)
 
+        _SPELLED.add(spelled)
         return spelled
 
     return decorated
+
+
+_SPELLED: set[Callable[..., Any]] = set()
+
+
+class _Names:
+    """The parameters of a function, by which its arguments are put in their places."""
+
+    def __init__(self, call: Callable[..., Any], unused: Iterable[str] = ()) -> None:
+        parameters = inspect.signature(call).parameters.values()
+        self.where = call.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        self.own, self.unused = tuple(p.name for p in parameters), tuple(unused)
+        self.several = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)  # as in f(*shape)
+        self.keywords = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
+
+    def called(self, call: Callable[..., R], args: tuple[Any, ...], given: Mapping[str, Any]) -> R:
+        """What the function gives for arguments under any of their names."""
+        named = in_our_names(self.where, given, self.own, self.unused)
+        if self.several not in named:
+            return call(*args, **named)
+        before = [named.pop(name) for name in self.own[: self.own.index(self.several)] if name in named]
+        return call(*args, *before, named.pop(self.several), **named)
 
 
 class _NoAxes(tuple[int, ...]):
@@ -147,7 +188,7 @@ NO_AXES = _NoAxes()
 
 def torch_names_of_reduction(call: Callable[P, R]) -> Callable[P, R]:
     """Let a reduction take torch's names: `dim=()` is every axis, as in torch, and `axis=()` is none, as in NumPy."""
-    own = frozenset(inspect.signature(call).parameters)
+    names = _Names(call)
 
     @functools.wraps(call)
     def reduction(*args: P.args, **given: P.kwargs) -> R:
@@ -155,8 +196,9 @@ def torch_names_of_reduction(call: Callable[P, R]) -> Callable[P, R]:
             axis = given.get("axis")
             if isinstance(axis, (tuple, list)) and not axis:
                 given["axis"] = NO_AXES
-            if not given.keys() <= own:
-                return call(*args, **in_our_names(call.__name__, given, own))
+            if not given.keys() <= names.keywords:
+                return names.called(call, args, given)
         return call(*args, **given)
 
+    _SPELLED.add(reduction)
     return reduction

@@ -256,7 +256,8 @@ def normalize_axis(where: str, axis: int, rank: int) -> int:
         flag = "; give flags by name, such as keepdims=True" if isinstance(axis, (bool, np.bool_)) else ""
         raise TypeError(f"{where}: axis is {axis!r}, expected a whole number{flag}")
     if not -rank <= axis < rank:
-        raise IndexError(f"{where}: axis {axis} is out of range for a tensor of {rank} axes")
+        advice = "" if rank else "; write x.unsqueeze(0) for a tensor of one"
+        raise IndexError(f"{where}: axis {axis} is out of range for a tensor of {rank} axes{advice}")
     return axis % rank
 
 

@@ -10,8 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import lucid
-from lucid import Tensor, nn
+from lucid import Tensor, _api, nn
 from lucid.nn import functional
 from lucid.spelling import OURS
 
@@ -27,8 +26,8 @@ class Parameter(NamedTuple):
 # How torch's documentation calls further parameters that are meant by position.
 BY_PLACE = {
     **OURS,
-    "args": ("modules", "equation", "target"),
-    "tensor": ("x", "source", "other"),
+    "args": ("modules", "equation", "target", "input_size"),
+    "tensor": ("self", "x", "source", "other"),
     "value": ("other",),
     "dims": ("axes", "axis", "repeats"),
     "dimension": ("axis",),
@@ -67,6 +66,13 @@ DELIBERATE: dict[str, dict[str, str]] = {
     "nn.Softmax": {"axis=-1 for None": _AXIS},
     "functional.softmax": {"axis=-1 for None": _AXIS},
     "functional.log_softmax": {"axis=-1 for None": _AXIS},
+    **{
+        name: {"keepdim=None for False": "the same: it tells that none is given"}
+        for name in ("Tensor.max", "Tensor.min")
+    },
+    **{name: {"stable=True for False": "always"} for name in ("lucid.sort", "lucid.argsort")},
+    "lucid.norm": {"dtype for out": "there is no out; a tensor there is refused as no element type"},
+    "lucid.topk": {"axis=-1 for None": "the same: the last"},
     "Tensor.topk": {"axis=-1 for None": "the same: the last"},
     "lucid.meshgrid": {"indexing=ij for None": "the same, without torch's warning"},
     "functional.rms_norm": {
@@ -83,6 +89,48 @@ DELIBERATE: dict[str, dict[str, str]] = {
 }
 
 
+_DOCUMENTATION = "a name of the documentation only"
+_MEMORY = "it only says how torch uses memory: leave it out"
+_UNCHANGED = "tensors are never changed in place"
+_PLACE = "the input of a module is given by place"
+
+# Arguments that are not taken by torch's name, and why; "*" is any function.
+NOT_TAKEN: dict[str, dict[str, str]] = {
+    "*": {"out": _UNCHANGED, "generator": "there is one generator", "memory_format": _MEMORY, "device": _DEVICE},
+    "*.forward": {"input": _PLACE},
+    "Tensor.arange": {"dtype": "lucid.arange takes it"},
+    "Tensor.bmm": {"batch2": _DOCUMENTATION},
+    "Tensor.div": {"value": _DOCUMENTATION},
+    "Tensor.masked_scatter": {"tensor": _DOCUMENTATION},
+    "Tensor.matmul": {"tensor2": _DOCUMENTATION},
+    "Tensor.mul": {"value": _DOCUMENTATION},
+    "Tensor.numpy": {"force": _MEMORY},
+    "Tensor.type_as": {"tensor": _DOCUMENTATION},
+    "Tensor.where": {"y": _DOCUMENTATION},
+    "lucid.einsum": {"args": _DOCUMENTATION},
+    "functional.rms_norm": {"normalized_shape": "the last axis"},
+    "functional.one_hot": {"tensor": _DOCUMENTATION},
+    **{f"nn.{name}": {"args": _DOCUMENTATION} for name in ("Sequential", "GRU", "LSTM", "RNN")},
+    **{name: {"decimals": "round(x * 100) / 100"} for name in ("Tensor.round", "lucid.round")},
+    **{
+        name: dict.fromkeys(("max_norm", "norm_type"), "it changes the table")
+        for name in ("nn.Embedding", "functional.embedding")
+    },
+    **{f"nn.BatchNorm{axes}d": {"bias": "torch's name for affine=False"} for axes in (1, 2)},
+    "nn.GroupNorm": {"bias": "there is a weight and a bias, or none"},
+    **{f"nn.Conv{axes}d": {"padding_mode": "padding is zeros"} for axes in (1, 2, 3)},
+    **{f"nn.ConvTranspose{axes}d": {"padding_mode": "padding is zeros"} for axes in (1, 2)},
+    "nn.AvgPool2d": {"divisor_override": "multiply the result"},
+    "nn.TransformerEncoder": dict.fromkeys(("enable_nested_tensor", "mask_check"), _MEMORY),
+}
+
+
+def taken(name: str, parameter: str) -> bool:
+    """Whether a function is to take an argument by torch's name."""
+    rows = (name, "*", "*.forward" if name.endswith(".forward") else "*")
+    return not any(parameter in NOT_TAKEN.get(row, {}) for row in rows)
+
+
 def namesakes() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Lucid's public names that torch may have too."""
     for name, thing in vars(nn).items():
@@ -96,19 +144,16 @@ def namesakes() -> Iterator[tuple[str, Callable[..., Any]]]:
     for name in dir(Tensor):
         if callable(getattr(Tensor, name)) and not name.startswith("_"):
             yield f"Tensor.{name}", getattr(Tensor, name)
-    methods = [getattr(Tensor, name) for name in dir(Tensor)]
-    for name in dir(lucid):
-        thing = getattr(lucid, name)
-        known = name.startswith("_") or inspect.isclass(thing) or any(thing is method for method in methods)
-        if callable(thing) and not known:
+    for name, thing in vars(_api).items():
+        if callable(thing) and not name.startswith("_") and not inspect.isclass(thing):
             yield f"lucid.{name}", thing
 
 
-def signature(thing: Callable[..., Any]) -> list[Parameter]:
-    """The parameters of a function, or of a class as it is called."""
+def signature(thing: Callable[..., Any], function: bool = False) -> list[Parameter]:
+    """The parameters of a function, or of a class as it is called; the tensor is one if a method is a function."""
     found = []
     for p in inspect.signature(thing).parameters.values():
-        if p.name != "self" and p.kind is not p.VAR_KEYWORD:
+        if (function or p.name != "self") and p.kind is not p.VAR_KEYWORD:
             default = None if p.default is p.empty else getattr(p.default, "__name__", None) or str(p.default)
             found.append(Parameter(p.name, p.kind is not p.KEYWORD_ONLY, default))
     return found

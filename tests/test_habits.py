@@ -38,7 +38,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "keepdim of all": (
         lambda: X.max(keepdim=True),
         TypeError,
-        r"^max: keepdim=True without dim; write max\(keepdims",
+        r"^max: keepdim without dim; write max\(keepdims",
     ),
     "a filling": (
         lambda: X.long().masked_fill(MASK, np.inf),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.nn import functional as F
-from tests.signatures import DELIBERATE, Parameter, differences, namesakes, signature
+from tests.signatures import DELIBERATE, NOT_TAKEN, Parameter, differences, namesakes, signature, taken
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "howto" / "coming-from.md").read_text(encoding="utf-8")
@@ -19,7 +20,7 @@ TORCH = {
     name: [Parameter(*p) for p in parameters]
     for name, parameters in json.loads((ROOT / "tests" / "goldens" / "torch_signatures.json").read_text()).items()
 }
-OURS = {name: signature(thing) for name, thing in namesakes() if name in TORCH}
+OURS = {name: signature(thing, name.startswith("lucid.")) for name, thing in namesakes() if name in TORCH}
 
 
 def test_the_table_holds_what_both_have() -> None:
@@ -30,6 +31,30 @@ def test_the_table_holds_what_both_have() -> None:
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_a_signature_is_torchs_or_the_difference_has_a_reason(name: str) -> None:
     assert sorted(differences(OURS[name], TORCH[name])) == sorted(DELIBERATE.get(name, {}))
+
+
+UNKNOWN = re.compile("unexpected keyword argument|unknown argument|given twice")
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_arguments_are_taken_by_torchs_names(name: str) -> None:
+    """Python and the ops name an argument that they do not know before they look at any value."""
+    function = dict(namesakes())[name]
+    wanted = [p.name for p in TORCH[name] if taken(name, p.name)]
+    for names in (wanted, *([each] for each in wanted)):
+        try:
+            function(**{each: object() for each in names})
+        except (TypeError, ValueError, AttributeError, IndexError, NotImplementedError) as error:
+            assert not UNKNOWN.search(str(error)), f"{names}: {error}"
+
+
+def test_what_is_not_taken_exists_and_is_refused() -> None:
+    listed = {(name, p) for name, rows in NOT_TAKEN.items() if "*" not in name for p in rows}
+    functions = dict(namesakes())
+    for name, parameter in listed:
+        assert parameter in {p.name for p in TORCH[name]}, f"{name} has no {parameter} in torch"
+        with pytest.raises(TypeError, match=parameter):
+            functions[name](**{parameter: object()})
 
 
 @pytest.mark.parametrize("name", sorted(DELIBERATE))

@@ -1,7 +1,7 @@
 """Single lines of torch code, against torch's stored results: see goldens/README.md.
 
 Each line gives what torch gives, or is refused with the words to write instead, or is one of the differences that
-`RULES` lists with the place of the page that names them, or stands in `known.txt`, which lists what is yet to be mended.
+`RULES` lists with the place of the page that names them, or stands in `known.txt`, which lists what is to be mended.
 """
 
 from __future__ import annotations
@@ -33,7 +33,26 @@ class Rule(NamedTuple):
     page: str  # a file of docs, and after "#" words in it
 
 
-RULES: tuple[Rule, ...] = ()
+_MORE = "howto/torch-names.md#"
+RULES: tuple[Rule, ...] = (
+    Rule("accepted", r"arg(max|min)\(", _MORE + "`argmax`, `argmin` of booleans"),
+    Rule("accepted", r"prod\(.*keepdim=", _MORE + "`prod(keepdim=True)` of all axes"),
+    Rule("accepted", r"(max|min)\(.*dim=y", _MORE + "`max(dim=y)` with a tensor"),
+    Rule("accepted", r"swapaxes\(", _MORE + "`swapaxes(x, dim0, dim1)`"),
+    Rule("accepted", r"flip\(.*dims=", _MORE + "`flip(dims=0)`"),
+    Rule(
+        "accepted",
+        r"(matmul|outer|b?mm|linear)\(",
+        _MORE + "`matmul`, `mm`, `bmm`, `outer`, `linear` of different element types",
+    ),
+    Rule("accepted", r"scatter\(.*src=\d", _MORE + "`scatter(src=2)`"),
+    Rule("accepted", r"(zeros|ones)\(size=\d", _MORE + "`zeros(size=3)`"),
+    Rule(
+        "accepted",
+        r"(relu|sub|clamp|clip|where)\(.*(input|other|max)=",
+        _MORE + "`relu`, `sub`, `clamp`, `where` of booleans",
+    ),
+)
 
 
 class Outcome(NamedTuple):

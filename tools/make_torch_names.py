@@ -91,6 +91,18 @@ OTHER_MEANINGS: list[tuple[str, str, str]] = [
     ("`x.topk(k)`, `x.sort()`, of equal elements", "the first one comes first", "any, unless `stable=True`"),
 ]
 
+# What Lucid takes of these names and torch does not.
+MORE = (
+    "`argmax`, `argmin` of booleans: the first true or false",
+    "`relu`, `sub`, `clamp`, `where` of booleans and of numbers, by name as by place",
+    "`prod(keepdim=True)` of all axes",
+    "`max(dim=y)` with a tensor: `maximum`",
+    "`swapaxes(x, dim0, dim1)`, which torch calls `axis0` and `axis1`",
+    "`flip(dims=0)`, `zeros(size=3)`: one number for one axis",
+    "`matmul`, `mm`, `bmm`, `outer`, `linear` of different element types, which meet in the common type, and of axes that broadcast",
+    "`scatter(src=2)`: a number, which torch calls `value`",
+)
+
 
 def ours(room: str, name: str) -> str:
     """What stands beside a name of torch's."""
@@ -123,6 +135,7 @@ def page() -> str:
         lines += [f"| `{written.format(name)}` | {n} | {ours(room, name)} |" for name, n in rows]
     lines += ["", "## Same name, other meaning", "", *MEANINGS_INTRODUCTION, "", "| | Lucid | torch |", "|---|---|---|"]
     lines += [f"| {name} | {here} | {there} |" for name, here, there in OTHER_MEANINGS]
+    lines += ["", "Lucid also takes what torch refuses:", "", *(f"- {each}" for each in MORE)]
     return "\n".join(lines) + "\n"
 
 

@@ -139,6 +139,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     return ops.dropout(x, p=p) if training and p else x
 
 
+@torch_names
 def layer_norm(
     x: Tensor,
     normalized_shape: Sequence[Size],
@@ -153,6 +154,7 @@ def layer_norm(
     return ops.layer_norm(x, weight, bias, axes=len(shape), eps=eps)
 
 
+@torch_names
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """Root-mean-square normalisation over the last axis.
 

@@ -45,7 +45,7 @@ class Embedding(Module):
 
     quantizable: ClassVar = {"weight": "table"}
 
-    @torch_names_and("device", "padding_idx")
+    @torch_names_and("device", "padding_idx", "scale_grad_by_freq", "sparse")
     def __init__(self, num_embeddings: int, embedding_dim: int, dtype: DTypeLike | None = None) -> None:
         check_positive("Embedding", num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         self.weight = init.normal_(new_parameter(num_embeddings, embedding_dim, dtype=dtype))

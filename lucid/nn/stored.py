@@ -11,6 +11,7 @@ from lucid.nn.module import Module
 from lucid.ops.indexing import from_front
 from lucid.ops.opaque import Opaque
 from lucid.ops.tensor import Tensor
+from lucid.spelling import torch_names, torch_names_and
 from lucid.types import DType
 
 
@@ -80,6 +81,7 @@ class StoredWeight(Opaque, Module):
 W = TypeVar("W", bound=Tensor | StoredWeight)
 
 
+@torch_names
 def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None, *, transposed: bool = False) -> Tensor:
     """x @ weight.T + bias: (..., in) with weight (out, in) to (..., out).
 
@@ -94,6 +96,7 @@ def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None,
     return product if bias is None else product + bias
 
 
+@torch_names_and("padding_idx", "scale_grad_by_freq", "sparse")
 def embedding(indices: Tensor, weight: Tensor | StoredWeight) -> Tensor:
     """Rows of a table (entries, width) by index: (...) integers to (..., width).
 

@@ -6,7 +6,7 @@ from typing import Any, overload
 
 from lucid.ops.methods import OPS, Axes, Flag, Number, T, Whole, axes, axes_or_all, unpack
 from lucid.ops.operators import Operators
-from lucid.spelling import torch_names, torch_names_of_reduction
+from lucid.spelling import torch_names, torch_names_and, torch_names_of_reduction
 
 
 def _unbiased_by_place(axis: Axes, unbiased: bool, keepdims: bool) -> tuple[Axes, bool]:
@@ -49,8 +49,15 @@ class AxisMethods(Operators[T]):
     @overload
     def max(self, *, axis: Axes = None, keepdims: Flag = False) -> T: ...
 
+    @torch_names
     def max(
-        self, dim: Any = None, keepdim: Flag = False, *, other: Any = None, axis: Axes = None, keepdims: Flag = False
+        self,
+        dim: Any = None,
+        keepdim: Flag | None = None,
+        *,
+        other: Any = None,
+        axis: Axes = None,
+        keepdims: Flag = False,
     ) -> Any:
         """The largest element; with `dim`, as in torch, a pair (values, indices) along an axis.
 
@@ -74,8 +81,15 @@ class AxisMethods(Operators[T]):
     @overload
     def min(self, *, axis: Axes = None, keepdims: Flag = False) -> T: ...
 
+    @torch_names
     def min(
-        self, dim: Any = None, keepdim: Flag = False, *, other: Any = None, axis: Axes = None, keepdims: Flag = False
+        self,
+        dim: Any = None,
+        keepdim: Flag | None = None,
+        *,
+        other: Any = None,
+        axis: Axes = None,
+        keepdims: Flag = False,
     ) -> Any:
         """The least element; otherwise as `max`."""
         return self._op("extreme", "min", dim, keepdim, other, axes(axis), keepdims)
@@ -169,7 +183,7 @@ class AxisMethods(Operators[T]):
         indices: T = OPS["sort"](self, axis, descending)[1]
         return indices
 
-    @torch_names
+    @torch_names_and("sparse_grad")
     def gather(self, axis: Whole, indices: Any) -> T:
         """For each position of `indices`, the element at that position with the axis replaced by the index."""
         return self._op("gather", axis, indices)
@@ -210,9 +224,10 @@ class AxisMethods(Operators[T]):
         """
         return OPS["nonzero"](self, as_tuple)
 
-    def flip(self, *axes: Any, dims: Any = None) -> T:
+    @torch_names
+    def flip(self, *axes: Any) -> T:
         """The elements along axes in reverse order."""
-        return self._op("flip", unpack(axes) if dims is None else dims)
+        return self._op("flip", unpack(axes))
 
     @torch_names
     def roll(self, shifts: Any, axis: Any = None) -> T:
@@ -225,11 +240,12 @@ class AxisMethods(Operators[T]):
         parts: tuple[T, ...] = OPS["unbind"](self, axis)
         return parts
 
-    @torch_names
+    @torch_names_and("output_size")
     def repeat_interleave(self, repeats: Any, axis: Whole | None = None) -> T:
         """Each element repeated in place, along an axis or of all elements in a row."""
         return self._op("repeat_interleave", repeats, axis)
 
+    @torch_names
     def tile(self, *repeats: Any) -> T:
         """The tensor repeated along each axis; missing leading numbers are 1."""
         return self._op("tiled", unpack(repeats))

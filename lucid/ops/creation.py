@@ -28,7 +28,7 @@ from lucid.types import (
     show_shape,
 )
 
-UNUSED = ("device", "requires_grad", "pin_memory", "layout")  # of torch's arguments
+UNUSED = ("device", "requires_grad", "pin_memory", "layout", "memory_format")  # of torch's arguments
 
 
 def _full_rule(*, shape: Shape, value: Scalar, dtype: DType) -> TensorType:

@@ -15,6 +15,7 @@ from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import expand, permute, reshape, unsqueeze
 from lucid.ops.tensor import Tensor, TensorLike
+from lucid.spelling import torch_names
 from lucid.types import float32, promote, show_shape
 
 
@@ -138,6 +139,7 @@ def outer(x: Tensor, other: Tensor) -> Tensor:
     return mul(unsqueeze(x, 1), unsqueeze(other, 0))
 
 
+@torch_names
 def baddbmm(x: Tensor, batch1: TensorLike, batch2: TensorLike, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """``beta * x + alpha * (batch1 @ batch2)``; of half precision computed in float32 and rounded once."""
     tensors = [x, as_tensor("baddbmm", batch1), as_tensor("baddbmm", batch2)]

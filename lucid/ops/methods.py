@@ -10,6 +10,8 @@ from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from lucid.spelling import CPU, NO_AXES, Device, torch_names, torch_names_and
 
+_UNUSED = ("requires_grad", "layout", "pin_memory")  # of torch's arguments
+
 OPS: dict[str, Callable[..., Any]] = {}
 
 Whole: TypeAlias = int  # methods named `int`, `float` and `bool` hide the types in the class
@@ -115,21 +117,24 @@ class ElementMethods(Generic[T]):
         """The number of elements, which may be symbolic while tracing."""
         return OPS["numel"](self)
 
+    @torch_names_and(*_UNUSED)
     def new_zeros(self, *shape: Any, dtype: Any = None, device: Any = None) -> T:
         """Zeros of another shape, in this tensor's element type."""
         return self._op("new_full", unpack(shape), 0, dtype, device)
 
+    @torch_names_and(*_UNUSED)
     def new_ones(self, *shape: Any, dtype: Any = None, device: Any = None) -> T:
         """Ones of another shape, in this tensor's element type."""
         return self._op("new_full", unpack(shape), 1, dtype, device)
 
     new_empty = new_zeros
 
-    @torch_names
+    @torch_names_and(*_UNUSED)
     def new_full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> T:
         """One number everywhere, in another shape and this tensor's element type."""
         return self._op("new_full", shape, value, dtype, device)
 
+    @torch_names_and(*_UNUSED)
     def new_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> T:
         """A tensor from numbers, in this tensor's element type."""
         return self._op("new_tensor", data, dtype, device)
@@ -301,12 +306,14 @@ class ElementMethods(Generic[T]):
 
     # Products -----------------------------------------------------------------------------------------------------
 
+    @torch_names
     def matmul(self, other: Any) -> T:
         """The matrix product, ``x @ other``."""
         return self._op("matmul", other)
 
     mm = bmm = matmul
 
+    @torch_names
     def outer(self, other: Any) -> T:
         """The products of all elements of one vector with all of another."""
         return self._op("outer", other)

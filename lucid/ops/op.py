@@ -95,11 +95,27 @@ class Op(Generic[P, R]):
         return _registered, (self.__module__, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if kwargs and not kwargs.keys() <= self._usual.keys():
+            return self._called_by_name(args, kwargs)
         if self._kernel is not None and scope.get() is None and not _types_only.get():
             operands = known_operands(args)
             if operands is not None and (known := self._known_call(args, operands[1], kwargs)) is not None:
                 return cast(R, known.tensors(quietly(known.kernel, *operands[0], *known.missing)))
         return cast(R, self.apply(self._tensors(args), self._attributes(kwargs)))
+
+    def _called_by_name(self, args: Sequence[Any], given: Mapping[str, Any]) -> R:
+        """A call with tensors by name, or with names of torch's."""
+        named = in_our_names(self.name, given, (*self.arguments, *self.attributes))
+        tensors: dict[str, Any] = dict(zip(self.arguments, args, strict=False))
+        for name in () if self.variadic else self.arguments:
+            if name in named:
+                if name in tensors:
+                    raise TypeError(f"{self.name}: {name} is given twice, by its place and by name")
+                tensors[name] = named.pop(name)
+        self._check_attributes(named)
+        if len(tensors) > len(args):
+            args = [tensors.get(name) for name in self.arguments]
+        return self(*args, **named)
 
     def _known_call(
         self, args: Sequence[Any], kinds: Sequence[int | None], given: Mapping[str, Any]
@@ -198,7 +214,6 @@ class Op(Generic[P, R]):
         """All attributes in their order; those that are not given have their defaults."""
         attributes = {**self._usual, **given}
         if len(attributes) != len(self._usual) or (self._needed and not self._needed <= given.keys()):
-            given = in_our_names(self.name, given, self.attributes)
             self._check_attributes(given)
             attributes = {**self._usual, **given}
         if list in map(type, attributes.values()):

@@ -184,6 +184,7 @@ def matrix_transpose(x: Tensor) -> Tensor:
     return transpose(x, 0, 1).part_of(x, ".T") if x.ndim == 2 else x
 
 
+@torch_names
 def meshgrid(*parts: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Vectors as grids: result i has the values of vector i along axis i, or for "xy" along axes 1 and 0.
 

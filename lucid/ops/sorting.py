@@ -79,7 +79,7 @@ def argmin(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
 
 @function
 def extreme(
-    x: Tensor, name: str, dim: Any, keepdim: bool, other: Any, axis: tuple[int, ...] | None, keepdims: bool
+    x: Tensor, name: str, dim: Any, keepdim: bool | None, other: Any, axis: tuple[int, ...] | None, keepdims: bool
 ) -> Tensor | Ordered:
     """What the methods `max` and `min` give, by the arguments of torch's, or by `axis` and `keepdims`, NumPy's.
 
@@ -88,18 +88,18 @@ def extreme(
     """
     if other is None and isinstance(dim, (Tensor, np.ndarray)):
         dim, other = None, dim
+    if dim is None and keepdim is not None:
+        raise TypeError(f"{name}: keepdim without dim; write {name}(keepdims=...) to reduce all axes")
     if other is not None:
         return (maximum if name == "max" else minimum)(x, other)
     if dim is None:
-        if keepdim:
-            raise TypeError(f"{name}: keepdim=True without dim; write {name}(keepdims=True) to reduce all axes")
         return (max_ if name == "max" else min_)(x, axis=axis, keepdims=keepdims)
     if axis is not None or not is_whole(dim):
         raise TypeError(
             f"{name}: dim is {dim!r}{'' if axis is None else f', beside axis={axis!r}'}, expected one axis: "
             f"{name}(dim=...) is a pair (values, indices); a{name}(dim=...) gives the values, over several axes too"
         )
-    kept = keepdim or keepdims
+    kept = bool(keepdim) or keepdims
     values = (max_ if name == "max" else min_)(x, axis=(dim,), keepdims=kept)
     return Ordered(values, (argmax if name == "max" else argmin)(x, axis=dim, keepdims=kept))
 

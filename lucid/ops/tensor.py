@@ -208,6 +208,7 @@ class Tensor(AxisMethods["Tensor"]):
 
     # Shape --------------------------------------------------------------------------------------------------------
 
+    @torch_names
     def reshape(self, *shape: Size | Sequence[Size]) -> Tensor:
         """The same elements in another shape; one size may be -1."""
         return _call("reshape", self, _unpack(shape))
@@ -219,6 +220,7 @@ class Tensor(AxisMethods["Tensor"]):
         """Exchange two axes."""
         return _call("transpose", self, axis0, axis1)
 
+    @torch_names
     def permute(self, *axes: int | Sequence[int]) -> Tensor:
         """Reorder all axes."""
         return _call("permute", self, _unpack(axes))
@@ -248,6 +250,7 @@ class Tensor(AxisMethods["Tensor"]):
         """Insert an axis of size 1."""
         return _call("unsqueeze", self, axis)
 
+    @torch_names
     def expand(self, *shape: Size | Sequence[Size]) -> Tensor:
         """Repeat axes of size 1 up to a shape; -1 keeps a size."""
         return _call("expand", self, _unpack(shape))
@@ -264,6 +267,7 @@ class Tensor(AxisMethods["Tensor"]):
         parts: tuple[Tensor, ...] = OPS["chunk"](self, chunks, axis)
         return parts
 
+    @torch_names
     def repeat(self, *repeats: int | Sequence[int]) -> Tensor:
         """Repeat the tensor along each axis."""
         return _call("repeat", self, _unpack(repeats))
@@ -290,49 +294,49 @@ class Tensor(AxisMethods["Tensor"]):
     # Creation: the functions of the same names in `lucid` ---------------------------------------------------------
 
     @staticmethod
-    @torch_names_and("device", "requires_grad", "layout")
+    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
     def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
         """A tensor of zeros."""
         return _call("zeros", *shape, dtype=dtype)
 
     @staticmethod
-    @torch_names_and("device", "requires_grad", "layout")
+    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
     def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
         """A tensor of ones."""
         return _call("ones", *shape, dtype=dtype)
 
     @staticmethod
-    @torch_names_and("device", "requires_grad", "layout")
+    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
     def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32) -> Tensor:
         """A tensor of one number everywhere."""
         return _call("full", shape, value, dtype)
 
     @staticmethod
-    @torch_names_and("device", "requires_grad", "layout")
+    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
     def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
         """A tensor whose elements are yet to be set."""
         return _call("empty", *shape, dtype=dtype)
 
     @staticmethod
-    @torch_names_and("device", "requires_grad", "layout")
+    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
     def arange(start: Size, stop: Size | None = None, step: int = 1) -> Tensor:
         """The int64 numbers from start up to, not including, stop."""
         return _call("arange", start, stop, step)
 
     @staticmethod
-    @torch_names_and("device", "requires_grad", "layout")
+    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
     def eye(rows: int, columns: int | None = None, dtype: DTypeLike = float32) -> Tensor:
         """Ones on the diagonal of a matrix."""
         return _call("eye", rows, columns, dtype)
 
     @staticmethod
-    @torch_names_and("device", "requires_grad", "layout")
+    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
     def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
         """Standard normal random numbers."""
         return _call("randn", *shape, dtype=dtype)
 
     @staticmethod
-    @torch_names_and("device", "requires_grad", "layout")
+    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
     def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
         """Uniform random numbers from 0 to 1."""
         return _call("rand", *shape, dtype=dtype)
