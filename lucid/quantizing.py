@@ -14,6 +14,7 @@ from lucid.nn.module import Module
 from lucid.nn.quantized import QuantizedWeight
 from lucid.nn.stored import StoredWeight
 from lucid.observing import Call
+from lucid.other_libraries import check_model
 from lucid.phases import phase
 from lucid.quantization import Blocks, by_row, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
@@ -90,6 +91,7 @@ def quantize(
             that matches no layer; a model without such layers or that has been quantised; weights or inputs of layers
             with NaN or infinity; a layer that no call of the calibration reaches.
     """
+    check_model("quantize", model)
     patterns = [Choice("skip", pattern, None) for pattern in ([skip] if isinstance(skip, str) else skip)]
     patterns += _by_pattern(bits, _BLOCK if block is None else block)
     given = {"block": block, "symmetric": symmetric, "search": search}

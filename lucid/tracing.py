@@ -14,6 +14,7 @@ from lucid.graph import Graph
 from lucid.names import Names
 from lucid.nn.module import Module
 from lucid.ops.tensor import Tensor
+from lucid.other_libraries import check_model
 from lucid.phases import phase
 from lucid.scope import Scope, entered
 from lucid.size_readings import readings
@@ -46,6 +47,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
         TypeError: if no inputs are known, or the model returns something other than tensors.
         SymbolicSizeError, TracedValueError: if the model needs a number that is known only when it runs.
     """
+    check_model("trace", _self(model))
     if not callable(model):
         raise TypeError(f"trace: the model has type {type(model).__name__}, expected a Module or a function")
     graph_inputs: list[Input] = []
@@ -70,8 +72,12 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
 
 def _owner(model: Model) -> Module | None:
     """The module that is traced, or one of whose methods is."""
-    owner = model.__self__ if inspect.ismethod(model) else model
+    owner = _self(model)
     return owner if isinstance(owner, Module) else None
+
+
+def _self(model: Model) -> Any:
+    return model.__self__ if inspect.ismethod(model) else model
 
 
 def arguments_of(

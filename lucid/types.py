@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lucid.dims import Dim, Shape, Size, dim, evaluate, same
+from lucid.other_libraries import library_of
 from lucid.size_readings import readings
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -94,6 +95,9 @@ def as_dtype(dtype: DTypeLike) -> DType:
     if isinstance(dtype, str) and dtype in _BY_NAME:
         return _BY_NAME[dtype]
     if not isinstance(dtype, (str, type(None))):  # NumPy reads None as float64
+        library = library_of(dtype)
+        if library in ("torch", "mlx", "tensorflow"):
+            raise TypeError(f"dtype {dtype!r} is {library}'s, expected Lucid's, such as lucid.float32, or its name")
         found = _BY_NUMPY.get(np.dtype(dtype))
         if found is not None:
             return found

@@ -19,6 +19,7 @@ import numpy as np
 
 from lucid.files import NotAFileError, open_regular, write_atomically
 from lucid.ops.tensor import Tensor
+from lucid.other_libraries import type_name
 from lucid.phases import phase
 from lucid.weights_header import (
     CONVERT,
@@ -227,7 +228,7 @@ def save(
 
 def _check_storable(name: str, array: Array) -> None:
     if not isinstance(name, str) or not isinstance(array, np.ndarray):
-        raise TypeError(f"save: {show(name)}: {type(array).__name__}, expected a NumPy array under a string")
+        raise TypeError(f"save: {show(name)}: {type_name(array)}, expected a NumPy array under a string")
     if array.dtype.name not in _CODES:
         raise WeightsError(f"save: {show(name)}: dtype {array.dtype}, expected one of {', '.join(_CODES)}; cast it")
     if name == "__metadata__" or len(json.dumps(name, ensure_ascii=False).encode("utf-8", "replace")) > MAX_MEMBER:

@@ -26,6 +26,7 @@ FLOORS = [
         "lucid.machine",
         "lucid.cache_keys",
         "lucid.npz",
+        "lucid.other_libraries",
         "lucid.phases",
         "lucid.public",
         "lucid.suggestions",

@@ -9,6 +9,7 @@ from lucid.generation.growing import EagerDecoder, GrowingStepper, SessionDecode
 from lucid.generation.session_caches import CACHE, STATE, capacity_of, heads_of, is_fixed, some_of, state_shape
 from lucid.generation.steppers import Stepper
 from lucid.nn import CausalDecoder, EncoderDecoder
+from lucid.other_libraries import check_model
 from lucid.runtime.session import Session
 
 
@@ -24,6 +25,7 @@ def stepper(model: CausalDecoder | Session | Stepper[Any]) -> Stepper[Any]:  # A
         return model
     if isinstance(model, EncoderDecoder):
         raise TypeError(f"Generator: {type(model).__name__} has an encoder; use EncoderDecoderGenerator")
+    check_model("Generator", model)
     if not isinstance(model, Session):
         raise TypeError(
             f"Generator: got {type(model).__name__}, expected an nn.CausalDecoder or a lucid.runtime.Session; "

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lucid.nn.module import Module
+from lucid.other_libraries import advice, type_name
 
 
 class ModuleList(Module):
@@ -85,7 +86,7 @@ class ModuleDict(Module):
 def _checked(container: str, place: int | str, module: Module) -> Module:
     if not isinstance(module, Module):
         raise TypeError(
-            f"{container}: item {place} is {type(module).__name__}, expected a module "
-            "(Sequential takes them one by one: Sequential(*modules))"
+            f"{container}: item {place} is {type_name(module)}, expected a module; "
+            f"{advice(module) or 'Sequential takes them one by one: Sequential(*modules)'}"
         )
     return module

@@ -12,6 +12,7 @@ import numpy as np
 from lucid import html
 from lucid.evaluation import is_evaluating
 from lucid.ops.tensor import Tensor
+from lucid.other_libraries import type_name
 from lucid.scope import entered, scope
 from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, known_type, show_shape
 
@@ -66,7 +67,7 @@ class Parameter(Tensor):
             ValueError: for another shape.
         """
         if not isinstance(array, np.ndarray):
-            raise TypeError(f"parameter: got {type(array).__name__}, expected a NumPy array, such as tensor.numpy()")
+            raise TypeError(f"parameter: got {type_name(array)}, expected a NumPy array, such as tensor.numpy()")
         if array.shape != self.shape:
             raise ValueError(f"parameter: got shape {show_shape(array.shape)}, expected {show_shape(self.shape)}")
         self._set(array, known_type(array.dtype, array.shape))

@@ -11,6 +11,7 @@ from lucid.dims import Dim, Shape, Size, SymbolicSizeError, same
 from lucid.ops.op import function, primitive
 from lucid.ops.shaping import concat, expand, normalize_axis, permute, squeeze, unsqueeze
 from lucid.ops.tensor import Tensor, TensorLike
+from lucid.other_libraries import type_name
 from lucid.types import Array, TensorType, broadcast, int64, show_shape
 
 
@@ -197,7 +198,7 @@ def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
             item = Tensor(item)
         if isinstance(item, bool) or not isinstance(item, (int, np.integer, Dim, slice, Tensor, type(None), type(...))):
             raise TypeError(
-                f"indexing: got {type(item).__name__}, expected an integer, a slice, None, ... or an integer tensor"
+                f"indexing: got {type_name(item)}, expected an integer, a slice, None, ... or an integer tensor"
             )
         if isinstance(item, Tensor) and item.dtype.kind == "float":
             raise TypeError(f"indexing: got a tensor of {item.dtype}, expected integers or booleans")

@@ -6,8 +6,9 @@ They call the ops by name through `OPS`, which the ops fill in, so this module i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeAlias, TypeVar
 
+from lucid.other_libraries import misplaced_tensor
 from lucid.spelling import CPU, NO_AXES, Device, torch_names, torch_names_and
 
 _UNUSED = ("requires_grad", "layout", "pin_memory")  # of torch's arguments
@@ -34,6 +35,11 @@ class ElementMethods(Generic[T]):
     """Methods that keep the shape, make tensors like this one, or multiply."""
 
     __slots__ = ()
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        """torch calls this where one of its functions is given a tensor of Lucid."""
+        raise TypeError(misplaced_tensor("torch", function.__name__))
 
     def _op(self, name: str, *arguments: Any, **attributes: Any) -> T:
         result: T = OPS[name](self, *arguments, **attributes)

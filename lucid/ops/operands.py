@@ -10,6 +10,7 @@ import numpy as np
 from lucid.dims import Dim
 from lucid.ops.opaque import Opaque
 from lucid.ops.tensor import OPS, Tensor
+from lucid.other_libraries import advice, shown_type, type_name
 from lucid.types import Array, DType, Scalar, common_dtype, dtype_of_scalar, float32, known_type
 
 
@@ -20,8 +21,8 @@ def check_tensors(where: str, **given: Any) -> None:
             value.refuse(f"{where}: {name}")
         if not isinstance(value, (Tensor, np.ndarray)):
             raise TypeError(
-                f"{where}: {name} has type {type(value).__name__}, expected a tensor or an array; "
-                "lucid.tensor(...) makes one"
+                f"{where}: {name} has type {type_name(value)}, expected a tensor or an array; "
+                f"{advice(value) or 'lucid.tensor(...) makes one'}"
             )
 
 
@@ -59,7 +60,7 @@ def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
         return count if partner is None else count.astype(partner)
     if isinstance(value, Opaque):
         value.refuse(where)
-    raise TypeError(f"{where}: expected a tensor, an array or a number, got {type(value).__name__}")
+    raise TypeError(f"{where}: expected a tensor, an array or a number, got {shown_type(value)}")
 
 
 def _number(value: Scalar, dtype: DType) -> Tensor:
