@@ -168,16 +168,16 @@ def _is_size(value: object) -> bool:
 
 
 def dim(text: str) -> Size:
-    """A size from text: a name (``"N"``) or a sum of products (``"2*L + 1"``).
+    """A size from text: a name (``"N"``), or products that are added and subtracted (``"2*L + 1"``, ``"2*L - 1"``).
 
     Raises:
         ValueError: for other text.
     """
     total: Size = 0
-    if not re.fullmatch(r"\s*\w+(\s*[*+]\s*\w+)*\s*", text):
-        raise ValueError(f'size "{text}": expected a name such as "N", or a sum of products such as "2*L + 1"')
-    for term in text.split("+"):
-        product: Size = 1
+    if not re.fullmatch(r"\s*\w+(\s*[-*+]\s*\w+)*\s*", text):
+        raise ValueError(f'size "{text}": expected a name such as "N", or a sum of products such as "2*L - 1"')
+    for sign, term in re.findall(r"(^|[-+])([^-+]+)", text):
+        product: Size = -1 if sign == "-" else 1
         for factor in (part.strip() for part in term.split("*")):
             if not factor.isdigit() and not factor.isidentifier():
                 raise ValueError(f'size "{text}": "{factor}" is neither a number nor a name')

@@ -220,9 +220,9 @@ def spec(*shape: str | Size, dtype: DTypeLike = float32) -> TensorType:
     """Describe an input for tracing and export.
 
     Args:
-        shape: a number for a fixed size, a name (``"N"``) for one known at run time, or a sum of products (``"2*L +
-            1"``). Axes with the same name have the same size. Each name must be the size of an axis somewhere, or all
-            that is unknown in one.
+        shape: a number for a fixed size, a name (``"N"``) for one known at run time, or a sum or difference of
+            products (``"2*L - 1"``). Axes with the same name have the same size. Each name must be the size of an axis
+            somewhere, or all that is unknown in one.
         dtype: the element type.
 
     Example:

@@ -238,6 +238,14 @@ def write_at(buffer: Array, new: Array, starts: Array, *, axis: int) -> Array:
     return np.moveaxis(written, 1, axis)
 
 
+def bits(call: Callable[[int, int], int], x: Array, y: Array) -> Array:
+    """Python's operator of bits for each pair of whole numbers."""
+    pairs = np.broadcast_arrays(x, y)
+    return np.asarray([call(int(a), int(b)) for a, b in zip(*(p.ravel() for p in pairs), strict=True)]).reshape(
+        pairs[0].shape
+    )
+
+
 def buffered_attention(
     q: Array, k: Array, v: Array, k_buffer: Array, v_buffer: Array, starts: Array, mask: Any = None, **a: Any
 ) -> Any:

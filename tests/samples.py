@@ -7,6 +7,7 @@ written from the definition of each op, with loops where these are clearest, and
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,7 @@ from tests.op_references import (
     attention,
     average_pool,
     batch_norm,
+    bits,
     buffered_attention,
     conv,
     conv_transpose,
@@ -76,6 +78,7 @@ from tests.op_references import (
 
 FLOATS = (float32, float64, float16, bfloat16)
 INTS = (int8, uint8, int32, int64)
+SIGNED = (int8, int32, int64)
 NUMBERS = (*FLOATS, *INTS)
 ALL = (*NUMBERS, bool_)
 BOOL = (bool_,)
@@ -274,6 +277,10 @@ SAMPLES: list[Sample] = [
     sample(ops.logical_and, x(N, 1, L), x(S, L), ref=lambda a, b: a & b, dtypes=BOOL),
     sample(ops.logical_or, x(N, 1, L), x(S, L), ref=lambda a, b: a | b, dtypes=BOOL),
     sample(elementwise.logical_xor, x(N, 1, L), x(S, L), ref=lambda a, b: a ^ b, dtypes=BOOL),
+    sample(ops.bitwise_not, x(N, L), ref=lambda v: -v - 1, dtypes=SIGNED),
+    sample(ops.bitwise_and, x(N, 1, L), x(S, L), ref=lambda a, b: bits(operator.and_, a, b), dtypes=INTS),
+    sample(ops.bitwise_or, x(N, 1, L), x(S, L), ref=lambda a, b: bits(operator.or_, a, b), dtypes=INTS),
+    sample(ops.bitwise_xor, x(N, 1, L), x(S, L), ref=lambda a, b: bits(operator.xor, a, b), dtypes=INTS),
     sample(elementwise.true_div, x(N, 1, L), whole(S, L), ref=lambda a, b: a / b),
     sample(elementwise.int_floor_div, x(N, 1, L), whole(S, L), ref=lambda a, b: a // b, dtypes=(int8, int32, int64)),
     sample(elementwise.int_floor_div, x(N, 1, L), natural(S, L), ref=lambda a, b: a // b, dtypes=INTS, label="natural"),

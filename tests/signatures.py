@@ -75,10 +75,6 @@ DELIBERATE: dict[str, dict[str, str]] = {
     "lucid.topk": {"axis=-1 for None": "the same: the last"},
     "Tensor.topk": {"axis=-1 for None": "the same: the last"},
     "lucid.meshgrid": {"indexing=ij for None": "the same, without torch's warning"},
-    "functional.rms_norm": {
-        "weight for normalized_shape": "the last axis is meant; a shape there is refused",
-        "eps for weight": "a tensor there is refused",
-    },
     "nn.ModuleList": {"modules=() for None": "the same: none"},
     "nn.Transformer.forward": {
         "src_is_causal=False for None": _CAUSAL,
@@ -108,7 +104,6 @@ NOT_TAKEN: dict[str, dict[str, str]] = {
     "Tensor.type_as": {"tensor": _DOCUMENTATION},
     "Tensor.where": {"y": _DOCUMENTATION},
     "lucid.einsum": {"args": _DOCUMENTATION},
-    "functional.rms_norm": {"normalized_shape": "the last axis"},
     "functional.one_hot": {"tensor": _DOCUMENTATION},
     **{f"nn.{name}": {"args": _DOCUMENTATION} for name in ("Sequential", "GRU", "LSTM", "RNN")},
     **{name: {"decimals": "round(x * 100) / 100"} for name in ("Tensor.round", "lucid.round")},

@@ -223,20 +223,28 @@ def test_text_orders_powers_first_and_constants_last() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("N", N), ("12", 12), ("2*L + 1", 2 * L + 1), (" N * L+S ", N * L + S), ("past_length", dim("past_length"))],
+    [
+        ("N", N),
+        ("12", 12),
+        ("2*L + 1", 2 * L + 1),
+        (" N * L+S ", N * L + S),
+        ("2*L - 1", 2 * L - 1),
+        ("N-1", N - 1),
+        ("past_length", dim("past_length")),
+    ],
 )
-def test_dim_reads_names_and_sums_of_products(text: str, expected: Size) -> None:
+def test_dim_reads_names_and_sums_and_differences_of_products(text: str, expected: Size) -> None:
     assert same(dim(text), expected)
 
 
-@pytest.mark.parametrize("text", ["", "N-1", "N//2", "2N", "N L", "N + ", "-3"])
+@pytest.mark.parametrize("text", ["", "N--1", "-N", "N - ", "N//2", "2N", "N L", "N + ", "-3"])
 def test_dim_refuses_other_text(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         dim(text)
 
 
-def test_printed_polynomials_with_positive_terms_read_back() -> None:
-    for size in (N, 2 * N + 1, N * L + 3 * S, N * N):
+def test_printed_polynomials_read_back() -> None:
+    for size in (N, 2 * N + 1, 2 * N - 1, N * L + 3 * S, N * N):
         assert same(dim(str(size)), size)
 
 

@@ -366,11 +366,13 @@ def test_a_python_number_takes_the_type_of_the_tensor_beside_it(dtype: lucid.DTy
 
 
 def test_operations_refuse_types_that_make_no_sense() -> None:
-    with pytest.raises(TypeError, match=r"exp: got int64\[2\], expected a tensor of float; convert it with .astype"):
-        lucid.tensor([1, 2]).exp()
+    with pytest.raises(
+        TypeError, match=r"softmax: got int64\[2\], expected a floating-point tensor; convert it with .astype"
+    ):
+        lucid.tensor([1, 2]).softmax(-1)
     with pytest.raises(TypeError, match="mean: got int64"):
         lucid.tensor([1, 2]).mean()
-    with pytest.raises(TypeError, match="logical_and: got float32"):
+    with pytest.raises(TypeError, match="bitwise_and: got float32"):
         _ = lucid.ones(2) & lucid.ones(2)
     with pytest.raises(TypeError, match="add: expected a tensor, an array or a number, got str"):
         _ = lucid.ones(2) + "1"  # type: ignore[operator]
@@ -402,7 +404,7 @@ def test_operations_refuse_types_that_make_no_sense() -> None:
             "concat: expected a tensor, an array or a number, got NoneType",
         ),
         (lambda a: a.astype(None), TypeError, "dtype None is not one of float32"),
-        (lambda a: a.squeeze(1), ValueError, "squeeze: axis 1 .* has size 3, expected 1"),
+        (lambda a: a.squeeze(7), IndexError, "squeeze: axis 7 is out of range"),
         (lambda a: a.expand(2, 5, 4), ValueError, "expand"),
         (lambda a: a.split([1, 1], 1), ValueError, "add up to 2, expected 3"),
         (lambda a: a.sum(4), IndexError, "axis 4 is out of range"),

@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
         r"(relu|sub|clamp|clip|where)\(.*(input|other|max)=",
         _MORE + "`relu`, `sub`, `clamp`, `where` of booleans",
     ),
+    Rule("accepted", r"logical_(and|or|not)\(", _MORE + "`logical_and(x, 1)`"),
 )
 
 

@@ -211,9 +211,7 @@ SECTIONS: dict[str, list[str]] = {
 }
 
 # Lines that Lucid refuses although torch runs them, and what the error says.
-ELSEWHERE: dict[str, str] = {
-    "flags * flags_number": "got bool",
-}
+ELSEWHERE: dict[str, str] = {}
 
 
 def lines() -> Iterator[str]:

@@ -101,6 +101,7 @@ MORE = (
     "`flip(dims=0)`, `zeros(size=3)`: one number for one axis",
     "`matmul`, `mm`, `bmm`, `outer`, `linear` of different element types, which meet in the common type, and of axes that broadcast",
     "`scatter(src=2)`: a number, which torch calls `value`",
+    "`logical_and(x, 1)`, `index_select(x, 0, 1)`, `clamp(x, y, 1)`: a number where torch wants a tensor",
 )
 
 

@@ -1,4 +1,4 @@
-"""Activation functions with torch's arguments, made of ops."""
+"""Activation functions with torch's arguments, made of ops. `inplace` changes nothing: the result is a new tensor."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from lucid.dims import same
 from lucid.ops.derived import expm1
 from lucid.ops.shaping import normalize_axis
 from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names, torch_names_and
+from lucid.spelling import torch_names
 from lucid.types import DTypeLike, show_shape
 
 
-@torch_names_and("inplace")
-def relu(x: Tensor) -> Tensor:
+@torch_names
+def relu(x: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0)."""
     return ops.relu(x)
 
 
-@torch_names_and("inplace")
-def relu6(x: Tensor) -> Tensor:
+@torch_names
+def relu6(x: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x, 0), 6)."""
     return ops.clamp(x, 0, 6)
 
 
-@torch_names_and("inplace")
-def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+@torch_names
+def leaky_relu(x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x where it is positive, else `negative_slope` times x (Maas et al. 2013)."""
     return ops.where(x > 0, x, x * negative_slope)
 
 
-@torch_names_and("inplace")
-def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+@torch_names
+def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x where it is positive, else alpha * (exp(x) - 1), accurate near 0 (Clevert et al. 2015)."""
     return ops.where(x > 0, x, alpha * expm1(ops.minimum(x, 0)))
 
 
-@torch_names_and("inplace")
-def silu(x: Tensor) -> Tensor:
+@torch_names
+def silu(x: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x)."""
     return ops.silu(x)
 
@@ -47,14 +47,14 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return ops.gelu(x, approximate=approximate)
 
 
-@torch_names_and("inplace")
-def hardsigmoid(x: Tensor) -> Tensor:
+@torch_names
+def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:
     """min(max(x + 3, 0), 6) / 6."""
     return relu6(x + 3) / 6
 
 
-@torch_names_and("inplace")
-def hardswish(x: Tensor) -> Tensor:
+@torch_names
+def hardswish(x: Tensor, inplace: bool = False) -> Tensor:
     """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019)."""
     return x * hardsigmoid(x)
 

@@ -16,9 +16,3 @@ def check_probability(where: str, name: str, p: float) -> None:
     """Raise ValueError for a number outside [0, 1]."""
     if not 0 <= p <= 1:
         raise ValueError(f"{where}: {name} is {p!r}, expected a probability from 0 to 1")
-
-
-def check_causal(where: str, is_causal: bool, attn_mask: object) -> None:
-    """Raise ValueError for `is_causal` together with a mask: torch's functions differ in what that means."""
-    if is_causal and attn_mask is not None:
-        raise ValueError(f"{where}: got both is_causal and attn_mask, expected one; put the causal mask into attn_mask")

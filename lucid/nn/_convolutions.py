@@ -42,9 +42,19 @@ def pads_of(
     return (*(span // 2 for span in spans), *(span - span // 2 for span in spans))
 
 
-def _check_axes(where: str, x: Tensor, axes: int) -> None:
+def over_batch(where: str, call: Callable[[Tensor], Tensor], x: Tensor, axes: int) -> Tensor:
+    """A function of (N, C, *spatial), with `axes` spatial axes, called with a batch of them or with one (C, *spatial).
+
+    Raises:
+        ValueError: for another number of axes.
+    """
+    if x.ndim == axes + 1:
+        return ops.squeeze(call(ops.unsqueeze(x, 0)), 0)
     if x.ndim != axes + 2:
-        raise ValueError(f"{where}: got shape {show_shape(x.shape)}, expected (N, C) and {axes} more axes")
+        raise ValueError(
+            f"{where}: got shape {show_shape(x.shape)}, expected (N, C) and {axes} more axes, or these without N"
+        )
+    return call(x)
 
 
 Convolution: TypeAlias = Callable[..., Tensor]
@@ -63,13 +73,18 @@ def _convolution(axes: int) -> Convolution:
         dilation: Ints = 1,
         groups: int = 1,
     ) -> Tensor:
-        _check_axes(name, x, axes)
         steps, gaps = per_axis(name, "stride", stride, axes), per_axis(name, "dilation", dilation, axes)
         pads = pads_of(name, padding, [int(size) for size in weight.shape[2:]], steps, gaps)
-        return ops.conv(x, weight, bias, strides=steps, pads=pads, dilations=gaps, group=groups)
+
+        def batch(x: Tensor) -> Tensor:
+            return ops.conv(x, weight, bias, strides=steps, pads=pads, dilations=gaps, group=groups)
+
+        return over_batch(name, batch, x, axes)
 
     conv.__name__ = conv.__qualname__ = name
-    conv.__doc__ = f"""Convolution along {axes} axes: x (N, C, *spatial) with weight (out, C / groups, *kernel)."""
+    conv.__doc__ = (
+        f"""Convolution along {axes} axes: (N, C, *spatial) or (C, *spatial) with (out, C / groups, *kernel)."""
+    )
     return conv
 
 
@@ -87,21 +102,24 @@ def _transposed(axes: int) -> Convolution:
         groups: int = 1,
         dilation: Ints = 1,
     ) -> Tensor:
-        _check_axes(name, x, axes)
-        return ops.conv_transpose(
-            x,
-            weight,
-            bias,
-            strides=per_axis(name, "stride", stride, axes),
-            pads=per_axis(name, "padding", padding, axes) * 2,
-            output_padding=per_axis(name, "output_padding", output_padding, axes),
-            dilations=per_axis(name, "dilation", dilation, axes),
-            group=groups,
-        )
+        def batch(x: Tensor) -> Tensor:
+            return ops.conv_transpose(
+                x,
+                weight,
+                bias,
+                strides=per_axis(name, "stride", stride, axes),
+                pads=per_axis(name, "padding", padding, axes) * 2,
+                output_padding=per_axis(name, "output_padding", output_padding, axes),
+                dilations=per_axis(name, "dilation", dilation, axes),
+                group=groups,
+            )
+
+        return over_batch(name, batch, x, axes)
 
     conv_transpose.__name__ = conv_transpose.__qualname__ = name
     conv_transpose.__doc__ = (
-        f"""The transpose of a convolution along {axes} axes: x (N, C, *spatial), weight (C, out / groups, *kernel)."""
+        f"""The transpose of a convolution along {axes} axes: (N, C, *spatial) or (C, *spatial) with """
+        "(C, out / groups, *kernel)."
     )
     return conv_transpose
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lucid import ops
 from lucid.dims import Size, same
-from lucid.nn._checks import check_causal, check_probability
+from lucid.nn._checks import check_probability
 from lucid.nn._projections import NAME, Projections, Weight
 from lucid.nn.cache import Cache, KeyValueCache, cached_attention, cross_attention
 from lucid.ops.attention_masks import causal_mask, extended_mask
@@ -63,7 +63,8 @@ def multi_head_attention_forward(
         use_separate_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight: (E, E), (E, kdim), (E, vdim).
         static_k, static_v: (N*H, S, E/H): used instead of the projected key or value.
         average_attn_weights: return the mean of the weights over the heads.
-        is_causal: query i sees keys up to i; together with `key_padding_mask`, but not with `attn_mask`.
+        is_causal: query i sees keys up to i; also together with `key_padding_mask`. With `attn_mask`, which then should
+            be causal, it changes nothing: torch's hint.
         batch_first: batch before length in query, key, value and output.
         num_kv_heads: fewer key and value than query heads (grouped-query attention).
 
@@ -123,7 +124,7 @@ def attend(
     batch_first: bool,
 ) -> tuple[Tensor, Tensor | None]:
     """`multi_head_attention_forward` with the parameters in one object."""
-    check_causal(NAME, is_causal, attn_mask)
+    is_causal = is_causal and attn_mask is None  # torch's hint: a mask says everything
     check_probability(NAME, "dropout_p", dropout_p)
     check_tensors(NAME, query=query, key=key, value=value)
     q, k, v = _batch_first(query, key, value, batch_first)

@@ -27,12 +27,16 @@ _PADDING_MODES = ("zeros", "border", "reflection")
 def unfold(x: Tensor, kernel_size: Ints, dilation: Ints = 1, padding: Ints = 0, stride: Ints = 1) -> Tensor:
     """The windows of images (N, C, H, W) as columns: (N, C * window, number of windows), zeros around the images.
 
+    One image (C, H, W) gives (C * window, number of windows).
+
     Raises:
         TypeError, ValueError: for something else than images, and for sizes that are not positive.
     """
     check_tensors("unfold", x=x)
+    if x.ndim == 3:
+        return ops.squeeze(unfold(ops.unsqueeze(x, 0), kernel_size, dilation, padding, stride), 0)
     if x.ndim != 4:
-        raise ValueError(f"unfold: got shape {show_shape(x.shape)}, expected images (N, C, H, W)")
+        raise ValueError(f"unfold: got shape {show_shape(x.shape)}, expected images (N, C, H, W) or one (C, H, W)")
     given = {"kernel_size": kernel_size, "dilation": dilation, "padding": padding, "stride": stride}
     kernel, dilations, pads, strides = (per_axis("unfold", name, value, 2) for name, value in given.items())
     for name, values in (("kernel_size", kernel), ("dilation", dilations), ("stride", strides)):

@@ -10,7 +10,7 @@ import numpy as np
 
 from lucid.nn import functional as F
 from lucid.nn import init
-from lucid.nn._checks import check_causal, check_positive, check_probability
+from lucid.nn._checks import check_positive, check_probability
 from lucid.nn._multi_head import attend, attend_after, attend_to, keys_and_values
 from lucid.nn._projections import Projections
 from lucid.nn.cache import Cache, KeyValueCache
@@ -38,7 +38,6 @@ class ScaledDotProductAttention(Module):
         scale: complex | None = None,
     ) -> None:
         check_probability("ScaledDotProductAttention", "dropout_p", dropout_p)
-        check_causal("ScaledDotProductAttention", is_causal, attn_mask)
         self._attn_mask = attn_mask
         self.dropout_p, self.is_causal = dropout_p, is_causal
         self.scale = F.real_scale("ScaledDotProductAttention", scale)

@@ -9,7 +9,7 @@ from lucid import ops
 from lucid.nn import init
 from lucid.nn._checks import check_positive
 from lucid.nn._convolutions import Ints as Ints
-from lucid.nn._convolutions import pads_of
+from lucid.nn._convolutions import over_batch, pads_of
 from lucid.nn._convolutions import per_axis as per_axis
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
@@ -19,18 +19,27 @@ from lucid.types import DTypeLike, TensorType, show_shape, spec
 
 
 class Spatial(Module):
-    """A module with a fixed number of spatial axes: checks its input's axes and gives its specs."""
+    """A module with a fixed number of spatial axes: checks its input's axes and gives its specs.
+
+    A subclass computes a batch (N, C, *spatial) in `over`; one (C, *spatial) is a batch of one, as in torch.
+    """
 
     axes: int
+    channels: int | None = None  # that the input must have
 
-    def check_input(self, x: Tensor, channels: int | None = None) -> None:
-        """Raise ValueError for another number of axes or channels."""
-        fits = x.ndim == self.axes + 2 and (channels is None or x.shape[1] == channels)
+    def forward(self, x: Tensor) -> Tensor:
+        place = x.ndim - self.axes - 1
+        fits = place in (0, 1) and (self.channels is None or x.shape[place] == self.channels)
         if not fits:
-            sizes = ", ".join("DHW"[-self.axes :] if self.axes > 1 else "L")
+            sizes = ", ".join([str(self.channels or "C"), *("DHW"[-self.axes :] if self.axes > 1 else "L")])
             raise ValueError(
-                f"{type(self).__name__}: got shape {show_shape(x.shape)}, expected (N, {channels or 'C'}, {sizes})"
+                f"{type(self).__name__}: got shape {show_shape(x.shape)}, expected (N, {sizes}) or ({sizes})"
             )
+        return over_batch(type(self).__name__, self.over, x, self.axes)
+
+    def over(self, x: Tensor) -> Tensor:
+        """The result for a batch."""
+        raise NotImplementedError(f"{type(self).__name__}: over(x) is not defined")
 
     def image_specs(self, channels: int | str, dtype: DTypeLike) -> Mapping[str, TensorType]:
         """(N, channels, *spatial), with symbolic sizes for all but the channels."""
@@ -50,6 +59,7 @@ class _Convolution(Spatial):
                 f"{name}: groups {groups} must divide in_channels {in_channels} and out_channels {out_channels}"
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.channels = in_channels
         self.kernel_size = per_axis(name, "kernel_size", kernel_size, axes)
         self.stride = per_axis(name, "stride", stride, axes)
         self.dilation = per_axis(name, "dilation", dilation, axes)
@@ -86,8 +96,7 @@ class _Conv(_Convolution):
         self.padding = pads_of(type(self).__name__, padding, self.kernel_size, self.stride, self.dilation)
         self._set_parameters(out_channels, in_channels, bias, dtype)
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.check_input(x, self.in_channels)
+    def over(self, x: Tensor) -> Tensor:
         return ops.conv(
             x,
             self.weight,
@@ -100,7 +109,7 @@ class _Conv(_Convolution):
 
 
 class Conv1d(_Conv):
-    """Convolution along one axis: (N, C, L) to (N, out_channels, L').
+    """Convolution along one axis: (N, C, L) to (N, out_channels, L'), or both without N.
 
     Args:
         padding: zeros on both sides; "valid" for none; "same" (with stride 1) for L' = L.
@@ -111,7 +120,7 @@ class Conv1d(_Conv):
 
 
 class Conv2d(_Conv):
-    """Convolution over images: (N, C, H, W) to (N, out_channels, H', W').
+    """Convolution over images: (N, C, H, W) to (N, out_channels, H', W'), or both without N.
 
     The arguments are those of `Conv1d`, each one number or a pair.
     """
@@ -150,8 +159,7 @@ class _ConvTranspose(_Convolution):
         self.output_padding = per_axis(name, "output_padding", output_padding, axes)
         self._set_parameters(in_channels, out_channels, bias, dtype)
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.check_input(x, self.in_channels)
+    def over(self, x: Tensor) -> Tensor:
         return ops.conv_transpose(
             x,
             self.weight,

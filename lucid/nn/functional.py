@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,12 +25,14 @@ from lucid.nn._activations import silu as silu
 from lucid.nn._activations import softmax as softmax
 from lucid.nn._activations import softplus as softplus
 from lucid.nn._activations import tanh as tanh
-from lucid.nn._checks import check_causal, check_probability
+from lucid.nn._checks import check_probability
 from lucid.nn._convolutions import conv1d as conv1d
 from lucid.nn._convolutions import conv2d as conv2d
 from lucid.nn._convolutions import conv3d as conv3d
 from lucid.nn._convolutions import conv_transpose1d as conv_transpose1d
 from lucid.nn._convolutions import conv_transpose2d as conv_transpose2d
+from lucid.nn._dot_product_attention import real_scale as real_scale
+from lucid.nn._dot_product_attention import scaled_dot_product_attention as scaled_dot_product_attention
 from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
 from lucid.nn._sampling import affine_grid as affine_grid
 from lucid.nn._sampling import grid_sample as grid_sample
@@ -52,7 +53,7 @@ from lucid.ops.operands import check_tensors
 from lucid.ops.padding import pad as pad
 from lucid.ops.statistics import normalize as normalize
 from lucid.ops.tensor import Tensor, TracedValueError
-from lucid.spelling import torch_names, torch_names_and
+from lucid.spelling import torch_names
 from lucid.types import float64, int64, same_shape, show_shape
 
 __all__ = [
@@ -132,8 +133,8 @@ def one_hot(x: Tensor, num_classes: Size = -1) -> Tensor:
     return ops.one_hot(x, num_classes, int64)
 
 
-@torch_names_and("inplace")
-def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+@torch_names
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero each element with probability p and divide the others by 1 - p; returns x when not training."""
     check_probability("dropout", "p", p)
     return ops.dropout(x, p=p) if training and p else x
@@ -148,85 +149,47 @@ def layer_norm(
     eps: float = 1e-5,
 ) -> Tensor:
     """Layer normalisation over the last axes, whose sizes are `normalized_shape`."""
-    shape = tuple(normalized_shape)
-    if not shape or not same_shape(x.shape[-len(shape) :], shape):
-        raise ValueError(f"layer_norm: input {show_shape(x.shape)} does not end with the sizes {show_shape(shape)}")
+    shape = _last_sizes("layer_norm", x, normalized_shape)
     return ops.layer_norm(x, weight, bias, axes=len(shape), eps=eps)
 
 
 @torch_names
-def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """Root-mean-square normalisation over the last axis.
+def rms_norm(
+    x: Tensor,
+    normalized_shape: Sequence[Size] | Tensor | None = None,
+    weight: Tensor | float | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """Root-mean-square normalisation over the last axes, whose sizes are `normalized_shape`; by default the last one.
 
     The default `eps` is the machine epsilon of the type it is computed in: 2.2e-16 for float64, 1.2e-7 for all others.
+    A tensor in the place of `normalized_shape` is the weight of the last axis: ``rms_norm(x, weight, eps)``.
+
+    Raises:
+        ValueError: for sizes that the input does not end with, or that the weight does not have.
     """
+    if isinstance(weight, float):
+        weight, eps = None, weight
+    if isinstance(normalized_shape, Tensor):
+        normalized_shape, weight = None, normalized_shape
+    if weight is not None:
+        check_tensors("rms_norm", weight=weight)
     if eps is None:
         eps = float(np.finfo(np.float64 if x.dtype == float64 else np.float32).eps)
-    return ops.rms_norm(x, weight, eps=eps)
+    shape = x.shape[-1:] if normalized_shape is None else _last_sizes("rms_norm", x, normalized_shape)
+    if len(shape) == 1:
+        return ops.rms_norm(x, weight, eps=eps)
+    if weight is not None and not same_shape(weight.shape, shape):
+        raise ValueError(f"rms_norm: weight {show_shape(weight.shape)} does not have the sizes {show_shape(shape)}")
+    flat = ops.flatten(x, x.ndim - len(shape))
+    return ops.reshape(ops.rms_norm(flat, None if weight is None else ops.flatten(weight), eps=eps), x.shape)
 
 
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: complex | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """softmax(scale * query @ key.T + mask) @ value.
-
-    Args:
-        query: (N, H, L, d), (H, L, d) or (L, d).
-        key: (N, H, S, d).
-        value: (N, H, S, d_v).
-        attn_mask: broadcasts to (N, H, L, S). Boolean: true = attend. Floating: added to the scores.
-        dropout_p: probability of dropping a weight; it applies in training and in evaluation mode.
-        is_causal: query i sees keys up to i (from the top left where L and S differ). Not together with `attn_mask`.
-        scale: multiplies the scores; by default 1 / sqrt(d).
-        enable_gqa: allow fewer key than query heads: query head h reads key head h // (H / H_kv).
-
-    Returns:
-        (N, H, L, d_v); zeros for a query that sees no key.
-
-    Raises:
-        ValueError, TypeError: for sizes, masks or options that do not fit.
-    """
-    name = "scaled_dot_product_attention"
-    check_causal(name, is_causal, attn_mask)
-    check_probability(name, "dropout_p", dropout_p)
-    check_tensors(name, query=query, key=key, value=value)
-    if not 2 <= query.ndim <= 4 or not query.ndim == key.ndim == value.ndim:
-        raise ValueError(
-            f"{name}: query {show_shape(query.shape)}, key {show_shape(key.shape)}, value {show_shape(value.shape)}: "
-            "expected (N, H, length, width) each"
-        )
-    lead = tuple(range(4 - query.ndim))
-    if lead:
-        query, key, value = (ops.unsqueeze(x, lead) for x in (query, key, value))
-    if not enable_gqa and not same_shape(query.shape[1:2], key.shape[1:2]):
-        raise ValueError(
-            f"{name}: {query.shape[1]} query heads and {key.shape[1]} key heads; grouped heads need enable_gqa=True"
-        )
-    result: Tensor = ops.attention(
-        query, key, value, attn_mask, is_causal=is_causal, scale=real_scale(name, scale), dropout_p=dropout_p
-    )
-    return ops.squeeze(result, lead) if lead else result
-
-
-def real_scale(where: str, scale: complex | None) -> float | None:
-    """A scale as a real number.
-
-    Raises:
-        ValueError: for NaN or infinity, or a complex number whose imaginary part is not zero.
-    """
-    if scale is None:
-        return None
-    if not cmath.isfinite(scale):
-        raise ValueError(f"{where}: scale is {scale}, expected a finite number")
-    if not isinstance(scale, complex):
-        return float(scale)
-    if scale.imag != 0:
-        raise ValueError(f"{where}: scale is {scale}, expected a real number (a zero imaginary part is accepted)")
-    return scale.real
+def _last_sizes(name: str, x: Tensor, sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """The sizes with which the shape of x must end."""
+    if isinstance(sizes, (int, str)) or not isinstance(sizes, Sequence):
+        raise TypeError(f"{name}: normalized_shape is {sizes!r}, expected a list of sizes: write [{sizes}]")
+    shape = tuple(sizes)
+    if not shape or not same_shape(x.shape[-len(shape) :], shape):
+        raise ValueError(f"{name}: input {show_shape(x.shape)} does not end with the sizes {show_shape(shape)}")
+    return shape

@@ -96,7 +96,7 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Root-mean-square normalisation over the last axis (Zhang & Sennrich 2019).
+    """Root-mean-square normalisation over the last axes, whose sizes are `normalized_shape` (Zhang & Sennrich 2019).
 
     The default `eps` is the machine epsilon of the type it is computed in, as in torch: 1.2e-7, for float64 2.2e-16.
     """
@@ -104,20 +104,22 @@ class RMSNorm(Module):
     @torch_names_and("device")
     def __init__(
         self,
-        normalized_shape: int,
+        normalized_shape: int | Sequence[int],
         eps: float | None = None,
         elementwise_affine: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
-        check_positive("RMSNorm", normalized_shape=normalized_shape)
-        self.normalized_shape, self.eps = normalized_shape, eps
-        self.weight = new_parameter(normalized_shape, dtype=dtype, value=1.0) if elementwise_affine else None
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        for size in sizes:
+            check_positive("RMSNorm", normalized_shape=size)
+        self.normalized_shape, self.eps = sizes, eps
+        self.weight = new_parameter(*sizes, dtype=dtype, value=1.0) if elementwise_affine else None
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight, self.eps)
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}"
+        return f"{', '.join(map(str, self.normalized_shape))}, eps={self.eps}"
 
 
 class Dropout(Module):

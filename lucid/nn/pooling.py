@@ -49,8 +49,7 @@ class _MaxPool(_Pool):
         self._refuse("ceil_mode", ceil_mode, _WHOLE_WINDOWS)
         self.dilation = per_axis(type(self).__name__, "dilation", dilation, self.axes)
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.check_input(x)
+    def over(self, x: Tensor) -> Tensor:
         return ops.max_pool(
             x,
             kernel_shape=self.kernel_size,
@@ -74,8 +73,7 @@ class _AveragePool(_Pool):
         self._refuse("ceil_mode", ceil_mode, hint)
         self.count_include_pad = count_include_pad
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.check_input(x)
+    def over(self, x: Tensor) -> Tensor:
         return ops.average_pool(
             x,
             kernel_shape=self.kernel_size,
@@ -86,25 +84,25 @@ class _AveragePool(_Pool):
 
 
 class MaxPool1d(_MaxPool):
-    """The maximum of windows of (N, C, L). The stride is the kernel size unless given."""
+    """The maximum of windows of (N, C, L) or (C, L). The stride is the kernel size unless given."""
 
     axes = 1
 
 
 class MaxPool2d(_MaxPool):
-    """The maximum of windows of (N, C, H, W). The stride is the kernel size unless given."""
+    """The maximum of windows of (N, C, H, W) or (C, H, W). The stride is the kernel size unless given."""
 
     axes = 2
 
 
 class AvgPool1d(_AveragePool):
-    """The mean of windows of (N, C, L). The stride is the kernel size unless given."""
+    """The mean of windows of (N, C, L) or (C, L). The stride is the kernel size unless given."""
 
     axes = 1
 
 
 class AvgPool2d(_AveragePool):
-    """The mean of windows of (N, C, H, W). The stride is the kernel size unless given."""
+    """The mean of windows of (N, C, H, W) or (C, H, W). The stride is the kernel size unless given."""
 
     axes = 2
 
@@ -115,8 +113,7 @@ class _AdaptiveAveragePool(Spatial):
         for size in self.output_size:
             check_positive(type(self).__name__, output_size=size)
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.check_input(x)
+    def over(self, x: Tensor) -> Tensor:
         return ops.adaptive_average_pool(x, output_size=self.output_size)
 
     def input_specs(self) -> Mapping[str, TensorType]:

@@ -1,7 +1,7 @@
 """Transformer layers and stacks with torch's arguments, state keys and masks (Vaswani et al. 2017).
 
-Boolean masks: true = not allowed. Batch comes first by default. Give `is_causal` or a mask for one attention, not both
-as in torch.
+Boolean masks: true = not allowed. Batch comes first by default. Next to a mask, `is_causal` is torch's hint that the
+mask is causal, and changes nothing.
 """
 
 from __future__ import annotations

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lucid import public as _public
 from lucid.ops.attention import attention as attention
+from lucid.ops.bitwise import bitwise_and as bitwise_and
+from lucid.ops.bitwise import bitwise_not as bitwise_not
+from lucid.ops.bitwise import bitwise_or as bitwise_or
+from lucid.ops.bitwise import bitwise_xor as bitwise_xor
 from lucid.ops.buffers import buffered_attention as buffered_attention
 from lucid.ops.buffers import write_at as write_at
 from lucid.ops.channel_norms import batch_norm as batch_norm

@@ -26,7 +26,7 @@ from lucid.ops.elementwise import (
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
 from lucid.ops.tensor import Tensor, TensorLike
-from lucid.types import convert, float32
+from lucid.types import convert, float32, int64
 
 
 @function
@@ -37,8 +37,8 @@ def rsqrt(x: Tensor) -> Tensor:
 
 @function
 def square(x: Tensor) -> Tensor:
-    """x * x."""
-    return mul(x, x)
+    """x * x; of booleans as int64."""
+    return mul(x, x) if x.dtype.kind != "bool" else x.astype(int64)
 
 
 @function
@@ -47,6 +47,7 @@ def log2(x: Tensor) -> Tensor:
 
     What rounding leaves of it is often next to a whole number: where 2 to that power is x, it is the result.
     """
+    x = _real(x)
     wide = x.astype(float32) if x.dtype.itemsize == 2 else x
     found = log(wide) * (1 / math.log(2))
     whole = round_(found)
@@ -55,8 +56,14 @@ def log2(x: Tensor) -> Tensor:
 
 def expm1(x: Tensor) -> Tensor:
     """exp(x) - 1, accurate near 0: tanh(x / 2) is (exp(x) - 1) / (exp(x) + 1). Half precision as float32."""
+    x = _real(x)
     wide = x.astype(float32) if x.dtype.itemsize == 2 else x
     return (tanh(wide * 0.5) * (exp(wide) + 1)).astype(x.dtype)
+
+
+def _real(x: Tensor) -> Tensor:
+    """Integers and booleans as float32."""
+    return x if x.dtype.kind == "float" else x.astype(float32)
 
 
 @function

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucid.dims import Size, product, same
+from lucid.ops.creation import arange
 from lucid.ops.elementwise import logical_and, mul
+from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
@@ -28,12 +30,16 @@ def einsum(equation: str, *operands: Any) -> Tensor:
             Without ``->``, the result has the names that occur once, in alphabetical order.
         operands: a tensor for each part of the equation. Integers and booleans are summed as int64, as by `sum`.
 
+    A name twice in one part takes the diagonal of the two axes.
+
     Raises:
-        ValueError: for an equation that does not fit the tensors, a name twice in one part, or sizes that differ.
+        ValueError: for an equation that does not fit the tensors, or sizes that differ.
     """
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
     tensors = [as_tensor("einsum", operand) for operand in given]
     names, result = _parsed(equation, tensors)
+    for place, (tensor, axes) in enumerate(zip(tensors, names, strict=True)):
+        tensors[place], names[place] = _diagonals(equation, tensor, axes)
     sizes = _sizes(equation, names, tensors)
     found, current = _without_sums(tensors[0], names[0], {*result, *_all(names[1:])})
     for place, tensor in enumerate(tensors[1:], start=1):
@@ -69,13 +75,26 @@ def _parsed(equation: str, tensors: Sequence[Tensor]) -> tuple[list[str], str]:
     for part, tensor, axes in zip(parts, tensors, names, strict=True):
         if len(axes) != tensor.ndim:
             raise ValueError(f"einsum: {part!r} in {equation!r} does not fit the axes of {show_shape(tensor.shape)}")
-        if len(set(axes)) != len(axes):
-            raise ValueError(f"einsum: {part!r} in {equation!r} names an axis twice; diagonals are not supported")
     once = [letter for letter in sorted(letters) if "".join(parts).count(letter) == 1]
     result = right.replace("...", widest) if arrow else widest + "".join(once)
     if len(set(result)) != len(result) or not set(result) <= _all(names):
         raise ValueError(f"einsum: the result of {equation!r} must name axes of the tensors, each once")
     return names, result
+
+
+def _diagonals(equation: str, x: Tensor, names: str) -> tuple[Tensor, str]:
+    """Where a tensor has two axes of one name, the elements with the same index in both, along one axis."""
+    for name in dict.fromkeys(names):
+        while names.count(name) > 1:
+            first, second = names.index(name), names.rindex(name)
+            size = x.shape[first]
+            if not same(size, x.shape[second]):
+                raise ValueError(f"einsum: {equation!r}: axis {name} has sizes {size} and {x.shape[second]}")
+            rest = [axis for axis in range(x.ndim) if axis not in (first, second)]
+            x = permute(x, [*rest, first, second])
+            x = take(reshape(x, (*x.shape[:-2], size * size)), arange(size) * (size + 1), x.ndim - 2)
+            names = "".join(names[axis] for axis in rest) + name
+    return x, names
 
 
 def _sizes(equation: str, names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Size]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,26 +10,59 @@ import numpy as np
 from lucid.ops._erf import erf as _erf
 from lucid.ops.op import Op, function, primitive
 from lucid.ops.operands import as_tensors
-from lucid.ops.tensor import Tensor, TensorLike
-from lucid.types import Array, DType, TensorType, bool_, broadcast, float32
+from lucid.ops.tensor import OPS, Tensor, TensorLike
+from lucid.types import Array, DType, TensorType, bool_, broadcast, float32, int32
 
 Unary: TypeAlias = Op[[TensorLike], Tensor]
 Binary: TypeAlias = Op[[TensorLike, TensorLike], Tensor]
 
+ByKind: TypeAlias = Mapping[str, Callable[..., Any]]
+
 _NUMBERS = ("int", "float")
 
 
+def _in_float32(op: Unary, x: Tensor) -> Tensor:
+    return op(x.astype(float32))
+
+
+def _unchanged(op: Unary, x: Tensor) -> Tensor:
+    return x
+
+
+def _of_truths(op: Op[..., Tensor], *tensors: Tensor) -> Tensor:
+    return op(*(x.astype(bool_) for x in tensors))
+
+
+def _of_counts(op: Binary, x: Tensor, y: Tensor) -> Tensor:
+    return op(x.astype(int32), y.astype(int32))
+
+
+def instead(name: str) -> Callable[..., Tensor]:
+    """Another op of the same operands."""
+
+    def call(op: Op[..., Tensor], *tensors: Tensor) -> Tensor:
+        result: Tensor = OPS[name](*tensors)
+        return result
+
+    return call
+
+
 def _unary(
-    name: str, kernel: Callable[[Array], Any], onnx: str | None, kinds: tuple[str, ...], result: DType | None = None
+    name: str,
+    kernel: Callable[[Array], Any],
+    onnx: str | None,
+    kinds: tuple[str, ...],
+    result: DType | None = None,
+    by_kind: ByKind | None = None,
 ) -> Unary:
     def rule(x: TensorType) -> TensorType:
-        _check_kind(name, x, kinds)
+        check_kind(name, x, kinds)
         return x.with_dtype(result or x.dtype)
 
     def call(x: TensorLike) -> Tensor: ...  # type: ignore[empty-body]
 
     call.__doc__ = f"{name} of each element; {' or '.join(kinds)} tensors."
-    return Op(call, name=name, kernel=kernel, rule=rule, onnx=onnx)
+    return Op(call, name=name, kernel=kernel, rule=rule, onnx=onnx, by_kind=by_kind)
 
 
 def _binary(
@@ -38,24 +71,36 @@ def _binary(
     onnx: str | None,
     kinds: tuple[str, ...] = _NUMBERS,
     result: DType | None = None,
+    by_kind: ByKind | None = None,
 ) -> Binary:
     def rule(x: TensorType, y: TensorType) -> TensorType:
-        _check_kind(name, x, kinds)
+        check_kind(name, x, kinds)
         return TensorType(result or x.dtype, broadcast(name, x.shape, y.shape))
 
     def call(x: TensorLike, y: TensorLike) -> Tensor: ...  # type: ignore[empty-body]
 
     call.__doc__ = f"{name} of two tensors, elementwise, broadcast and brought to one element type."
-    return Op(call, name=name, kernel=kernel, rule=rule, onnx=onnx, promoted=slice(0, 2))
+    return Op(call, name=name, kernel=kernel, rule=rule, onnx=onnx, promoted=slice(0, 2), by_kind=by_kind)
 
 
-def _check_kind(name: str, x: TensorType, kinds: tuple[str, ...]) -> None:
+def check_kind(name: str, x: TensorType, kinds: tuple[str, ...]) -> None:
+    """Raise TypeError for an element type of another kind."""
     if x.dtype.kind not in kinds:
         raise TypeError(f"{name}: got {x}, expected a tensor of {' or '.join(kinds)}; convert it with .astype(...)")
 
 
 def _float(name: str, kernel: Callable[[Array], Any], onnx: str) -> Unary:
-    return _unary(name, kernel, onnx, ("float",))
+    """A function of real numbers: integers and booleans are computed in float32, as in torch."""
+    return _unary(name, kernel, onnx, ("float",), by_kind={"int": _in_float32, "bool": _in_float32})
+
+
+def _rounding(name: str, kernel: Callable[[Array], Any], onnx: str) -> Unary:
+    """A function that leaves whole numbers as they are."""
+    return _unary(name, kernel, onnx, ("float",), by_kind={"int": _unchanged})
+
+
+_TRUTHS: ByKind = {"int": _of_truths, "float": _of_truths}  # not 0
+_COUNTS: ByKind = {"bool": _of_counts}
 
 
 exp = _float("exp", np.exp, "Exp")
@@ -66,14 +111,14 @@ sin = _float("sin", np.sin, "Sin")
 cos = _float("cos", np.cos, "Cos")
 tanh = _float("tanh", np.tanh, "Tanh")
 erf = _float("erf", _erf, "Erf")
-floor = _float("floor", np.floor, "Floor")
-ceil = _float("ceil", np.ceil, "Ceil")
-round_ = _float("round", np.round, "Round")
+floor = _rounding("floor", np.floor, "Floor")
+ceil = _rounding("ceil", np.ceil, "Ceil")
+round_ = _rounding("round", np.round, "Round")
 neg = _unary("neg", np.negative, "Neg", _NUMBERS)
 abs_ = _unary("abs", np.abs, "Abs", _NUMBERS)
-sign = _unary("sign", np.sign, "Sign", _NUMBERS)
-isnan = _unary("isnan", np.isnan, "IsNaN", ("float",), result=bool_)
-logical_not = _unary("logical_not", np.logical_not, "Not", ("bool",))
+sign = _unary("sign", np.sign, "Sign", _NUMBERS, by_kind={"bool": _unchanged})
+isnan = _unary("isnan", np.isnan, "IsNaN", ("float",), bool_, {"int": _in_float32, "bool": _in_float32})
+logical_not = _unary("logical_not", np.logical_not, "Not", ("bool",), by_kind=_TRUTHS)
 
 
 def _sigmoid(x: Array) -> Array:
@@ -84,21 +129,23 @@ def _sigmoid(x: Array) -> Array:
 
 sigmoid = _float("sigmoid", _sigmoid, "Sigmoid")
 
-add = _binary("add", np.add, "Add")
+_AND, _OR = ({"bool": instead(name)} for name in ("logical_and", "logical_or"))
+
+add = _binary("add", np.add, "Add", by_kind=_OR)
 sub = _binary("sub", np.subtract, "Sub")
-mul = _binary("mul", np.multiply, "Mul")
+mul = _binary("mul", np.multiply, "Mul", by_kind=_AND)
 pow_ = _binary("pow", np.power, "Pow")
-maximum = _binary("maximum", np.maximum, "Max")
-minimum = _binary("minimum", np.minimum, "Min")
+maximum = _binary("maximum", np.maximum, "Max", by_kind=_OR)
+minimum = _binary("minimum", np.minimum, "Min", by_kind=_AND)
 equal = _binary("equal", np.equal, "Equal", ("bool", *_NUMBERS), bool_)
 not_equal = _binary("not_equal", np.not_equal, None, ("bool", *_NUMBERS), bool_)
-less = _binary("less", np.less, "Less", _NUMBERS, bool_)
-less_equal = _binary("less_equal", np.less_equal, "LessOrEqual", _NUMBERS, bool_)
-greater = _binary("greater", np.greater, "Greater", _NUMBERS, bool_)
-greater_equal = _binary("greater_equal", np.greater_equal, "GreaterOrEqual", _NUMBERS, bool_)
-logical_and = _binary("logical_and", np.logical_and, "And", ("bool",), bool_)
-logical_or = _binary("logical_or", np.logical_or, "Or", ("bool",), bool_)
-logical_xor = _binary("logical_xor", np.logical_xor, "Xor", ("bool",), bool_)
+less = _binary("less", np.less, "Less", _NUMBERS, bool_, _COUNTS)
+less_equal = _binary("less_equal", np.less_equal, "LessOrEqual", _NUMBERS, bool_, _COUNTS)
+greater = _binary("greater", np.greater, "Greater", _NUMBERS, bool_, _COUNTS)
+greater_equal = _binary("greater_equal", np.greater_equal, "GreaterOrEqual", _NUMBERS, bool_, _COUNTS)
+logical_and = _binary("logical_and", np.logical_and, "And", ("bool",), bool_, _TRUTHS)
+logical_or = _binary("logical_or", np.logical_or, "Or", ("bool",), bool_, _TRUTHS)
+logical_xor = _binary("logical_xor", np.logical_xor, "Xor", ("bool",), bool_, _TRUTHS)
 
 true_div = _binary("true_div", np.divide, "Div", ("float",))
 int_floor_div = _binary("int_floor_div", np.floor_divide, None, ("int",))
@@ -190,7 +237,7 @@ def _as_pair(name: str, x: TensorLike, y: TensorLike) -> tuple[Tensor, Tensor]:
 
 
 def _where_rule(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
-    _check_kind("where", condition, ("bool",))
+    check_kind("where", condition, ("bool",))
     return x.with_shape(broadcast("where", condition.shape, x.shape, y.shape))
 
 

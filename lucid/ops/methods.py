@@ -10,6 +10,7 @@ from typing import Any, Generic, NoReturn, Self, TypeAlias, TypeVar
 
 from lucid.other_libraries import misplaced_tensor
 from lucid.spelling import CPU, NO_AXES, Device, torch_names, torch_names_and
+from lucid.types import TensorType
 
 _UNUSED = ("requires_grad", "layout", "pin_memory")  # of torch's arguments
 
@@ -35,6 +36,7 @@ class ElementMethods(Generic[T]):
     """Methods that keep the shape, make tensors like this one, or multiply."""
 
     __slots__ = ()
+    type: TensorType  # which the tensor has
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
@@ -202,6 +204,12 @@ class ElementMethods(Generic[T]):
     def logical_or(self, other: Any) -> T:
         """Whether one of the elements is true."""
         return self._op("logical_or", other)
+
+    def logical_xor(self, other: Any) -> T:
+        """Whether exactly one of the elements is true."""
+        return self._op("logical_xor", other)
+
+    greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 
     def exp(self) -> T:
         """e to the power of each element."""

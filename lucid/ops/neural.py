@@ -18,9 +18,13 @@ from lucid.ops.tensor import Tensor
 from lucid.types import Array, TensorType, float32, same_shape, show_shape
 
 
-def _softmax_rule(x: TensorType, *, axis: int) -> TensorType:
+def _check_real(name: str, x: TensorType) -> None:
     if x.dtype.kind != "float":
-        raise TypeError(f"softmax: got {x}, expected a floating-point tensor; convert it with .astype(...)")
+        raise TypeError(f"{name}: got {x}, expected a floating-point tensor; convert it with .astype(...)")
+
+
+def _softmax_rule(x: TensorType, *, axis: int) -> TensorType:
+    _check_real("softmax", x)
     normalize_axis("softmax", axis, x.rank)
     return x
 
@@ -38,6 +42,7 @@ def _wide(x: Tensor) -> Tensor:
 @composite
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """The logarithm of softmax, accurate where softmax underflows. Half precision is computed in float32."""
+    _check_real("log_softmax", x.type)
     if same(x.shape[normalize_axis("log_softmax", axis, x.ndim)], 0):
         return x  # an empty axis has no maximum
     wide = _wide(x)
@@ -54,6 +59,7 @@ def relu(x: Tensor) -> Tensor:
 @composite_with(kernel=neural_kernels.silu)
 def silu(x: Tensor) -> Tensor:
     """x * sigmoid(x), also called swish (Elfwing et al. 2017)."""
+    _check_real("silu", x.type)
     return x * sigmoid(x)
 
 
@@ -61,6 +67,7 @@ def silu(x: Tensor) -> Tensor:
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """x times the standard normal distribution function (Hendrycks & Gimpel 2016); "tanh" approximates it as GPT-2
     does."""
+    _check_real("gelu", x.type)
     if approximate not in ("none", "tanh"):
         raise ValueError(f'gelu: approximate is {approximate!r}, expected "none" or "tanh"')
     wide = _wide(x)
@@ -74,6 +81,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
 @composite
 def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x)), written so that it cannot overflow. Half precision is computed in float32."""
+    _check_real("softplus", x.type)
     wide = _wide(x)
     return (maximum(wide, 0) + log(1 + exp(-abs_(wide)))).astype(x.dtype)
 
@@ -121,8 +129,7 @@ def check_eps(name: str, eps: float) -> None:
 
 
 def _check_norm(name: str, x: Tensor, axes: int, **vectors: Tensor | None) -> None:
-    if x.dtype.kind != "float":
-        raise TypeError(f"{name}: got {x.type}, expected a floating-point tensor")
+    _check_real(name, x.type)
     for what, vector in vectors.items():
         if vector is not None and not same_shape(vector.shape, x.shape[-axes:]):
             raise ValueError(
@@ -169,8 +176,7 @@ def _dropout_kernel(x: Array, *, p: float) -> Array:
 def _dropout_rule(x: TensorType, *, p: float) -> TensorType:
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: p is {p}, expected a probability from 0 to 1")
-    if x.dtype.kind != "float":
-        raise TypeError(f"dropout: got {x}, expected a floating-point tensor; convert it with .astype(...)")
+    _check_real("dropout", x)
     return x
 
 

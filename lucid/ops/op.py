@@ -52,6 +52,8 @@ class Op(Generic[P, R]):
         body: the same in terms of other ops; None for a primitive.
         onnx: the ONNX op that computes exactly this, where there is one that takes the inputs as they are.
         promoted: the positional arguments that are brought to one element type before the op sees them.
+        by_kind: what is called instead for a kind of element types ("bool", "int", "float") that the op does not
+            compute: with the op, its operands and its attributes. The first operand after promotion decides.
         folded: whether it is computed while tracing if all its arguments are known. Otherwise it stays a node of the
             graph: a dequantisation, whose result is larger than its operands, and dropout, which is drawn in each run.
     """
@@ -67,6 +69,7 @@ class Op(Generic[P, R]):
         body: Callable[P, R] | None = None,
         onnx: str | None = None,
         promoted: slice | None = None,
+        by_kind: Mapping[str, Callable[..., Any]] | None = None,
         folded: bool = True,
     ) -> None:
         parameters = inspect.signature(call).parameters.values()
@@ -81,7 +84,7 @@ class Op(Generic[P, R]):
         self.defaults = {name: value for name, value in self._usual.items() if value is not inspect.Parameter.empty}
         self._needed = self._usual.keys() - self.defaults.keys()
         self._known: dict[tuple[Any, ...], KnownCall] = {}
-        self._kernel, self._plan, self._rule, self._promoted = kernel, plan, rule, promoted
+        self._kernel, self._plan, self._rule, self._promoted, self._by_kind = kernel, plan, rule, promoted, by_kind
         functools.update_wrapper(self, call)
         if REGISTERED.setdefault(name, self) is not self:
             raise ValueError(f"op {name}: an op of this name already exists; choose another name")
@@ -101,7 +104,16 @@ class Op(Generic[P, R]):
             operands = known_operands(args)
             if operands is not None and (known := self._known_call(args, operands[1], kwargs)) is not None:
                 return cast(R, known.tensors(quietly(known.kernel, *operands[0], *known.missing)))
-        return cast(R, self.apply(self._tensors(args), self._attributes(kwargs)))
+        tensors = self._tensors(args)
+        if self._by_kind is not None and (instead := self._instead(tensors)) is not None:
+            return cast(R, instead(self, *tensors, **kwargs))
+        return cast(R, self.apply(tensors, self._attributes(kwargs)))
+
+    def _instead(self, tensors: Sequence[Tensor | None]) -> Callable[..., Any] | None:
+        """What is called instead of this op for operands of such element types."""
+        assert self._by_kind is not None
+        first = tensors[0]
+        return None if first is None else self._by_kind.get(first.dtype.kind)
 
     def _called_by_name(self, args: Sequence[Any], given: Mapping[str, Any]) -> R:
         """A call with tensors by name, or with names of torch's."""
@@ -130,6 +142,8 @@ class Op(Generic[P, R]):
             return known
         tensors, attributes = self._tensors(args), self._attributes(given)
         if any(map(operator.is_not, tensors, args)) or any(map(mentions_sizes, attributes.values())):
+            return None
+        if self._by_kind is not None and self._instead(tensors) is not None:
             return None
         return self._check(key, tensors, attributes, len(tensors) - len(args))
 

@@ -1,4 +1,4 @@
-"""Arithmetic and comparison of tensors by Python's operators: `Tensor` inherits them."""
+"""Arithmetic, bits and comparison of tensors by Python's operators: `Tensor` inherits them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from lucid.dims import Dim
 from lucid.ops.methods import OPS, ElementMethods, T
-from lucid.types import Array, Scalar
+from lucid.types import Array, Scalar, bool_
 
 Other: TypeAlias = T | Array | Scalar | Dim
 
@@ -81,18 +81,40 @@ class Operators(ElementMethods[T]):
         return self._op("abs")
 
     def __invert__(self) -> T:
-        return self._op("logical_not")
+        return self._op("logical_not" if self.type.dtype is bool_ else "bitwise_not")
 
     def __and__(self, other: Other[T]) -> T:
-        return self._with("logical_and", other)
+        return self._with("logical_and" if self._both_truths(other) else "bitwise_and", other)
 
     def __or__(self, other: Other[T]) -> T:
-        return self._with("logical_or", other)
+        return self._with("logical_or" if self._both_truths(other) else "bitwise_or", other)
 
     def __xor__(self, other: Other[T]) -> T:
-        return self._with("logical_xor", other)
+        return self._with("logical_xor" if self._both_truths(other) else "bitwise_xor", other)
+
+    def _both_truths(self, other: Other[T]) -> bool:
+        """Whether both are booleans."""
+        if self.type.dtype is not bool_:
+            return False
+        return other.type.dtype is bool_ if isinstance(other, Operators) else isinstance(other, bool)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def bitwise_not(self) -> T:
+        """Each bit of integers inverted; of booleans, whether each is false."""
+        return self._op("bitwise_not")
+
+    def bitwise_and(self, other: Any) -> T:
+        """The bits that both integers have; of booleans, whether both are true."""
+        return self._op("bitwise_and", other)
+
+    def bitwise_or(self, other: Any) -> T:
+        """The bits that one of the integers has; of booleans, whether one is true."""
+        return self._op("bitwise_or", other)
+
+    def bitwise_xor(self, other: Any) -> T:
+        """The bits that exactly one of the integers has; of booleans, whether exactly one is true."""
+        return self._op("bitwise_xor", other)
 
     def __eq__(self, other: object) -> T:  # type: ignore[override]  # elementwise, as in NumPy and torch
         return self._with("equal", other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from lucid.dims import Size, same
 from lucid.ops.op import Op, primitive
 from lucid.ops.shaping import each_axis, normalize_axis
 from lucid.ops.tensor import Tensor
-from lucid.types import Array, DType, TensorType, as_dtype, float32, int64, show_shape
+from lucid.types import Array, DType, TensorType, as_dtype, bool_, float32, int64, show_shape, uint8
 
 Reduction: TypeAlias = Op[..., Tensor]
 
@@ -33,6 +33,7 @@ def _reduction(
     *,
     empty: bool = True,
     result: Callable[[DType], DType] = lambda dtype: dtype,
+    by_kind: Mapping[str, Callable[..., Tensor]] | None = None,
 ) -> Reduction:
     """`empty`: whether the reduction of no elements has a value. `result`: the element type of the result."""
 
@@ -55,7 +56,7 @@ def _reduction(
 
     widened = "; that of integers and booleans is int64" if result is _counted else ""
     call.__doc__ = f"The {name} over axes, all of them by default{widened}."
-    return Op(call, name=name, kernel=compute, rule=rule)
+    return Op(call, name=name, kernel=compute, rule=rule, by_kind=by_kind)
 
 
 _np_sum: Callable[..., Any] = np.sum  # its overloads require a literal keepdims
@@ -72,15 +73,28 @@ def _counted(dtype: DType) -> DType:
     return dtype if dtype.kind == "float" else int64
 
 
+def _of_truths(op: Reduction, x: Tensor, **attributes: Any) -> Tensor:
+    """Whether numbers are not 0; the result of uint8 is uint8, as in torch."""
+    found = op(x.astype(bool_), **attributes)
+    return found.astype(uint8) if x.dtype == uint8 else found
+
+
+def _of_codes(op: Reduction, x: Tensor, **attributes: Any) -> Tensor:
+    """Of booleans as 0 and 1."""
+    return op(x.astype(uint8), **attributes).astype(bool_)
+
+
 _NUMBERS = ("int", "float")
+_TRUTHS = {"int": _of_truths, "float": _of_truths}
+_CODES = {"bool": _of_codes}
 
 sum_ = _reduction("sum", np.sum, ("bool", *_NUMBERS), result=_counted)
 mean = _reduction("mean", _mean, ("float",))
-max_ = _reduction("max", np.max, _NUMBERS, empty=False)
-min_ = _reduction("min", np.min, _NUMBERS, empty=False)
+max_ = _reduction("max", np.max, _NUMBERS, empty=False, by_kind=_CODES)
+min_ = _reduction("min", np.min, _NUMBERS, empty=False, by_kind=_CODES)
 prod = _reduction("prod", np.prod, ("bool", *_NUMBERS), result=_counted)
-any_ = _reduction("any", np.any, ("bool",))
-all_ = _reduction("all", np.all, ("bool",))
+any_ = _reduction("any", np.any, ("bool",), by_kind=_TRUTHS)
+all_ = _reduction("all", np.all, ("bool",), by_kind=_TRUTHS)
 
 
 def _argmax_rule(x: TensorType, *, axis: int, keepdims: bool) -> TensorType:

@@ -46,7 +46,7 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
     Raises:
         ValueError: if the numbers of elements differ.
     """
-    shape = [as_size("reshape", size) for size in shape]
+    shape = asked = [as_size("reshape", size) for size in shape]
     unknown = [axis for axis, size in enumerate(shape) if same(size, -1)]
     total, known = product(x.shape), product(size for size in shape if not same(size, -1))
     fits = len(unknown) <= 1
@@ -58,7 +58,9 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
         fits = same(total, known)
     if not fits:
         raise ValueError(
-            f"reshape: {show_shape(x.shape)} has {total} elements, {show_shape(shape)} does not hold as many"
+            f"reshape: {show_shape(x.shape)} has {total} elements, {show_shape(asked)} does not hold as many"
+            + (f": {total} is no multiple of {known}" if len(unknown) == 1 else "")
+            + (": only one size may be -1" if len(unknown) > 1 else "")
         )
     return x if same_shape(shape, x.shape) else reshape_op(x, shape=tuple(shape))
 
@@ -92,11 +94,23 @@ def squeeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[e
 
 @function
 def squeeze(x: Tensor, axis: Axes = None) -> Tensor:
-    """Drop the given axes of size 1; by default all whose size is certainly 1."""
+    """Drop axes of size 1: of the given ones, or by default of all whose size is certainly 1. Others stay.
+
+    Raises:
+        ValueError: for a given axis of which only the run of an exported model tells whether its size is 1.
+    """
     if axis is None:
         axes = [i for i, size in enumerate(x.shape) if same(size, 1)]
     else:
-        axes = [normalize_axis("squeeze", a, x.ndim) for a in each_axis(axis)]
+        named = [normalize_axis("squeeze", a, x.ndim) for a in each_axis(axis)]
+        for a in named:
+            if not isinstance(x.shape[a], int):
+                raise ValueError(
+                    f"squeeze: axis {a} of {show_shape(x.shape)} has size {x.shape[a]}, and whether that is 1 is known "
+                    "only at run time: leave the axis, write x.select(axis, 0) for its first element, or fix the size "
+                    "with a number"
+                )
+        axes = [a for a in named if x.shape[a] == 1]
     return squeeze_op(x, axes=tuple(axes)) if axes else x
 
 

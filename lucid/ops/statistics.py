@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lucid.dims import product
-from lucid.ops.elementwise import abs_, maximum, pow_, sqrt, where
+from lucid.ops.elementwise import abs_, check_kind, maximum, pow_, sqrt, where
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import max_, mean, min_, sum_
@@ -56,6 +56,7 @@ def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Te
 
     Half precision is computed in float32. The 2-norm is right where the squares overflow.
     """
+    check_kind("norm", x.type, ("float",))
     power = 2.0 if p in ("fro", None) else float(p)
     if power == 2:
         return _root_of_squares(_wide(x), _every("norm", x, axis), keepdims).astype(x.dtype)

@@ -12,7 +12,7 @@ from lucid.export.element_codes import onnx_code
 from lucid.export.form import Form, form, operand
 from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
 from lucid.known_runtimes import FLOAT64_COS, FLOAT64_QUICK_GELU, FLOAT64_TRANSPOSED, HALF_TRANSPOSED
-from lucid.ops import creation, elementwise, indexing, reduction, shaping
+from lucid.ops import bitwise, creation, elementwise, indexing, reduction, shaping
 from lucid.ops.indexing import Cut
 from lucid.ops.op import Op
 from lucid.types import TensorType, bfloat16, float64
@@ -89,6 +89,22 @@ def not_equal(build: Builder, node: Node) -> str:
 @form(elementwise.fmod, kernel="Mod")
 def fmod(build: Builder, node: Node) -> str:
     return build.op("Mod", *node.inputs, fmod=1)
+
+
+def _bitwise(op: Op[..., Any], onnx: str) -> Form:
+    """ONNX's operator of bits."""
+
+    @form(op, name=f"ai.onnx {onnx}", opset=18, kernel=onnx)
+    def bits(build: Builder, node: Node) -> str:
+        return build.op(onnx, *node.inputs)
+
+    return bits
+
+
+bitwise_not = _bitwise(bitwise.bitwise_not, "BitwiseNot")
+bitwise_and = _bitwise(bitwise.bitwise_and, "BitwiseAnd")
+bitwise_or = _bitwise(bitwise.bitwise_or, "BitwiseOr")
+bitwise_xor = _bitwise(bitwise.bitwise_xor, "BitwiseXor")
 
 
 # Shape ------------------------------------------------------------------------------------------------------------
@@ -288,7 +304,7 @@ def cumsum(build: Builder, node: Node) -> str:
 
 # These primitives have one form each, so their order does not matter.
 FORMS = (
-    *(cast, cos, mul, true_div, not_equal, fmod),
+    *(cast, cos, mul, true_div, not_equal, fmod, bitwise_not, bitwise_and, bitwise_or, bitwise_xor),
     *(reshape, squeeze, unsqueeze, permute, expand, tile, pad, concat, split),
     *(slice_op, size_op, full, arange, tril, triu),
     *(mean, any_, all_, cumsum),

@@ -1,0 +1,144 @@
+"""`F.scaled_dot_product_attention`: torch's arguments and any leading axes that broadcast, around `ops.attention`."""
+
+from __future__ import annotations
+
+import cmath
+from collections.abc import Sequence
+
+from lucid import ops
+from lucid.dims import Size, product, same
+from lucid.nn._checks import check_probability
+from lucid.ops.operands import check_tensors
+from lucid.ops.tensor import Tensor
+from lucid.types import broadcast, same_shape, show_shape
+
+NAME = "scaled_dot_product_attention"
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: complex | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(scale * query @ key.T + mask) @ value.
+
+    Args:
+        query: (..., H, L, d), with any number of leading axes, or (L, d).
+        key: (..., H, S, d). Its leading axes and those of query and value broadcast.
+        value: (..., H, S, d_v).
+        attn_mask: broadcasts to (..., H, L, S). Boolean: true = attend. Floating: added to the scores.
+        dropout_p: probability of dropping a weight; it applies in training and in evaluation mode.
+        is_causal: query i sees keys up to i (from the top left where L and S differ). With `attn_mask` both apply.
+        scale: multiplies the scores; by default 1 / sqrt(d).
+        enable_gqa: allow fewer key than query heads: query head h reads key head h // (H / H_kv).
+
+    Returns:
+        (..., H, L, d_v); zeros for a query that sees no key.
+
+    Raises:
+        ValueError, TypeError: for sizes, masks or options that do not fit.
+    """
+    check_probability(NAME, "dropout_p", dropout_p)
+    check_tensors(NAME, query=query, key=key, value=value)
+    rank = max(query.ndim, key.ndim, value.ndim)
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise ValueError(f"{NAME}: {_shapes(query, key, value)}: expected (..., length, width) each")
+    query, key, value = (_with_axes(x, max(rank, 4)) for x in (query, key, value))
+    query, key, value = _fitting_heads(query, key, value, enable_gqa)
+    batch = _batch(query, key, value)
+    query, key, value = (_joined(x, batch) for x in (query, key, value))
+    if attn_mask is not None and len(batch) > 1 and attn_mask.ndim > 3:
+        attn_mask = _joined_mask(attn_mask, batch)
+    result: Tensor = ops.attention(
+        query, key, value, attn_mask, is_causal=is_causal, scale=real_scale(NAME, scale), dropout_p=dropout_p
+    )
+    if rank < 4:
+        return ops.squeeze(result, tuple(range(4 - rank)))
+    return result if rank == 4 else ops.reshape(result, (*batch, *result.shape[1:]))
+
+
+def _shapes(query: Tensor, key: Tensor, value: Tensor) -> str:
+    return f"query {show_shape(query.shape)}, key {show_shape(key.shape)}, value {show_shape(value.shape)}"
+
+
+def _with_axes(x: Tensor, rank: int) -> Tensor:
+    """Leading axes of size 1, up to this many axes."""
+    return x if x.ndim == rank else ops.unsqueeze(x, tuple(range(rank - x.ndim)))
+
+
+def _fitting_heads(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Heads as `ops.attention` takes them: as many of keys as of values, and those of queries a multiple."""
+    heads, *others = (x.shape[-3] for x in (query, key, value))
+    if all(same(heads, other) for other in others):
+        return query, key, value
+    if grouped:
+        if same(*others):
+            return query, key, value
+        key, value = (ops.repeat_interleave(x, _times(x, heads, query, key, value), -3) for x in (key, value))
+        return query, key, value
+    if not all(same(size, 1) or same(size, heads) or same(heads, 1) for size in others):
+        raise ValueError(f"{NAME}: {heads} query heads and {others[0]} key heads; grouped heads need enable_gqa=True")
+    wanted = broadcast(NAME, *((x.shape[-3],) for x in (query, key, value)))[0]
+    alike = same(*others)
+    return _expanded(query, wanted), *(x if alike else _expanded(x, wanted) for x in (key, value))
+
+
+def _times(x: Tensor, heads: Size, query: Tensor, key: Tensor, value: Tensor) -> int:
+    """How many query heads read each head of keys or values."""
+    own = x.shape[-3]
+    if not isinstance(heads, int) or not isinstance(own, int) or not own or heads % own:
+        raise ValueError(
+            f"{NAME}: {_shapes(query, key, value)}: with enable_gqa the query heads must be a multiple of the heads of "
+            "keys and of values"
+        )
+    return heads // own
+
+
+def _expanded(x: Tensor, heads: Size) -> Tensor:
+    return ops.expand(x, (*x.shape[:-3], heads, *x.shape[-2:]))
+
+
+def _batch(query: Tensor, key: Tensor, value: Tensor) -> Sequence[Size]:
+    """The sizes of the axes before the heads."""
+    return broadcast(f"{NAME}: {_shapes(query, key, value)}", *(x.shape[:-3] for x in (query, key, value)))
+
+
+def _joined(x: Tensor, batch: Sequence[Size]) -> Tensor:
+    """(..., H, L, d) as (N, H, L, d), with the broadcast axes before the heads joined to N."""
+    if not same_shape(x.shape[:-3], batch):
+        x = ops.expand(x, (*batch, *x.shape[-3:]))
+    return x if len(batch) == 1 else ops.reshape(x, (product(batch), *x.shape[-3:]))
+
+
+def _joined_mask(mask: Tensor, batch: Sequence[Size]) -> Tensor:
+    """A mask (..., H, L, S) as (N, H, L, S) or, where it is the same for all, (1, H, L, S)."""
+    if mask.ndim > len(batch) + 3:
+        raise ValueError(
+            f"{NAME}: attn_mask has shape {show_shape(mask.shape)}, expected at most {len(batch) + 3} axes: those of "
+            "the result"
+        )
+    if all(same(size, 1) for size in mask.shape[:-3]):
+        return ops.reshape(mask, (1, *mask.shape[-3:]))
+    return _joined(_with_axes(mask, len(batch) + 3), batch)
+
+
+def real_scale(where: str, scale: complex | None) -> float | None:
+    """A scale as a real number.
+
+    Raises:
+        ValueError: for NaN or infinity, or a complex number whose imaginary part is not zero.
+    """
+    if scale is None:
+        return None
+    if not cmath.isfinite(scale):
+        raise ValueError(f"{where}: scale is {scale}, expected a finite number")
+    if not isinstance(scale, complex):
+        return float(scale)
+    if scale.imag != 0:
+        raise ValueError(f"{where}: scale is {scale}, expected a real number (a zero imaginary part is accepted)")
+    return scale.real
