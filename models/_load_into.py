@@ -71,7 +71,8 @@ def load_into(
         if copy in sources and original in sources:
             first, second = (numbers_of(weights[sources[key]]) for key in (copy, original))
             if not np.array_equal(first, second):
-                raise ValueError(f"{name}: {sources[copy]} differs from {sources[original]}, expected one weight")
+                keys = f"{sources[copy]} differs from {sources[original]}"
+                raise ValueError(f"{name}: {keys}, expected one weight, as {name} shares it")
         if copy in sources:
             held = sources.pop(copy)
             sources.setdefault(original, held)

@@ -80,16 +80,28 @@ def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
     path = folder / MODULES
     if not folder.is_dir() or not path.exists():
         return None
-    lines = [_read_line(line, str(path)) for line in _listed(path)]
+    lines = [_read_line(line, str(path), first=not index) for index, line in enumerate(_listed(path))]
     kinds = [kind for kind, _ in lines]
     if kinds == [_ENCODER]:  # of a cross-encoder, whose head is the model's own
         return None
+    if kinds[0] != _ENCODER:
+        raise ConfigError(f"{path}: begins with {kinds[0]}, supported: {_ENCODER}; {_alone(folder, lines[0][1])}")
     if kinds[:2] != [_ENCODER, POOLING] or not set(kinds[2:]) <= {DENSE, NORMALIZE}:
         raise ConfigError(
-            f"{path}: lists {', '.join(kinds)}; supported: Transformer, Pooling, and then any of Dense and Normalize"
+            f"{path}: lists {', '.join(kinds)}; supported: Transformer, Pooling, and then any of Dense and Normalize; "
+            f"{_alone(folder, lines[0][1])}"
         )
     layers = tuple(_read_layer(folder, kind, name) for kind, name in lines[1:])
     return SentenceModules(folder / lines[0][1], layers, folder)
+
+
+def _alone(folder: Path, name: str) -> str:
+    """What to do with modules that are not known: the first may be a checkpoint by itself."""
+    if not (folder / name / "config.json").exists():
+        return "its library computes it, Lucid does not"
+    if name:
+        return f"to read {name} alone, give the folder {folder / name}"
+    return "to read the encoder alone, give the task feature-extraction"
 
 
 def _listed(path: Path) -> list[Any]:
@@ -99,15 +111,18 @@ def _listed(path: Path) -> list[Any]:
     return found
 
 
-def _read_line(line: Any, where: str) -> tuple[str, str]:
+def _read_line(line: Any, where: str, first: bool) -> tuple[str, str]:
     """The kind of a module, and its path."""
     if not isinstance(line, Mapping) or not all(isinstance(line.get(key), str) for key in ("type", "path")):
         raise ConfigError(f'{where}: lists {show(line)}, expected an object with a "type" and a "path"')
     kind, path = line["type"], line["path"]
     if not kind.startswith("sentence_transformers."):
-        raise ConfigError(f"{where}: lists a module of type {show(kind)}, which is not one of sentence-transformers")
+        raise ConfigError(
+            f"{where}: lists a module of type {show(kind)}, which is not one of sentence-transformers; "
+            "to read an encoder alone, give the task feature-extraction"
+        )
     kind = kind.rpartition(".")[2]
-    if not (_PLAIN_NAME.fullmatch(path) if path else kind == _ENCODER):
+    if not (_PLAIN_NAME.fullmatch(path) if path else first):
         raise ConfigError(f"{where}: the path of {show(kind)} is {show(path)}, expected the name of a folder in it")
     return kind, path
 

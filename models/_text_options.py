@@ -1,11 +1,15 @@
-"""Options that the configs of many language models share: rotary positions, and which layers attend within a window."""
+"""Options that the configs of many language models share: rotary positions, tied outputs, windows of layers."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
 from lucid.models._config import Config
+from lucid.models._held_weights import numbers_of
 from lucid.nn import rope_scaling as scalings
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -19,6 +23,27 @@ def layer_types(options: Config, layers: int, default: Sequence[str]) -> tuple[s
     if len(kinds) != layers or not all(isinstance(kind, str) and kind in (FULL, SLIDING) for kind in kinds):
         raise options.wrong("layer_types", f"supported: {layers} of {FULL} or {SLIDING}")
     return tuple(kinds)
+
+
+def tied_output(
+    options: Config,
+    default: bool,
+    head: str = "lm_head.weight",
+    table: str = r"(?:model\.)?embed_tokens\.weight",
+) -> bool:
+    """Whether the output layer is the table of token vectors: as the config says, unless the checkpoint has both.
+
+    As in transformers 5, a stored output layer with other numbers than the table counts, whatever the config says.
+
+    Args:
+        head: the key of the output layer.
+        table: a regular expression for the whole key of the table.
+    """
+    if not options.get("tie_word_embeddings", bool, default):
+        return False
+    weights = options.weights
+    stored = next((key for key in weights if re.fullmatch(table, key)), None) if head in weights else None
+    return stored is None or bool(np.array_equal(numbers_of(weights[head]), numbers_of(weights[stored])))
 
 
 def rope(options: Config, theta: float = 10000.0) -> Rope:

@@ -22,7 +22,7 @@ from lucid import DType, Tensor, nn, ops
 from lucid.models._causal_lm import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError
-from lucid.models._text_options import FULL, SLIDING, Rope, layer_types, rope, ropes
+from lucid.models._text_options import FULL, SLIDING, Rope, layer_types, rope, ropes, tied_output
 from lucid.nn import functional as F
 
 
@@ -91,7 +91,7 @@ class GemmaConfig:
             attention_bias=options.get("attention_bias", bool, False),
             eps=options.real("rms_norm_eps", 1e-6),
             activation=activation,
-            tied=options.get("tie_word_embeddings", bool, True),
+            tied=tied_output(options, True),
         )
 
 

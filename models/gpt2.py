@@ -19,6 +19,7 @@ from typing import ClassVar, Self
 from lucid import Tensor, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._text_options import tied_output
 from lucid.nn import functional as F
 
 
@@ -36,6 +37,7 @@ class GPT2Config:
     eps: float = 1e-5
     scale_attention: bool = True  # divide scores by sqrt(width of a head)
     scale_by_layer: bool = False  # divide them by the number of the layer as well, counted from 1
+    tied: bool = True  # the output layer is the table of token vectors
     pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
     num_labels: int = 0
 
@@ -43,7 +45,6 @@ class GPT2Config:
     def read(cls, options: Config) -> Self:
         """From config.json."""
         options.only("add_cross_attention", False)
-        options.only("tie_word_embeddings", True)
         width = options.size("n_embd")
         return cls(
             vocab_size=options.size("vocab_size"),
@@ -56,6 +57,7 @@ class GPT2Config:
             eps=options.real("layer_norm_epsilon", 1e-5),
             scale_attention=options.get("scale_attn_weights", bool, True),
             scale_by_layer=options.get("scale_attn_by_inverse_layer_idx", bool, False),
+            tied=tied_output(options, True, table=r"(?:transformer\.)?wte\.weight"),
         )
 
     def scale(self, layer: int) -> float:
@@ -65,7 +67,7 @@ class GPT2Config:
 
 
 class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
-    """GPT-2 with its language-model head, whose weight is the table of token vectors."""
+    """GPT-2 with its language-model head, whose weight is usually the table of token vectors."""
 
     takes_logits_to_keep = True
     checkpoint = Checkpoint(
@@ -90,6 +92,8 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
     def __init__(self, config: GPT2Config | None = None) -> None:
         super().__init__(config or GPT2Config())
         self.transformer = Transformer(self.config)
+        untied = not self.config.tied
+        self.lm_head = nn.Linear(self.config.hidden_size, self.config.vocab_size, bias=False) if untied else None
 
     def forward(
         self,
@@ -110,7 +114,8 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
                 does; all by default.
         """
         x, present = self.transformer(input_ids, attention_mask, position_ids, past_key_values)
-        logits = F.linear(F.kept_positions(x, logits_to_keep), self.transformer.wte.weight)
+        x = F.kept_positions(x, logits_to_keep)
+        logits = F.linear(x, self.transformer.wte.weight) if self.lm_head is None else self.lm_head(x)
         return logits if past_key_values is None else (logits, present)
 
     @property
@@ -124,7 +129,7 @@ class Transformer(nn.Module):
     cache of each block if one is given."""
 
     def __init__(self, c: GPT2Config) -> None:
-        self.wte = nn.TiedEmbedding(c.vocab_size, c.hidden_size)
+        self.wte = (nn.TiedEmbedding if c.tied else nn.Embedding)(c.vocab_size, c.hidden_size)
         self.wpe = nn.LearnedPositions(c.max_positions, c.hidden_size)
         self.h = [Block(c, c.scale(layer)) for layer in range(c.num_layers)]
         self.ln_f = nn.LayerNorm(c.hidden_size, c.eps)

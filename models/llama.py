@@ -26,7 +26,7 @@ from lucid.models._causal_lm import PREFIXED, Angles, CausalLM, RotaryDecoder, a
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError
 from lucid.models._sentence_layers import LAST_TOKEN, SentenceLayer
-from lucid.models._text_options import FULL, SLIDING, layer_types, rope
+from lucid.models._text_options import FULL, SLIDING, layer_types, rope, tied_output
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
 
@@ -109,7 +109,7 @@ class LlamaConfig:
             norm_after=kind == "olmo2",
             rotated=rotated,
             rope_interleaved=kind == "helium",
-            tied=options.get("tie_word_embeddings", bool, kind == "smollm3"),
+            tied=tied_output(options, kind == "smollm3"),
             attention_multiplier=_multiplier(options, "attention_multiplier") if kind == "granite" else None,
             embedding_multiplier=_multiplier(options, "embedding_multiplier"),
             residual_multiplier=_multiplier(options, "residual_multiplier"),

@@ -24,6 +24,7 @@ import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._text_options import tied_output
 from lucid.nn import functional as F
 
 CHUNK = 8  # tokens; results do not depend on it, and hardly does the time: docs/howto/loops.md has figures
@@ -79,7 +80,7 @@ class Mamba2Config:
             bias=options.get("use_bias", bool, False),
             conv_bias=options.get("use_conv_bias", bool, True),
             time_step_limit=_limits(options),
-            tied=options.get("tie_word_embeddings", bool, False),
+            tied=tied_output(options, False, table=r"(?:backbone\.)?embeddings?\.weight"),
         )
 
 

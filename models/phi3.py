@@ -21,7 +21,7 @@ from lucid import DType, Tensor, nn, ops
 from lucid.models._causal_lm import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config
-from lucid.models._text_options import Rope
+from lucid.models._text_options import Rope, tied_output
 from lucid.nn import functional as F
 from lucid.nn.rope_scaling import LongRopeScaling
 
@@ -70,7 +70,7 @@ class Phi3Config:
             window=options.whole("sliding_window", None),
             eps=options.real("rms_norm_eps", 1e-5),
             activation=options.activation("hidden_act", "silu"),
-            tied=options.get("tie_word_embeddings", bool, False),
+            tied=tied_output(options, False),
         )
 
 

@@ -23,6 +23,7 @@ import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models._sentence_layers import USUAL_LAYERS, SentenceLayer
 from lucid.nn import functional as F
 
 
@@ -48,6 +49,7 @@ class T5Config:
     decoder_start_token_id: int | None = None  # what generated texts begin with
     eos_token_id: int = 1  # of a classifier of texts, which reads the state at their last one
     num_labels: int = 0
+    sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a T5SentenceEncoder
 
     @classmethod
     def read(cls, options: Config, decodes: bool = True) -> Self:
@@ -96,6 +98,7 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
         tied_keys={f"{stack}.embed_tokens.weight": "shared.weight" for stack in ("encoder", "decoder")},
         heads={
             "feature-extraction": "t5_tasks.T5EncoderStates",
+            "sentence-similarity": "t5_tasks.T5SentenceEncoder",
             "token-classification": "t5_tasks.T5ForTokenClassification",
             "text-classification": "t5_tasks.T5ForSequenceClassification",
         },

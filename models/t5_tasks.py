@@ -1,4 +1,4 @@
-"""T5 for other tasks than writing: states of its encoder, classes of texts and tokens.
+"""T5 for other tasks than writing: states and embeddings by its encoder, classes of texts and tokens.
 
 ::
 
@@ -18,6 +18,7 @@ import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
 from lucid.models._pretrained import Checkpoint, Config, Pretrained
+from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models._text_heads import text_specs, with_labels
 from lucid.models.t5 import T5, Decoder, Encoder, T5Config
 
@@ -46,7 +47,11 @@ class T5EncoderStates(Pretrained[T5Config]):
         _OF_HEADS,
         read=_read_encoder,
         task="feature-extraction",
-        ignored_keys=[*_OF_HEADS.ignored_keys, r"^decoder\.", r"^(classifier|classification_head|qa_outputs)\."],
+        ignored_keys=[
+            *_OF_HEADS.ignored_keys,
+            r"^decoder\.",
+            r"^(classifier|classification_head|qa_outputs|sentence_layers)\.",
+        ],
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
@@ -64,6 +69,18 @@ class T5EncoderStates(Pretrained[T5Config]):
 
     def input_specs(self) -> Mapping[str, TensorType]:
         return text_specs(0)
+
+
+class T5SentenceEncoder(PooledEncoder[T5Config], T5EncoderStates):
+    """The encoder with the pooling and the layers on top that modules.json lists: one vector for each text, (N, E).
+
+    Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
+    """
+
+    checkpoint = replace(T5EncoderStates.checkpoint, task="sentence-similarity")
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.sentence_embedding(super().forward(input_ids, attention_mask), attention_mask)
 
 
 class T5ForTokenClassification(T5EncoderStates):

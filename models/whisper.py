@@ -27,6 +27,7 @@ from lucid.models._demonstration import SideBySide, checkpoint_folder, written
 from lucid.models._log_mel import log_mel as log_mel
 from lucid.models._pretrained import Checkpoint, Config, Pretrained
 from lucid.models._seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig
+from lucid.models._text_options import tied_output
 from lucid.models._transcription import Segment as Segment
 from lucid.models._transcription import Transcription as Transcription
 from lucid.models._transcription import transcribe as transcribe
@@ -78,7 +79,7 @@ class WhisperConfig:
             num_mel_bins=options.size("num_mel_bins"),
             max_source_positions=options.size("max_source_positions"),
             max_target_positions=options.size("max_target_positions"),
-            tied=options.get("tie_word_embeddings", bool, True),
+            tied=tied_output(options, True, "proj_out.weight", r"(?:model\.)?decoder\.embed_tokens\.weight"),
             decoder_start_token_id=options.whole("decoder_start_token_id", None, low=0),
         )
 

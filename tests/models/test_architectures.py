@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lucid
@@ -186,3 +187,40 @@ def test_every_task_that_an_error_proposes_loads_and_others_are_refused(tmp_path
 
 def test_the_page_is_current() -> None:
     assert compare_architectures.PAGE.read_text() == compare_architectures.page(), "run tools/compare_architectures.py"
+
+
+# Output layers --------------------------------------------------------------------------------------------------------
+
+TIED = {  # by variant: the output layer, and the table of token vectors that it is by the config
+    "qwen2/tied": ("lm_head.weight", "model.embed_tokens.weight"),
+    "gemma2/base": ("lm_head.weight", "model.embed_tokens.weight"),
+    "gpt2/base": ("lm_head.weight", "transformer.wte.weight"),
+    "whisper/base": ("proj_out.weight", "model.decoder.embed_tokens.weight"),
+}
+
+
+@pytest.mark.parametrize("variant", TIED)
+def test_an_output_layer_of_its_own_counts_whatever_the_config_says(tmp_path: Path, variant: str) -> None:
+    """As in transformers 5; equal copies are one weight."""
+    head, table = TIED[variant]
+    source = copy_of(variant, tmp_path, tie_word_embeddings=True)
+    stored = dict(lucid.load(source))
+    inputs = {name: lucid.tensor(array) for name, array in goldens.cases(variant)[0].inputs.items()}
+    tied: Any = lucid.models.load(source)
+    logits = tied(**inputs).numpy()
+    lucid.save(source / "model.safetensors", {**stored, head: stored[table]})
+    same: Any = lucid.models.load(source)
+    np.testing.assert_array_equal(same(**inputs).numpy(), logits)
+    assert head not in same.state_dict()
+    lucid.save(source / "model.safetensors", {**stored, head: stored[table][::-1].copy()})
+    own: Any = lucid.models.load(source)
+    np.testing.assert_allclose(own(**inputs).numpy(), logits[..., ::-1], rtol=1e-5, atol=1e-6)
+    assert head in own.state_dict()
+
+
+def test_an_output_layer_of_its_own_that_a_model_cannot_have_is_an_error(tmp_path: Path) -> None:
+    source = copy_of("bart/base", tmp_path)
+    stored = dict(lucid.load(source))
+    lucid.save(source / "model.safetensors", {**stored, "lm_head.weight": stored["model.shared.weight"][::-1].copy()})
+    with pytest.raises(ValueError, match=r"lm_head\.weight differs from model\.shared.*one weight, as Bart shares it"):
+        lucid.models.load(source)

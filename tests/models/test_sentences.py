@@ -121,7 +121,7 @@ def test_a_dense_layer_of_another_size_or_without_weights_is_an_error(tmp_path: 
         lucid.models.load(source)
 
 
-ST = "sentence_transformers.models"
+ST, IDENTITY = "sentence_transformers.models", "torch.nn.modules.linear.Identity"
 
 
 @pytest.mark.parametrize(
@@ -132,14 +132,57 @@ ST = "sentence_transformers.models"
             "lists Transformer, Pooling, LSTM; supported: Transformer, Pooling, and then any of Dense and Normalize",
         ),
         ([(f"{ST}.Transformer", ""), (f"{ST}.Normalize", "1_Normalize")], "lists Transformer, Normalize; supported"),
-        ([(f"{ST}.CLIPModel", "")], "path of 'CLIPModel' is '', expected the name of a folder"),
-        ([("my_models.Pooling", "1_Pooling")], "type 'my_models.Pooling', which is not one of sentence-transformers"),
+        ([(f"{ST}.Transformer", ""), (f"{ST}.Pooling", "")], "path of 'Pooling' is '', expected the name of a folder"),
+        (
+            [(f"{ST}.CLIPModel", "0_CLIPModel")],
+            "begins with CLIPModel, supported: Transformer; its library",
+        ),
+        (
+            [(f"{ST}.StaticEmbedding", "")],
+            "begins with StaticEmbedding, supported: .* alone, give the task",
+        ),
+        (
+            [(f"{ST}.CLIPModel", "1_Pooling")],
+            "supported: Transformer; to read 1_Pooling alone, give the folder",
+        ),
+        ([(f"{ST}.BoW", "0_BoW"), (f"{ST}.Dense", "1_Dense")], "begins with BoW, supported: Transformer"),
+        (
+            [("my_models.Pooling", "1_Pooling")],
+            "'my_models.Pooling', which is not one of .*; to read an encoder",
+        ),
         ([(f"{ST}.Transformer", "../other")], r"path of 'Transformer' is '\.\./other', expected the name of a folder"),
     ],
 )
 def test_modules_that_are_not_understood_are_errors(tmp_path: Path, lines: list[tuple[str, str]], message: str) -> None:
     with pytest.raises(ConfigError, match=rf"modules\.json: .*{message}"):
         lucid.models.load(listed(tmp_path, *lines))
+
+
+def test_an_encoder_of_t5_gives_sentence_embeddings(tmp_path: Path) -> None:
+    """As sentence-t5 and GTR: a T5EncoderModel, the mean, a Dense without a bias, and lengths of 1."""
+    source = shutil.copytree(goldens.folder("t5/v1_1"), tmp_path / "model")
+    options = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps({**options, "architectures": ["T5EncoderModel"]}))
+    stored = {key: a for key, a in lucid.load(source).items() if key.startswith(("shared.", "encoder."))}
+    lucid.save(source / "model.safetensors", stored)
+    ids, mask = lucid.tensor([[5, 6, 7], [8, 1, 0]]), lucid.tensor([[1, 1, 1], [1, 1, 0]])
+    states: Any = lucid.models.load(source)
+    assert type(states).__name__ == "T5EncoderStates"
+    listed_modules = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Dense", "2_Dense"), ("Normalize", "3_Normalize")]
+    lines = [{"type": f"{ST}.{kind}", "path": path} for kind, path in listed_modules]
+    (source / "modules.json").write_text(json.dumps(lines))
+    shutil.copytree(goldens.folder("sentences/cls") / "1_Pooling", source / "1_Pooling")
+    (source / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    (source / "2_Dense").mkdir()
+    dense = {"in_features": 16, "out_features": 8, "bias": False, "activation_function": IDENTITY}
+    (source / "2_Dense" / "config.json").write_text(json.dumps(dense))
+    weight = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32)
+    lucid.save(source / "2_Dense" / "model.safetensors", {"linear.weight": weight})
+    encoder: Any = lucid.models.load(source)
+    x, kept = states(ids, mask).numpy(), mask.numpy()[..., None]
+    expected = ((x * kept).sum(1) / kept.sum(1)) @ weight.T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(encoder(ids, mask).numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "[3]", '[{"type": 3, "path": ""}]', "[", "null"])
