@@ -18,6 +18,7 @@ from lucid.export.target import Target
 from lucid.graph import Graph
 from lucid.nn.parts import Draw, Steps
 from lucid.parity import ParityReport
+from lucid.phases import phase
 from lucid.random_inputs import default_sizes, random_inputs, run_eagerly
 from lucid.rounding import cut, rounded_values
 from lucid.runtime.accuracy import at_level_0
@@ -36,6 +37,7 @@ ModelOrPath: TypeAlias = onnx.ModelProto | str | os.PathLike[str]
 """An exported model, or its path."""
 
 
+@phase("checking parity")
 def compare_runs(
     model: Model,
     inputs: Sequence[Any],

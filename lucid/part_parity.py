@@ -65,10 +65,11 @@ def part_parity(
         again: the part as it is exported now, if that is known, which the file's weights are compared with.
     """
     check_tolerance(rtol, atol)
-    traced = trace_part(part)
+    traced = trace_part(part) if again is None else again.traced
     compared = traced
     if dtype is not None:
-        compared = halved(traced, dtype, Target.of(target, None, None), keep_io_types).traced
+        half = None if again is None else again.half
+        compared = (half or halved(traced, dtype, Target.of(target, None, None), keep_io_types)).traced
     expected = export_again(traced, exported, target, dtype, keep_io_types) if again is None else again
     weights = compare_weights(exported, expected)
     if weights.damaged:

@@ -73,7 +73,6 @@ class Divergence:
         return visible(f"first difference: {self.node} in {module}, max abs {self.max_abs:.2e}, {self.expected}")
 
 
-@phase("checking parity")
 def assert_parity(
     model: Model,
     *inputs: Any,

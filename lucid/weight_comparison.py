@@ -20,7 +20,7 @@ from lucid.export.assemble import PRODUCER, TARGET, Assembled
 from lucid.export.exporter import Lowered, lower
 from lucid.export.preprocessing import Preprocessing
 from lucid.export.target import ExportError, Target
-from lucid.known_runtimes import OLDEST_RELEASE
+from lucid.known_runtimes import ACCURACY_LEVEL, OLDEST_RELEASE
 from lucid.parity import DifferentWeight, WeightReport
 from lucid.parts import TracedPart
 from lucid.phases import phase
@@ -56,10 +56,30 @@ def export_again(
     opset = next((entry.version for entry in model.opset_import if not entry.domain), None)
     try:
         wanted = Target.of(target, opset, None)
-        wanted = replace(wanted, opset=wanted.opset, onnxruntime=told.get(OLDEST_RELEASE, wanted.onnxruntime))
+        wanted = replace(
+            wanted,
+            opset=wanted.opset,
+            onnxruntime=told.get(OLDEST_RELEASE, wanted.onnxruntime),
+            accuracy_level=_accuracy_level(model, told)
+            if wanted.accuracy_level == DEFAULT_LEVEL
+            else wanted.accuracy_level,
+        )
         return lower(traced, wanted, dtype, keep_io_types, preprocessing=preprocessing)
     except ExportError as error:
         return f"the model cannot be exported as the file was: {error}"
+
+
+def _accuracy_level(model: onnx.ModelProto, told: Mapping[str, str], default: int) -> int:
+    """What a file says of its products with weights in few bits."""
+    if told.get(ACCURACY_LEVEL, "").isdecimal():
+        return int(told[ACCURACY_LEVEL])
+    levels = (
+        attribute.i
+        for node in model.graph.node
+        for attribute in node.attribute
+        if attribute.name == "accuracy_level" and node.op_type == "MatMulNBits"
+    )
+    return next(levels, default)
 
 
 @phase("comparing weights")

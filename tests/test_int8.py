@@ -304,7 +304,7 @@ def test_parity_is_that_of_parts(provider: Any, way: str, network: Network, tmp_
     small = in_8_bits(network, way)
     report = lucid.testing.assert_parity(small, target=provider, providers=["CPUExecutionProvider"])
     assert report.whole["CPUExecutionProvider"] < 0.05
-    assert len(report.comparisons) == 3 * 4  # the output, and what three products round
+    assert len(report.comparisons) == 4 * 4  # the output, and what three products round
     assert "inputs of products are rounded to 8 bits, so each" in str(report)
     to_onnx(small, target=provider, path=tmp_path / "model.onnx", external_data=True)
     lucid.testing.assert_parity(small, target=provider, exported=tmp_path / "model.onnx", providers=["cpu"])
