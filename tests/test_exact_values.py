@@ -126,6 +126,23 @@ def test_the_remainder_by_a_constant_keeps_the_sign_of_its_zeros(dtype: DType) -
             np.testing.assert_array_equal(np.signbit(np.asarray(got, np.float64)), np.signbit(want), err_msg=place)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e2, 1e4, 1e6])
+def test_layer_norm_of_numbers_far_from_zero_loses_what_the_mean_is_rounded_by(offset: float) -> None:
+    """Variances are sums of squared distances from the mean: differences of large squares would lose all."""
+    x = (np.random.default_rng(0).standard_normal((4, 256)) + offset).astype(np.float32)
+    wide = x.astype(np.float64)
+    want = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
+    for place, got in everywhere(lambda x: ops.layer_norm(x), x).items():
+        np.testing.assert_allclose(got, want, rtol=0, atol=2**-23 * (4 + offset), err_msg=place)
+
+
+@pytest.mark.parametrize("dtype", [float32, bfloat16], ids=str)
+def test_layer_norm_whose_variance_overflows_is_zero_everywhere_as_in_torch(dtype: DType) -> None:
+    x = np.array([[3e19, -3e19, 1e19, 0], [1, 2, 3, 4]]).astype(dtype.numpy)
+    want = np.array([[0, 0, 0, 0], [-1.3416354, -0.4472118, 0.4472118, 1.3416354]])
+    check(everywhere(lambda x: ops.layer_norm(x), x), want, dtype)
+
+
 @pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
 def test_baddbmm_of_half_precision_is_rounded_once(dtype: DType) -> None:
     """The product alone would overflow float16, as scores of attention do before they are scaled."""
