@@ -275,7 +275,7 @@ def _norm(c: LlamaConfig, heads: int) -> nn.RMSNorm | None:
 def _normed(norm: nn.RMSNorm | None, x: Tensor, heads: int) -> Tensor:
     """A norm over (N, L, H * d), or over the width d of each head."""
     n, length, width = x.shape
-    if norm is None or norm.normalized_shape == width:
+    if norm is None or norm.normalized_shape == (width,):
         return x if norm is None else norm(x)
     return norm(x.reshape(n, length, heads, width // heads)).reshape(n, length, width)
 
