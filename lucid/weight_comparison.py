@@ -60,9 +60,7 @@ def export_again(
             wanted,
             opset=wanted.opset,
             onnxruntime=told.get(OLDEST_RELEASE, wanted.onnxruntime),
-            accuracy_level=_accuracy_level(model, told)
-            if wanted.accuracy_level == DEFAULT_LEVEL
-            else wanted.accuracy_level,
+            accuracy_level=_accuracy_level(model, told, wanted.accuracy_level),
         )
         return lower(traced, wanted, dtype, keep_io_types, preprocessing=preprocessing)
     except ExportError as error:
