@@ -16,6 +16,7 @@ the names and shapes of the weights, before anything is built.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -143,6 +144,14 @@ class Config:
         config = Config(read_json(path), str(path), cache(lambda: lucid.load(folder)))
         config.expect_type(model_types)
         return config
+
+    def again(self) -> Config:
+        """The same options, none of which is asked for yet."""
+        fresh = copy.copy(self)
+        fresh._asked, fresh._sections = self._asked.copy(), self._sections.copy()
+        fresh._asked.clear()
+        fresh._sections.clear()
+        return fresh
 
     def expect_type(self, model_types: Sequence[str]) -> None:
         """Require an architecture that is known.

@@ -125,7 +125,7 @@ class Pretrained(nn.Module, Generic[C]):
     def fits(cls, options: Config) -> bool:
         """Whether the names of a checkpoint's weights are those that this class loads. No weight is read."""
         known = cls.checkpoint
-        fresh = Config(options.options, options.where, lambda: options.weights)
+        fresh = options.again()
         try:
             config = known.read(fresh)
             fresh.done(known.ignored_options)

@@ -84,3 +84,16 @@ def test_labels_that_do_not_fit_the_task_are_an_error() -> None:
         ConfigError, match="has no weights for task 'text-classification'; .*: text-generation, feature-e"
     ):
         lucid.models.load(goldens.folder("qwen3/base"), "text-classification")
+
+
+def test_a_classifier_of_texts_does_not_drop_the_bias_of_one_of_tokens(tmp_path: Path) -> None:
+    source = edited(tmp_path, "tasks/llama_text_classification", {"architectures": ["LlamaForTokenClassification"]})
+    stored = dict(lucid.load(source))
+    lucid.save(source / "model.safetensors", {**stored, "score.bias": np.ones(3, np.float32)})
+    assert type(lucid.models.load(source)).__name__ == "LlamaForTokenClassification"
+    with pytest.raises(
+        ConfigError, match="no weights for task 'text-classification'; .*: feature-extraction, "
+    ):
+        lucid.models.load(source, "text-classification")
+    with pytest.raises(KeyError, match=r"unexpected: score\.bias"):
+        LlamaForSequenceClassification.from_pretrained(source)
