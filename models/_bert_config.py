@@ -28,6 +28,7 @@ class BertConfig:
     num_buckets: int = 0  # of distances that have a bias, the same in all layers; 0: none (MPNet)
     family: str = "bert"  # or roberta, distilbert, electra: whose heads it has
     num_labels: int = 0  # of a head
+    own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
     sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a SentenceEncoder
 
     @classmethod

@@ -36,6 +36,7 @@ class DebertaConfig:
     conv_activation: str = "tanh"
     head_activation: str = "gelu"  # of a classifier of texts
     num_labels: int = 0
+    own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
     sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a DebertaSentenceEncoder
 
     @property

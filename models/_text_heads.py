@@ -15,10 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
+import numpy as np
+
 import lucid
 from lucid import Tensor, nn
+from lucid.models._held_weights import numbers_of
 from lucid.models._labels import reading_labels
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Pretrained
+from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
 
 
@@ -163,13 +166,17 @@ class PredictionHead(nn.Module):
 
 
 class LanguageModelHead(PredictionHead):
-    """What is multiplied with the table of all tokens' vectors; then `bias` (vocab_size,) is added."""
+    """What is multiplied with the table of all tokens' vectors, or with that of `decoder`; then `bias` (vocab_size,) is
+    added.
+    """
 
     def __init__(
         self, vocab_size: int, width: int, inner: int, activation: str, norm: nn.LayerNorm, bias: bool = True
     ) -> None:
         super().__init__(width, inner, activation, norm, bias)
         self.bias = nn.init.new_parameter(vocab_size)
+        self.sizes = (inner, vocab_size)
+        self.decoder: nn.Linear | None = None
 
 
 class MaskedLM(WithHead[C]):
@@ -178,6 +185,8 @@ class MaskedLM(WithHead[C]):
     def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.lm_head = self.language_model_head(config)
+        if config.own_output:
+            self.lm_head.decoder = nn.Linear(*self.lm_head.sizes, bias=False)
 
     @abstractmethod
     def language_model_head(self, config: C) -> LanguageModelHead:
@@ -189,18 +198,32 @@ class MaskedLM(WithHead[C]):
         """The vectors of all tokens, (vocab_size, width)."""
 
     def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
-        return F.linear(self.lm_head(states), self.table, self.lm_head.bias)
+        table = self.table if self.lm_head.decoder is None else self.lm_head.decoder.weight
+        return F.linear(self.lm_head(states), table, self.lm_head.bias)
 
 
 def for_masked_lm(base: Checkpoint[C], table: str, renames: Sequence[tuple[str, str]]) -> Checkpoint[C]:
-    """The checkpoint of a `MaskedLM`, whose output layer is the `table` of token vectors, named by its key."""
-    return replace(
+    """The checkpoint of a `MaskedLM`, whose output layer is the `table` of token vectors, named by its key.
+
+    As in transformers 5, a stored output layer with other numbers than the table is one of its own.
+    """
+    output = "lm_head.decoder.weight"
+
+    def read(options: Config) -> C:
+        keys = {checkpoint.renamed(key): key for key in options.weights}
+        first, second = (options.weights[keys[name]] if name in keys else None for name in (output, table))
+        own = first is not None and second is not None and not np.array_equal(numbers_of(first), numbers_of(second))
+        return replace(base.read(options), own_output=own)  # type: ignore[type-var]  # a dataclass
+
+    checkpoint = replace(
         base,
+        read=read,
         renames=[*base.renames, *renames],
-        tied_keys={"lm_head.decoder.weight": table, "lm_head.decoder.bias": "lm_head.bias"},
+        tied_keys={output: table, "lm_head.decoder.bias": "lm_head.bias"},
         task="fill-mask",
         head_keys=[r"^lm_head\.dense\.weight"],
     )
+    return checkpoint
 
 
 # Labels ---------------------------------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ class AlbertConfig:
     activation: str = "gelu_new"
     eps: float = 1e-12
     num_labels: int = 0  # of a head
+    own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
     sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of an AlbertSentenceEncoder
 
     @classmethod

@@ -45,6 +45,7 @@ class ModernBertConfig:
     head_bias: bool = False
     head_activation: str = "gelu"
     num_labels: int = 0
+    own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
     sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a ModernBertSentenceEncoder
 
     @classmethod

@@ -91,9 +91,7 @@ def test_a_classifier_of_texts_does_not_drop_the_bias_of_one_of_tokens(tmp_path:
     stored = dict(lucid.load(source))
     lucid.save(source / "model.safetensors", {**stored, "score.bias": np.ones(3, np.float32)})
     assert type(lucid.models.load(source)).__name__ == "LlamaForTokenClassification"
-    with pytest.raises(
-        ConfigError, match="no weights for task 'text-classification'; .*: feature-extraction, "
-    ):
+    with pytest.raises(ConfigError, match="no weights for task 'text-classification'; .*: feature-extraction, "):
         lucid.models.load(source, "text-classification")
     with pytest.raises(KeyError, match=r"unexpected: score\.bias"):
         LlamaForSequenceClassification.from_pretrained(source)
