@@ -35,6 +35,12 @@ class Rule(NamedTuple):
 
 _MORE = "howto/torch-names.md#"
 RULES: tuple[Rule, ...] = (
+    Rule("type", r"\b(i8\b.*\bu8|u8\b.*\bi8)\b", _MORE + "`int8` with `uint8`"),
+    Rule("type", r"Norm\w*\(.*\(half\)", _MORE + "`nn.LayerNorm(n)(x.half())`"),
+    Rule("value", r"special.*sort|sort.*special", _MORE + "`x.sort()`, `x.argsort()`, `x.topk(k)` of NaN"),
+    Rule("value", r"special.*sign|sign.*special", _MORE + "`x.sign()` of NaN"),
+    Rule("value", r"gelu.*special", _MORE + "`F.gelu` of infinity"),
+    Rule("value", r"GroupNorm\(3, 3\)", _MORE + "`nn.GroupNorm(n, n)` of one element"),
     Rule("accepted", r"arg(max|min)\(", _MORE + "`argmax`, `argmin` of booleans"),
     Rule("accepted", r"prod\(.*keepdim=", _MORE + "`prod(keepdim=True)` of all axes"),
     Rule("accepted", r"(max|min)\(.*dim=y", _MORE + "`max(dim=y)` with a tensor"),
@@ -46,7 +52,7 @@ RULES: tuple[Rule, ...] = (
         _MORE + "`matmul`, `mm`, `bmm`, `outer`, `linear` of different element types",
     ),
     Rule("accepted", r"scatter\(.*src=\d", _MORE + "`scatter(src=2)`"),
-    Rule("accepted", r"(zeros|ones)\(size=\d", _MORE + "`zeros(size=3)`"),
+    Rule("accepted", r"(zeros|ones)\(size=\d|full(_like)?\(", _MORE + "`zeros(size=3)`, `full(3, x)`"),
     Rule(
         "accepted",
         r"(relu|sub|clamp|clip|where)\(.*(input|other|max)=",

@@ -199,6 +199,31 @@ EINSUM = [
         "'ij,k->ijk', int64, half[0]",
     )
 ]
+MADE = [
+    "torch.full((2,), 3)",
+    "torch.full((2,), True)",
+    "torch.full((2,), 0.5)",
+    "torch.full((2, 1), fill_value=int32_number)",
+    "torch.full(size=(2,), fill_value=half_number, dtype=torch.float32)",
+    "torch.full((2,), 3, dtype=torch.float16)",
+    "half.new_full((2,), 3)",
+    "torch.full_like(half, 3)",
+    "torch.arange(2.5, dtype=torch.int64)",
+    "torch.arange(0.5, 3, 1, dtype=torch.int32)",
+    "torch.arange(0.5, 3)",
+    "torch.arange(2.5, dtype=torch.int32)",
+    "torch.ones(3, dtype=None)",
+]
+SCALED = [
+    "half.add(int32, alpha=0.5)",
+    "torch.sub(half, uint8, alpha=2)",
+    "half.add(single_number, alpha=2)",
+    "int32.sub(int64_number, alpha=3)",
+    "single.add(2, alpha=0.5)",
+    "torch.add(single, single, alpha=2.5)",
+    "torch.add(flags, True, alpha=-1)",
+    "int32.add(int32, alpha=0.5)",
+]
 
 SECTIONS: dict[str, list[str]] = {
     "a number beside a tensor": PROMOTION,
@@ -208,6 +233,8 @@ SECTIONS: dict[str, list[str]] = {
     "integers beside tensors as indices": INDEXING,
     "the largest and the least": EXTREMES,
     "einsum": EINSUM,
+    "tensors of one number and of rows of them": MADE,
+    "multiples added": SCALED,
 }
 
 # Lines that Lucid refuses although torch runs them, and what the error says.

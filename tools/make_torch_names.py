@@ -88,6 +88,11 @@ OTHER_MEANINGS: list[tuple[str, str, str]] = [
         "axis 0 or 1, with a warning",
     ),
     ("`int8` with `uint8`", "int32", "int16, which Lucid does not have"),
+    ("`x.sort()`, `x.argsort()`, `x.topk(k)` of NaN", "NaN counts as infinity", "NaN is greater"),
+    ("`x.sign()` of NaN", "NaN, as in NumPy and ONNX", "0"),
+    ("`F.gelu` of infinity", "infinity, and -0.0 of its negative", "NaN in float32 and half precision"),
+    ("`nn.LayerNorm(n)(x.half())` and other normalisations with float32 weights", "float32", "float16"),
+    ("`nn.GroupNorm(n, n)` of one element in each group", "0", "rounding errors around 0"),
     ("`x.topk(k)`, `x.sort()`, of equal elements", "the first one comes first", "any, unless `stable=True`"),
 ]
 
@@ -98,7 +103,7 @@ MORE = (
     "`prod(keepdim=True)` of all axes",
     "`max(dim=y)` with a tensor: `maximum`",
     "`swapaxes(x, dim0, dim1)`, which torch calls `axis0` and `axis1`",
-    "`flip(dims=0)`, `zeros(size=3)`: one number for one axis",
+    "`flip(dims=0)`; `zeros(size=3)`, `full(3, x)`: one number for one axis",
     "`matmul`, `mm`, `bmm`, `outer`, `linear` of different element types, which meet in the common type, and of axes that broadcast",
     "`scatter(src=2)`: a number, which torch calls `value`",
     "`logical_and(x, 1)`, `index_select(x, 0, 1)`, `clamp(x, y, 1)`: a number where torch wants a tensor",

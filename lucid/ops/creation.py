@@ -11,7 +11,7 @@ import numpy as np
 from lucid.dims import Dim, Shape, Size, as_size
 from lucid.ops.elementwise import maximum, where
 from lucid.ops.op import function, primitive
-from lucid.ops.shaping import concat, unsqueeze
+from lucid.ops.shaping import concat, expand, unsqueeze
 from lucid.ops.tensor import Tensor
 from lucid.spelling import torch_names_and
 from lucid.types import (
@@ -21,7 +21,9 @@ from lucid.types import (
     Scalar,
     TensorType,
     as_dtype,
+    bool_,
     convert,
+    dtype_of_scalar,
     float32,
     float64,
     int64,
@@ -147,29 +149,35 @@ def as_shape(sizes: Sequence[Size | Sequence[Size]]) -> tuple[Size, ...]:
 
 @torch_names_and(*UNUSED)
 @function
-def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32) -> Tensor:
+def full(shape: Size | Sequence[Size], value: Scalar | Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor of one number everywhere; sizes may be symbolic while tracing.
+
+    Without `dtype` it has that of such a number of Python: bool, int64 or float32.
 
     Raises:
         OverflowError: for a number that the element type cannot hold.
     """
-    wanted = as_dtype(dtype)
-    convert(np.asarray(value), wanted, "full")
-    return full_op(shape=as_shape((shape,)), value=value, dtype=wanted)
+    if isinstance(value, Tensor):
+        usual = {"bool": bool_, "int": int64, "float": float32}[value.dtype.kind]
+        return expand(value.astype(usual if dtype is None else dtype), as_shape((shape,)))
+    number: Scalar = value.item() if isinstance(value, np.generic) else value
+    wanted = dtype_of_scalar(number) if dtype is None else as_dtype(dtype)
+    convert(np.asarray(number), wanted, "full")
+    return full_op(shape=as_shape((shape,)), value=number, dtype=wanted)
 
 
 @torch_names_and(*UNUSED)
 @function
 def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
     """A tensor of zeros."""
-    return full(as_shape(shape), 0, dtype)
+    return full(as_shape(shape), 0, float32 if dtype is None else dtype)
 
 
 @torch_names_and(*UNUSED)
 @function
 def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
     """A tensor of ones."""
-    return full(as_shape(shape), 1, dtype)
+    return full(as_shape(shape), 1, float32 if dtype is None else dtype)
 
 
 @torch_names_and(*UNUSED)
@@ -205,10 +213,15 @@ def arange(
 
 
 def _fractions(start: float, stop: float, step: float, dtype: DTypeLike) -> Tensor:
+    kind = as_dtype(dtype)
+    if kind == int64:  # torch cuts the fractions off before it counts, for other integers only afterwards
+        start, stop, step = math.trunc(start), math.trunc(stop), math.trunc(step)
     if step == 0:
         raise ValueError("arange: step is 0, expected another number")
     places = np.arange(max(0, math.ceil((stop - start) / step)))
-    return Tensor.from_array((start + step * places).astype(as_dtype(dtype).numpy))
+    if kind.kind == "int":
+        start, step = math.trunc(start), math.trunc(step)
+    return Tensor.from_array((start + step * places).astype(kind.numpy))
 
 
 @torch_names_and(*UNUSED)

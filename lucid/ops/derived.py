@@ -24,9 +24,9 @@ from lucid.ops.elementwise import (
     where,
 )
 from lucid.ops.op import function
-from lucid.ops.operands import as_tensor
+from lucid.ops.operands import as_tensor, as_tensors
 from lucid.ops.tensor import Tensor, TensorLike
-from lucid.types import convert, float32, int64
+from lucid.types import common_dtype, convert, float32, int64
 
 
 @function
@@ -90,6 +90,21 @@ def clamp(x: Tensor, min: TensorLike | None = None, max: TensorLike | None = Non
     if min is not None:
         x = maximum(x, min)
     return x if max is None else minimum(x, max)
+
+
+@function
+def scaled(x: Tensor, y: TensorLike, alpha: float) -> Tensor:
+    """``alpha * y`` in the element type in which x and y are combined.
+
+    Raises:
+        TypeError: for a fraction as `alpha` of integers.
+    """
+    left, right = as_tensors("alpha", (x, y))
+    assert left is not None and right is not None
+    wanted = common_dtype([left.type, right.type])
+    if wanted.kind != "float" and isinstance(alpha, float):
+        raise TypeError(f"alpha is {alpha} for {wanted}, expected a whole number; convert x with .float()")
+    return (right.astype(wanted) * alpha).astype(wanted)
 
 
 @function

@@ -151,11 +151,11 @@ class ElementMethods(Generic[T]):
 
     def add(self, other: Any, *, alpha: Number = 1) -> T:
         """This tensor plus `alpha` times another."""
-        return self._op("add", other if alpha == 1 else other * alpha)
+        return self._op("add", other if alpha == 1 else self._op("scaled", other, alpha))
 
     def sub(self, other: Any, *, alpha: Number = 1) -> T:
         """This tensor minus `alpha` times another."""
-        return self._op("sub", other if alpha == 1 else other * alpha)
+        return self._op("sub", other if alpha == 1 else self._op("scaled", other, alpha))
 
     def mul(self, other: Any) -> T:
         """The product with another tensor, elementwise."""

@@ -307,7 +307,7 @@ class Tensor(AxisMethods["Tensor"]):
 
     @staticmethod
     @torch_names_and("device", "requires_grad", "layout", "pin_memory")
-    def full(shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike = float32) -> Tensor:
+    def full(shape: Size | Sequence[Size], value: Scalar | Tensor, dtype: DTypeLike | None = None) -> Tensor:
         """A tensor of one number everywhere."""
         return _call("full", shape, value, dtype)
 
