@@ -9,6 +9,7 @@ _NO_COMPLEX = (
     "there are no complex numbers; keep real and imaginary parts in two tensors: for rotary embeddings "
     "write ops.rotary_embedding(x, cos, sin, interleaved=True), or (a * cos - b * sin, a * sin + b * cos)"
 )
+_RANDOM = "random numbers would be fixed in an exported model; make them outside, with NumPy, and give them as an input"
 _UNKNOWN_SIZE = (
     "how many elements it finds is known only when the model runs; choose by a mask with lucid.where(mask, x, 0)"
 )
@@ -60,7 +61,8 @@ ABSENT: dict[str, dict[str, str]] = {
         "broadcast_tensors": "write x.broadcast_to(shape) for each; operations on tensors broadcast by themselves",
         "normal": "write lucid.randn(...) * std + mean",
         "linalg": "write lucid.norm(x, p, dim) for norms; decompositions are for training and are not part of a model",
-        "bernoulli": "random numbers would be fixed in an exported model; make them outside and give them as an input",
+        **dict.fromkeys(("bernoulli", "randint", "randint_like", "randperm", "poisson"), _RANDOM),
+        **dict.fromkeys(("randn_like", "rand_like"), "write lucid.randn(*x.shape) or lucid.rand(*x.shape)"),
         "multinomial": "random numbers would be fixed in an exported model; lucid.generation samples tokens",
     },
     "nn": {
