@@ -53,7 +53,7 @@ def classes_of(kind: str) -> list[str]:
 
 def main() -> None:
     lines = [HEAD.format(version=transformers.__version__)]
-    for kind in sorted(kind for kinds in READERS.values() for kind in kinds):
+    for kind in sorted(kind for kinds in READERS.values() for kind in kinds if kind in CONFIG_MAPPING):
         rows = textwrap.wrap(" ".join(classes_of(kind)), 105)
         shown = "\n".join(f'        "{row} "' for row in rows[:-1]) + f'\n        "{rows[-1]}"'
         lines.append(f'    "{kind}": "{rows[0]}",\n' if len(rows) == 1 else f'    "{kind}": (\n{shown}\n    ),\n')

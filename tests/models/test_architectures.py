@@ -27,7 +27,7 @@ JINA = {"AutoConfig": "jinaai/jina-bert--configuration_bert.JinaBertConfig", "Au
 
 
 def test_every_type_has_its_classes() -> None:
-    assert sorted(TYPES) == sorted(CLASSES)
+    assert sorted(TYPES) == sorted(CLASSES), "run tools/make_architectures.py"
     assert {"BertModel", "BertForMaskedLM"} <= set(CLASSES["bert"].split())
     assert set(_FORMER.values()) <= {name for names in CLASSES.values() for name in names.split()}
 
