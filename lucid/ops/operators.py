@@ -104,15 +104,15 @@ class Operators(ElementMethods[T]):
         """Each bit of integers inverted; of booleans, whether each is false."""
         return self._op("bitwise_not")
 
-    def bitwise_and(self, other: Any) -> T:
+    def bitwise_and(self, other: Other[T]) -> T:
         """The bits that both integers have; of booleans, whether both are true."""
         return self._op("bitwise_and", other)
 
-    def bitwise_or(self, other: Any) -> T:
+    def bitwise_or(self, other: Other[T]) -> T:
         """The bits that one of the integers has; of booleans, whether one is true."""
         return self._op("bitwise_or", other)
 
-    def bitwise_xor(self, other: Any) -> T:
+    def bitwise_xor(self, other: Other[T]) -> T:
         """The bits that exactly one of the integers has; of booleans, whether exactly one is true."""
         return self._op("bitwise_xor", other)
 
