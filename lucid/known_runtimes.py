@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lucid.runtime_record import Fault, Known, Missing, Release, Runtime
+from lucid.runtime_record import Difference, Fault, Known, Missing, Release, Runtime
 
 # The newest opset and IR version that each release of onnxruntime loads, measured with one Identity node; a release
 # that is missing here loads the same as the one before it.
@@ -64,6 +64,10 @@ COARSE_SINE = Fault("sine and cosine")
 SCAN_OF_NOTHING = Fault("a Scan of length 0")
 EXPERTS = Fault("MoE")
 OUTER_VALUES = Fault("a Scan that reads values around it")
+ELEMENTS_IN_PLACE = Fault("a Scan whose steps compute in place of their elements, or read none")
+RESHAPED_TO_NUMBER = Fault("a product reshaped to a number")
+EMPTY_CONSTANTS = Fault("constants without elements")
+HEADS_LIKE_POSITIONS = Fault("float64 attention of fixed sizes with as many heads as positions")
 REGIONS_OF_POSITIONS = Fault("LessOrEqual of positions of a symbolic length")
 
 # onnxruntime -----------------------------------------------------------------------------------------------------
@@ -179,8 +183,44 @@ _OPENVINO_FAULTS = {
     FUSED_SOFTMAX: Known("fuses them, and is wrong after a first call with a single key"),
     PRODUCT_OF_NOTHING: Known("gives uninitialised memory"),
     OUTER_VALUES: Known("does not load one"),
+    RESHAPED_TO_NUMBER: Known("ends the process"),
+    EMPTY_CONSTANTS: Known("reads them as a number, and may end the process"),
+    HEADS_LIKE_POSITIONS: Known("fuses it, and confuses the two axes"),
+    ELEMENTS_IN_PLACE: Known("gives later steps what earlier ones wrote there, or does a single step"),
 }
 _TRACT_FAULTS = {REGIONS_OF_POSITIONS: Known("is computed by tract region by region, of wrong sizes")}
+
+_OPENVINO_LACKS = (Missing("Abs Add Mul Neg Sub", "int8 uint8", "saturates instead of wrapping around"),)
+
+_FLOATS = "float32 float64 float16 bfloat16"
+_OPENVINO_DIFFERS = (
+    Difference(
+        "Exp Relu Max Min Clip ReduceMax ReduceMin ArgMax",
+        _FLOATS,
+        "loses NaN",
+        "a guard would be a branch, or three more nodes at each activation",
+    ),
+    Difference(
+        "Softmax LogSoftmax",
+        _FLOATS,
+        "keeps NaN in its place alone, instead of in the row",
+        "a guard would read every row of scores once more",
+    ),
+    Difference(
+        "TopK", "*", "orders equal elements otherwise", "ONNX has no TopK that promises an order of equal elements"
+    ),
+    Difference(
+        "Div Mod", "int32 int64", "loses digits beyond 2^24", "sizes and positions are smaller, and would pay for it"
+    ),
+    Difference(
+        "Log Softplus",
+        _FLOATS,
+        "is off by up to 2e-6 near 0",
+        "that is much of a small result, but each form has a logarithm",
+    ),
+    Difference("*", "int64", "computes 32 bits", "it has no wider integers"),
+    Difference("*", "float64", "computes float32", "it has no wider numbers"),
+)
 
 # Below 24 a write copies the whole buffer.
 _NEWER = {"write_at": 24, "buffered_attention": 24}
@@ -227,7 +267,11 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 "primitive ops of opset 18, for runtimes without Attention",
                 opset=18,
                 engine="onnxruntime's CPU provider",
-                lacks=(*_CPU_LACKS, Missing("Attention", "*", said="the target is for runtimes without this op")),
+                lacks=(
+                    *_CPU_LACKS,
+                    *_OPENVINO_LACKS,
+                    Missing("Attention", "*", said="the target is for runtimes without this op"),
+                ),
                 faults={**_CPU_FAULTS, **_OPENVINO_FAULTS, **_TRACT_FAULTS, **_INEXACT_GROUPS},
             ),
             # Runs on OpenVINO 2026.4 in tests/test_portable.py. It computes int64 as int32 and float64 as float32, and
@@ -239,6 +283,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 provider="OpenVINOExecutionProvider",
                 lacks=(
                     *_NOT_IN_ONNX,
+                    *_OPENVINO_LACKS,
                     Missing(
                         "Attention", "*", said="OpenVINO's Attention is wrong after a first call with a single key"
                     ),
@@ -248,6 +293,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                     INTEGERS_AS_FLOAT64: Known("computes them in 32 bits"),
                     PADDED_BLOCKS: Known("does not load one where the block does not divide the rows"),
                 },
+                differs=_OPENVINO_DIFFERS,
             ),
             # From the kernels that onnxruntime's source registers, and Chromium's software adapter (docs/portable.md).
             # Ops without a kernel run on the CPU, with copies.

@@ -72,6 +72,23 @@ class Missing:
         return kernels and (self.types == "*" or dtype in self.types.split())
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Numbers that a runtime computes otherwise, and no form mends.
+
+    Args:
+        kernels: names of ONNX ops, separated by spaces; ``*``: all.
+        types: names of element types; ``*``: all.
+        how: what the runtime does.
+        reason: why no form mends it.
+    """
+
+    kernels: str
+    types: str
+    how: str
+    reason: str
+
+
 @dataclass(frozen=True, eq=False)
 class Runtime:
     """What an exporter must know about a runtime.
@@ -90,6 +107,7 @@ class Runtime:
         half_arithmetic: whether it gains from computing in half precision.
         lacks: the kernels that are missing.
         faults: what it computes wrongly.
+        differs: what it computes otherwise in every form.
     """
 
     name: str
@@ -105,6 +123,7 @@ class Runtime:
     half_arithmetic: bool = False
     lacks: tuple[Missing, ...] = ()
     faults: Mapping[Fault, Known] = field(default_factory=lambda: MappingProxyType({}))
+    differs: tuple[Difference, ...] = ()
 
     @lru_cache(maxsize=4096)  # noqa: B019  # records are never released
     def missing(self, kernel: str, dtype: str, release: Release, opset: int) -> str:

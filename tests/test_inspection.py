@@ -198,6 +198,15 @@ SCAN = helper.make_graph(
     [helper.make_tensor_value_info("row", TensorProto.FLOAT, [4])],
     [helper.make_tensor_value_info("sum", TensorProto.FLOAT, [4])],
 )
+
+
+def step(op, *given):
+    """A step that carries h and also gives it as a row."""
+    kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("h", "row", "last", "y")]
+    nodes = [helper.make_node(op, given, ["last"]), helper.make_node("Identity", ["last"], ["y"])]
+    return helper.make_graph(nodes, "body", kinds[:2], kinds[2:])
+
+
 RANGE = [
     helper.make_node("Shape", ["x"], ["length"], end=1),
     helper.make_node("Squeeze", ["length"], ["stop"]),
@@ -234,7 +243,21 @@ NUMBERS = {"zero": np.int64(0), "one": np.int64(1), "axis": np.array([1])}
          "Softmax: between products is wrong after a first call with a single key"),
         ("OpenVINO", [helper.make_node("MatMul", ["x", "w"], ["s"]), helper.make_node("Softmax", ["s"], ["p"]),
                       helper.make_node("MatMul", ["p", "w"], ["y"])],
-         {"w": zeros(4, 4)}, True, "", "all ops of the model have been compared"),
+         {"w": zeros(4, 4)}, True, "Softmax", "Softmax: keeps NaN in its place alone, instead of in the row"),
+        ("OpenVINO", [helper.make_node("Tanh", ["x"], ["y"])], {}, True, "", "all ops of the model have been compared"),
+        ("OpenVINO", [helper.make_node("Scan", ["w", "x"], ["last", "y"], "s", body=step("Add", "row", "h"),
+                                       num_scan_inputs=1)], {"w": zeros(4)}, None, "Scan",
+         "Scan (s): is wrong where a step writes in place of its element, or reads none"),
+        ("OpenVINO", [helper.make_node("Scan", ["w", "x"], ["last", "y"], "s", body=step("Add", "h", "h"),
+                                       num_scan_inputs=1)], {"w": zeros(4)}, None, "Scan", "Scan (s): is wrong where"),
+        ("OpenVINO", [helper.make_node("Scan", ["w", "x"], ["last", "y"], "s", body=step("Add", "h", "row"),
+                                       num_scan_inputs=1)], {"w": zeros(4)}, True, "", "all ops"),
+        ("OpenVINO", [helper.make_node("Gather", ["x", "i"], ["y"])], {"i": np.zeros(0, np.int64)}, False, "Gather",
+         "Gather: is wrong at constants without elements"),
+        ("OpenVINO", [helper.make_node("Reshape", ["x", "i"], ["y"])], {"i": np.zeros(0, np.int64)}, None, "Reshape",
+         "Reshape: of a product to a number ends the process"),
+        ("OpenVINO", [helper.make_node("Cast", ["x"], ["b"], to=TensorProto.INT8),
+                      helper.make_node("Add", ["b", "b"], ["y"])], {}, None, "Add", "Add: saturates instead of"),
         ("OpenVINO", [helper.make_node("DequantizeLinear", ["w", "s"], ["y"], axis=0, block_size=4)],
          {"w": np.zeros((6, 2), np.uint8), "s": zeros(2, 2)}, False, "DequantizeLinear",
          "DequantizeLinear: is not loaded where the block does not divide the rows"),

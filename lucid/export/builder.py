@@ -15,6 +15,7 @@ from lucid.cache_keys import kind_of
 from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
 from lucid.graph import Graph
+from lucid.known_runtimes import EMPTY_CONSTANTS
 from lucid.names import unused_name
 from lucid.ops.tensor import Tensor
 from lucid.text import encodable
@@ -145,6 +146,8 @@ class Builder:
         return None if name is None else self.op("Transpose", name, perm=(1, 0))
 
     def _initializer(self, array: Array, label: str | None) -> str:
+        if not array.size and self.target.wrong(EMPTY_CONSTANTS):
+            return self.op("ConstantOfShape", np.asarray(array.shape, np.int64), value=np.zeros(1, array.dtype))
         key = _key(array, label)
         if key not in self._constants:
             self._arrays.append(array)

@@ -57,7 +57,7 @@ def _take_kernel(x: Array, indices: Array, *, axis: int) -> Array:
     return np.take(x, indices, axis)
 
 
-@primitive(kernel=_take_kernel, rule=_take_rule, onnx="Gather")
+@primitive(kernel=_take_kernel, rule=_take_rule)
 def take_op(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:  # type: ignore[empty-body]
     """Elements of an axis by their index; negative ones count from the end."""
 

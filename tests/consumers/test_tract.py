@@ -32,7 +32,6 @@ REFUSED = {
     "slice": "Streaming dimensions with strides are not supported",
     "int8_linear_rows": "y_scale must be a const",
     "int8_linear_static": "y_scale must be a const",
-    "scan": "then_body.output_fact",
     "grouped_mm": "Need splits to be a constant",
     "gated_experts": "Need splits to be a constant",
     "gated_experts-many": "Need splits to be a constant",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lucid import Tensor, ops
+from lucid.export import run_time_sizes
 from lucid.export.forms import attention_blocks, attention_fill, attention_windows, plain
 from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
 from lucid.ops.attention_call import AttentionOptions
@@ -250,5 +251,11 @@ kernel(
     indexing.take_along_op,
     lambda right, x, i, *, axis: right(x, np.broadcast_to(i[:1], i.shape) if axis else i, axis=axis),
 )
+
+
+@fault("a model reads a size once, and keeps that of its first call")
+def _(patch: Patch) -> None:
+    patch.setattr(run_time_sizes, "_read", lambda build, reading: build.name_of(np.array([2])))
+
 
 FAULTS = [*OTHERS, *CACHES, *FEW_BITS, *IN_BYTES, *LOOPS, *EAGER]

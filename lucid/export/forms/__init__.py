@@ -62,6 +62,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     channel_norms.group_normalization,
     channel_norms.instance_normalization,
     # loops
+    loops.scan_of_copies,
     loops.scan_of_any_length,
     loops.scan,
     # reductions, powers and quotients
@@ -98,6 +99,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     convolution.over_one_line,
     interpolation.resize,
     attention_portable.softmax_apart,
+    attention_portable.softmax_between_transposes,
     neural.dropout,
     neural.relu,
     neural.softplus,

@@ -17,9 +17,9 @@ from lucid.dims import same
 from lucid.export.attention_node import Call
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
-from lucid.known_runtimes import FUSED_SOFTMAX, PRODUCT_OF_NOTHING
+from lucid.known_runtimes import FUSED_SOFTMAX, HEADS_LIKE_POSITIONS, PRODUCT_OF_NOTHING
 from lucid.ops import attention, matmul, softmax, where
-from lucid.ops.creation import size_op
+from lucid.ops.creation import full_op, size_op
 from lucid.ops.op import Op
 from lucid.ops.tensor import Tensor
 from lucid.types import float64
@@ -40,6 +40,19 @@ def softmax_apart(build: Builder, node: Node) -> str:
     return build.op("Squeeze", weights, around)
 
 
+@form(softmax, takes="axis", name="between transposes", mends=HEADS_LIKE_POSITIONS)
+def softmax_between_transposes(build: Builder, node: Node) -> str:
+    (scores,) = node.inputs
+    assert scores is not None
+    shape, rank = scores.type.shape, scores.type.rank
+    fused = scores.type.dtype == float64 and rank > 2 and all(isinstance(size, int) for size in shape[-3:])
+    if not fused or node.attributes["axis"] % rank != rank - 1 or shape[-3] != shape[-2]:
+        refuse("OpenVINO does not fuse this, or does so correctly")
+    around = [*range(rank - 2), rank - 1, rank - 2]
+    weights = build.op("Softmax", build.op("Transpose", scores, perm=around), axis=rank - 2)
+    return build.op("Transpose", weights, perm=around)
+
+
 @form(attention, takes="*", name="expanded, zeros without keys", kind="expanded", mends=PRODUCT_OF_NOTHING)
 def zeros_without_keys(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
@@ -48,7 +61,12 @@ def zeros_without_keys(build: Builder, node: Node) -> Taken:
     given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
     assert isinstance(node.op, Op)
     results = node.op.expand(given, node.attributes)
-    # The zero has an axis because OpenVINO does not compile a model in which it is the same constant as that of the
-    # hidden weights, a scalar.
-    output = where(size_op(size=call.keys) > 0, results[0], np.zeros(1, call.dtype.numpy))
+    # An axis is added around the choice because OpenVINO fuses it with masked attention otherwise, of which it computes
+    # nothing where there are no keys. The zero has an axis because OpenVINO does not compile a model in which it is the
+    # same constant as that of the hidden weights, a scalar.
+    if isinstance(call.keys, int):
+        output = full_op(shape=results[0].shape, value=0, dtype=call.dtype)
+        return Taken([output, *results[1:]], "there are no keys")
+    zero = np.zeros(1, call.dtype.numpy)
+    output = where(size_op(size=call.keys) > 0, results[0].unsqueeze(0), zero).squeeze(0)
     return Taken([output, *results[1:]], "OpenVINO gives no zeros where there are no keys")

@@ -2,23 +2,90 @@
 
 Measured on onnxruntime 1.31's CPU provider, a step of Scan takes half as long as one of Loop, which would have to pick
 its elements by itself.
+
+OpenVINO 2026.4 makes a TensorIterator of it, with three faults. A step whose first operation may write its result in
+place of the element, such as `element + carry`, leaves that result to later steps. A loop whose steps read no element
+does a single step. And in an If, which a loop of no steps would need elsewhere, a loop does not load for a fixed batch,
+and may use the sizes of the call before. `scan_of_copies` has none of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import numpy as np
 
-from lucid.bodies import with_inputs
-from lucid.dims import Size, SymbolicSizeError
-from lucid.export.builder import Block, Builder
+from lucid.bodies import with_bodies, with_inputs
+from lucid.dims import Dim, Size, SymbolicSizeError, dim, sym_max
+from lucid.export.builder import Block, Builder, Emitted, computed
 from lucid.export.form import Taken, form, refuse
 from lucid.export.run_time_sizes import size_vector
-from lucid.known_runtimes import OUTER_VALUES, SCAN_OF_NOTHING
-from lucid.ops.creation import full
+from lucid.known_runtimes import ELEMENTS_IN_PLACE, OUTER_VALUES, SCAN_OF_NOTHING
+from lucid.ops import concat, minimum, take, where
+from lucid.ops.creation import arange, full, size_op
 from lucid.ops.loops import scan_op
-from lucid.values import Body, Node, Value
+from lucid.ops.tensor import Tensor
+from lucid.order import in_order
+from lucid.types import TensorType, int64
+from lucid.values import Body, Input, Node, Value
 
 _TAKES = "body carries slices reverse"
+
+
+@form(scan_op, name="Scan of copies", takes=_TAKES, kernel="Scan", mends=ELEMENTS_IN_PLACE)
+def scan_of_copies(build: Builder, node: Node) -> Taken:
+    """Scan whose steps copy what they read of the sequences.
+
+    Where there may be no step, the sequences get one more element, which is the only step then; its results are cut
+    off. So there is no branch.
+    """
+    length = _length(node)
+    if isinstance(length, int) and not length:
+        return Taken(tuple(_without_steps(node)), "there are no steps")
+    carries, slices = node.attributes["carries"], node.attributes["slices"]
+    given = list(map(Tensor.from_value, _given(node)))
+    start, sequences, outer = given[:carries], given[carries : carries + slices], given[carries + slices :]
+    some = _is_some(length)
+    steps = length if some else sym_max(length, 1)
+    if not some:
+        sequences = [concat([x, full((1, *x.shape[1:]), 0, x.dtype)], 0)[:steps] for x in sequences]
+    operands = [*start, *(x.unsqueeze(1) for x in sequences), arange(steps), *outer]
+    body = _of_copies(node.attributes["body"], carries, slices)
+    attributes = {"body": body, "carries": carries, "slices": slices + 1, "reverse": node.attributes["reverse"]}
+    types = (*node.types[:carries], *(kind.with_shape((steps, *kind.shape[1:])) for kind in node.types[carries:]))
+    loop = Node(scan_op, tuple(x.to_value() for x in operands), attributes, types, node.scope)
+    names = _scanned(build, loop)
+    if some:
+        return Taken(names, "steps copy their elements", has_body=True)
+    results = [computed(build, name, kind) for name, kind in zip(names, types, strict=True)]
+    any_step = size_op(size=length) > 0
+    ends = [where(any_step, end, before) for before, end in zip(start, results, strict=False)]
+    rows = [stacked[:length] for stacked in results[carries:]]
+    return Taken([*ends, *rows], f"{length} may be 0, and steps copy their elements", has_body=True)
+
+
+def _of_copies(body: Body, carries: int, slices: int) -> Body:
+    """A body that takes each element as a row of one, and after them the number of the step.
+
+    It looks the elements up at a place that is 0, but computed from that number, so that a runtime must copy them.
+    Outputs that depend on no element are looked up so too: then each of them depends on something of the step.
+    """
+    before, own, outer = body.inputs[:carries], body.inputs[carries:][:slices], body.inputs[carries + slices :]
+    number = Input("step", TensorType(int64, ()))
+    place = minimum(Tensor.from_value(number), 0)
+    rows = [Input(value.name, value.type.with_shape((1, *value.type.shape))) for value in own]
+    elements = {id(value): take(Tensor.from_value(row), place).to_value() for value, row in zip(own, rows, strict=True)}
+    dependent = set(elements)
+    for node in in_order(body.outputs):
+        if any(id(value) in dependent for value in node.inputs):
+            dependent.update(map(id, node.results))
+    outputs = [
+        value if id(original) in dependent else take(Tensor.from_value(value).unsqueeze(0), place).to_value()
+        for original, value in zip(body.outputs, with_inputs(body, elements), strict=True)
+    ]
+    return Body((*before, *rows, number, *outer), tuple(outputs))
 
 
 @form(scan_op, name="If, Scan", takes=_TAKES, kernel="Scan", mends=SCAN_OF_NOTHING)
@@ -70,18 +137,25 @@ def _scanned(build: Builder, node: Node) -> tuple[str, ...]:
     body, given, results = node.attributes["body"], _given(node), len(node.types)
     own = carries + slices
     # A runtime that does not load a body that reads values around it gets them as carries that no step changes.
-    constant = range(own, len(given)) if build.target.wrong(OUTER_VALUES) else range(0)
+    closed = bool(build.target.wrong(OUTER_VALUES))
+    constant = range(own, len(given)) if closed else range(0)
     order = [*range(carries), *constant, *range(carries, own)]
+    with _sizes_inside(build, body if closed else None) as sizes:
+        block = _body(build, body, given, order, carries, constant)
+    read = [name for name in sizes if name in _read_by(block)]
+    at = carries + len(constant)
     names = build.ops(
         "Scan",
-        *(given[place] for place in order),
-        outputs=results + len(constant),
-        body=_body(build, body, given, order, carries, constant),
+        *(given[place] for place in order[:at]),
+        *(sizes[name] for name in read),
+        *(given[place] for place in order[at:]),
+        outputs=results + len(constant) + len(read),
+        body=_with_carries(build, block, at, read),
         num_scan_inputs=slices,
         scan_input_directions=[1] * slices if reverse else None,
         scan_output_directions=[1] * (results - carries) if reverse and results > carries else None,
     )
-    return (*names[:carries], *names[carries + len(constant) :])
+    return (*names[:carries], *names[at + len(read) :])
 
 
 def _body(build: Builder, body: Body, given: list[Value], order: list[int], carries: int, constant: range) -> Block:
@@ -98,3 +172,48 @@ def _body(build: Builder, body: Body, given: list[Value], order: list[int], carr
             lambda: build.block_outputs([*outputs[:carries], *unchanged, *outputs[carries:]]),
             [body.inputs[place] for place in order],
         )
+
+
+@contextmanager
+def _sizes_inside(build: Builder, body: Body | None) -> Iterator[dict[str, str]]:
+    """Symbolic sizes under names of their own inside of a body: the vectors outside that each of these names is for."""
+    before, inside = build.sizes, {}
+    for size in sorted(_sizes_of(body)) if body is not None else ():
+        inside[size] = build.unused(f"size {size}"), size_vector(build, dim(size))
+    build.sizes = before | {size: name for size, (name, _) in inside.items()}
+    try:
+        yield dict(inside.values())
+    finally:
+        build.sizes = before
+
+
+def _sizes_of(body: Body) -> set[str]:
+    """The names of symbolic sizes that a body mentions."""
+    nodes = list(with_bodies(in_order(body.outputs)))
+    mentioned: list[Any] = [kind.shape for node in nodes for kind in node.types]
+    mentioned += [attribute for node in nodes for attribute in node.attributes.values()]
+    found: set[str] = set()
+    while mentioned:
+        item = mentioned.pop()
+        if isinstance(item, Dim):
+            found |= item.names()
+        elif isinstance(item, tuple):
+            mentioned += item
+    return found
+
+
+def _read_by(block: Block) -> set[str]:
+    """The names that the nodes of a nested graph read, those in its own nested graphs included."""
+    read = {name for emitted in block.nodes for name in emitted.inputs}
+    inner = [value for emitted in block.nodes for value in emitted.attributes.values() if isinstance(value, Block)]
+    return read.union(*map(_read_by, inner))
+
+
+def _with_carries(build: Builder, block: Block, at: int, names: list[str]) -> Block:
+    """A nested graph that carries these sizes from step to step as well, after `at` other inputs and outputs."""
+    kind = TensorType(int64, (1,))
+    copies = [build.unused("Identity") for _ in names]
+    nodes = [Emitted("Identity", "", (name,), (copy,), {}, copy, "") for name, copy in zip(names, copies, strict=True)]
+    inputs = (*block.inputs[:at], *((name, kind) for name in names), *block.inputs[at:])
+    outputs = (*block.outputs[:at], *((copy, kind) for copy in copies), *block.outputs[at:])
+    return Block((*block.nodes, *nodes), outputs, inputs)

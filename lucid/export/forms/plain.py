@@ -11,7 +11,14 @@ from lucid.export.builder import Builder, Operand
 from lucid.export.element_codes import onnx_code
 from lucid.export.form import Form, form, operand
 from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
-from lucid.known_runtimes import FLOAT64_COS, FLOAT64_QUICK_GELU, FLOAT64_TRANSPOSED, HALF_TRANSPOSED
+from lucid.known_runtimes import (
+    EMPTY_CONSTANTS,
+    FLOAT64_COS,
+    FLOAT64_QUICK_GELU,
+    FLOAT64_TRANSPOSED,
+    HALF_TRANSPOSED,
+    RESHAPED_TO_NUMBER,
+)
 from lucid.ops import bitwise, creation, elementwise, indexing, reduction, shaping
 from lucid.ops.indexing import Cut
 from lucid.ops.op import Op
@@ -112,8 +119,19 @@ bitwise_xor = _bitwise(bitwise.bitwise_xor, "BitwiseXor")
 
 @form(shaping.reshape_op, takes="shape", kernel="Reshape")
 def reshape(build: Builder, node: Node) -> str:
-    x = operand(node)
-    return reshaped(build, x, x.type.shape, node.attributes["shape"])
+    x, shape = operand(node), node.attributes["shape"]
+    if not shape and x.type.rank and build.target.wrong(RESHAPED_TO_NUMBER):
+        return build.op("Squeeze", x, _vector(*range(x.type.rank)))
+    return reshaped(build, x, x.type.shape, shape)
+
+
+@form(indexing.take_op, name="Gather", takes="axis", kernel="Gather")
+def take(build: Builder, node: Node) -> Operand:
+    x, places = operand(node), operand(node, 1)
+    if isinstance(places, Constant) and not places.array.size and build.target.wrong(EMPTY_CONSTANTS):
+        kind = node.types[0]
+        return creation.full_op(shape=kind.shape, value=0, dtype=kind.dtype)
+    return build.op("Gather", x, places, axis=node.attributes["axis"])
 
 
 @form(shaping.squeeze_op, takes="axes", kernel="Squeeze")
@@ -305,7 +323,7 @@ def cumsum(build: Builder, node: Node) -> str:
 # These primitives have one form each, so their order does not matter.
 FORMS = (
     *(cast, cos, mul, true_div, not_equal, fmod, bitwise_not, bitwise_and, bitwise_or, bitwise_xor),
-    *(reshape, squeeze, unsqueeze, permute, expand, tile, pad, concat, split),
+    *(take, reshape, squeeze, unsqueeze, permute, expand, tile, pad, concat, split),
     *(slice_op, size_op, full, arange, tril, triu),
     *(mean, any_, all_, cumsum),
 )

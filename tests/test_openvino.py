@@ -1,0 +1,248 @@
+"""OpenVINO computes what NumPy does, at sizes that grow and shrink within one compiled model, its first call counted.
+
+`WITHOUT_A_FORM` lists where it does not, whatever the graph says. Each of them is shown to be so still, and
+docs/portable.md has them. OpenVINO is a test extra; without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import Tensor, TensorType, nn, ops
+from lucid.export import to_onnx
+from lucid.known_runtimes import RUNTIMES
+from lucid.structure import taken_apart
+from lucid.types import Array
+from tests.samples import SAMPLES, Sample
+from tests.test_loops import MODELS as LOOPS
+from tests.test_ops import arrays_of, eager, traced
+from tests.test_portable import in_openvino, without_openvino
+
+pytestmark = without_openvino
+both = pytest.mark.parametrize("target", ["openvino", "portable"])
+
+
+def compare(model: Any, specs: Sequence[Any], calls: Sequence[Sequence[Any]], target: Any = "openvino") -> None:
+    """The outputs of one compiled model in each call, which has shapes or arrays."""
+    graph = lucid.trace(model, *specs)
+    run = in_openvino(to_onnx(graph, target=target))
+    for number, call in enumerate(calls):
+        rng = np.random.default_rng(number)
+        arrays = [
+            x if isinstance(x, np.ndarray) else drawn(v.type, x, rng) for v, x in zip(graph.inputs, call, strict=True)
+        ]
+        found = run({value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
+        _, wanted = taken_apart(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
+        for got, want in zip(found.values(), wanted.values(), strict=True):
+            np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5, err_msg=f"call {number}")
+
+
+def drawn(kind: TensorType, given: Sequence[int] | Array, rng: np.random.Generator) -> Array:
+    """An array, or one of this shape."""
+    return given if isinstance(given, np.ndarray) else np.asarray(rng.standard_normal(given)).astype(kind.dtype.numpy)
+
+
+# Every op -------------------------------------------------------------------------------------------------------------
+
+# NumPy has no bfloat16, so OpenVINO's Python package cannot return it.
+HALVES = (lucid.float16, lucid.bfloat16)
+RUNS = [(s, dtype) for s in SAMPLES if s.exported and "bfloat16" not in s.name for dtype in s.dtypes]
+
+
+def once_an_op() -> list[Any]:
+    """Every sample in float32, or else in its first type: so integers and booleans are there, too."""
+    types: dict[int, list[Any]] = {}
+    for s, dtype in RUNS:
+        types.setdefault(id(s), []).append((s, dtype))
+    chosen = [next((run for run in runs if run[1] == lucid.float32), runs[0]) for runs in types.values()]
+    return [
+        pytest.param(s, dtype, id=f"{s.name}-{dtype}")
+        for s, dtype in chosen
+        if str(dtype) not in ("float16", "bfloat16")
+    ]
+
+
+@pytest.mark.parametrize(("s", "dtype"), once_an_op())
+def test_every_op_at_sizes_that_grow_and_shrink(s: Sample, dtype: lucid.DType) -> None:
+    graph = traced(s, dtype)
+    run = in_openvino(to_onnx(graph, target="openvino"))
+    usual, small, large = s.sizes
+    for named in (small, usual, large, small):
+        arrays = arrays_of(s, dtype, named)
+        given = [array for array in arrays if array is not None]
+        found = run(dict(zip((value.name for value in graph.inputs), given, strict=True)))
+        for got, want in zip(found.values(), eager(s, arrays, named), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=f"{s.name} at {named}")
+
+
+# Loops ----------------------------------------------------------------------------------------------------------------
+
+SIZES = [(5, 2), (7, 3), (7, 3), (1, 1), (2, 3), (20, 6), (0, 2), (3, 0), (1, 2)]  # length and batch of each call
+WEIGHT = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32) / 2
+STEPS: dict[str, Callable[[Any, Any], Any]] = {
+    "in place of the element": lambda h, x: (x + h, x + h),
+    "from the element on": lambda h, x: (lucid.tanh(x + h @ lucid.tensor(WEIGHT)), x * 2),
+    "from the carry on": lambda h, x: (h @ lucid.tensor(WEIGHT) + x, h),
+    "the element alone": lambda h, x: (x * h, None),
+    "no element": lambda h, x: (h * 1.5, h + 1),
+    "an element for one result of two": lambda h, x: (h * 1.5, x),
+}
+
+
+@both
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [5, "L"])
+@pytest.mark.parametrize("name", STEPS)
+def test_steps(name: str, length: Any, reverse: bool, target: str) -> None:
+    def loop(start: Tensor, x: Tensor) -> Any:
+        return ops.scan(STEPS[name], start, x, reverse=reverse)
+
+    lengths = (5, 5) if length == 5 else (5, 7, 1, 2, 9, 0, 3)
+    compare(loop, [(2, 3), (length, 2, 3)], [[(2, 3), (l, 2, 3)] for l in lengths], target)
+
+
+def test_a_result_that_depends_on_no_element_alone() -> None:
+    """OpenVINO leaves out the result that is not used, and with it what reads the elements."""
+
+    def loop(start: Tensor, x: Tensor) -> Tensor:
+        return ops.scan(lambda h, e: ((h[0] * 1.5, h[1] + e), None), (start, start), x)[0][0]
+
+    compare(loop, [(2, 3), ("L", 2, 3)], [[(2, 3), (l, 2, 3)] for l in (4, 6, 1)])
+
+
+@both
+@pytest.mark.parametrize("name", [name for name in LOOPS if name != "a loop in a loop"])
+def test_loops_of_any_length(name: str, target: str) -> None:
+    model, (names,) = LOOPS[name]
+    sizes = [{"L": l, "N": n} for l, n in SIZES if n or name != "sizes"]  # expand to 0 is an error in OpenVINO
+    compare(model, [names], [[[named.get(axis, axis) for axis in names]] for named in sizes], target)
+
+
+def layers() -> list[Any]:
+    found = []
+    for kind, layers, two_way, first in product((nn.RNN, nn.GRU, nn.LSTM), (1, 2), (False, True), (False, True)):
+        layer = kind(4, 6, num_layers=layers, bidirectional=two_way, batch_first=first)
+        name = f"{layers} {kind.__name__}{' two-way' * two_way}{' batch first' * first}"
+        found.append(pytest.param(layer, first, id=name))
+    return found
+
+
+@pytest.mark.parametrize("open_axes", ["", "L", "LN"])
+@pytest.mark.parametrize(("layer", "first"), layers())
+def test_recurrent_layers(layer: nn.Module, first: bool, open_axes: str) -> None:
+    def shape(length: Any, batch: Any) -> tuple[Any, ...]:
+        return (batch, length, 4) if first else (length, batch, 4)
+
+    fixed = (5 if "L" not in open_axes else "L", 2 if "N" not in open_axes else "N")
+    sizes = SIZES if open_axes == "LN" else [(5, 2), (7, 2), (2, 2), (0, 2)] if open_axes else [(5, 2)] * 2
+    compare(layer, [shape(*fixed)], [[shape(*size)] for size in sizes])
+
+
+# What ended the process, or was not computed --------------------------------------------------------------------------
+
+
+def placed(x: Tensor) -> Tensor:
+    return lucid.index_select(x, 0, lucid.zeros(0, dtype=lucid.int64))
+
+
+NUMBERS: dict[str, tuple[Callable[..., Any], list[Any], list[Any]]] = {
+    "dot": (lambda a, b: lucid.einsum("i,i->", a, b), [("N",)] * 2, [[(n,)] * 2 for n in (5, 3, 9)]),
+    "all": (lambda a, b: lucid.einsum("ij,ij->", a, b), [("N", "L")] * 2, [[(3, 4)] * 2, [(5, 2)] * 2]),
+    "product": (lambda a, b: (a @ b).reshape(()), [(1, "N"), ("N", 1)], [[(1, n), (n, 1)] for n in (5, 3)]),
+    "fixed": (lambda a, b: ops.relu(a @ b).reshape(()), [(1, 5), (5, 1)], [[(1, 5), (5, 1)]]),
+    "no rows": (placed, [("N", 3)], [[(2, 3)], [(4, 3)]]),
+    "no rows of two": (placed, [(2, 3)], [[(2, 3)]]),
+    "an empty constant": (lambda a: (a, lucid.zeros(0, 3)), [("N", 3)], [[(2, 3)]]),
+}
+
+
+@both
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_and_nothing(name: str, target: str) -> None:
+    compare(*NUMBERS[name], target)
+
+
+MASKS: dict[str, Callable[..., Any]] = {
+    "plain": lambda q, k, v, m: ops.attention(q, k, v),
+    "causal": lambda q, k, v, m: ops.attention(q, k, v, is_causal=True),
+    "boolean": lambda q, k, v, m: ops.attention(q, k, v, m > 0),
+    "added": ops.attention,
+    "causal and boolean": lambda q, k, v, m: ops.attention(q, k, v, m > 0, is_causal=True),
+}
+
+
+@both
+@pytest.mark.parametrize("sizes", ["open", "no key", "queries"])
+@pytest.mark.parametrize("name", MASKS)
+def test_attention_without_keys_is_zero(name: str, sizes: str, target: str) -> None:
+    batch, queries, keys = {"open": ("N", "L", "S"), "no key": ("N", "L", 0), "queries": (2, 3, "S")}[sizes]
+    specs = [(batch, 2, queries, 4), *[(batch, 2, keys, 4)] * 2, (1, 1, queries, keys)]
+    calls = {
+        "open": [(3, 0), (3, 5), (3, 0), (7, 0), (2, 6), (0, 3)],
+        "no key": [(3, 0), (5, 0), (2, 0)],
+        "queries": [(3, 0), (3, 4), (3, 0)],
+    }
+    compare(MASKS[name], specs, [[(2, 2, l, 4), *[(2, 2, s, 4)] * 2, (1, 1, l, s)] for l, s in calls[sizes]], target)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("keys", [3, 5])
+def test_float64_attention_with_as_many_heads_as_positions(keys: int, causal: bool) -> None:
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return ops.attention(query, key, value, heads=3, is_causal=causal)
+
+    shapes = [(1, 3, 12), *[(1, keys, 12)] * 2]
+    compare(attend, [lucid.spec(*shape, dtype=lucid.float64) for shape in shapes], [shapes, shapes])
+
+
+@both
+@pytest.mark.parametrize("op", [ops.add, ops.sub, ops.mul])
+def test_bytes_wrap_around(op: Any, target: str) -> None:
+    for dtype in (lucid.int8, lucid.uint8):
+        every = np.arange(256).astype(dtype.numpy)
+        compare(op, [lucid.spec(256, dtype=dtype)] * 2, [[every, every[::-1].copy()]], target)
+
+
+# What no form mends ---------------------------------------------------------------------------------------------------
+
+NAN = np.array([np.nan, 1, -1, 0.5], np.float32)
+TIES = np.zeros(200, np.float32)
+LARGE = np.array([-1225940006, -2099947851], np.int32)
+WITHOUT_A_FORM: dict[str, tuple[Callable[..., Any], list[Array]]] = {
+    "loses NaN": (lambda x: (ops.exp(x), ops.relu(x), ops.maximum(x, 0), x.amax(0)), [NAN]),
+    "keeps NaN in its place alone, instead of in the row": (
+        lambda x: (ops.softmax(x), ops.log_softmax(x)),
+        [NAN],
+    ),
+    "orders equal elements otherwise": (lambda x: ops.topk(x, 100)[1], [TIES]),
+    "loses digits beyond 2^24": (lambda x, y: (x // y, x % y), [LARGE, np.array([1, 3995], np.int32)]),
+    "is off by up to 2e-6 near 0": (lambda x: ops.softplus(x), [np.array([-20], np.float32)]),
+    "computes 32 bits": (lambda x: x + 1, [np.array([2**40], np.int64)]),
+    "computes float32": (lambda x: x + 1, [np.array([2.0**-40], np.float64)]),
+}
+
+
+@pytest.mark.parametrize("how", WITHOUT_A_FORM)
+def test_what_no_form_mends_is_still_so(how: str) -> None:
+    model, arrays = WITHOUT_A_FORM[how]
+    graph = lucid.trace(model, *[lucid.spec(*x.shape, dtype=x.dtype.name) for x in arrays])
+    run = in_openvino(to_onnx(graph, target="openvino"))
+    found = run({value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
+    _, wanted = taken_apart(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
+    for got, want in zip(found.values(), wanted.values(), strict=True):
+        assert not np.allclose(got, want.numpy(), rtol=1e-13, atol=0, equal_nan=True)
+
+
+def test_they_are_recorded_and_on_the_page() -> None:
+    recorded = RUNTIMES["openvino"].differs
+    assert [difference.how for difference in recorded] == list(WITHOUT_A_FORM)
+    page = (Path(__file__).parents[1] / "docs" / "portable.md").read_text(encoding="utf-8")
+    for difference in recorded:
+        assert f"| {', '.join(difference.kernels.split())} | {difference.how} | {difference.reason} |" in page
