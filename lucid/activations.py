@@ -17,7 +17,7 @@ _RANGES = {"minmax": minmax, "percentile": percentile, "entropy": entropy}
 
 
 def check_activations(
-    activations: str | None, ranges: str | None, calibration: object, others: Mapping[str, Any], method: str
+    activations: str | None, ranges: str | None, calibration: object, others: Mapping[str, Any], method: str | None
 ) -> None:
     """Refuse options that do not exist, or do not go together.
 
@@ -38,7 +38,7 @@ def check_activations(
             "float inputs"
         )
     given = [name for name, value in others.items() if value not in (None, False)]
-    given += [] if method == "rtn" else ["method"]
+    given += [] if method in (None, "rtn") else ["method"]
     if given:
         raise ValueError(
             f"quantize: {', '.join(given)} with activations={activations!r}, where each row of a weight has one scale "

@@ -16,13 +16,13 @@ from lucid.nn.stored import StoredWeight
 from lucid.observing import Call
 from lucid.other_libraries import check_model
 from lucid.phases import phase
-from lucid.quantization import Blocks, by_row, gptq, hqq, rtn
+from lucid.quantization import Blocks, by_row, fit, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
 from lucid.types import Array, DTypeLike, as_dtype, show_shape
 
 M = TypeVar("M", bound=Module)
-Method: TypeAlias = Literal["rtn", "hqq", "gptq"]
-METHODS = ("rtn", "hqq", "gptq")
+Method: TypeAlias = Literal["fit", "rtn", "hqq", "gptq"]
+METHODS = ("fit", "rtn", "hqq", "gptq")
 _BLOCK = 32
 Bits: TypeAlias = int | Mapping[str, int | None]
 
@@ -41,7 +41,7 @@ def quantize(
     *,
     block: int | None = None,
     symmetric: bool = False,
-    method: Method = "rtn",
+    method: Method | None = None,
     search: bool = False,
     activations: Activations | None = None,
     ranges: Ranges | None = None,
@@ -66,9 +66,11 @@ def quantize(
             whose length it does not divide is padded. A table in 8 bits that is only indexed has one scale for each
             row, as an `nn.Int8Weight`: the kernels of products need blocks, rows do not.
         symmetric: whether the middle code is 0 in all blocks, so that no zero points are stored.
-        method: "rtn" rounds to the nearest code; "hqq" (half-quadratic quantisation) fits scales and zeros to the
-            weights; "gptq" (Frantar et al. 2022) lets later weights make up for the errors of earlier ones, as the
-            inputs in `calibration` need it. Tables that are only indexed are rounded.
+        method: "rtn" rounds to the nearest code; "fit" fits the scale and the zero of each block to its weights by
+            least squares; "hqq" (half-quadratic quantisation) fits them by another norm; "gptq" (Frantar et al. 2022)
+            lets later weights make up for the errors of earlier ones, as the inputs in `calibration` need it. Tables
+            that are only indexed are rounded. By default it is "fit" for 4 bits, the best that needs no data, and
+            "rtn" for 8 bits, where nothing is gained, and with `search`.
         search: whether "rtn" also tries smaller ranges for each block: slower, and nearer.
         activations: whether the inputs of layers are rounded to 8 bits, too; the weights, of 8 bits, are then an
             `nn.Int8Weight` with a scale for each row. "dynamic" rounds all of an input to 256 numbers from its smallest
@@ -97,6 +99,7 @@ def quantize(
     given = {"block": block, "symmetric": symmetric, "search": search}
     check_activations(activations, ranges, calibration, given, method)
     if activations is None:
+        method = "rtn" if search and method is None else method
         _check_method(method, symmetric, search, calibration)
     elif dtype is not None:
         raise ValueError("quantize: dtype is for weights in blocks, and activations are given; leave out one of them")
@@ -146,7 +149,7 @@ class _FewBits:
     chosen: Mapping[Identity, int]
     block: int
     symmetric: bool
-    method: Method
+    method: Method | None
     search: bool
     seen: Mapping[Identity, Products]
     dtype: DTypeLike | None
@@ -169,11 +172,13 @@ class _FewBits:
             )
         if self.method == "hqq":
             return hqq(weight, bits, self.block)
+        if self.method == "fit" or (self.method is None and bits == 4):
+            return fit(weight, bits, self.block, self.symmetric)
         return rtn(weight, bits, self.block, self.symmetric, search=self.search or self.method == "gptq")
 
 
-def _check_method(method: Method, symmetric: bool, search: bool, calibration: Iterable[Call] | None) -> None:
-    if method not in METHODS:
+def _check_method(method: Method | None, symmetric: bool, search: bool, calibration: Iterable[Call] | None) -> None:
+    if method is not None and method not in METHODS:
         raise ValueError(f"quantize: method is {method!r}, expected one of {', '.join(METHODS)}")
     if method == "hqq" and symmetric:
         raise ValueError('quantize: method="hqq" finds zero points; leave out symmetric=True, or take another method')
@@ -181,7 +186,9 @@ def _check_method(method: Method, symmetric: bool, search: bool, calibration: It
         raise ValueError(f'quantize: search is for method="rtn", and the method is "{method}", which has its own')
     if (method == "gptq") != (calibration is not None):
         found = "no calibration" if calibration is None else "calibration"
-        raise ValueError(f'quantize: method="{method}" with {found}; calibration is what method="gptq" learns from')
+        raise ValueError(
+            f'quantize: method="{method or "fit"}" with {found}; calibration is what method="gptq" learns from'
+        )
 
 
 def _by_pattern(bits: Bits, block: int) -> list[Choice]:

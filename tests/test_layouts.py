@@ -239,7 +239,7 @@ def test_the_card_says_how_the_folder_was_made_from_what_and_how_exact_it_is(tmp
 
 def test_a_card_without_a_comparison_says_so(tmp_path: Path) -> None:
     card = (written(tmp_path, "bert/base", "onnxruntime") / "README.md").read_text()
-    assert "Not measured" in card and "compared with NumPy" not in card
+    assert "Not measured" in card and "compared" not in card.lower()
 
 
 @pytest.mark.parametrize("layout", ["onnxruntime", "optimum", "sentence-transformers", "triton"])

@@ -12,6 +12,7 @@ import typer
 class MethodName(StrEnum):
     """How codes are found."""
 
+    fit = "fit"
     rtn = "rtn"
     hqq = "hqq"
     gptq = "gptq"
@@ -84,8 +85,8 @@ Method = Annotated[
     typer.Option(
         "--method",
         rich_help_panel=_BITS,
-        help="rtn rounds to the nearest, hqq fits scales, gptq learns from --text.",
-        show_default="rtn",
+        help="rtn rounds to the nearest, fit and hqq fit scales, gptq learns from --text.",
+        show_default="fit for 4 bits, rtn for 8",
     ),
 ]
 Search = Annotated[

@@ -12,9 +12,9 @@ import onnx
 from lucid.cli import calls, show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK
-from lucid.cli.few_bits import load_in_few_bits
+from lucid.cli.few_bits import load_beside_source
 from lucid.cli.options import Reading
-from lucid.cli.parity import parity_json, print_parity
+from lucid.cli.parity import cost_json, parity_json, print_cost, print_parity
 from lucid.cli.preprocessing import Texts, of_images
 from lucid.cli.source import beside
 from lucid.cli.targets import target_of
@@ -27,6 +27,7 @@ from lucid.layer_weights import parameter_count
 from lucid.nn.module import Module
 from lucid.part_parity import part_parity
 from lucid.parts import CacheKind, PartName, trace_part
+from lucid.precision.quantizing_cost import QuantizingCost, measurable, quantizing_cost
 from lucid.testing import ParityReport
 from lucid.tracing import Model
 from lucid.weight_comparison import compare_weights
@@ -65,7 +66,7 @@ def run(
     output = output or beside(source, ".onnx")
     show.check_apart(output, json)
     check_folder(output)
-    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, reading)
+    model, original = load_beside_source(source, settings("--set", arguments), weights, seed, few_bits, reading)
     find = calls.compared_part if check else calls.part
     chosen = find(model, inputs, call, part, cache, capacity)
     if with_preprocessor:
@@ -85,11 +86,15 @@ def run(
         report = part_parity(chosen, written, rtol=rtol, atol=atol, again=lowered, **half)
     elif check and texts is not None:
         report = texts.parity(chosen, written, compare_weights(written, lowered), rtol=rtol, atol=atol, **half)
+    cost = None
+    if check and original is not None and measurable(original):
+        same = calls.part(original.to("float32"), inputs, call, part, cache, capacity)
+        cost = quantizing_cost(same, calls.part(model, inputs, call, part, cache, capacity))
     data = _summary(model, lowered, exported, taken, output)
     if json:
-        show.print_json({**data, "parity": parity_json(report) if report else None})
+        show.print_json({**data, "parity": parity_json(report) if report else None, "quantizing": cost_json(cost)})
     else:
-        _print(show.console(beside=output), data, taken, report)
+        _print(show.console(beside=output), data, taken, report, original if check else None, cost)
     return FAILED if report and not report.passed else OK
 
 
@@ -137,7 +142,14 @@ def _locations(exported: onnx.ModelProto) -> set[str]:
     }
 
 
-def _print(out: show.Output, data: Mapping[str, Any], taken: Explanation, report: ParityReport | None) -> None:
+def _print(
+    out: show.Output,
+    data: Mapping[str, Any],
+    taken: Explanation,
+    report: ParityReport | None,
+    source: Module | None,
+    cost: QuantizingCost | None,
+) -> None:
     ends = [("input", name, kind) for name, kind in data["inputs"].items()]
     ends += [("output", name, kind) for name, kind in data["outputs"].items()]
     out.table(("", "name", "type"), ends)
@@ -153,4 +165,5 @@ def _print(out: show.Output, data: Mapping[str, Any], taken: Explanation, report
     out.line(f"parameters  {data['parameters']:,}")
     if report is not None:
         print_parity(out, report, brief=True)
+    print_cost(out, source, cost)
     show.written(out, [Path(file["name"]) for file in data["files"]])

@@ -9,9 +9,9 @@ from typing import Any
 from lucid.cli import show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, usage
-from lucid.cli.few_bits import load_in_few_bits
+from lucid.cli.few_bits import load_beside_source
 from lucid.cli.options import Reading
-from lucid.cli.parity import parity_json, print_parity
+from lucid.cli.parity import cost_json, parity_json, print_cost, print_parity
 from lucid.cli.source import beside, checkpoint_of
 from lucid.cli.values import settings
 from lucid.layouts import LAYOUTS, write_folder
@@ -52,7 +52,7 @@ def run(
             "file) as SOURCE or --weights"
         )
     output = output or beside(source, f"-{layout}", may_exist=True)
-    model = load_in_few_bits(source, settings("--set", arguments), weights, seed, few_bits, reading)
+    model, original = load_beside_source(source, settings("--set", arguments), weights, seed, few_bits, reading)
     if not isinstance(model, Module):
         raise usage(f"--for {layout}: SOURCE {source!r} is a function, expected a Module")
     written = write_folder(
@@ -72,7 +72,9 @@ def run(
         atol=atol,
         force=force,
         command=sys.argv[1:],
+        original=original,
     )
+    costs = {one.file: one.cost for one in written if one.cost is not None}
     reports = {one.file: one.parity for one in written if one.parity is not None}
     files = sorted(path for path in output.rglob("*") if path.is_file())
     if json:
@@ -81,11 +83,16 @@ def run(
             "for": LAYOUTS[layout].about,
             "files": [{"name": str(file), "bytes": show.bytes_of(file)} for file in files],
             "parity": {name: parity_json(report) for name, report in reports.items()} or None,
+            "quantizing": {name: cost_json(cost) for name, cost in costs.items()} or None,
         }
         show.print_json(data)
     else:
         out = show.console()
         for report in reports.values():
             print_parity(out, report, brief=True)
+        for cost in costs.values():
+            print_cost(out, original, cost)
+        if check and not costs:
+            print_cost(out, original, None)
         show.written(out, files)
     return OK if all(report.passed for report in reports.values()) else FAILED

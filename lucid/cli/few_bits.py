@@ -22,7 +22,14 @@ _KEPT = "float"
 def load_in_few_bits(
     source: str, arguments: Mapping[str, Any], weights: Path | None, seed: int, given: FewBits, reading: Reading
 ) -> Model:
-    """The model that SOURCE names (`load_model`), quantised if there is --bits.
+    """The model of `load_beside_source`."""
+    return load_beside_source(source, arguments, weights, seed, given, reading)[0]
+
+
+def load_beside_source(
+    source: str, arguments: Mapping[str, Any], weights: Path | None, seed: int, given: FewBits, reading: Reading
+) -> tuple[Model, Module | None]:
+    """The model that SOURCE names (`load_model`), quantised if there is --bits; and then what it was quantised from.
 
     A checkpoint whose weights are only rounded is read layer by layer from the mapped file.
 
@@ -33,7 +40,8 @@ def load_in_few_bits(
     mapped = checkpoint is not None and rounded and given.only_rounds
     model = load_model(source, arguments, weights, seed, dequantize=rounded, mapped=mapped, reading=reading)
     small = in_few_bits(model, given, weights or checkpoint, "float32" if mapped else None)
-    return small.to("float32") if mapped and isinstance(small, Module) else small
+    small = small.to("float32") if mapped and isinstance(small, Module) else small
+    return small, model if rounded and isinstance(model, Module) else None
 
 
 def in_few_bits(model: Model, given: FewBits, checkpoint: Path | None, dtype: str | None = None) -> Model:

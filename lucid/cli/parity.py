@@ -6,7 +6,9 @@ from typing import Any
 
 from lucid.cli import show
 from lucid.comparison import Comparison, Tolerance
+from lucid.nn.module import Module
 from lucid.parity import ParityReport, WeightReport
+from lucid.precision.quantizing_cost import MOST, QuantizingCost
 
 
 def parity_json(report: ParityReport) -> dict[str, Any]:
@@ -55,6 +57,33 @@ def _weights_json(weights: WeightReport) -> dict[str, Any]:
         "changed_nodes": list(weights.changed_nodes),
         "note": weights.note,
     }
+
+
+def cost_json(cost: QuantizingCost | None) -> dict[str, Any] | None:
+    """What quantising cost as plain data."""
+    if cost is None:
+        return None
+    outputs = [
+        {
+            "output": each.name,
+            "relative_error": show.number(each.error),
+            "cosine_mean": show.number(each.cosine_mean),
+            "cosine_worst": show.number(each.cosine_worst),
+        }
+        for each in cost.outputs
+    ]
+    return {"sizes": dict(cost.sizes), "outputs": outputs}
+
+
+def print_cost(out: show.Output, source: Module | None, cost: QuantizingCost | None) -> None:
+    """Print what quantising cost against the source, where a model was quantised."""
+    if cost is not None:
+        out.line(f"cost  of quantising, against the source: {cost}")
+    elif source is not None:
+        out.line(
+            f"cost  of quantising was not measured: the source has more than {MOST:,} parameters; "
+            "lucid.testing.precision_report measures it on texts"
+        )
 
 
 def _tolerance_json(tolerance: Tolerance | None) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from lucid.models._pretrained import Pretrained
 from lucid.nn.module import Module
 from lucid.nn.stored import StoredWeight
 from lucid.parity import ParityReport
+from lucid.precision.report import OutputError
 from lucid.runtime.release import installed
 from lucid.text import visible
 from lucid.types import TensorType
@@ -57,8 +58,9 @@ def card_of(
         f"```{language}\n{lines.rstrip()}\n```",
         "## Inputs and outputs",
         *(f"`{file.file}`:\n\n{_types(file)}" for file in files),
-        "## Agreement with the source",
-        _agreement(files),
+        f"## Agreement with the {_compared(model)}",
+        _agreement(model, files),
+        *_cost(files),
         "## How it was made",
         _made(model, layout, files, command),
         "The files that it was made of, and their SHA-256:",
@@ -96,17 +98,45 @@ def _rows(types: Mapping[str, TensorType | Strings]) -> list[tuple[str, str]]:
     return found
 
 
-def _agreement(files: Sequence[Exported]) -> str:
-    """What was measured when the folder was written."""
+def _agreement(model: Module, files: Sequence[Exported]) -> str:
+    """How the files agree with the model that was exported, which may be quantised."""
     measured = [(file.file, file.parity) for file in files if file.parity is not None]
     if not measured:
         return "Not measured (`--no-check`)."
     rows = [(f"`{name}`", *_figures(parity)) for name, parity in measured]
     texts = any(len(file.tensors) < len(file.inputs) for file in files)
     what = "texts, read by the checkpoint's own tokenizer for NumPy," if texts else "random inputs of several sizes"
-    return f"Each file was run on {what} and compared with the model computed by NumPy, in float32:\n\n" + _table(
-        ("file", "runs", "largest difference", "of what is allowed", "equal weights", "agrees"), rows
+    return (
+        f"Each file was run on {what} and compared with the {_compared(model)} computed by NumPy, in float32:\n\n"
+        + _table(("file", "runs", "largest difference", "of what is allowed", "equal weights", "agrees"), rows)
     )
+
+
+def _compared(model: Module) -> str:
+    """What the files are compared with."""
+    return "quantized model" if any(isinstance(module, StoredWeight) for module in model.modules()) else "source"
+
+
+def _cost(files: Sequence[Exported]) -> list[str]:
+    """What quantising cost against the source, where that was measured."""
+    rows = [
+        (f"`{file.file}`", f"`{visible(each.name)}`", *_errors(each))
+        for file in files
+        if file.cost is not None
+        for each in file.cost.outputs
+    ]
+    if not rows:
+        return []
+    titles = ("file", "output", "mean cosine", "worst cosine", "relative error")
+    text = (
+        "Outputs of the quantized model against those of the source in float32, on random inputs (token ids from all "
+        "rows of their tables):"
+    )
+    return ["## What quantizing cost", f"{text}\n\n{_table(titles, rows)}"]
+
+
+def _errors(output: OutputError) -> tuple[str, str, str]:
+    return f"{output.cosine_mean:.4f}", f"{output.cosine_worst:.4f}", f"{output.error:.2g}"
 
 
 def _figures(parity: ParityReport) -> tuple[str, ...]:
@@ -127,8 +157,9 @@ def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Seq
         ("target", first.target),
         ("opset", opsets),
         ("weights", _weights(model, first)),
-        ("compared with", f"onnxruntime {installed()}"),
     ]
+    if first.parity is not None:
+        rows.append(("compared with", f"onnxruntime {installed()}"))
     return by + _table(("", ""), rows)
 
 

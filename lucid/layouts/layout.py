@@ -12,6 +12,7 @@ from lucid.images import Preprocessor
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart
 from lucid.parity import ParityReport
+from lucid.precision.quantizing_cost import QuantizingCost
 from lucid.types import TensorType
 
 
@@ -51,6 +52,7 @@ class Exported:
         inputs, outputs: their types by name.
         opsets: the version of each domain.
         parity: how it compares with NumPy; None if this was not measured.
+        cost: what quantising cost against the source; None if nothing was quantised, or this was not measured.
     """
 
     file: str
@@ -61,6 +63,7 @@ class Exported:
     outputs: Mapping[str, TensorType]
     opsets: Mapping[str, int]
     parity: ParityReport | None = None
+    cost: QuantizingCost | None = None
 
     @property
     def tensors(self) -> dict[str, TensorType]:

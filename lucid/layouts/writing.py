@@ -26,6 +26,7 @@ from lucid.nn.parts import CacheKind, ModelPart
 from lucid.parity import ParityReport
 from lucid.part_parity import part_parity
 from lucid.parts import trace_part
+from lucid.precision.quantizing_cost import measurable, quantizing_cost
 from lucid.text import encoded
 from lucid.weight_comparison import compare_weights, export_again
 
@@ -60,6 +61,7 @@ def write_folder(
     atol: float | None = None,
     force: bool = False,
     command: Sequence[str] = (),
+    original: Module | None = None,
 ) -> list[Exported]:
     """Export a model to a folder from which another runtime loads it. The folder appears whole or not at all.
 
@@ -81,6 +83,7 @@ def write_folder(
         rtol, atol: of the comparison, as for `lucid.testing.assert_parity`.
         force: replace the folder, whatever it holds.
         command: the command line that was given, for the card.
+        original: what `model` was quantised from: what that cost is measured with `check`, for the card and the result.
 
     Returns:
         The ONNX files in the folder, what each was exported from, and how it compares.
@@ -113,6 +116,8 @@ def write_folder(
         if check:
             compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source, options)
             files = [replace(file, parity=_parity(compare, file, made, rtol, atol)) for file in files]
+            if original is not None and measurable(original):
+                files = _with_costs(files, original.to("float32"), model)
         with write_atomically(made / CARD) as card:
             card.write(encoded(card_of(model, source, output, chosen, files, command)))
         write_manifest(made, layout)
@@ -149,6 +154,15 @@ def _text_parity(
     weights = compare_weights(file, again)
     report: ParityReport = tokenizing.text_parity(part, file, checkpoint, target=target, dtype=dtype, **tolerance)
     return replace(report, weights=weights)
+
+
+def _with_costs(files: list[Exported], original: Module, model: Module) -> list[Exported]:
+    """What quantising each part cost; of a decoder as it is called without a cache."""
+    before, after = (list(parts_of(each, Options(), states=False, cached=False).values()) for each in (original, model))
+    costs = [quantizing_cost(*parts) for parts in zip(before, after, strict=True)]
+    if len(costs) != len(files):
+        costs = costs[:1]
+    return [replace(file, cost=cost) for file, cost in zip(files, costs, strict=False)] + files[len(costs) :]
 
 
 def _check_apart(checkpoint: Path, folder: Path) -> None:

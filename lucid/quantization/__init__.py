@@ -2,6 +2,7 @@
 
 from lucid import public as _public
 from lucid.quantization.blocks import Blocks as Blocks
+from lucid.quantization.fit import fit as fit
 from lucid.quantization.gptq import Hessian as Hessian
 from lucid.quantization.gptq import gptq as gptq
 from lucid.quantization.hqq import hqq as hqq

@@ -22,8 +22,8 @@ def hqq(weight: Array, bits: int, block: int) -> Blocks:
     least squared error is taken.
 
     What it gains: the mean relative error of all-MiniLM-L6-v2's products, in 4 bits and blocks of 32 (128), is 0.066
-    (0.086). With `rtn` it is 0.069 (0.089), with its search 0.067 (0.084), and with `gptq` over 160 sentences 0.043
-    (0.055).
+    (0.086). With `rtn` it is 0.069 (0.089), with its search 0.067 (0.084), with `fit` 0.067, and with `gptq` over 160
+    sentences 0.043 (0.055).
 
     Raises:
         ValueError: as `rtn`.
