@@ -12,7 +12,8 @@ import onnx
 import pytest
 
 import lucid
-from lucid import Tensor, nn, ops
+from lucid import Tensor, nn, ops, random
+from lucid.cli.source import load_model
 from lucid.export import Target
 from lucid.export.exporter import Lowered, lower
 from lucid.index_ranges import IndexRanges
@@ -346,6 +347,14 @@ def test_the_seed_changes_the_inputs(command: str, call: Any, bert: Bert, tmp_pa
 
     assert runs() == runs("--seed", 0) == runs()
     assert runs() != runs("--seed", 1)
+
+
+def test_every_command_that_loads_a_checkpoint_seeds_the_inputs() -> None:
+    def first(seed: int) -> float:
+        load_model(str(BERT), {}, seed=seed)
+        return float(random.generator().random())
+
+    assert first(1) == first(1) != first(2)
 
 
 def test_a_head_with_token_types_reads_all_their_rows() -> None:

@@ -122,7 +122,7 @@ class CausalDecoder(Module):
         past = inputs["past_key_values"][0].key
         slots = evaluate(past.shape[2], sizes)
         grows = isinstance(inputs["past_key_values"][0], KeyValueCache)
-        filled = slots if grows else min(slots - new, _DRAWN)
+        filled = slots if grows else max(0, min(slots - new, _DRAWN))
         with evaluating():
             ids = self._drawn_tokens(batch, filled + new)
             drawn = {"input_ids": ids[:, filled:]}
