@@ -98,12 +98,12 @@ class Op(Generic[P, R]):
         return _registered, (self.__module__, self.name)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if kwargs and not kwargs.keys() <= self._usual.keys():
-            return self._called_by_name(args, kwargs)
         if self._kernel is not None and scope.get() is None and not _types_only.get():
             operands = known_operands(args)
             if operands is not None and (known := self._known_call(args, operands[1], kwargs)) is not None:
                 return cast(R, known.tensors(quietly(known.kernel, *operands[0], *known.missing)))
+        if kwargs and not kwargs.keys() <= self._usual.keys():
+            return self._called_by_name(args, kwargs)
         tensors = self._tensors(args)
         if self._by_kind is not None and (instead := self._instead(tensors)) is not None:
             return cast(R, instead(self, *tensors, **kwargs))
@@ -138,7 +138,7 @@ class Op(Generic[P, R]):
             known = self._known.get(key)
         except TypeError:  # a list among the attributes
             return None
-        if known is not None:
+        if known is not None or not given.keys() <= self._usual.keys():
             return known
         tensors, attributes = self._tensors(args), self._attributes(given)
         if any(map(operator.is_not, tensors, args)) or any(map(mentions_sizes, attributes.values())):
