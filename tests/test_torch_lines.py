@@ -42,7 +42,11 @@ RULES: tuple[Rule, ...] = (
     Rule("value", r"gelu.*special", _MORE + "`F.gelu` of infinity"),
     Rule("value", r"GroupNorm\(3, 3\)", _MORE + "`nn.GroupNorm(n, n)` of one element"),
     Rule("accepted", r"arg(max|min)\(", _MORE + "`argmax`, `argmin` of booleans"),
-    Rule("accepted", r"prod\(.*keepdim=", _MORE + "`prod(keepdim=True)` of all axes"),
+    Rule(
+        "accepted", r"(prod|sum|mean|var|std)\(.*keepdim=", _MORE + "`prod(keepdim=True)`, `sum`, `mean`, `var`, `std`"
+    ),
+    Rule("accepted", r"arange\(", _MORE + "`arange(-3)`: empty"),
+    Rule("accepted", r"(eye|linspace)\(", _MORE + "`eye(2, None, dtype)`, `linspace(0, 1, 3, dtype)`"),
     Rule("accepted", r"(max|min)\(.*dim=y", _MORE + "`max(dim=y)` with a tensor"),
     Rule("accepted", r"swapaxes\(", _MORE + "`swapaxes(x, dim0, dim1)`"),
     Rule("accepted", r"flip\(.*dims=", _MORE + "`flip(dims=0)`"),

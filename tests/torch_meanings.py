@@ -213,6 +213,13 @@ MADE = [
     "torch.arange(0.5, 3)",
     "torch.arange(2.5, dtype=torch.int32)",
     "torch.ones(3, dtype=None)",
+    "torch.eye(2, dtype=None)",
+    "torch.linspace(0, 1, 3, dtype=None)",
+    "torch.arange(end=4)",
+    "torch.arange(end=2.5)",
+    "torch.arange(start=1, end=4)",
+    "+single",
+    "+int32_number",
 ]
 SCALED = [
     "half.add(int32, alpha=0.5)",

@@ -100,7 +100,8 @@ OTHER_MEANINGS: list[tuple[str, str, str]] = [
 MORE = (
     "`argmax`, `argmin` of booleans: the first true or false",
     "`relu`, `sub`, `clamp`, `where` of booleans and of numbers, by name as by place",
-    "`prod(keepdim=True)` of all axes",
+    "`prod(keepdim=True)`, `sum`, `mean`, `var`, `std` of all axes",
+    "`arange(-3)`: empty, as in Python; `eye(2, None, dtype)`, `linspace(0, 1, 3, dtype)`: the type by place",
     "`max(dim=y)` with a tensor: `maximum`",
     "`swapaxes(x, dim0, dim1)`, which torch calls `axis0` and `axis1`",
     "`flip(dims=0)`; `zeros(size=3)`, `full(3, x)`: one number for one axis",

@@ -190,7 +190,10 @@ def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
 @torch_names_and(*UNUSED)
 @function
 def arange(
-    start: Size | float, stop: Size | float | None = None, step: float = 1, dtype: DTypeLike | None = None
+    start: Size | float = 0,
+    stop: Size | float | None = None,
+    step: float = 1,
+    dtype: DTypeLike | None = None,
 ) -> Tensor:
     """The numbers from start (0 by default) up to, not including, stop; sizes may be symbolic while tracing.
 
@@ -226,7 +229,7 @@ def _fractions(start: float, stop: float, step: float, dtype: DTypeLike) -> Tens
 
 @torch_names_and(*UNUSED)
 @function
-def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike = float32) -> Tensor:
+def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike | None = None) -> Tensor:
     """Numbers at equal distances from start to stop, both included; the number of steps may be symbolic while tracing.
 
     They are counted from both ends, as in torch, so both ends are exact.
@@ -236,7 +239,7 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike = float32)
     """
     if isinstance(steps, int) and steps < 0:
         raise ValueError(f"linspace: steps is {steps}, expected 0 or more")
-    wanted = as_dtype(dtype)
+    wanted = float32 if dtype is None else as_dtype(dtype)
     kind = float64 if wanted == float64 else float32
     place = arange_op(start=0, stop=steps)
     gaps = maximum(size_op(size=steps - 1), 1).astype(kind)
@@ -247,6 +250,6 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike = float32)
 
 @torch_names_and(*UNUSED)
 @function
-def eye(rows: int, columns: int | None = None, dtype: DTypeLike = float32) -> Tensor:
+def eye(rows: int, columns: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Ones on the diagonal of a matrix, zeros elsewhere."""
-    return Tensor.from_array(np.eye(rows, columns, dtype=as_dtype(dtype).numpy))
+    return Tensor.from_array(np.eye(rows, columns, dtype=as_dtype(float32 if dtype is None else dtype).numpy))

@@ -204,6 +204,13 @@ float_floor_div = _promoting(_float_floor_div, np.floor_divide)
 
 
 @function
+def positive(x: Tensor) -> Tensor:
+    """x, which is a number: ``+x``."""
+    check_kind("+x", x.type, _NUMBERS)
+    return x
+
+
+@function
 def div(x: TensorLike, y: TensorLike) -> Tensor:
     """The quotient as a floating-point tensor: integers are divided as float32."""
     x, y = _as_pair("div", x, y)

@@ -199,6 +199,7 @@ def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
         if isinstance(item, bool) or not isinstance(item, (int, np.integer, Dim, slice, Tensor, type(None), type(...))):
             raise TypeError(
                 f"indexing: got {type_name(item)}, expected an integer, a slice, None, ... or an integer tensor"
+                + ("; write x.unsqueeze(0) for x[True]" if isinstance(item, bool) else "")
             )
         if isinstance(item, Tensor) and item.dtype.kind == "float":
             raise TypeError(f"indexing: got a tensor of {item.dtype}, expected integers or booleans")

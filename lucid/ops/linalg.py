@@ -69,7 +69,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if not x.ndim or weight.ndim != 2 or not same(x.shape[-1], weight.shape[1]):
         raise ValueError(
             f"linear: input {show_shape(x.shape)} and weight {show_shape(weight.shape)}: the last size of the input "
-            "must equal the second of the weight (out_features, in_features)"
+            "must equal the second of the weight (out_features, in_features); write x @ weight for a vector"
         )
     product = x @ weight.mT
     return product if bias is None else product + bias

@@ -74,6 +74,9 @@ class Operators(ElementMethods[T]):
     def __rmatmul__(self, other: Other[T]) -> T:
         return self._reflected("matmul", other)
 
+    def __pos__(self) -> T:
+        return self._op("positive")
+
     def __neg__(self) -> T:
         return self._op("neg")
 

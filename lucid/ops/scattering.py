@@ -199,5 +199,6 @@ def nonzero(x: Tensor, as_tuple: bool = False) -> Any:
             "a mask with lucid.where(mask, x, 0) or x.masked_scatter(mask, values), or make the indices outside of the "
             "model and give them as an input"
         )
-    found = tuple(Tensor(places.astype(np.int64)) for places in np.nonzero(x.numpy()))
-    return found if as_tuple else Tensor(np.argwhere(x.numpy()).astype(np.int64))
+    if not as_tuple:
+        return Tensor(np.argwhere(x.numpy()).astype(np.int64))
+    return tuple(Tensor(places.astype(np.int64)) for places in np.nonzero(np.atleast_1d(x.numpy())))
