@@ -18,8 +18,10 @@ import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.export import to_onnx
 from lucid.known_runtimes import RUNTIMES
+from lucid.models.mamba2 import Mamba2
 from lucid.structure import taken_apart
 from lucid.types import Array
+from tests.models import goldens
 from tests.samples import SAMPLES, Sample
 from tests.test_loops import MODELS as LOOPS
 from tests.test_ops import arrays_of, eager, traced
@@ -111,7 +113,7 @@ def test_steps(name: str, length: Any, reverse: bool, target: str) -> None:
 def test_a_result_that_depends_on_no_element_alone() -> None:
     """OpenVINO leaves out the result that is not used, and with it what reads the elements."""
 
-    def loop(start: Tensor, x: Tensor) -> Tensor:
+    def loop(start: Tensor, x: Tensor) -> Any:
         return ops.scan(lambda h, e: ((h[0] * 1.5, h[1] + e), None), (start, start), x)[0][0]
 
     compare(loop, [(2, 3), ("L", 2, 3)], [[(2, 3), (l, 2, 3)] for l in (4, 6, 1)])
@@ -143,6 +145,13 @@ def test_recurrent_layers(layer: nn.Module, first: bool, open_axes: str) -> None
     fixed = (5 if "L" not in open_axes else "L", 2 if "N" not in open_axes else "N")
     sizes = SIZES if open_axes == "LN" else [(5, 2), (7, 2), (2, 2), (0, 2)] if open_axes else [(5, 2)] * 2
     compare(layer, [shape(*fixed)], [[shape(*size)] for size in sizes])
+
+
+@both
+def test_mamba_2_at_any_length(target: str) -> None:
+    model = Mamba2.from_pretrained(goldens.folder("mamba2/base"))
+    calls = [(np.arange(n * l).reshape(n, l) % 20, np.ones((n, l), np.int64)) for n, l in ((1, 5), (2, 9), (1, 3))]
+    compare(model, list(model.input_specs().values()), calls, target)
 
 
 # What ended the process, or was not computed --------------------------------------------------------------------------
@@ -195,7 +204,7 @@ def test_attention_without_keys_is_zero(name: str, sizes: str, target: str) -> N
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("keys", [3, 5])
 def test_float64_attention_with_as_many_heads_as_positions(keys: int, causal: bool) -> None:
-    def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def attend(query: Tensor, key: Tensor, value: Tensor) -> Any:
         return ops.attention(query, key, value, heads=3, is_causal=causal)
 
     shapes = [(1, 3, 12), *[(1, keys, 12)] * 2]
