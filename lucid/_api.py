@@ -23,7 +23,6 @@ from lucid.ops import pow_ as _pow
 from lucid.ops import sigmoid as sigmoid
 from lucid.ops import sqrt as sqrt
 from lucid.ops import stack as stack
-from lucid.ops import take as take
 from lucid.ops import tanh as tanh
 from lucid.ops import where as where
 from lucid.ops import zeros_like as zeros_like
@@ -36,6 +35,7 @@ from lucid.ops.creation import tensor as tensor
 from lucid.ops.creation import zeros as zeros
 from lucid.ops.drawing import rand as rand
 from lucid.ops.drawing import randn as randn
+from lucid.ops.indexing import take_elements as _take_elements
 from lucid.ops.tensor import Tensor as Tensor
 from lucid.ops.tensor import TracedValueError as TracedValueError
 from lucid.quantizing import quantize as quantize
@@ -153,6 +153,7 @@ bmm, clip, moveaxis = _torch_names(Tensor.matmul), clamp, movedim
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 cat = concatenate = concat
 pow = _pow
+take = _take_elements
 
 # torch's names of element types.
 double, float, half = float64, float32, float16

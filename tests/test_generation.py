@@ -38,7 +38,7 @@ class Chain(CausalDecoder):
         position_ids: Tensor | None = None,
         past_key_values: Sequence[KeyValueCache] | None = None,
     ) -> Tensor | tuple[Tensor, list[KeyValueCache]]:
-        logits = lucid.take(self.table, input_ids)
+        logits = lucid.take(self.table, input_ids, 0)
         if past_key_values is None:
             return logits
         n, length = input_ids.shape

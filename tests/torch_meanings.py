@@ -231,6 +231,20 @@ SCALED = [
     "torch.add(flags, True, alpha=-1)",
     "int32.add(int32, alpha=0.5)",
 ]
+TAKEN = [
+    "torch.take(block, picks)",
+    "torch.take(input=single, index=pairs)",
+    "torch.take(single, int64_number)",
+    "torch.index_select(block, 1, picks)",
+    "torch.gather(input=int64, dim=1, index=pairs)",
+    "int64.gather(1, pairs)",
+    "torch.where(condition=flags, input=half, other=half)",
+    "torch.permute(input=block, dims=(3, 1, 0, 2))",
+    "torch.split(tensor=single, split_size_or_sections=2, dim=1)",
+    "single.reshape(shape=(3, 2))",
+    "torch.pow(input=single, exponent=2)",
+    "torch.maximum(input=single, other=single_number)",
+]
 
 SECTIONS: dict[str, list[str]] = {
     "a number beside a tensor": PROMOTION,
@@ -242,6 +256,7 @@ SECTIONS: dict[str, list[str]] = {
     "einsum": EINSUM,
     "tensors of one number and of rows of them": MADE,
     "multiples added": SCALED,
+    "arguments by name, and elements of the flattened tensor": TAKEN,
 }
 
 # Lines that Lucid refuses although torch runs them, and what the error says.

@@ -9,9 +9,10 @@ import numpy as np
 
 from lucid.dims import Dim, Shape, Size, SymbolicSizeError, same
 from lucid.ops.op import function, primitive
-from lucid.ops.shaping import concat, expand, normalize_axis, permute, squeeze, unsqueeze
+from lucid.ops.shaping import concat, expand, normalize_axis, permute, reshape, squeeze, unsqueeze
 from lucid.ops.tensor import Tensor, TensorLike
 from lucid.other_libraries import type_name
+from lucid.spelling import torch_names
 from lucid.types import Array, TensorType, broadcast, int64, show_shape
 
 
@@ -71,6 +72,12 @@ def take(x: Tensor, indices: TensorLike, axis: int = 0) -> Tensor:
         TypeError: for indices that are not integers.
     """
     return take_op(x, _as_indices(indices), axis=normalize_axis("take", axis, x.ndim))
+
+
+@torch_names
+def take_elements(x: Tensor, indices: TensorLike, axis: int | None = None) -> Tensor:
+    """`lucid.take`, as in torch and NumPy: without an axis, elements of the flattened tensor; else `lucid.ops.take`."""
+    return take(reshape(x, (-1,)), indices, 0) if axis is None else take(x, indices, axis)
 
 
 def _as_indices(indices: TensorLike) -> Tensor:
