@@ -319,3 +319,28 @@ def test_sizes_may_be_differences() -> None:
     for text in ("L - ", "-L", "L / 2", "L--1"):
         with pytest.raises(ValueError, match="expected a name such as"):
             lucid.spec(text)
+
+
+def test_integers_to_a_negative_power_are_rounded_towards_0() -> None:
+    base, power = lucid.tensor([2, -1, -1, 1, 0, 5]), lucid.tensor([-1, -3, -2, -7, 2, 3])
+    assert (base**power).tolist() == [0, -1, 1, 1, 0, 125]
+    specs = [lucid.spec(6, dtype="int64")] * 2
+    session = lucid.runtime.Session(lucid.export.to_onnx(lambda x, y: x**y, *specs), threads=1)
+    (found,) = session.run(dict(zip(session.inputs, (base.numpy(), power.numpy()), strict=True))).values()
+    assert found.tolist() == [0, -1, 1, 1, 0, 125]
+
+
+def test_small_things_that_torch_takes() -> None:
+    x = lucid.randn(2, 3)
+    np.testing.assert_array_equal(+x, x)
+    assert lucid.arange(end=3).tolist() == [0, 1, 2]
+    assert lucid.eye(2, dtype=None).dtype == lucid.float32
+    assert lucid.tensor(3).nonzero().shape == (1, 0)
+    np.testing.assert_allclose(F.linear(x, x[0]), (x * x[0]).sum(-1), rtol=1e-5)
+    assert_parity(lambda x, w, b: F.linear(x, w, b), ("N", 3), (3,), ())
+    with pytest.raises(ValueError, match="names an axis twice"):
+        x.flip((0, 0))
+    with pytest.raises(TypeError, match=r"got bool: True adds an axis in torch; write x\[None\]"):
+        _ = x[True]
+    with pytest.raises(IndexError, match="concat: axis 2 is out of range"):
+        lucid.cat([x], 2)

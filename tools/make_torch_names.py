@@ -101,13 +101,35 @@ MORE = (
     "`argmax`, `argmin` of booleans: the first true or false",
     "`relu`, `sub`, `clamp`, `where` of booleans and of numbers, by name as by place",
     "`prod(keepdim=True)`, `sum`, `mean`, `var`, `std` of all axes",
-    "`arange(-3)`: empty, as in Python; `eye(2, None, dtype)`, `linspace(0, 1, 3, dtype)`: the type by place",
+    "`arange(-3)`, `arange(5, 0)`: empty, as in Python; `arange(start=5)`: from 0; `eye(2, None, dtype)`, `linspace(0, 1, 3, dtype)`: the type by place",
     "`max(dim=y)` with a tensor: `maximum`",
     "`swapaxes(x, dim0, dim1)`, which torch calls `axis0` and `axis1`",
     "`flip(dims=0)`; `zeros(size=3)`, `full(3, x)`: one number for one axis",
     "`matmul`, `mm`, `bmm`, `outer`, `linear` of different element types, which meet in the common type, and of axes that broadcast",
     "`scatter(src=2)`: a number, which torch calls `value`",
     "`logical_and(x, 1)`, `index_select(x, 0, 1)`, `clamp(x, y, 1)`: a number where torch wants a tensor",
+    "`x - mask`: booleans as 0 and 1 in a subtraction",
+    "activations of integers and booleans, such as `F.relu(mask)` and `F.elu(i)`",
+    "`nn.Linear(3, 2)(i)`, `einsum`, `@`, `meshgrid` of different element types",
+    "`x[::-1]`: steps backwards",
+    "`x // 0` and `x % 0` of integers: 0; `2 ** -1` of integers: 1 over it, rounded towards 0",
+    "`sum(keepdim=True)`, `mean(keepdim=True)`, `x.std(0, 1)`: all axes without `dim`, `correction` by place",
+    "`tensor(data, dtype)`, `eye(2, None)`, `cumsum(x, 0, dtype)`, `F.gelu(x, 'tanh')`: arguments by place",
+    "`split(x, split_size=2)` of functions as of methods",
+    "`x.repeat(2)`: fewer numbers than axes; `x.repeat_interleave([1, 2])`: a list",
+    "`F.one_hot(i)` of int32",
+    "`F.pad(x, pad, 'circular')` of any number of axes and of any element type",
+    "`nn.MaxPool1d(2)(x)` of nothing",
+    "`F.scaled_dot_product_attention(..., attn_mask, is_causal=True)` of broadcast batches: both apply, as for one batch",
+)
+
+# What Lucid does not take and torch does.
+LESS = (
+    "`x.add(2, y)`, `x.sub(2, y)`: torch's former order, with `alpha` first; write `x.add(y, alpha=2)`",
+    "`x[..., ...]`: write one `...`",
+    "`F.softmax(x, -1, 3)`: the third place is torch's `_stacklevel`",
+    "`F.embedding(i, w, None, ...)`: options of training by place or name",
+    "`arange(True)`: write `arange(1)`",
 )
 
 
@@ -143,6 +165,7 @@ def page() -> str:
     lines += ["", "## Same name, other meaning", "", *MEANINGS_INTRODUCTION, "", "| | Lucid | torch |", "|---|---|---|"]
     lines += [f"| {name} | {here} | {there} |" for name, here, there in OTHER_MEANINGS]
     lines += ["", "Lucid also takes what torch refuses:", "", *(f"- {each}" for each in MORE)]
+    lines += ["", "Lucid refuses what torch takes:", "", *(f"- {each}" for each in LESS)]
     return "\n".join(lines) + "\n"
 
 

@@ -85,7 +85,9 @@ def _fitting_heads(query: Tensor, key: Tensor, value: Tensor, grouped: bool) -> 
         raise ValueError(f"{NAME}: {heads} query heads and {others[0]} key heads; grouped heads need enable_gqa=True")
     wanted = broadcast(NAME, *((x.shape[-3],) for x in (query, key, value)))[0]
     alike = same(*others)
-    return _expanded(query, wanted), *(x if alike else _expanded(x, wanted) for x in (key, value))
+    if not alike:
+        key, value = _expanded(key, wanted), _expanded(value, wanted)
+    return _expanded(query, wanted), key, value
 
 
 def _times(x: Tensor, heads: Size, query: Tensor, key: Tensor, value: Tensor) -> int:

@@ -83,7 +83,7 @@ W = TypeVar("W", bound=Tensor | StoredWeight)
 
 @torch_names
 def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None, *, transposed: bool = False) -> Tensor:
-    """x @ weight.T + bias: (..., in) with weight (out, in) to (..., out).
+    """x @ weight.T + bias: (..., in) with weight (out, in) to (..., out), or with one row (in) to (...).
 
     `transposed`: a tensor is stored as (in, out), as GPT-2's are; a `StoredWeight` never is.
     """
@@ -91,6 +91,8 @@ def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None,
         product = x @ weight
     elif isinstance(weight, StoredWeight):
         product = weight(x)
+    elif weight.ndim == 1:
+        product = ops.squeeze(ops.linear(x, ops.unsqueeze(weight, 0)), -1)
     else:
         return ops.linear(x, weight, bias)
     return product if bias is None else product + bias

@@ -129,12 +129,21 @@ def _sigmoid(x: Array) -> Array:
 
 sigmoid = _float("sigmoid", _sigmoid, "Sigmoid")
 
+
+def _power(x: Array, y: Array) -> Array:
+    """Integers to a negative power are 1 over a whole number, rounded towards 0."""
+    if x.dtype.kind != "i" or not (y < 0).any():
+        return np.asarray(np.power(x, y))
+    power = np.power(x, np.abs(y))
+    return np.where(y >= 0, power, np.where(np.abs(x) == 1, power, 0)).astype(x.dtype, copy=False)
+
+
 _AND, _OR = ({"bool": instead(name)} for name in ("logical_and", "logical_or"))
 
 add = _binary("add", np.add, "Add", by_kind=_OR)
 sub = _binary("sub", np.subtract, "Sub")
 mul = _binary("mul", np.multiply, "Mul", by_kind=_AND)
-pow_ = _binary("pow", np.power, "Pow")
+pow_ = _binary("pow", _power, "Pow")
 maximum = _binary("maximum", np.maximum, "Max", by_kind=_OR)
 minimum = _binary("minimum", np.minimum, "Min", by_kind=_AND)
 equal = _binary("equal", np.equal, "Equal", ("bool", *_NUMBERS), bool_)

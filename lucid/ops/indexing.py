@@ -204,6 +204,10 @@ def _complete(x: Tensor, index: tuple[Any, ...]) -> list[Any]:
         if isinstance(item, (list, np.ndarray)) or (isinstance(item, np.generic) and item.ndim):
             item = Tensor(item)
         if isinstance(item, bool) or not isinstance(item, (int, np.integer, Dim, slice, Tensor, type(None), type(...))):
+            if isinstance(item, bool):
+                raise TypeError(
+                    f"indexing: got bool: {item} adds an axis in torch; write x[None], or x[None][:0] for False"
+                )
             raise TypeError(
                 f"indexing: got {type_name(item)}, expected an integer, a slice, None, ... or an integer tensor"
                 + ("; write x.unsqueeze(0) for x[True]" if isinstance(item, bool) else "")

@@ -33,11 +33,15 @@ from lucid.types import broadcast, show_shape
 
 @function
 def flip(x: Tensor, axis: int | Sequence[int]) -> Tensor:
-    """The elements along one or several axes in reverse order."""
-    index: list[slice] = [slice(None)] * x.ndim
-    for each in each_axis(axis):
-        index[normalize_axis("flip", each, x.ndim)] = slice(None, None, -1)
-    return x[tuple(index)]
+    """The elements along one or several axes in reverse order.
+
+    Raises:
+        ValueError: for an axis that is named twice.
+    """
+    places = [normalize_axis("flip", each, x.ndim) for each in each_axis(axis)]
+    if len(set(places)) != len(places):
+        raise ValueError(f"flip: axis {tuple(each_axis(axis))} names an axis twice")
+    return x[tuple(slice(None, None, -1 if place in places else None) for place in range(x.ndim))]
 
 
 @function

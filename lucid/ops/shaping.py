@@ -69,6 +69,8 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
 def flatten(x: Tensor, start: int = 0, end: int = -1) -> Tensor:
     """Join the axes from `start` to `end` (both included) into one."""
     if x.ndim == 0:
+        for axis in (start, end):
+            normalize_axis("flatten", axis, 1)
         return reshape(x, (1,))
     first, last = normalize_axis("flatten", start, x.ndim), normalize_axis("flatten", end, x.ndim)
     if first > last:
@@ -275,7 +277,8 @@ def concat(parts: Sequence[TensorLike], axis: int = 0) -> Tensor:
     if not parts:
         raise ValueError("concat: got no tensors, expected at least one")
     tensors = [as_tensor("concat", part) for part in parts]
-    return concat_op(*tensors, axis=normalize_axis("concat", axis, tensors[0].ndim)) if len(parts) > 1 else tensors[0]
+    place = normalize_axis("concat", axis, tensors[0].ndim)
+    return concat_op(*tensors, axis=place) if len(parts) > 1 else tensors[0]
 
 
 @function

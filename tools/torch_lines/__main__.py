@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.test_torch_lines import FILE, KNOWN, Outcome, lucid_names, opened
+from tests.test_torch_lines import FILE, Outcome, lucid_names, opened
 from tests.torch_lines import Tensorlike, arrays, difference, element_type, run
 from tools.torch_lines.draw import lines
 
@@ -48,14 +48,12 @@ def main() -> None:
     torch.set_num_threads(1)
     theirs, ours = torch_names(), lucid_names()
     counts: Counter[str] = Counter()
-    stored, known = list[str](), list[str]()
+    stored: list[str] = []
     for line in lines():
         wanted, reason = run(line, theirs, opened_torch)
         found, message = run(line, ours, opened)
         kind = difference(found, wanted)
         outcome = Outcome(line, kind, message)
-        if kind and not outcome.advised and outcome.rule is None:
-            known.append(f"{line}\n")
         kind = "refused with advice" if outcome.advised else f"{kind}, listed" if outcome.rule else kind
         counts[kind or ("same" if wanted != "refused" else "refused by both")] += 1
         if options.show and kind == options.show:
@@ -64,7 +62,6 @@ def main() -> None:
     if options.freeze:
         FILE.parent.mkdir(exist_ok=True)
         FILE.write_text("".join(stored), encoding="utf-8")
-        KNOWN.write_text("".join(known), encoding="utf-8")
     print(f"torch {torch.__version__}: {len(stored)} lines, {FILE.stat().st_size / 1000:.0f} kB")
     for kind, count in counts.most_common():
         print(f"{count:6} {kind}")
