@@ -29,6 +29,7 @@ RELEASES: Mapping[Release, tuple[int, int]] = MappingProxyType(
     }
 )
 OLDEST: Release = (1, 20)  # the oldest that models are exported for
+SIZE_LIMITS = "lucid.limits"  # the metadata key for the largest values of symbolic sizes, as JSON
 OLDEST_RELEASE = "lucid.onnxruntime"  # the metadata key for the oldest release that a file was exported for
 ACCURACY_LEVEL = "lucid.accuracy_level"  # the metadata key for that of standard products with weights in few bits
 DEFAULT_LEVEL = 4  # onnxruntime's own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,9 @@ from lucid.dims import Size
 from lucid.export.array_bytes import in_order
 from lucid.export.builder import Block, Builder, Emitted
 from lucid.export.element_codes import onnx_code
+from lucid.export.size_limits import size_limits
 from lucid.export.strings import Strings
-from lucid.known_runtimes import ACCURACY_LEVEL, DEFAULT_LEVEL, EXTENSIONS, OLDEST_RELEASE
+from lucid.known_runtimes import ACCURACY_LEVEL, DEFAULT_LEVEL, EXTENSIONS, OLDEST_RELEASE, SIZE_LIMITS
 from lucid.text import encodable
 from lucid.types import Array, TensorType, as_dtype
 
@@ -63,6 +65,8 @@ def assemble(build: Builder, outputs: Sequence[tuple[str, TensorType]], version:
     model.metadata_props.add(key=TARGET, value=build.target.provider)
     if build.headers and build.target.accuracy_level != DEFAULT_LEVEL:
         model.metadata_props.add(key=ACCURACY_LEVEL, value=str(build.target.accuracy_level))
+    if limits := size_limits(build.graph):
+        model.metadata_props.add(key=SIZE_LIMITS, value=json.dumps(limits))
     model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in domains.items())
     return Assembled(model, build.initializers, build.headers)
 

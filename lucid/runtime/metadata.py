@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from lucid.known_runtimes import ACCURACY_LEVEL
+from lucid.known_runtimes import ACCURACY_LEVEL, SIZE_LIMITS
 from lucid.runtime.skeleton import WireError, skeleton
+from lucid.types import is_whole
 
 _LEVEL = "session.qdq_matmulnbits_accuracy_level"  # onnxruntime's config key
 
@@ -22,6 +24,17 @@ def config_of(model: onnx.ModelProto) -> dict[str, str]:
     told = {entry.key: entry.value for entry in model.metadata_props}
     level = told.get(ACCURACY_LEVEL)
     return {_LEVEL: level} if level in ("0", "4") else {}
+
+
+def limits_of(model: onnx.ModelProto) -> dict[str, int]:
+    """The largest values of symbolic sizes that a model tells; none of what is not well-formed."""
+    told = next((entry.value for entry in model.metadata_props if entry.key == SIZE_LIMITS), "{}")
+    try:
+        found = json.loads(told)
+    except (ValueError, RecursionError):
+        return {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {name: limit for name, limit in pairs if is_whole(limit) and limit > 0}
 
 
 def without_data(model: bytes) -> onnx.ModelProto:

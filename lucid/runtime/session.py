@@ -19,11 +19,11 @@ from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.bound_run import BoundRun as BoundRun
 from lucid.runtime.extensions import needs_extensions, register
-from lucid.runtime.metadata import config_of, without_data
+from lucid.runtime.metadata import config_of, limits_of, without_data
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
-from lucid.runtime.runs import Runs, quiet
+from lucid.runtime.runs import NOT_COMPUTED, Runs, quiet
 from lucid.text import encodable
 from lucid.types import Array, bfloat16
 
@@ -113,6 +113,7 @@ class Session:
         def loaded() -> Any:
             nonlocal extended
             source, told = _source(model)
+            self._limits = limits_of(told)
             if needs_extensions(told) and not extended:
                 register(options)
                 extended = True
@@ -163,14 +164,28 @@ class Session:
 
         Raises:
             KeyError: for missing or unknown input names.
-            TypeError, ValueError: for an array of another type or shape than its input, or different sizes for one
-                symbolic size.
+            TypeError, ValueError: for an array of another type or shape than its input, different sizes for one
+                symbolic size, or a size for which the model has no positions, as its file says.
             RunCancelled: if another thread called `cancel`.
         """
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
         self._check({name: (array.dtype, array.shape) for name, array in arrays.items()})
-        results = self._runs.run(lambda options: self._results(arrays, options), quiet())
+        try:
+            results = self._runs.run(lambda options: self._results(arrays, options), quiet())
+        except NOT_COMPUTED as error:
+            if said := self._beyond_limits(arrays):
+                raise ValueError(f"Session: {said}") from error
+            raise
         return dict(zip(self.outputs, results, strict=True))
+
+    def _beyond_limits(self, arrays: Mapping[str, Array]) -> str:
+        """Which input is larger than the file says it may be, and by how much; empty if none is."""
+        for name, (_, shape) in self.inputs.items():
+            for axis, (size, count) in enumerate(zip(shape, arrays[name].shape, strict=True)):
+                if isinstance(size, str) and count > self._limits.get(size, count):
+                    most = f"at most {self._limits[size]} positions"
+                    return f"input {name} has {size} = {count} at axis {axis}, {most}; truncate the input"
+        return ""
 
     def run_unchecked(self, inputs: Mapping[str, Array]) -> list[Array]:
         """Run on arrays by input name, and give those of the outputs in their order. Nothing is checked, for a caller
