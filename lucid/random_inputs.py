@@ -180,7 +180,7 @@ def _array(dtype: DType, shape: tuple[int, ...], use: Use, padding: Padding) -> 
     if dtype.kind == "int" and set(use.told_apart) - {0, 1}:
         return generator.choice([0, 1, *use.told_apart], shape).astype(dtype.numpy)
     array = random_array(dtype, shape)
-    return array if dtype.kind == "float" or padding is None or len(shape) < 2 else _padded(array, padding)
+    return array if dtype.kind == "float" or len(shape) < 2 else _padded(array, padding)
 
 
 def _drawable(allowed: Range, dtype: DType) -> Range:
@@ -192,18 +192,20 @@ def _drawable(allowed: Range, dtype: DType) -> Range:
 
 
 def _padded(mask: Array, side: Padding) -> Array:
-    """A mask of the last axis, from a random one, of whose rows every other one from the third on remains.
+    """A mask of the last axis, from a random one, of whose rows every other one from the third on remains, or all
+    without a side.
 
-    The first row hides nothing, and the others pad more and more; one row alone pads a quarter. No row hides all.
+    The first row hides nothing, and the others pad more and more; one row alone pads a quarter. No row hides all, since
+    a mean over nothing is NaN.
     """
-    length = mask.shape[-1]
     if not mask.size:
         return mask
+    length = mask.shape[-1]
     rows = mask.reshape(-1, length)
-    for row in range(len(rows)):
-        if row == 0 or row % 2:
-            hidden = length // 4 if len(rows) == 1 else row % length
-            places = np.arange(length)
-            rows[row] = places >= hidden if side == "left" else places < length - hidden
-        rows[row, row % length] |= not rows[row].any()
+    index, places = np.arange(len(rows)), np.arange(length)
+    hidden = index[:, None] % length if len(rows) > 1 else np.full((1, 1), length // 4)
+    if side is not None:
+        padded = (index == 0) | (index % 2 == 1)
+        rows[padded] = (places >= hidden if side == "left" else places < length - hidden)[padded]
+    rows[index, index % length] |= ~rows.any(1)
     return mask
