@@ -7,26 +7,17 @@ has no such output. It raises `Inexpressible` with the reason for what Lucid can
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx
 
 import lucid
-from lucid import Tensor, nn, ops
+from lucid import Tensor, ops
 from lucid.nn import functional as F
-
-Inputs = list[Any]
-Attributes = Mapping[str, Any]
-Call = Callable[[Inputs, Attributes, onnx.NodeProto], list[Tensor | None]]
-
-
-class Inexpressible(Exception):
-    """Why Lucid cannot express a node."""
-
-
-UNKNOWN_TYPE = "an element type that Lucid does not have"
+from tests import onnx_neural_calls as neural
+from tests.onnx_inputs import UNKNOWN_TYPE, Attributes, Call, Inexpressible, Inputs, numbers, text
 
 # Whole operators that Lucid does not have, by reason.
 REASONS: dict[str, str] = {
@@ -56,17 +47,6 @@ REASONS: dict[str, str] = {
 }
 
 
-def text(a: Attributes, name: str, usual: str) -> str:
-    """An attribute of text."""
-    value = a.get(name, usual)
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def numbers(x: Tensor) -> list[int]:
-    """The values of a tensor of sizes or axes."""
-    return [int(v) for v in x.numpy().ravel()]
-
-
 def _one(call: Callable[..., Any]) -> Call:
     """An operator whose inputs are the operands of one call."""
     return lambda inputs, a, node: [call(*inputs)]
@@ -84,52 +64,6 @@ def _each(call: Callable[[Any, Any], Any]) -> Call:
     return run
 
 
-def _attention(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    query, key, value, mask, past_key, past_value, filled = (inputs + [None] * 7)[:7]
-    keys = key.shape[-2] + (0 if past_key is None else past_key.shape[-2])
-    if mask is not None and mask.shape[-1] not in (1, keys):  # what a mask does not reach is hidden
-        hidden = False if mask.dtype.kind == "bool" else -math.inf
-        mask = F.pad(mask, (0, keys - mask.shape[-1]), value=hidden)
-    left, right = a.get("left_window_size", -1), a.get("right_window_size", -1)
-    wanted = len(node.output) > 3 and bool(node.output[3]) and a.get("qk_matmul_output_mode", 0) == 3
-    options: dict[str, Any] = {
-        "heads": a.get("q_num_heads"),
-        "kv_heads": a.get("kv_num_heads"),
-        "scale": a.get("scale"),
-        "is_causal": bool(a.get("is_causal", 0)),
-        "window": left + 1 if left >= 0 else None,
-        "window_after": right if right >= 0 else None,
-        "softcap": a.get("softcap", 0.0),
-        "need_weights": wanted,
-    }
-    key_mask = None
-    if filled is not None:  # positions count from the end of what is filled
-        key_mask = lucid.arange(keys) < filled.unsqueeze(1)
-        mask = _joined(mask, _positions(query.shape[-2], keys, filled, options))
-    result = ops.attention(query, key, value, mask, key_mask, past_key, past_value, **options)
-    results = list(result) if isinstance(result, tuple) else [result]
-    present: list[Tensor | None] = results[1:3] if past_key is not None else [None, None]
-    return [results[0], *present, results[-1] if wanted else None]
-
-
-def _positions(queries: int, keys: int, filled: Tensor, options: dict[str, Any]) -> Tensor | None:
-    """Causality and windows as a mask (N, 1, L, S), where the last query is the last key that is filled."""
-    key = lucid.arange(keys)
-    query = (lucid.arange(queries).unsqueeze(0) + (filled - queries).unsqueeze(1)).unsqueeze(-1).unsqueeze(1)
-    after = 0 if options["is_causal"] else options["window_after"]
-    seen = [] if after is None else [key <= query + after]
-    if options["window"] is not None:
-        seen.append(key > query - options["window"])
-    options |= {"is_causal": False, "window": None, "window_after": None}
-    return None if not seen else seen[0] if len(seen) == 1 else seen[0] & seen[1]
-
-
-def _joined(mask: Tensor | None, seen: Tensor | None) -> Tensor | None:
-    if mask is None or seen is None:
-        return seen if mask is None else mask
-    return mask & seen if mask.dtype.kind == "bool" else ops.where(seen, mask, -math.inf)
-
-
 def _cast(x: Tensor, code: int) -> list[Tensor | None]:
     try:
         return [x.astype(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(code)))]
@@ -141,34 +75,6 @@ def _compress(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tenso
     x, kept = inputs
     x, axis = (x, a["axis"]) if "axis" in a else (x.flatten(), 0)
     return [x.index_select(axis, kept.nonzero()[:, 0])]
-
-
-def _dropout(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    x, _, training = (inputs + [None] * 2)[:3]
-    if training is not None and training.item():
-        raise Inexpressible("training")
-    return [x, None]
-
-
-def _hardmax(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    (x,), axis = inputs, a.get("axis", -1)
-    hit = x.argmax(axis).unsqueeze(-1) == lucid.arange(x.shape[axis])
-    return [hit.movedim(-1, axis).astype(x.dtype)]
-
-
-def _rotary(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    heads = a.get("num_heads") if inputs[0].ndim == 3 else None
-    return [ops.rotary_embedding(*inputs, heads=heads, interleaved=bool(a.get("interleaved", 0)))]
-
-
-def _layer_norm(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    rank = inputs[0].ndim
-    return [ops.layer_norm(*inputs, axes=rank - a.get("axis", -1) % rank, eps=a.get("epsilon", 1e-5)), None, None]
-
-
-def _rms_norm(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    x, weight = inputs
-    return [F.rms_norm(x, x.shape[a.get("axis", -1) % x.ndim :], weight, a.get("epsilon", 1e-5))]
 
 
 def _reduction(call: Callable[..., Any], needs_no_elements: bool = True) -> Call:
@@ -215,10 +121,6 @@ def _cumsum(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor 
     total = turned.cumsum(axis).astype(x.dtype)
     total = total - turned if a.get("exclusive", 0) else total
     return [total.flip(axis) if a.get("reverse", 0) else total]
-
-
-def _softmax(call: Callable[..., Tensor]) -> Call:
-    return lambda inputs, a, node: [call(*inputs, axis=a.get("axis", -1))]
 
 
 def _gemm(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
@@ -281,92 +183,6 @@ def _pad(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | N
     return [F.pad(x, order, value=0 if value is None else value.item())]
 
 
-def _pads(
-    a: Attributes, x: Tensor, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> list[int]:
-    mode = text(a, "auto_pad", "NOTSET")
-    if mode == "VALID":
-        return [0] * (2 * len(kernel))
-    if mode == "NOTSET":
-        return list(a.get("pads", [0] * (2 * len(kernel))))
-    totals = [
-        max(0, (-(-size // s) - 1) * s + d * (k - 1) + 1 - size)
-        for size, s, k, d in zip(x.shape[2:], strides, kernel, dilations, strict=True)
-    ]
-    less, more = [t // 2 for t in totals], [t - t // 2 for t in totals]
-    return [*less, *more] if mode == "SAME_UPPER" else [*more, *less]
-
-
-def _window(inputs: Inputs, a: Attributes, kernel: Sequence[int]) -> dict[str, Any]:
-    """Strides, pads and dilations as Lucid's ops name them."""
-    count = len(kernel)
-    strides, dilations = list(a.get("strides", [1] * count)), list(a.get("dilations", [1] * count))
-    pads = _pads(a, inputs[0], kernel, strides, dilations)
-    return {"strides": tuple(strides), "pads": tuple(pads), "dilations": tuple(dilations)}
-
-
-def _conv(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    return [ops.conv(*inputs, **_window(inputs, a, inputs[1].shape[2:]), group=a.get("group", 1))]
-
-
-def _conv_transpose(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    kernel = inputs[1].shape[2:]
-    if "output_shape" in a or text(a, "auto_pad", "NOTSET") != "NOTSET":
-        raise Inexpressible("transposed convolutions have pads, no output shape")
-    options = _window(inputs, a, kernel)
-    extra = tuple(a.get("output_padding", [0] * len(kernel)))
-    return [ops.conv_transpose(*inputs, **options, output_padding=extra, group=a.get("group", 1))]
-
-
-def _pool(call: Callable[..., Tensor], maximum: bool) -> Call:
-    def run(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-        kernel = tuple(a["kernel_shape"])
-        options = _window(inputs, a, kernel)
-        if a.get("ceil_mode", 0):
-            raise Inexpressible("windows that begin in the padding: pad the input to a whole number of windows")
-        if len(node.output) > 1:
-            raise Inexpressible("the places of maxima are no output")
-        if not maximum:
-            if set(options.pop("dilations")) != {1}:
-                raise Inexpressible("means have no dilation")
-            options["count_include_pad"] = a.get("count_include_pad", 0)
-        if inputs[0].dtype.kind != "float":
-            raise Inexpressible("pools are of floats")
-        return [call(inputs[0], kernel_shape=kernel, **options)]
-
-    return run
-
-
-def _global_pool(call: Callable[..., Tensor]) -> Call:
-    return lambda inputs, a, node: [call(inputs[0], axis=tuple(range(2, inputs[0].ndim)), keepdims=True)]
-
-
-def _batch_norm(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    if a.get("training_mode", 0):
-        raise Inexpressible("training")
-    x, weight, bias, mean, variance = inputs
-    return [ops.batch_norm(x, mean, variance, weight, bias, eps=a.get("epsilon", 1e-5))]
-
-
-def _instance_norm(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    x, weight, bias = inputs
-    return [ops.group_norm(x, weight, bias, groups=x.shape[1], eps=a.get("epsilon", 1e-5))]
-
-
-def _group_norm(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    return [ops.group_norm(*inputs, groups=a["num_groups"], eps=a.get("epsilon", 1e-5))]
-
-
-def _lp_normalization(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    (x,) = inputs
-    return [F.normalize(x, p=a.get("p", 2), axis=a.get("axis", -1))]
-
-
-def _mean_variance(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    (x,), axes = inputs, tuple(a.get("axes", (0, 2, 3)))
-    return [(x - x.mean(axes, keepdim=True)) / (ops.variance(x, axes).sqrt() + 1e-9)]
-
-
 def _gather(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
     x, indices = inputs
     return [ops.take(x, indices, a.get("axis", 0))]
@@ -403,46 +219,6 @@ def _one_hot(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor
 def _topk(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
     x, (k,) = inputs[0], numbers(inputs[1])
     return list(x.topk(k, a.get("axis", -1), bool(a.get("largest", 1))))
-
-
-def _resize(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    x, roi, scales, sizes = (inputs + [None] * 3)[:4]
-    mode, place = text(a, "mode", "nearest"), text(a, "coordinate_transformation_mode", "half_pixel")
-    if roi is not None or a.get("antialias", 0) or "axes" in a or a.get("exclude_outside", 0):
-        raise Inexpressible("interpolation of whole images, without antialias")
-    if text(a, "keep_aspect_ratio_policy", "stretch") != "stretch" or x.ndim != 4:
-        raise Inexpressible("interpolation of whole images, without antialias")
-    if sizes is not None:
-        options: dict[str, Any] = {"size": numbers(sizes)[2:]}
-        if numbers(sizes)[:2] != list(x.shape[:2]):
-            raise Inexpressible("interpolation of whole images, without antialias")
-    else:
-        options = {"scale_factor": tuple(float(v) for v in scales.numpy()[2:])}
-        if list(scales.numpy()[:2]) != [1, 1]:
-            raise Inexpressible("interpolation of whole images, without antialias")
-    if mode == "nearest" and (place, text(a, "nearest_mode", "round_prefer_floor")) == ("asymmetric", "floor"):
-        return [F.interpolate(x, mode="nearest", **options)]
-    shrunk = any(wide < 2 for wide in options.get("size", [2])) or (scales is not None and min(scales.numpy()) < 1)
-    if mode == "linear" and (
-        place == "half_pixel" or (place in ("align_corners", "pytorch_half_pixel") and not shrunk)
-    ):
-        return [F.interpolate(x, mode="bilinear", align_corners=place == "align_corners", **options)]
-    raise Inexpressible("interpolation as torch has it: other kernels and coordinates")
-
-
-def _grid_sample(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    mode = {"linear": "bilinear"}.get(text(a, "mode", "linear"), text(a, "mode", "linear"))
-    if inputs[0].ndim != 4 or mode not in ("bilinear", "nearest"):
-        raise Inexpressible("samples of volumes, and cubic ones")
-    options = {"padding_mode": text(a, "padding_mode", "zeros"), "align_corners": bool(a.get("align_corners", 0))}
-    return [F.grid_sample(*inputs, mode, **options)]
-
-
-def _affine_grid(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    theta, size = inputs[0], numbers(inputs[1])
-    if len(size) != 4:
-        raise Inexpressible("grids of volumes")
-    return [F.affine_grid(theta, size, bool(a.get("align_corners", 0)))]
 
 
 def _depth_to_space(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
@@ -508,55 +284,6 @@ def _pow(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | N
     return [(x**y).astype(x.dtype)]
 
 
-def _recurrent(kind: str) -> Call:
-    """One layer, forward; gates in ONNX's order."""
-
-    def run(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-        x, w, r, b, lengths, h0, c0, peephole = (inputs + [None] * 8)[:8]
-        hidden = a["hidden_size"]
-        if text(a, "direction", "forward") != "forward" or peephole is not None or a.get("layout", 0):
-            raise Inexpressible("recurrent layers as torch has them")
-        order = {"LSTM": (0, 2, 3, 1), "RNN": (0,)}[kind]
-        layer = getattr(nn, kind)(x.shape[2], hidden)
-
-        def gates(v: Tensor) -> Tensor:
-            parts = v.split(hidden, 0)
-            return lucid.cat([parts[i] for i in order])
-
-        biases = lucid.zeros(2 * len(order) * hidden) if b is None else b[0]
-        first, second = biases.split(len(order) * hidden, 0)
-        names = {
-            "weight_ih_l0": gates(w[0]),
-            "weight_hh_l0": gates(r[0]),
-            "bias_ih_l0": gates(first),
-            "bias_hh_l0": gates(second),
-        }
-        layer.load_state_dict({name: value.numpy() for name, value in names.items()})
-        state = None if h0 is None else (h0, c0) if kind == "LSTM" else h0
-        if lengths is not None and set(numbers(lengths)) != {x.shape[0]}:
-            raise Inexpressible("recurrent layers as torch has them")
-        output, last = layer(x) if state is None else layer(x, state)
-        final = last if isinstance(last, tuple) else (last,)
-        return [output.unsqueeze(1), *final]
-
-    return run
-
-
-def _celu(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    (x,), alpha = inputs, a.get("alpha", 1.0)
-    return [x.clamp(min=0) + (alpha * ((x / alpha).exp() - 1)).clamp(max=0)]
-
-
-def _selu(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    alpha, gamma = a.get("alpha", 1.67326319217681884765625), a.get("gamma", 1.05070102214813232421875)
-    return [F.elu(inputs[0], alpha) * gamma]
-
-
-def _shrink(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    (x,), bias, limit = inputs, a.get("bias", 0.0), a.get("lambd", 0.5)
-    return [ops.where(x < -limit, x + bias, ops.where(x > limit, x - bias, 0.0))]
-
-
 def _reverse_sequence(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
     x, lengths = inputs
     if (a.get("batch_axis", 1), a.get("time_axis", 0)) != (1, 0):
@@ -584,29 +311,6 @@ def _crop_pad(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tenso
             amounts = [0, 0] * (x.ndim - 1 - axis) + [before, -spare - before]
             x = F.pad(x, amounts)
     return [x]
-
-
-def _loss(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    """The negative logarithms of probabilities (N, C, ...) at classes (N, ...)."""
-    scores, classes, weight = [*inputs, None][:3]
-    logs = F.log_softmax(scores, 1) if node.op_type == "SoftmaxCrossEntropyLoss" else scores
-    ignored = classes == a["ignore_index"] if "ignore_index" in a else lucid.zeros(classes.shape, dtype=bool)
-    known = ops.where(ignored, 0, classes)
-    factors = lucid.ones(classes.shape) if weight is None else ops.take(weight, known, 0)
-    factors = ops.where(ignored, 0.0, factors)
-    losses = -ops.take_along(logs, known.astype("int64").unsqueeze(1), axis=1).squeeze(1) * factors
-    how = text(a, "reduction", "mean")
-    total = losses if how == "none" else losses.sum() if how == "sum" else losses.sum() / factors.sum()
-    return [total, logs]
-
-
-def _lp_pool(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
-    power, kernel = a.get("p", 2), tuple(a["kernel_shape"])
-    options = _window(inputs, a, kernel)
-    if a.get("ceil_mode", 0) or set(options.pop("dilations")) != {1}:
-        raise Inexpressible("means have no dilation")
-    means = ops.average_pool(abs(inputs[0]) ** power, kernel_shape=kernel, count_include_pad=1, **options)
-    return [(means * math.prod(kernel)) ** (1 / power)]
 
 
 def _dequantize(inputs: Inputs, a: Attributes, node: onnx.NodeProto) -> list[Tensor | None]:
@@ -677,8 +381,8 @@ CALLS: dict[str, Call] = {
     "Min": _each(ops.minimum),
     "Sum": _each(ops.add),
     "Mean": lambda inputs, a, node: [sum(inputs[1:], start=inputs[0]) / len(inputs)],
-    **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), _loss),
-    "LpPool": _lp_pool,
+    **dict.fromkeys(("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"), neural.loss),
+    "LpPool": neural.lp_pool,
     "DequantizeLinear": _dequantize,
     "Gelu": lambda inputs, a, node: [ops.gelu(*inputs, approximate=text(a, "approximate", "none"))],
     "LeakyRelu": lambda inputs, a, node: [F.leaky_relu(*inputs, a.get("alpha", 0.01))],
@@ -692,9 +396,9 @@ CALLS: dict[str, Call] = {
     "Unsqueeze": lambda inputs, a, node: [inputs[0].unsqueeze(numbers(inputs[1]))],
     "Einsum": lambda inputs, a, node: [lucid.einsum(a["equation"].decode(), *inputs)],
     "Constant": lambda inputs, a, node: [lucid.tensor(onnx.numpy_helper.to_array(a["value"]))],
-    "Celu": _celu,
-    "Selu": _selu,
-    "Shrink": _shrink,
+    "Celu": neural.celu,
+    "Selu": neural.selu,
+    "Shrink": neural.shrink,
     "Clip": _clip,
     "Mod": _mod,
     "Div": _div,
@@ -713,8 +417,8 @@ CALLS: dict[str, Call] = {
     "ArgMax": _arg(Tensor.argmax),
     "ArgMin": _arg(Tensor.argmin),
     "CumSum": _cumsum,
-    "Softmax": _softmax(ops.softmax),
-    "LogSoftmax": _softmax(ops.log_softmax),
+    "Softmax": neural.softmax(ops.softmax),
+    "LogSoftmax": neural.softmax(ops.log_softmax),
     "Gemm": _gemm,
     "Reshape": _reshape,
     "Flatten": _flatten,
@@ -736,29 +440,29 @@ CALLS: dict[str, Call] = {
     "Scatter": _scatter_elements,
     "OneHot": _one_hot,
     "TopK": _topk,
-    "Conv": _conv,
-    "ConvTranspose": _conv_transpose,
-    "AveragePool": _pool(ops.average_pool, False),
-    "MaxPool": _pool(ops.max_pool, True),
-    "GlobalAveragePool": _global_pool(ops.mean),
-    "GlobalMaxPool": _global_pool(ops.max),
-    "BatchNormalization": _batch_norm,
-    "InstanceNormalization": _instance_norm,
-    "GroupNormalization": _group_norm,
-    "LayerNormalization": _layer_norm,
-    "RMSNormalization": _rms_norm,
-    "LpNormalization": _lp_normalization,
-    "MeanVarianceNormalization": _mean_variance,
-    "Resize": _resize,
-    "GridSample": _grid_sample,
-    "AffineGrid": _affine_grid,
-    "LSTM": _recurrent("LSTM"),
-    "RNN": _recurrent("RNN"),
-    "Attention": _attention,
-    "RotaryEmbedding": _rotary,
+    "Conv": neural.conv,
+    "ConvTranspose": neural.conv_transpose,
+    "AveragePool": neural.pool(ops.average_pool, False),
+    "MaxPool": neural.pool(ops.max_pool, True),
+    "GlobalAveragePool": neural.global_pool(ops.mean),
+    "GlobalMaxPool": neural.global_pool(ops.max),
+    "BatchNormalization": neural.batch_norm,
+    "InstanceNormalization": neural.instance_norm,
+    "GroupNormalization": neural.group_norm,
+    "LayerNormalization": neural.layer_norm,
+    "RMSNormalization": neural.rms_norm,
+    "LpNormalization": neural.lp_normalization,
+    "MeanVarianceNormalization": neural.mean_variance,
+    "Resize": neural.resize,
+    "GridSample": neural.grid_sample,
+    "AffineGrid": neural.affine_grid,
+    "LSTM": neural.recurrent("LSTM"),
+    "RNN": neural.recurrent("RNN"),
+    "Attention": neural.attention,
+    "RotaryEmbedding": neural.rotary,
     "Compress": _compress,
-    "Dropout": _dropout,
-    "Hardmax": _hardmax,
+    "Dropout": neural.dropout,
+    "Hardmax": neural.hardmax,
     "Cast": lambda inputs, a, node: _cast(inputs[0], a["to"]),
     "CastLike": lambda inputs, a, node: [inputs[0].astype(inputs[1].dtype)],
 }

@@ -20,7 +20,8 @@ from onnx.backend.test.case import node as cases
 
 from lucid import Tensor
 from lucid.types import Array
-from tests.onnx_node_calls import CALLS, REASONS, UNKNOWN_TYPE, Inexpressible
+from tests.onnx_inputs import UNKNOWN_TYPE, Inexpressible
+from tests.onnx_node_calls import CALLS, REASONS
 
 MODULES = {
     info.name: info.name.replace("_", "").removeprefix("aionnx") for info in pkgutil.iter_modules(cases.__path__)

@@ -48,10 +48,13 @@ def scaled_dot_product_attention(
     rank = max(query.ndim, key.ndim, value.ndim)
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ValueError(f"{NAME}: {_shapes(query, key, value)}: expected (..., length, width) each")
-    query, key, value = (_with_axes(x, max(rank, 4)) for x in (query, key, value))
-    query, key, value = _fitting_heads(query, key, value, enable_gqa)
-    batch = _batch(query, key, value)
-    query, key, value = (_joined(x, batch) for x in (query, key, value))
+    batch: Sequence[Size] = query.shape[:1]
+    leading = query.shape[:2]
+    if query.ndim != 4 or not (same_shape(key.shape[:-2], leading) and same_shape(value.shape[:-2], leading)):
+        query, key, value = (_with_axes(x, max(rank, 4)) for x in (query, key, value))
+        query, key, value = _fitting_heads(query, key, value, enable_gqa)
+        batch = _batch(query, key, value)
+        query, key, value = (_joined(x, batch) for x in (query, key, value))
     if attn_mask is not None and len(batch) > 1 and attn_mask.ndim > 3:
         attn_mask = _joined_mask(attn_mask, batch)
     result: Tensor = ops.attention(
