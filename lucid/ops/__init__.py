@@ -6,6 +6,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from lucid import public as _public
+from lucid.ops import drawing as _drawing  # noqa: F401  # `Tensor.randn` and kin call it by name
 from lucid.ops.attention import attention as attention
 from lucid.ops.bitwise import bitwise_and as bitwise_and
 from lucid.ops.bitwise import bitwise_not as bitwise_not
