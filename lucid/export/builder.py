@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from lucid.cache_keys import kind_of
+from lucid.export.element_codes import onnx_code
 from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
 from lucid.graph import Graph
@@ -19,7 +20,7 @@ from lucid.known_runtimes import EMPTY_CONSTANTS
 from lucid.names import unused_name
 from lucid.ops.tensor import Tensor
 from lucid.text import encodable
-from lucid.types import Array, TensorType
+from lucid.types import Array, TensorType, bfloat16
 from lucid.values import Constant, Input, Value
 
 SMALL = 1024  # up to so many bytes a constant is compared by its contents, and never stored as external data
@@ -147,7 +148,10 @@ class Builder:
 
     def _initializer(self, array: Array, label: str | None) -> str:
         if not array.size and self.target.wrong(EMPTY_CONSTANTS):
-            return self.op("ConstantOfShape", np.asarray(array.shape, np.int64), value=np.zeros(1, array.dtype))
+            # ConstantOfShape has bfloat16 only from opset 20 on.
+            kind = np.dtype(np.float32) if array.dtype == bfloat16.numpy else array.dtype
+            empty = self.op("ConstantOfShape", np.asarray(array.shape, np.int64), value=np.zeros(1, kind))
+            return empty if kind == array.dtype else self.op("Cast", empty, to=onnx_code(bfloat16))
         key = _key(array, label)
         if key not in self._constants:
             self._arrays.append(array)
