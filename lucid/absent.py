@@ -14,6 +14,17 @@ _UNKNOWN_SIZE = (
     "how many elements it finds is known only when the model runs; choose by a mask with lucid.where(mask, x, 0)"
 )
 
+_FORMULAS = {  # of activations
+    "CELU": "write lucid.where(x > 0, x, alpha * ((x / alpha).exp() - 1))",
+    "Hardtanh": "write x.clamp(-1, 1)",
+    "Mish": "write x * F.softplus(x).tanh()",
+    "SELU": "write 1.0507009873554805 * F.elu(x, 1.6732632423543772)",
+    "Softmin": "write F.softmax(-x, dim)",
+    "Softsign": "write x / (1 + x.abs())",
+    "Tanhshrink": "write x - x.tanh()",
+}
+_SHUFFLE = "write x.reshape(n, c // r**2, r, r, h, w).permute(0, 1, 4, 2, 5, 3).reshape(n, c // r**2, h * r, w * r)"
+
 # By the place where torch has the name.
 ABSENT: dict[str, dict[str, str]] = {
     "Tensor": {
@@ -81,21 +92,61 @@ ABSENT: dict[str, dict[str, str]] = {
         ),
         "Buffer": "a tensor that a module assigns to an attribute is a buffer: self.scale = lucid.ones(3)",
         "DataParallel": _NO_DEVICES,
+        **{
+            name: f"write F.{function} in forward; it has no parameters"
+            for name, function in {
+                "ELU": "elu(x, alpha)",
+                "Hardsigmoid": "hardsigmoid(x)",
+                "Hardswish": "hardswish(x)",
+                "LogSigmoid": "logsigmoid(x)",
+                "LogSoftmax": "log_softmax(x, dim)",
+                "ReLU6": "relu6(x)",
+                "Softplus": "softplus(x, beta)",
+                "ZeroPad2d": "pad(x, (left, right, top, bottom))",
+                "ConstantPad1d": "pad(x, (left, right), value=value)",
+                "ReflectionPad1d": 'pad(x, (left, right), "reflect")',
+            }.items()
+        },
+        **_FORMULAS,
+        "PReLU": "write lucid.where(x < 0, x * self.weight, x), with the weight as a parameter",
+        "PixelShuffle": _SHUFFLE,
         "utils": "nn.utils is for training and for gradients; without them a model runs as it is: leave out "
         "clip_grad_norm_, write weight_norm's product into the weight once (weight = g * v / v.norm(...)), "
         "pad_sequence as F.pad and lucid.stack, and give lengths in place of a packed sequence",
     },
-    "functional": dict.fromkeys(
-        (
-            "cross_entropy",
-            "mse_loss",
-            "binary_cross_entropy_with_logits",
-            "binary_cross_entropy",
-            "nll_loss",
-            "l1_loss",
+    "functional": {
+        **dict.fromkeys(
+            (
+                "cross_entropy",
+                "mse_loss",
+                "binary_cross_entropy_with_logits",
+                "binary_cross_entropy",
+                "nll_loss",
+                "l1_loss",
+            ),
+            _NO_LOSS,
         ),
-        _NO_LOSS,
-    ),
+        **{
+            name: f"write nn.{module}(x)"
+            for name, module in {
+                "avg_pool1d": "AvgPool1d(kernel_size)",
+                "avg_pool2d": "AvgPool2d(kernel_size)",
+                "max_pool1d": "MaxPool1d(kernel_size)",
+                "max_pool2d": "MaxPool2d(kernel_size)",
+                "adaptive_avg_pool1d": "AdaptiveAvgPool1d(output_size)",
+                "adaptive_avg_pool2d": "AdaptiveAvgPool2d(output_size)",
+            }.items()
+        },
+        **{name.lower(): formula for name, formula in _FORMULAS.items()},
+        "group_norm": "write ops.group_norm(x, weight, bias, groups=groups)",
+        "batch_norm": "write ops.batch_norm(x, mean, variance, weight, bias)",
+        "instance_norm": "write ops.group_norm(x, weight, bias, groups=x.shape[1])",
+        "cosine_similarity": "write (F.normalize(x, dim=dim) * F.normalize(y, dim=dim)).sum(dim)",
+        "gumbel_softmax": "random numbers would be fixed in an exported model; give them as an input",
+        "pixel_shuffle": _SHUFFLE,
+        "prelu": "write lucid.where(x < 0, x * weight, x)",
+        "upsample": "write F.interpolate(x, size, scale_factor, mode)",
+    },
 }
 
 
