@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from lucid.dims import dim, same
@@ -14,7 +14,7 @@ from lucid.nn.parts import CACHE_KINDS, PART_NAMES
 from lucid.nn.parts import CacheKind as CacheKind
 from lucid.nn.parts import ModelPart as ModelPart
 from lucid.nn.parts import PartName as PartName
-from lucid.tracing import Model, trace
+from lucid.tracing import Model, owner_of, trace
 from lucid.types import TensorType
 
 
@@ -27,11 +27,12 @@ class TracedPart:
     graph: Graph
     output_names: tuple[str, ...]
     condition: str | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)  # for the file's metadata
 
     @classmethod
-    def whole(cls, graph: Graph) -> Self:
+    def whole(cls, graph: Graph, notes: Mapping[str, str] | None = None) -> Self:
         """A model that is not exported in parts."""
-        return cls(graph, graph.output_names)
+        return cls(graph, graph.output_names, notes=notes or {})
 
     def output_types(self) -> dict[str, TensorType]:
         """The types of the outputs by name. Where those of the alternatives differ in a size, it has a name of its own.
@@ -100,4 +101,10 @@ def trace_part(part: ModelPart) -> TracedPart:
     expected = len(graph.outputs) // (1 if part.condition is None else 2)
     if len(names) != expected:
         raise ValueError(f"a part of {part.function!r} has {expected} outputs and {len(names)} names for them")
-    return TracedPart(graph, names, part.condition)
+    return TracedPart(graph, names, part.condition, notes_of(part.function))
+
+
+def notes_of(model: Model) -> Mapping[str, str]:
+    """What the file of a model, or of one of its methods, says about it."""
+    owner = owner_of(model)
+    return {} if owner is None else owner.file_notes()

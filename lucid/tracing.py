@@ -58,7 +58,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
 
     call, named = arguments_of(model, inputs, kwargs, placeholder)
     _check_sizes(graph_inputs)
-    owner = _owner(model)
+    owner = owner_of(model)
     names = Names({} if owner is None else owner.state_dict())
     paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
     # One BLAS thread: the rounding of a product of constants depends on the number of threads.
@@ -70,7 +70,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
     return graph
 
 
-def _owner(model: Model) -> Module | None:
+def owner_of(model: Model) -> Module | None:
     """The module that is traced, or one of whose methods is."""
     owner = _self(model)
     return owner if isinstance(owner, Module) else None

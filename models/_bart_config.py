@@ -43,18 +43,24 @@ class BartConfig:
             if options.size("d_model") % 2 or options.size("d_model") < 4:
                 raise options.wrong("d_model", "expected an even number from 4 on, for sines and cosines")
             options.whole("max_position_embeddings", high=1 << 14)
+        start = options.whole("decoder_start_token_id", 2 if kind in ("bart", "m2m_100") else None, low=0)
+        padding = options.whole("pad_token_id", low=0) if kind == "m2m_100" else None
+        if padding is not None and padding == start:
+            raise options.wrong(
+                "pad_token_id", "expected another token than decoder_start_token_id, which has a position"
+            )
         return cls(
             encoder=StackConfig.read(options, "encoder", norm_first=norm_first),
             decoder=StackConfig.read(options, "decoder", norm_first=norm_first),
             vocab_size=vocabulary,
             max_positions=options.size("max_position_embeddings"),
             learned_positions=learned,
-            counted_padding=options.whole("pad_token_id", 1, low=0) if kind == "m2m_100" else None,
+            counted_padding=padding,
             normed_embeddings=learned,
             scaled_embeddings=options.get("scale_embedding", bool, kind == "m2m_100"),
             output_bias="final_logits_bias" in options.weights,
-            decoder_start_token_id=options.whole("decoder_start_token_id", 2 if kind == "bart" else None, low=0),
-            eos_token_id=options.whole("eos_token_id", 2, low=0),
+            decoder_start_token_id=start,
+            eos_token_id=options.whole("eos_token_id", low=0),
         )
 
     @classmethod

@@ -44,8 +44,8 @@ class BertConfig:
         options.only("add_cross_attention", False)
         width, positions = options.size("hidden_size"), options.size("max_position_embeddings")
         roberta = options.model_type in ("roberta", "xlm-roberta", "camembert")
-        embedding = options.size("embedding_size", width) if options.model_type == "electra" else width
-        tasks = options.model_type == "ernie" and options.get("use_task_id", bool, False)
+        embedding = options.size("embedding_size") if options.model_type == "electra" else width
+        tasks = options.model_type == "ernie" and options.get("use_task_id", bool)
         return cls(
             vocab_size=options.size("vocab_size"),
             hidden_size=width,
@@ -53,19 +53,19 @@ class BertConfig:
             num_heads=options.heads("num_attention_heads", width),
             intermediate_size=options.size("intermediate_size"),
             max_positions=positions,
-            type_vocab_size=0 if mpnet else options.size("type_vocab_size", 2, low=0),
-            activation=options.activation("hidden_act", "gelu"),
-            eps=options.real("layer_norm_eps", 1e-12),
-            pad_token_id=options.whole("pad_token_id", 1, low=0, high=positions) if roberta else 1 if mpnet else None,
+            type_vocab_size=0 if mpnet else options.size("type_vocab_size", low=0),
+            activation=options.activation("hidden_act"),
+            eps=options.real("layer_norm_eps"),
+            pad_token_id=options.whole("pad_token_id", low=0, high=positions) if roberta else 1 if mpnet else None,
             embedding_size=embedding if embedding != width else None,
-            task_type_vocab_size=options.size("task_type_vocab_size", 3) if tasks else 0,
+            task_type_vocab_size=options.size("task_type_vocab_size") if tasks else 0,
             num_buckets=32 if mpnet else 0,
             family=_FAMILIES.get(options.model_type, options.model_type),
         )
 
     @classmethod
     def _read_distilbert(cls, options: Config) -> Self:
-        options.get("sinusoidal_pos_embds", bool, False)  # how the stored table was made: no effect here
+        options.get("sinusoidal_pos_embds", bool)  # how the stored table was made: no effect here
         width = options.size("dim")
         return cls(
             vocab_size=options.size("vocab_size"),
@@ -75,7 +75,7 @@ class BertConfig:
             intermediate_size=options.size("hidden_dim"),
             max_positions=options.size("max_position_embeddings"),
             type_vocab_size=0,
-            activation=options.activation("activation", "gelu"),
+            activation=options.activation("activation"),
             family="distilbert",
         )
 

@@ -1,4 +1,4 @@
-"""Reading config.json option by option: each is checked against its range, and none is silently ignored.
+"""Reading config.json option by option: each is checked against its range, and none that matters is ignored.
 
 ::
 
@@ -6,9 +6,14 @@
     width = options.size("n_embd")                            # required, and no larger than the weights' longest axis
     heads = options.heads("n_head", width)                    # must divide the width
     inner = options.size("n_inner", 4 * width)                # the default if it is absent or null
-    act = options.activation("activation_function")           # a name in ACTIVATIONS
+    act = options.activation("activation_function")           # a name in ACTIVATIONS; transformers' default
     options.only("add_cross_attention", False)                # if it is given, it must be this
-    options.done(ignore=["summary_.*"])                       # any option not asked for by now is an error
+    options.done(ignore=["summary_.*"])                       # what else transformers reads is an error
+
+What decides is what transformers' code of the model_type reads (`_options_read.py`). An option that it reads and this
+model does not is refused, unless it has a value that changes nothing; one that it does not read is ignored, and listed
+in `Config.ignored`. A reader that names no default gets transformers'. Where it is not known who reads an option, as
+for a model_type that transformers does not have, everything must be asked for.
 
 A config.json is untrusted: each number is checked against a range, and those that give the size of the model against
 the names and shapes of the weights, before anything is built.
@@ -16,12 +21,9 @@ the names and shapes of the weights, before anything is built.
 
 from __future__ import annotations
 
-import copy
-import json
 import math
 import os
 import re
-import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -29,9 +31,16 @@ from typing import Any, TypeVar, overload
 
 import lucid
 from lucid import Tensor
-from lucid.files import NotAFileError, open_regular
+from lucid.models._config_file import MAX_CONFIG as MAX_CONFIG
+from lucid.models._config_file import MAX_NAMED, cut, shown, without_options
+from lucid.models._config_file import ConfigError as ConfigError
+from lucid.models._config_file import names_of as names_of
+from lucid.models._config_file import parse_json as parse_json
+from lucid.models._config_file import read_json as read_json
+from lucid.models._config_file import show as show
 from lucid.models._held_weights import Array as Array
 from lucid.models._held_weights import Held
+from lucid.models._options_read import HARMLESS, OptionsRead, options_read
 from lucid.nn import functional as F
 
 T = TypeVar("T")
@@ -50,71 +59,19 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 """Activation functions by the names that configs use."""
 
-# Options that do not change what a forward pass computes, in any config: where a checkpoint comes from, how it is
-# trained, how text is generated from it, what transformers returns. Regular expressions for the whole name.
-_HARMLESS = [
-    "_.*|architectures|name_or_path|transformers(_js)?_version|transformers\\.js_config|torch_dtype|dtype|model_type|auto_map",
-    ".*dropout(_p|_prob|_rate)?|.*_pdrop|drop_path_rate|initializer_(range|factor)|init_std|.*layerdrop|gradient_checkpointing",
-    "(id2label|label2id|problem_type|finetuning_task|task_specific_params|tokenizer_class|prefix|num_labels)",
-    "(bos|eos|pad|sep|cls|mask|unk|decoder_start|forced_bos|forced_eos)_token_id",
-    "use_cache|return_dict(_in_generate)?|output_(hidden_states|attentions|past|scores)|chunk_size_feed_forward",
-    "(max|min)_length|do_sample|early_stopping|num_beams|num_beam_groups|diversity_penalty|temperature|top_[kp]|typical_p",
-    "(repetition|length)_penalty|(encoder_)?no_repeat_ngram_size|(bad_words|suppress_tokens|begin_suppress_tokens)(_ids)?",
-    "num_return_sequences|remove_invalid_values|exponential_decay_length_penalty|torchscript|tf_legacy_loss|use_bfloat16",
-]
-
-
-MAX_CONFIG = 4 << 20  # bytes of a config.json: twice the largest one published, which names 21,000 classes
 MAX_NUMBER = (1 << 31) - 1  # for numbers that are not the length of a weight's axis, such as a window
 # Up to these sizes the error of `load_into` is the most helpful one: it lists the weights.
 _USUAL_SIZE, _USUAL_LAYERS = 1 << 16, 100
-_MAX_NAMED = 20  # options that one message lists
-
-
-class ConfigError(ValueError):
-    """A config.json asks for something that the model does not support, or lacks a required option."""
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The options in an untrusted JSON file.
-
-    Raises:
-        ConfigError: for a file that is not a JSON object.
-        OSError: if there is no such file.
-    """
-    options = parse_json(path)
-    if not isinstance(options, dict):
-        raise ConfigError(f"{path}: holds a JSON {type(options).__name__}, expected an object of options")
-    return options
-
-
-def parse_json(path: Path) -> Any:
-    """What an untrusted JSON file holds.
-
-    Raises:
-        ConfigError: for a file that is not valid JSON, or too large for a config.
-        OSError: if there is no such file.
-    """
-    try:
-        with open_regular(path) as file:
-            text = file.read(MAX_CONFIG + 1)
-        if len(text) > MAX_CONFIG:
-            raise ConfigError(f"{path}: more than {MAX_CONFIG} bytes, expected a config of a few kilobytes")
-        return json.loads(text.decode("utf-8"))
-    except NotAFileError as error:
-        raise ConfigError(str(error)) from None
-    except RecursionError:
-        raise ConfigError(f"{path}: not valid JSON (nested too deeply); download it again") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: not valid JSON ({_cut(str(error))}); download it again") from None
-    except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{path}: holds a number of thousands of digits; download it again") from None
 
 
 class Config:
-    """The options of a config.json, or of one object inside it; it records which of them were asked for."""
+    """The options of a config.json, or of one object inside it; it records which of them were asked for.
+
+    Attributes:
+        reads: what transformers reads of them; None where that is not known.
+        ignored: the options that nobody reads, once `done` has been called.
+        dropped: those that were left out as the caller asked.
+    """
 
     def __init__(
         self,
@@ -122,36 +79,65 @@ class Config:
         where: str,
         weights: Callable[[], Mapping[str, Held]] = dict,
         shapes: Callable[[], Mapping[str, tuple[int, ...]]] | None = None,
+        reads: OptionsRead | None = None,
+        strict: bool = False,
     ) -> None:
         """`where` starts the messages; `weights` loads the checkpoint that these options describe.
 
-        `shapes` gives the shapes of the weights where these themselves have to be computed.
+        `shapes` gives the shapes of the weights where these themselves have to be computed; `strict` says that options
+        which nobody is known to read are refused all the same.
         """
         self.options, self.where, self._weights = dict(options), where, weights
         self._shapes = shapes or (lambda: {name: weight.shape for name, weight in weights().items()})
+        self.reads, self._strict = reads, strict or reads is None
+        self.ignored: tuple[str, ...] = ()
+        self.dropped: tuple[str, ...] = ()
         self._asked: set[str] = set()
-        self._sections: list[Config] = []
+        self._sections: dict[str, Config] = {}
 
     @staticmethod
-    def read(folder: str | os.PathLike[str], *model_types: str) -> Config:
+    def read(folder: str | os.PathLike[str], *model_types: str, ignore: Sequence[str] = ()) -> Config:
         """The config.json of a folder, whose model_type must be one of those given.
 
+        Args:
+            ignore: options that are read as if the file did not have them; see `without`.
+
         Raises:
-            ConfigError: for another architecture, or a file that is not a JSON object.
+            ConfigError: for another architecture, a file that is not a JSON object, or nothing to `ignore`.
             OSError: if there is no such file.
         """
         path = Path(folder) / "config.json"
-        config = Config(read_json(path), str(path), cache(lambda: lucid.load(folder)))
+        options = read_json(path)
+        reads = options_read(options.get("model_type"))
+        config = Config(options, str(path), cache(lambda: lucid.load(folder)), reads=reads).without(ignore)
         config.expect_type(model_types)
         return config
 
     def again(self) -> Config:
         """The same options, none of which is asked for yet."""
-        fresh = copy.copy(self)
-        fresh._asked, fresh._sections = self._asked.copy(), self._sections.copy()
-        fresh._asked.clear()
-        fresh._sections.clear()
-        return fresh
+        return self.with_weights(self._weights, self._shapes, self.options)
+
+    def without(self, names: Sequence[str]) -> Config:
+        """These options as if the file did not have some: ``hidden_size``, or ``text_config.hidden_act`` of an object.
+
+        Raises:
+            ConfigError: for one that it does not have.
+        """
+        options = without_options(self.options, names, self.where)
+        found = self.with_weights(self._weights, self._shapes, options)
+        found.dropped = (*self.dropped, *names)
+        return found
+
+    def with_weights(
+        self,
+        weights: Callable[[], Mapping[str, Held]],
+        shapes: Callable[[], Mapping[str, tuple[int, ...]]],
+        options: Mapping[str, Any],
+    ) -> Config:
+        """Other options and weights of the same file."""
+        found = Config(options, self.where, weights, shapes, self.reads, self._strict)
+        found.dropped = self.dropped
+        return found
 
     def expect_type(self, model_types: Sequence[str]) -> None:
         """Require an architecture that is known.
@@ -178,6 +164,23 @@ class Config:
         self._asked.add(name)
         return self.options.get(name) is not None
 
+    def is_null(self, name: str) -> bool:
+        """Whether an option is given as null, where that says something else than its absence."""
+        self._asked.add(name)
+        return name in self.options and self.options[name] is None
+
+    def is_known(self, name: str) -> bool:
+        """Whether an option is given and not null, or else has a default in transformers."""
+        return self.has(name) or self._default(name) is not None
+
+    def _default(self, name: str) -> Any:
+        """What transformers takes for an option that is absent; None if that is null or not known."""
+        return None if self.reads is None else self.reads.default(name)
+
+    def whole_or_none(self, name: str, high: int = MAX_NUMBER) -> int | None:
+        """A positive integer, or None for null; transformers' default if the option is absent."""
+        return self.whole(name, high=high) if self.is_known(name) and not self.is_null(name) else None
+
     @overload
     def get(self, name: str, kind: type[T], /) -> T: ...
 
@@ -187,13 +190,20 @@ class Config:
     def get(self, name: str, kind: type[Any], /, *default: Any) -> Any:
         """The value of an option, of the given type (int, float, bool, str, list); if it is absent, the default.
 
+        Without a default it is that of transformers; null then counts as that only where it is 0, false or empty.
+
         Raises:
             ConfigError: if it is absent and there is no default, or if it has another type.
         """
         if not self.has(name):
             if default:
                 return default[0]
-            raise ConfigError(f"{self.where}: option {name} is missing, expected {kind.__name__}")
+            known = self._default(name)
+            if known is None:
+                raise ConfigError(f"{self.where}: option {name} is missing, expected {kind.__name__}")
+            if name in self.options and known:
+                raise ConfigError(f"{self.where}: option {name} is null, expected {kind.__name__}")
+            return list(known) if kind is list else kind(known)
         value = self.options[name]
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if kind is float and number:
@@ -215,7 +225,8 @@ class Config:
     def whole(self, name: str, /, *default: D, low: int = 1, high: int = MAX_NUMBER, why: str = "") -> int | D:
         """An integer in a range. `why` explains the upper end in the message."""
         value: int | D = self.get(name, int, *default)
-        if not isinstance(value, int) or (default and value == default[0]):  # the default may be outside the range
+        usual = default[0] if default else self._default(name)
+        if not isinstance(value, int) or not self.has(name) or value == usual:  # which may be outside the range
             return value
         if not low <= value <= high:
             raise self.wrong(name, f"expected a whole number from {low} to {high}{why}")
@@ -283,13 +294,15 @@ class Config:
     def only(self, name: str, *values: Any) -> None:
         """Require that an option, if it is given, has one of these values; null counts as not given."""
         if self.has(name) and self.options[name] not in values:
-            shown = " or ".join(map(repr, values))
-            raise self.wrong(name, f"supported: {shown}")
+            supported = " or ".join(map(repr, values))
+            raise self.wrong(name, f"supported: {supported}")
 
     def section(self, name: str) -> Config:
         """The options of an object inside this one; empty if it is absent. `done` checks them too."""
-        section = Config(self.get(name, dict, {}), f"{self.where}, {name}", self._weights, self._shapes)
-        self._sections.append(section)
+        reads = None if self.reads is None else self.reads.section(name)
+        where = f"{self.where}, {name}"
+        section = Config(self.get(name, dict, {}), where, self._weights, self._shapes, reads, self._strict)
+        self._sections[name] = section
         return section
 
     def done(self, ignore: Sequence[str] = ()) -> None:
@@ -299,30 +312,37 @@ class Config:
             ignore: further harmless options, as regular expressions for the whole name.
 
         Raises:
-            ConfigError: naming every other option that was not read and is not null or empty.
+            ConfigError: naming every other option that transformers reads, or may read, with a value that may matter.
         """
-        harmless = re.compile("|".join([*_HARMLESS, *ignore]))
-        left = [
-            f"{name if name.isidentifier() else show(name)} = {show(value)}"
-            for name, value in self.options.items()
-            if name not in self._asked and value not in (None, {}, []) and not harmless.fullmatch(name)
-        ]
+        harmless = re.compile("|".join([*HARMLESS, *ignore]))
+        left, ignored = list[str](), list[str]()
+        for name, value in self.options.items():
+            read = self.reads is not None and name in self.reads.read
+            if name in self._asked or harmless.fullmatch(name) or (not read and value in (None, {}, [])):
+                continue
+            if self._matters(name, value):
+                left.append(name)
+            elif not read and self.reads is not None and name not in self.reads.aliases:
+                ignored.append(name)
         if left:
-            more = f"; and {len(left) - _MAX_NAMED} more" if len(left) > _MAX_NAMED else ""
-            shown = "; ".join(map(_cut, left[:_MAX_NAMED])) + more
-            raise ConfigError(f"{self.where}: not supported here, so the results could be wrong: {shown}")
-        for section in self._sections:
+            raise ConfigError(f"{self.where}: not supported here, so the results could be wrong: {self._shown(left)}")
+        for name, section in self._sections.items():
             section.done(ignore)
+            ignored += [f"{name}.{inner}" for inner in section.ignored]
+        self.ignored = tuple(ignored)
 
+    def _matters(self, name: str, value: object) -> bool:
+        """Whether an option that was not asked for can change what transformers computes."""
+        if self.reads is None:
+            return True
+        if name in self.reads.aliases:
+            real = self.reads.aliases[name]
+            return real not in self.options or value != self.options[real]
+        return not self.reads.changes_nothing(name, value) if name in self.reads.read else self._strict
 
-_SHORT = reprlib.Repr()
-_SHORT.maxlist, _SHORT.maxdict, _SHORT.maxstring, _SHORT.maxlong, _SHORT.maxother = 40, 12, 120, 40, 120
-
-
-def show(value: object) -> str:
-    """An untrusted value for a message: escaped, shortened, and of limited depth."""
-    return _cut(_SHORT.repr(value))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 300 else text[:300] + "..."
+    def _shown(self, names: Sequence[str]) -> str:
+        listed = [f"{shown(name)} = {show(self.options[name])}" for name in names]
+        more = f"; and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
+        way_out = next((name for name in names if name.isidentifier()), "NAME")
+        remedy = f'if you know that it changes nothing, load with ignore=("{way_out}",) or --ignore-option {way_out}'
+        return f"{'; '.join(map(cut, listed[:MAX_NAMED]))}{more}; {remedy}"

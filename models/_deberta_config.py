@@ -49,14 +49,14 @@ class DebertaConfig:
         """From config.json."""
         width, positions = options.size("hidden_size"), options.size("max_position_embeddings")
         heads = options.heads("num_attention_heads", width)
-        if options.get("relative_attention", bool, False) is not True:
+        if options.get("relative_attention", bool) is not True:
             raise options.wrong("relative_attention", "supported: True")
         options.only("attention_head_size", width // heads)
         kernel = options.whole("conv_kernel_size", 0, low=0)
         if kernel and kernel % 2 == 0:
             raise options.wrong("conv_kernel_size", "expected an odd number, or 0 for no convolution")
         options.only("pooler_hidden_size", width)
-        buckets, most = options.whole("position_buckets", -1), options.size("max_relative_positions", -1)
+        buckets, most = options.whole("position_buckets"), options.size("max_relative_positions")
         most = most if most > 0 else positions
         if buckets > 0 and not 4 <= buckets < 2 * most - 2:
             raise options.wrong("position_buckets", f"expected 4 to {2 * most - 3}, for distances up to {most}")
@@ -72,16 +72,16 @@ class DebertaConfig:
             num_buckets=buckets if buckets > 0 else None,
             content_to_position="c2p" in kinds,
             position_to_content="p2c" in kinds,
-            shared_projections=options.get("share_att_key", bool, False),
+            shared_projections=options.get("share_att_key", bool),
             normed_distances=norms,
-            max_positions=positions if options.get("position_biased_input", bool, True) else None,
-            type_vocab_size=options.size("type_vocab_size", 0, low=0),
-            activation=options.activation("hidden_act", "gelu"),
-            eps=options.real("layer_norm_eps", 1e-7),
+            max_positions=positions if options.get("position_biased_input", bool) else None,
+            type_vocab_size=options.size("type_vocab_size", low=0),
+            activation=options.activation("hidden_act"),
+            eps=options.real("layer_norm_eps"),
             conv_kernel_size=kernel,
-            conv_groups=options.heads("conv_groups", width, 1),
-            conv_activation=options.activation("conv_act", "tanh"),
-            head_activation=options.activation("pooler_hidden_act", "gelu"),
+            conv_groups=options.heads("conv_groups", width),
+            conv_activation=options.activation("conv_act"),
+            head_activation=options.activation("pooler_hidden_act"),
         )
 
     def rows_of_distances(self) -> Array:

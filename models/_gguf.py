@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -23,14 +23,21 @@ from lucid.models._config import Array, Config, ConfigError, show
 from lucid.models._gguf_architectures import ARCHITECTURES
 from lucid.models._gguf_cursor import Strings, Value
 from lucid.models._gguf_header import Header, read_header
+from lucid.models._options_read import options_read
 from lucid.quantization import Blocks
 
 
-def read_config(path: str | os.PathLike[str], *model_types: str) -> Config:
+def read_config(path: str | os.PathLike[str], *model_types: str, ignore: Sequence[str] = ()) -> Config:
     """The options of a GGUF file, whose architecture must be one of those given, by the name of config.json.
 
+    Metadata that nobody is known to read is refused: what llama.cpp reads of it is in no table.
+
+    Args:
+        ignore: options that are read as if the file did not have them.
+
     Raises:
-        ConfigError: for another architecture, or metadata that is missing, contradicts itself or the tensors.
+        ConfigError: for another architecture, metadata that is missing, contradicts itself or the tensors, or nothing
+            to `ignore`.
         WeightsError: for a file that is not exactly right. OSError: when there is none.
     """
     header = read_header(path)
@@ -38,7 +45,9 @@ def read_config(path: str | os.PathLike[str], *model_types: str) -> Config:
     weights = GGUFWeights(source)
     if widened := header.widened():
         _log.info("%s: dequantised to float32: %s", path, widened)
-    config = Config(source.options(), str(path), lambda: weights, lambda: weights.shapes)
+    options = source.options()
+    reads = options_read(options["model_type"])
+    config = Config(options, str(path), lambda: weights, lambda: weights.shapes, reads, strict=True).without(ignore)
     config.expect_type(model_types)
     return config
 

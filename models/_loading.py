@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def load(
     *,
     architecture: str | None = None,
     dequantize: bool = False,
+    ignore: Sequence[str] = (),
 ) -> Pretrained[object]:
     """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and its kin read one type.
 
@@ -70,6 +72,8 @@ def load(
             stores each, without a copy.
         dequantize: whether weights that the checkpoint has in few bits become parameters too. By default each is an
             `nn.QuantizedWeight` or `nn.Int8Weight`, exactly as stored, where its type is one that Lucid has.
+        ignore: options of config.json that are read as if the file did not have them, such as one that is refused and
+            that you know to change nothing: ``("hidden_size",)``, or ``("text_config.hidden_act",)`` of an object.
 
     Raises:
         ConfigError: for an unknown type, listing those that are known; an option that is not supported; a class or code
@@ -81,11 +85,11 @@ def load(
         OSError: if a file is missing.
     """
     modules = read_modules(source) if task in (None, SENTENCES) else None
-    options = read_options(source if modules is None else modules.encoder, *_CLASSES)
+    options = read_options(source if modules is None else modules.encoder, *_CLASSES, ignore=ignore)
     if architecture is not None:
         options = with_architecture(options, architecture)
     reader = reader_for(class_of(_CLASSES[options.model_type]), task, options, pooled=modules is not None)
-    return reader.from_pretrained(source, dtype or float32, dequantize=dequantize)
+    return reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore)
 
 
 def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
@@ -102,7 +106,8 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
         OSError: if a file is missing or cannot be written.
     """
     modules = read_modules(source) if isinstance(model, PooledEncoder) else None
-    options = read_options(source if modules is None else modules.encoder, *_CLASSES)
+    encoder = source if modules is None else modules.encoder
+    options = read_options(encoder, *_CLASSES, ignore=model.unread.on_request)
     base = class_of(_CLASSES[options.model_type])
     write_checkpoint(model, saved_options(base, model, options), folder)
     if modules is not None:

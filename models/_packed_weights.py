@@ -74,7 +74,7 @@ def with_packed_weights(config: Config) -> Config:
     layout = _read_layout(Config(config.get(OPTION, dict), f"{config.where}, {OPTION}"))
     weights = cache(lambda: PackedWeights(config.weights, layout, config.where))
     options = {name: value for name, value in config.options.items() if name != OPTION}
-    return Config(options, config.where, weights, lambda: weights().shapes)
+    return config.with_weights(weights, lambda: weights().shapes, options)
 
 
 def _read_layout(options: Config) -> Layout:

@@ -6,18 +6,19 @@
         checkpoint = Checkpoint(
             model_types=("gpt2",),                                 # model_type of config.json
             read=GPT2Config.read,                                  # from its options to the model's config
-            ignored_options=["summary_.*"],                        # options that change nothing here
+            ignored_options=["summary_.*"],                        # options that transformers reads for other uses
             renames=[(r"^h\\.", "transformer.h.")],                # the checkpoint's keys to the model's
             ignored_keys=[r"attn\\.bias$"],                        # arrays that the model does not use
             tied_keys={"lm_head.weight": "transformer.wte.weight"},  # one weight under two names
         )
 
-An option or key that is neither read nor named there is an error: nothing is silently ignored. `_config.py` reads the
-options.
+A key that is neither read nor named there is an error, and so is an option that transformers' code reads; `_config.py`
+reads the options.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections import ChainMap
@@ -27,7 +28,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 import lucid
 from lucid import DType, nn
@@ -37,9 +38,11 @@ from lucid.models._config import MAX_CONFIG as MAX_CONFIG
 from lucid.models._config import MAX_NUMBER as MAX_NUMBER
 from lucid.models._config import Config as Config
 from lucid.models._config import ConfigError as ConfigError
+from lucid.models._config import names_of
 from lucid.models._held_weights import Held
 from lucid.models._load_into import building, parameter_keys
 from lucid.models._load_into import load_into as load_into
+from lucid.models._options_read import transformers_version
 from lucid.models._packed_weights import OPTION, with_packed_weights
 from lucid.models._stacked_weights import StackedWeights
 from lucid.models._stored_weights import METHOD, with_stored_weights
@@ -47,6 +50,10 @@ from lucid.models._stored_weights import METHOD, with_stored_weights
 C = TypeVar("C")
 Auto: TypeAlias = Literal["auto"]
 """The element types of a checkpoint."""
+IGNORED = "lucid.ignored_options"
+"""The metadata key of exported files for options that were ignored on request."""
+
+_log = logging.getLogger("lucid.models")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +63,8 @@ class Checkpoint(Generic[C]):
     Args:
         model_types: the values of model_type in config.json that are accepted.
         read: makes the model's config from the options of config.json.
-        ignored_options: regular expressions for the whole names of options that change nothing.
+        ignored_options: regular expressions for the whole names of options that transformers reads, but not for what
+            this model computes: for training, or for heads that it does not have.
         renames: pairs (regular expression, replacement), applied in order to each key.
         ignored_keys: regular expressions found in keys (as renamed) of arrays that the model does not use; one that is
             the name of a parameter is used all the same.
@@ -87,17 +95,32 @@ class Checkpoint(Generic[C]):
         return key
 
 
+class Unread(NamedTuple):
+    """The options of a config.json that a model was made without."""
+
+    ignored: tuple[str, ...] = ()
+    """Those that transformers' code of the model_type does not read."""
+    on_request: tuple[str, ...] = ()
+    """Those that the caller asked to ignore."""
+
+
 class Pretrained(nn.Module, Generic[C]):
     """A model made from a config, which says how its published checkpoints are read."""
 
     checkpoint: ClassVar[Checkpoint[Any]]
+    unread: Unread = Unread()
 
     def __init__(self, config: C) -> None:
         self.config = config
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | os.PathLike[str], dtype: DType | Auto = lucid.float32, *, dequantize: bool = False
+        cls,
+        folder: str | os.PathLike[str],
+        dtype: DType | Auto = lucid.float32,
+        *,
+        dequantize: bool = False,
+        ignore: Sequence[str] = (),
     ) -> Self:
         """Read Hugging Face's config.json and model.safetensors, in one file or in shards, or a GGUF file.
 
@@ -110,16 +133,21 @@ class Pretrained(nn.Module, Generic[C]):
                 parameter that of the checkpoint, whose arrays are used without a copy: they stay in the mapped file
                 (but those of single experts are joined, which is a copy).
             dequantize: whether weights in few bits become parameters, as for `lucid.quantize`.
+            ignore: options of the config that are read as if the file did not have them, such as one that is refused:
+                ``("hidden_size",)``, or ``("text_config.hidden_act",)`` of an object. `unread` of the model names them.
 
         Raises:
-            ConfigError: for another architecture, or an option that is not supported.
+            ConfigError: for another architecture, an option that is not supported, or one to `ignore` that it lacks.
             ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
             KeyError: listing all weights that are missing, unexpected or of another shape; nothing is loaded then.
             WeightsError: for an invalid weights file.
             OSError: if a file is missing.
         """
-        model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize, dtype)
+        model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize, dtype, ignore=ignore)
         return model if dtype in (lucid.float32, "auto") else model.to(dtype)
+
+    def file_notes(self) -> Mapping[str, str]:
+        return {IGNORED: names_of(self.unread.on_request)} if self.unread.on_request else {}
 
     @classmethod
     def fits(cls, options: Config) -> bool:
@@ -150,10 +178,11 @@ class Pretrained(nn.Module, Generic[C]):
         dequantize: bool,
         dtype: DType | Auto,
         more: Mapping[str, Held] | None = None,
+        ignore: Sequence[str] = (),
     ) -> Self:
         """The model; `more` are weights from other files, by their names in it."""
         known = cls.checkpoint
-        options = _read_options(Path(folder), known.model_types)
+        options = _read_options(Path(folder), known.model_types, ignore)
         config = read(options)
         options.done(known.ignored_options)
         weights = StackedWeights(options.weights, known.stacked) if known.stacked else options.weights
@@ -163,7 +192,24 @@ class Pretrained(nn.Module, Generic[C]):
         own = model.state_dict()
         tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
         load_into(model, weights, known.renames, known.ignored_keys, tied, dequantize, dtype == "auto")
+        model.unread = Unread(options.ignored, options.dropped)
+        _say_what_is_unread(options)
         return model
+
+
+def _say_what_is_unread(options: Config) -> None:
+    """One line in the log, and a warning where code beside the checkpoint may read what transformers does not."""
+    if options.ignored:
+        _log.info(
+            "%s: ignored, as transformers %s does not read them for model_type %s: %s",
+            *(options.where, transformers_version(), options.model_type, names_of(options.ignored)),
+        )
+    strange = [name for name in options.ignored if options.reads is None or name not in options.reads.unread]
+    if strange and "auto_map" in (*options.options, *options.dropped):
+        _log.warning(
+            "%s: auto_map names code of the checkpoint's own, which may read these options; they are ignored here: %s",
+            *(options.where, names_of(strange)),
+        )
 
 
 def read_model_type(source: str | os.PathLike[str], *known: str) -> str:
@@ -175,16 +221,16 @@ def read_model_type(source: str | os.PathLike[str], *known: str) -> str:
     return read_options(source, *known).model_type
 
 
-def read_options(source: str | os.PathLike[str], *known: str) -> Config:
-    """The options of a checkpoint, whose model_type must be one of those known.
+def read_options(source: str | os.PathLike[str], *known: str, ignore: Sequence[str] = ()) -> Config:
+    """The options of a checkpoint, whose model_type must be one of those known, without those to `ignore`.
 
     Raises:
         ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
     """
-    return _read_options(Path(source), known)
+    return _read_options(Path(source), known, ignore)
 
 
-def _read_options(path: Path, model_types: Sequence[str]) -> Config:
+def _read_options(path: Path, model_types: Sequence[str], ignore: Sequence[str]) -> Config:
     """The options of a folder's config.json, or of a GGUF file."""
     files = [path]
     if path.is_dir():
@@ -197,14 +243,14 @@ def _read_options(path: Path, model_types: Sequence[str]) -> Config:
     elif path.suffix.lower() != ".gguf" and not path.is_file():
         files = []
     if not files:
-        options = Config.read(path, *model_types)
+        options = Config.read(path, *model_types, ignore=ignore)
         if not options.has(OPTION):
             return options
         own = options.get(OPTION, dict).get("quant_method") == METHOD
         return with_stored_weights(options) if own else with_packed_weights(options)
     if len(files) > 1:
         raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
-    config: Config = gguf_module("_gguf", files[0]).read_config(files[0], *model_types)
+    config: Config = gguf_module("_gguf", files[0]).read_config(files[0], *model_types, ignore=ignore)
     return config
 
 

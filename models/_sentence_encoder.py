@@ -40,7 +40,12 @@ class PooledEncoder(Pretrained[C]):
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | os.PathLike[str], dtype: DType | Auto = lucid.float32, *, dequantize: bool = False
+        cls,
+        folder: str | os.PathLike[str],
+        dtype: DType | Auto = lucid.float32,
+        *,
+        dequantize: bool = False,
+        ignore: Sequence[str] = (),
     ) -> Self:
         """As for every model, with the layers that modules.json lists; without one, the mean scaled to length 1.
 
@@ -49,10 +54,10 @@ class PooledEncoder(Pretrained[C]):
         """
         modules = read_modules(folder)
         if modules is None:
-            return super().from_pretrained(folder, dtype, dequantize=dequantize)
+            return super().from_pretrained(folder, dtype, dequantize=dequantize, ignore=ignore)
 
         def read(options: Config) -> Any:
             return replace(cls.checkpoint.read(options), sentence_layers=modules.layers)
 
-        model = cls._from_checkpoint(modules.encoder, read, dequantize, dtype, modules.weights)
+        model = cls._from_checkpoint(modules.encoder, read, dequantize, dtype, modules.weights, ignore)
         return model if dtype in (lucid.float32, "auto") else model.to(dtype)

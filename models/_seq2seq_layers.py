@@ -34,7 +34,7 @@ class StackConfig:
             num_layers=options.layers(f"{side}_layers"),
             num_heads=options.heads(f"{side}_attention_heads", width),
             intermediate_size=options.size(f"{side}_ffn_dim"),
-            activation=options.activation("activation_function", "gelu"),
+            activation=options.activation("activation_function"),
             **flags,
         )
 

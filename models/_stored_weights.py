@@ -74,7 +74,7 @@ def with_stored_weights(config: Config) -> Config:
     formats = {name: read_format(name, kind, where) for name, kind in told.items()}
     weights = cache(lambda: StoredWeights(config.weights, formats, config.where))
     options = {name: value for name, value in config.options.items() if name != OPTION}
-    return Config(options, config.where, weights, lambda: weights().shapes)
+    return config.with_weights(weights, lambda: weights().shapes, options)
 
 
 class StoredWeights(Mapping[str, Held]):

@@ -167,14 +167,21 @@ class PredictionHead(nn.Module):
 
 class LanguageModelHead(PredictionHead):
     """What is multiplied with the table of all tokens' vectors, or with that of `decoder`; then `bias` (vocab_size,) is
-    added.
+    added, if there is one.
     """
 
     def __init__(
-        self, vocab_size: int, width: int, inner: int, activation: str, norm: nn.LayerNorm, bias: bool = True
+        self,
+        vocab_size: int,
+        width: int,
+        inner: int,
+        activation: str,
+        norm: nn.LayerNorm,
+        bias: bool = True,
+        output_bias: bool = True,
     ) -> None:
         super().__init__(width, inner, activation, norm, bias)
-        self.bias = nn.init.new_parameter(vocab_size)
+        self.bias = nn.init.new_parameter(vocab_size) if output_bias else None
         self.sizes = (inner, vocab_size)
         self.decoder: nn.Linear | None = None
 

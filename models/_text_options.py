@@ -27,7 +27,6 @@ def layer_types(options: Config, layers: int, default: Sequence[str]) -> tuple[s
 
 def tied_output(
     options: Config,
-    default: bool,
     head: str = "lm_head.weight",
     table: str = r"(?:model\.)?embed_tokens\.weight",
 ) -> bool:
@@ -39,41 +38,47 @@ def tied_output(
         head: the key of the output layer.
         table: a regular expression for the whole key of the table.
     """
-    if not options.get("tie_word_embeddings", bool, default):
+    if not options.get("tie_word_embeddings", bool):
         return False
     weights = options.weights
     stored = next((key for key in weights if re.fullmatch(table, key)), None) if head in weights else None
     return stored is None or bool(np.array_equal(numbers_of(weights[head]), numbers_of(weights[stored])))
 
 
-def rope(options: Config, theta: float = 10000.0) -> Rope:
-    """The rotary positions of a model, as transformers 5 or earlier versions spell them.
+def rope(options: Config) -> Rope:
+    """The rotary positions of a model, as transformers 5 or earlier versions spell them."""
+    section = options.section("rope_scaling" if options.options.get("rope_scaling") else "rope_parameters")
+    options.only("partial_rotary_factor", 1.0)
+    theta = section.real("rope_theta", options.real("rope_theta", low=1.001), low=1.001)
+    trained = options.whole("original_max_position_embeddings", None)  # of the model, before that of the section
+    return theta, rope_scaling(section, options.whole("max_position_embeddings"), trained)
 
-    `theta` is the base where the config has none.
-    """
-    section = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
-    theta = section.real("rope_theta", options.real("rope_theta", theta, low=1.001), low=1.001)
-    return theta, rope_scaling(section, options.whole("max_position_embeddings"))
 
-
-def ropes(options: Config, older: Mapping[str, tuple[str, float]]) -> dict[str, Rope]:
+def ropes(options: Config, older: Mapping[str, str]) -> dict[str, Rope]:
     """The rotary positions of each type of layer.
 
-    `older` gives by type what earlier versions of transformers call the base, and the base where the config has none.
-    Their rope_scaling is that of FULL.
+    `older` gives by type what earlier versions of transformers call the base. Their rope_scaling is that of FULL.
     """
     longest, sections = options.whole("max_position_embeddings"), options.section("rope_parameters")
+    options.only("partial_rotary_factor", 1.0)
     found = {}
-    for kind, (name, theta) in older.items():
+    for kind, name in older.items():
         section = options if kind == FULL and options.has("rope_scaling") else sections
         section = section.section("rope_scaling" if section is options else kind)
-        theta = section.real("rope_theta", options.real(name, theta, low=1.001), low=1.001)
+        theta = section.real("rope_theta", options.real(name, low=1.001), low=1.001)
         found[kind] = theta, rope_scaling(section, longest)
     return found
 
 
-def rope_scaling(rope: Config, longest: int) -> scalings.RopeScaling | None:
-    """The scaling that an object of options describes; `longest` is the number of positions of the model."""
+def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scalings.RopeScaling | None:
+    """The scaling that an object of options describes.
+
+    Args:
+        rope: the object.
+        longest: the number of positions of the model.
+        trained: the number that it was first trained for, if the config says so outside the object.
+    """
+    rope.only("partial_rotary_factor", 1.0)
     kind = rope.get("rope_type", str, rope.get("type", str, "default"))
     if kind == "default":
         return None
@@ -82,7 +87,8 @@ def rope_scaling(rope: Config, longest: int) -> scalings.RopeScaling | None:
         return scalings.LinearScaling(factor)
     if kind == "dynamic":
         return scalings.DynamicNTKScaling(factor, longest)
-    trained = rope.whole("original_max_position_embeddings", longest)
+    inner = rope.whole("original_max_position_embeddings", longest)
+    trained = inner if trained is None else trained
     if kind == "llama3":
         low, high = rope.real("low_freq_factor", low=1e-3), rope.real("high_freq_factor", low=1e-3)
         if low >= high:

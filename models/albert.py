@@ -54,17 +54,17 @@ class AlbertConfig:
         width, layers = options.size("hidden_size"), options.layers("num_hidden_layers")
         return cls(
             vocab_size=options.size("vocab_size"),
-            embedding_size=options.size("embedding_size", 128),
+            embedding_size=options.size("embedding_size"),
             hidden_size=width,
             num_layers=layers,
             num_heads=options.heads("num_attention_heads", width),
             intermediate_size=options.size("intermediate_size"),
             max_positions=options.size("max_position_embeddings"),
-            type_vocab_size=options.size("type_vocab_size", 2),
-            num_groups=options.whole("num_hidden_groups", 1, high=layers, why=", the number of layers"),
-            inner_layers=options.layers("inner_group_num", 1),
-            activation=options.activation("hidden_act", "gelu_new"),
-            eps=options.real("layer_norm_eps", 1e-12),
+            type_vocab_size=options.size("type_vocab_size"),
+            num_groups=options.whole("num_hidden_groups", high=layers, why=", the number of layers"),
+            inner_layers=options.layers("inner_group_num"),
+            activation=options.activation("hidden_act"),
+            eps=options.real("layer_norm_eps"),
         )
 
 
@@ -77,7 +77,7 @@ class Albert(Pretrained[AlbertConfig]):
     checkpoint = Checkpoint(
         model_types=("albert",),
         read=AlbertConfig.read,
-        ignored_options=["tie_word_embeddings", "layers_to_keep"],
+        ignored_options=["tie_word_embeddings"],
         renames=[(r"^albert\.", "")],
         # Heads for other tasks, and position numbers that some checkpoints store.
         ignored_keys=[r"^(pooler|predictions|sop_classifier|classifier|qa_outputs)\.", r"embeddings\.position_ids$"],

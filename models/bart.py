@@ -46,13 +46,6 @@ class Bart(Pretrained[BartConfig], nn.EncoderDecoder):
         model_types=("bart", "marian", "mbart", "m2m_100"),
         task="text2text-generation",
         read=BartConfig.read,
-        ignored_options=[
-            "num_hidden_layers|output_past",
-            # What earlier versions said and the model type tells.
-            "normalize_(before|embedding)|add_(bias_logits|final_layer_norm)|static_position_embeddings",
-            "extra_pos_embeddings|classif_dropout|replacing_rate|student_(en|de)coder_layers|save_step",
-            "force_bos_token_to_be_generated|forced_(bos|eos)_token_id|bad_words_ids",  # of generation
-        ],
         renames=[(r"^(?!model\.|lm_head\.|final_logits_bias$|classification_head\.)", "model.")],
         ignored_keys=[r"embed_positions\.weights?$", r"^classification_head\."],  # sines and cosines, computed here
         tied_keys={
@@ -295,12 +288,14 @@ class SinesAndCosines(nn.Module):
 
     def forward(self, positions: Positions) -> Tensor:
         """(..., L) integers, or a length L, to (..., L, width)."""
+        length = positions.shape[-1] if isinstance(positions, Tensor) else positions
+        if isinstance(length, int) and length > self.held:
+            raise ValueError(
+                f"Bart: the input has {length} tokens, the model {self.held} positions; shorten the input, or raise "
+                "max_position_embeddings of config.json, as positions are computed"
+            )
         if isinstance(positions, Tensor):
             return ops.take(self._table, positions + self.offset if self.offset else positions)
-        if isinstance(positions, int) and positions > self.held:
-            raise ValueError(
-                f"Bart: the input has {positions} tokens, the model {self.held} positions; shorten the input"
-            )
         return self._table[self.offset : positions + self.offset]
 
 

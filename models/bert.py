@@ -38,13 +38,7 @@ class Bert(Pretrained[BertConfig]):
     checkpoint = Checkpoint(
         model_types=("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie", "mpnet"),
         read=BertConfig.read,
-        ignored_options=[
-            "classifier_dropout",
-            "tie_word_embeddings",
-            "tie_weights_",
-            "summary_.*",
-            "task_type_vocab_size",
-        ],
+        ignored_options=["tie_word_embeddings", "summary_.*", "task_type_vocab_size"],
         renames=RENAMES,
         # Heads for other tasks, and position numbers that some checkpoints store.
         ignored_keys=[

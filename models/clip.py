@@ -86,9 +86,9 @@ class CLIPConfig:
 
 
 def _section(options: Config, name: str) -> Config:
-    """The options of one tower. Older files repeat some of them in a second object, which takes precedence."""
-    section = options.section(name)
-    section.options.update(options.get(f"{name}_dict", dict, {}))
+    """The options of one tower. Older files have a second object of them, in whose place there are only defaults."""
+    section, older = options.section(name), options.get(f"{name}_dict", dict, {})
+    section.options = dict(older) if options.has(f"{name}_dict") else section.options
     return section
 
 
@@ -98,8 +98,8 @@ class CLIP(Pretrained[CLIPConfig]):
     checkpoint = Checkpoint(
         model_types=("clip",),
         read=CLIPConfig.read,
-        # A tower's projection_dim is for models with one tower only; the others have no effect on towers.
-        ignored_options=["projection_dim", "logit_scale_init_value", "tie_.*", "is_.*", "add_cross_attention"],
+        # A tower's projection_dim is for models with one tower only.
+        ignored_options=["projection_dim", "logit_scale_init_value", "tie_word_embeddings"],
         ignored_keys=[r"\.position_ids$"],  # 0, 1, 2, ...
         task="zero-shot-image-classification",
         heads={"image-feature-extraction": "clip.CLIPVisionModel", "feature-extraction": "clip.CLIPTextModel"},

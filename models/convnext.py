@@ -47,10 +47,10 @@ class ConvNextConfig:
             hidden_sizes=widths,
             depths=options.sizes("depths", count=len(widths)),
             patch_size=options.size("patch_size"),
-            num_channels=options.size("num_channels", 3),
+            num_channels=options.size("num_channels"),
             activation=options.activation("hidden_act"),
             eps=options.real("layer_norm_eps"),
-            layer_scale=version == 1 and options.real("layer_scale_init_value", 1e-6) > 0,
+            layer_scale=version == 1 and options.real("layer_scale_init_value") > 0,
         )
 
 
@@ -60,7 +60,7 @@ class ConvNext(Pretrained[ConvNextConfig]):
     checkpoint = Checkpoint(
         model_types=("convnext", "convnextv2"),
         read=ConvNextConfig.read,
-        ignored_options=["image_size", "out_features|out_indices|stage_names"],  # of training; of use as a backbone
+        ignored_options=["out_features|out_indices|stage_names"],  # of use as a backbone
         renames=[(r"^convnext(v2)?\.", "")],
         ignored_keys=[r"^classifier\."],
         task="image-feature-extraction",

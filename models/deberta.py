@@ -37,7 +37,7 @@ class Deberta(Pretrained[DebertaConfig]):
     checkpoint = Checkpoint(
         model_types=("deberta-v2",),
         read=DebertaConfig.read,
-        ignored_options=["legacy|tie_word_embeddings|summary_.*"],
+        ignored_options=["legacy|tie_word_embeddings"],
         renames=[(r"^deberta\.", "")],
         # Heads for other tasks, and positions that are stored and not used.
         ignored_keys=[

@@ -64,12 +64,11 @@ class GemmaConfig:
                 f"{options.where}: heads are {head_dim} wide, expected an even number: rotary positions turn pairs"
             )
         options.only("use_bidirectional_attention", False)
-        activation = options.activation("hidden_activation", "gelu_pytorch_tanh")
-        options.only("hidden_act", activation)
-        every = options.whole("sliding_window_pattern", 6) if third else 2
+        activation = options.activation("hidden_activation")
+        every = options.whole("sliding_window_pattern") if third else 2
         if third:
             options.only("attn_logit_softcapping", None)
-            positions = ropes(options, {FULL: ("rope_theta", 1e6), SLIDING: ("rope_local_base_freq", 10000.0)})
+            positions = ropes(options, {FULL: "rope_theta", SLIDING: "rope_local_base_freq"})
         else:
             positions = dict.fromkeys((FULL, SLIDING), rope(options))
         return cls(
@@ -84,14 +83,14 @@ class GemmaConfig:
             ),
             window=options.whole("sliding_window"),
             ropes=positions,
-            attention_multiplier=options.real("query_pre_attn_scalar", 256.0, low=1e-3) ** -0.5,
+            attention_multiplier=options.real("query_pre_attn_scalar", low=1e-3) ** -0.5,
             attention_softcap=0.0 if third else _softcap(options, "attn_logit_softcapping", 50.0),
             logits_softcap=_softcap(options, "final_logit_softcapping", 0.0 if third else 30.0),
             qk_norm=third,
-            attention_bias=options.get("attention_bias", bool, False),
-            eps=options.real("rms_norm_eps", 1e-6),
+            attention_bias=options.get("attention_bias", bool),
+            eps=options.real("rms_norm_eps"),
             activation=activation,
-            tied=tied_output(options, True),
+            tied=tied_output(options),
         )
 
 
@@ -105,7 +104,6 @@ class Gemma(CausalLM[GemmaConfig]):
         model_types=("gemma2", "gemma3_text"),
         task="text-generation",
         read=GemmaConfig.read,
-        ignored_options=["cache_implementation"],
         renames=PREFIXED,
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
         heads={

@@ -53,11 +53,11 @@ class GPT2Config:
             num_heads=options.heads("n_head", width),
             intermediate_size=options.size("n_inner", None),
             max_positions=options.size("n_positions"),
-            activation=options.activation("activation_function", "gelu_new"),
-            eps=options.real("layer_norm_epsilon", 1e-5),
-            scale_attention=options.get("scale_attn_weights", bool, True),
-            scale_by_layer=options.get("scale_attn_by_inverse_layer_idx", bool, False),
-            tied=tied_output(options, True, table=r"(?:transformer\.)?wte\.weight"),
+            activation=options.activation("activation_function"),
+            eps=options.real("layer_norm_epsilon"),
+            scale_attention=options.get("scale_attn_weights", bool),
+            scale_by_layer=options.get("scale_attn_by_inverse_layer_idx", bool),
+            tied=tied_output(options, table=r"(?:transformer\.)?wte\.weight"),
         )
 
     def scale(self, layer: int) -> float:
@@ -74,8 +74,7 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
         model_types=("gpt2",),
         task="text-generation",
         read=GPT2Config.read,
-        # Upcasting is about half precision, n_ctx repeats n_positions, the summary options are for another head.
-        ignored_options=["reorder_and_upcast_attn", "n_ctx", "summary_.*"],
+        ignored_options=["reorder_and_upcast_attn", "summary_.*"],  # about half precision; for another head
         # The first published files have no prefix.
         renames=[(r"^(?!transformer\.|lm_head\.|score\.|classifier\.|qa_outputs\.)", "transformer.")],
         ignored_keys=[r"\.attn\.(bias|masked_bias)$"],  # the causal triangle, stored by older versions

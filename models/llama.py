@@ -68,11 +68,9 @@ class LlamaConfig:
         """From config.json."""
         kind = options.model_type
         width, heads = options.size("hidden_size"), options.size("num_attention_heads")
-        # The defaults of these two differ between families, so where they are not obvious they are required.
-        kv_heads = options.heads("num_key_value_heads", heads, *([heads] if kind == "llama" else []))
-        if options.has("head_dim") or kind in ("qwen3", "seed_oss"):
-            head_dim = options.size("head_dim")
-        else:
+        kv_heads = options.heads("num_key_value_heads", heads) if options.is_known("num_key_value_heads") else heads
+        head_dim = options.size("head_dim") if options.is_known("head_dim") else None
+        if head_dim is None:
             head_dim = width // options.heads("num_attention_heads", width)
         if head_dim % 2:
             raise ConfigError(
@@ -80,14 +78,10 @@ class LlamaConfig:
             )
         # Mistral and its kin have no biases; Qwen2 always has them on queries, keys and values.
         bias = kind not in ("mistral", "ministral", "mixtral", "qwen2")
-        bias = bias and options.get("attention_bias", bool, kind == "seed_oss")
-        o_bias = options.get("attention_out_bias", bool, False) if kind == "seed_oss" else bias and kind != "helium"
-        mlp_bias = kind in ("llama", "smollm3", "granite", "helium", "seed_oss") and options.get(
-            "mlp_bias", bool, False
-        )
-        theta, scaling = rope(options, {"smollm3": 2e6, "helium": 1e5, "mixtral": 1e6}.get(kind, 10000.0))
-        for variation in ("rope_interleaved", "use_mrope"):
-            options.only(variation, False)
+        bias = bias and options.get("attention_bias", bool)
+        o_bias = options.get("attention_out_bias", bool) if kind == "seed_oss" else bias and kind != "helium"
+        mlp_bias = kind in ("llama", "smollm3", "granite", "helium", "seed_oss") and options.get("mlp_bias", bool)
+        theta, scaling = rope(options)
         layers = options.layers("num_hidden_layers")
         rotated = _rotated(options, layers) if kind == "smollm3" else ()
         return cls(
@@ -100,7 +94,7 @@ class LlamaConfig:
             windows=_windows(options, layers, rotated),
             rope_theta=theta,
             rope_scaling=scaling,
-            eps=options.real("rms_norm_eps", 1e-6),
+            eps=options.real("rms_norm_eps"),
             activation=options.activation("hidden_act"),
             qkv_bias=bias or kind == "qwen2",
             o_bias=o_bias,
@@ -109,7 +103,7 @@ class LlamaConfig:
             norm_after=kind == "olmo2",
             rotated=rotated,
             rope_interleaved=kind == "helium",
-            tied=tied_output(options, kind == "smollm3"),
+            tied=tied_output(options),
             attention_multiplier=_multiplier(options, "attention_multiplier") if kind == "granite" else None,
             embedding_multiplier=_multiplier(options, "embedding_multiplier"),
             residual_multiplier=_multiplier(options, "residual_multiplier"),
@@ -138,7 +132,6 @@ class Llama(CausalLM[LlamaConfig]):
         ),
         task="text-generation",
         read=LlamaConfig.read,
-        ignored_options=["pretraining_tp", "is_llama_config"],  # the first: how products are split
         renames=PREFIXED,
         ignored_keys=[r"rotary_emb\.inv_freq$"],  # stored by older versions; computed here
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
@@ -167,7 +160,12 @@ class Llama(CausalLM[LlamaConfig]):
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | os.PathLike[str], dtype: DType | Auto = lucid.float32, *, dequantize: bool = False
+        cls,
+        folder: str | os.PathLike[str],
+        dtype: DType | Auto = lucid.float32,
+        *,
+        dequantize: bool = False,
+        ignore: Sequence[str] = (),
     ) -> Self:
         """As for every model, with parameters of an element type; weights stored in it are used without a copy."""
         kept = lucid.float32 if dtype == "auto" else dtype
@@ -176,7 +174,7 @@ class Llama(CausalLM[LlamaConfig]):
             config: LlamaConfig = cls.checkpoint.read(options)
             return replace(config, dtype=kept)
 
-        return cls._from_checkpoint(folder, read, dequantize, dtype)
+        return cls._from_checkpoint(folder, read, dequantize, dtype, ignore=ignore)
 
 
 class Decoder(RotaryDecoder):
@@ -292,17 +290,17 @@ _QK_NORMS: dict[str, Literal["head", "all"]] = {"qwen3": "head", "qwen3_moe": "h
 def _windows(options: Config, layers: int, rotated: tuple[bool, ...]) -> tuple[int | None, ...]:
     """The window of each layer."""
     kind = options.model_type
+    window = options.whole_or_none("sliding_window")
     if kind not in ("mistral", "ministral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "smollm3"):
+        _no_windows(options, window, layers)
         return (None,) * layers
-    window = options.whole("sliding_window", None)
     if kind == "ministral":
         kinds = layer_types(options, layers, [FULL if window is None else SLIDING] * layers)
         return tuple(window if kind == SLIDING else None for kind in kinds)
     if kind in ("mistral", "mixtral"):
-        if kind == "mistral" and "sliding_window" not in options.options:
-            raise ConfigError(f"{options.where}: option sliding_window is missing, expected int, or null for none")
+        layer_types(options, layers, [FULL] * layers)  # of caches, which the window has too
         return (window,) * layers
-    slides = options.get("use_sliding_window", bool, False)
+    slides = options.get("use_sliding_window", bool)
     if kind == "smollm3":  # layers may be named whether or not they slide by default
         kinds = layer_types(options, layers, [FULL if turns or not slides else SLIDING for turns in rotated])
         window = options.whole("sliding_window") if SLIDING in kinds else None
@@ -310,14 +308,23 @@ def _windows(options: Config, layers: int, rotated: tuple[bool, ...]) -> tuple[i
     window = options.whole("sliding_window") if slides else None
     if kind == "qwen3_moe":  # in all layers or none
         return (window,) * layers
-    first = options.whole("max_window_layers", 28, low=0)
+    first = options.whole("max_window_layers", low=0)
     kinds = layer_types(options, layers, [SLIDING if slides and i >= first else FULL for i in range(layers)])
     return tuple(window if kind == SLIDING else None for kind in kinds)
 
 
+def _no_windows(options: Config, window: int | None, layers: int) -> None:
+    """Require that no layer has a window: models of these types have none, but transformers' caches obey one."""
+    if SLIDING in layer_types(options, layers, [FULL] * layers):
+        raise options.wrong("layer_types", f"supported for {options.model_type}: {layers} of {FULL}")
+    most = options.whole("max_position_embeddings")
+    if window is not None and window < most and not options.has("layer_types"):
+        raise options.wrong("sliding_window", f"supported for {options.model_type}: null, or {most} and more")
+
+
 def _rotated(options: Config, layers: int) -> tuple[bool, ...]:
     """Which layers have rotary positions: those with 1, by default all but every fourth."""
-    interval = options.whole("no_rope_layer_interval", 4)
+    interval = options.whole("no_rope_layer_interval")
     marks = options.get("no_rope_layers", list, [int((i + 1) % interval != 0) for i in range(layers)])
     if len(marks) != layers or not all(mark in (0, 1) for mark in marks):
         raise options.wrong("no_rope_layers", f"expected {layers} of 0 or 1")
@@ -326,7 +333,7 @@ def _rotated(options: Config, layers: int) -> tuple[bool, ...]:
 
 def _multiplier(options: Config, name: str) -> float:
     """One of Granite's multipliers; other models have none."""
-    return options.real(name, 1.0, low=1e-9) if options.model_type == "granite" else 1.0
+    return options.real(name, low=1e-9) if options.model_type == "granite" else 1.0
 
 
 def main() -> None:

@@ -64,7 +64,7 @@ class Mamba2Config:
         """From config.json."""
         width = options.size("hidden_size")
         heads, head_dim = options.size("num_heads"), options.size("head_dim")
-        if options.whole("expand", 2) * width != heads * head_dim:
+        if options.whole("expand") * width != heads * head_dim:
             raise options.wrong("expand", f"expected num_heads * head_dim = expand * {width}")
         return cls(
             vocab_size=options.size("vocab_size"),
@@ -74,13 +74,13 @@ class Mamba2Config:
             head_dim=head_dim,
             num_groups=options.heads("n_groups", heads),
             state_size=options.size("state_size"),
-            conv_size=options.size("conv_kernel", 4, low=2),
-            activation=options.activation("hidden_act", "silu"),
-            eps=options.real("layer_norm_epsilon", 1e-5),
-            bias=options.get("use_bias", bool, False),
-            conv_bias=options.get("use_conv_bias", bool, True),
+            conv_size=options.size("conv_kernel", low=2),
+            activation=options.activation("hidden_act"),
+            eps=options.real("layer_norm_epsilon"),
+            bias=options.get("use_bias", bool),
+            conv_bias=options.get("use_conv_bias", bool),
             time_step_limit=_limits(options),
-            tied=tied_output(options, False, table=r"(?:backbone\.)?embeddings?\.weight"),
+            tied=tied_output(options, table=r"(?:backbone\.)?embeddings?\.weight"),
         )
 
 
@@ -119,9 +119,7 @@ class Mamba2(Pretrained[Mamba2Config], nn.RecurrentDecoder):
         task="text-generation",
         read=Mamba2Config.read,
         # How it is initialised and trained; chunks change nothing; residuals are of the model's type here.
-        ignored_options=[
-            "time_step_(rank|min|max|floor)|rescale_prenorm_residual|chunk_size|residual_in_fp32|rms_norm|norm_before_gate"
-        ],
+        ignored_options=["time_step_(rank|min|max|floor)|chunk_size|residual_in_fp32"],
         renames=[(r"^(?!backbone\.|lm_head\.)", "backbone."), (r"^backbone\.embedding\.", "backbone.embeddings.")],
         tied_keys={"lm_head.weight": "backbone.embeddings.weight"},
         heads={"feature-extraction": "decoder_tasks.Mamba2States"},

@@ -40,7 +40,7 @@ class MixtralConfig(LlamaConfig):
         plain = super().read(options)
         mixtral = options.model_type == "mixtral"
         count = options.size("num_local_experts" if options.has("num_local_experts") else "num_experts")
-        step = options.whole("decoder_sparse_step", 1)
+        step = 1 if mixtral else options.whole("decoder_sparse_step")
         dense = [] if mixtral else options.get("mlp_only_layers", list, [])
         if not all(isinstance(layer, int) for layer in dense):
             raise options.wrong("mlp_only_layers", "expected numbers of layers")
@@ -51,7 +51,7 @@ class MixtralConfig(LlamaConfig):
             num_experts=count,
             experts_per_token=options.whole("num_experts_per_tok", high=count, why=", the number of experts"),
             expert_size=options.size("intermediate_size" if mixtral else "moe_intermediate_size"),
-            normalized=mixtral or options.get("norm_topk_prob", bool, False),
+            normalized=mixtral or options.get("norm_topk_prob", bool),
             sparse=tuple((i + 1) % step == 0 and i not in dense for i in range(len(plain.windows))),
         )
 
@@ -67,7 +67,7 @@ class Mixtral(Llama):
         model_types=("mixtral", "qwen3_moe"),
         task="text-generation",
         read=MixtralConfig.read,
-        ignored_options=["router_(aux_loss_coef|jitter_noise)", "output_router_logits", "max_window_layers"],
+        ignored_options=["router_(aux_loss_coef|jitter_noise)", "output_router_logits"],
         stacked={
             "experts.gate_up_proj": ("experts.*.gate_proj.weight", "experts.*.up_proj.weight"),
             "experts.down_proj": ("experts.*.down_proj.weight",),

@@ -43,6 +43,7 @@ class ModernBertConfig:
     type_vocab_size: int = 0  # texts have no segments
     head_pooling: str = "cls"  # of a classifier of texts: the first token, or the mean of all
     head_bias: bool = False
+    decoder_bias: bool = True  # of the output layer of a masked language model
     head_activation: str = "gelu"
     num_labels: int = 0
     own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
@@ -52,26 +53,30 @@ class ModernBertConfig:
     def read(cls, options: Config) -> Self:
         """From config.json."""
         width, layers = options.size("hidden_size"), options.layers("num_hidden_layers")
-        heads, every = options.heads("num_attention_heads", width), options.whole("global_attn_every_n_layers", 3)
+        heads, every = options.heads("num_attention_heads", width), options.whole("global_attn_every_n_layers")
         if width // heads % 2:
             raise options.wrong("num_attention_heads", f"expected heads of an even width, of {width} in all")
         options.only("rope_scaling", None)
+        bases = {FULL: "global_rope_theta", SLIDING: "local_rope_theta"}
+        if options.is_null("local_rope_theta"):  # the global one is meant
+            bases[SLIDING] = bases[FULL]
         return cls(
             vocab_size=options.size("vocab_size"),
             hidden_size=width,
             num_heads=heads,
             intermediate_size=options.size("intermediate_size"),
             layer_types=layer_types(options, layers, [SLIDING if i % every else FULL for i in range(layers)]),
-            reach=options.whole("local_attention", 128) // 2,
-            ropes=ropes(options, {FULL: ("global_rope_theta", 160000.0), SLIDING: ("local_rope_theta", 10000.0)}),
-            activation=options.activation("hidden_activation", "gelu"),
-            eps=options.real("norm_eps", 1e-5),
-            norm_bias=options.get("norm_bias", bool, False),
-            attention_bias=options.get("attention_bias", bool, False),
-            mlp_bias=options.get("mlp_bias", bool, False),
+            reach=options.whole("local_attention") // 2,
+            ropes=ropes(options, bases),
+            activation=options.activation("hidden_activation"),
+            eps=options.real("norm_eps"),
+            norm_bias=options.get("norm_bias", bool),
+            attention_bias=options.get("attention_bias", bool),
+            mlp_bias=options.get("mlp_bias", bool),
             head_pooling=options.choose("classifier_pooling", {"cls": "cls", "mean": "mean"}, "cls"),
-            head_bias=options.get("classifier_bias", bool, False),
-            head_activation=options.activation("classifier_activation", "gelu"),
+            head_bias=options.get("classifier_bias", bool),
+            decoder_bias=options.get("decoder_bias", bool),
+            head_activation=options.activation("classifier_activation"),
         )
 
 
@@ -82,9 +87,8 @@ class ModernBert(Pretrained[ModernBertConfig]):
         model_types=("modernbert",),
         read=ModernBertConfig.read,
         ignored_options=[
-            "initializer_cutoff_factor|deterministic_flash_attn|reference_compile|repad_logits_with_grad",
-            "layer_norm_eps|position_embedding_type",  # of BERT; published configs have them, models do not
-            "decoder_bias|sparse_pred.*|tie_word_embeddings",  # how heads are trained and stored
+            "deterministic_flash_attn",
+            "sparse_pred.*|tie_word_embeddings",  # how heads are trained and stored
         ],
         renames=[(r"^model\.", "")],
         ignored_keys=[r"^(head|decoder|classifier)\."],

@@ -98,7 +98,8 @@ class ModernBertForMaskedLM(MaskedLM[ModernBertConfig], ModernBert):
 
     def language_model_head(self, config: ModernBertConfig) -> LanguageModelHead:
         width, activation = config.hidden_size, config.head_activation
-        return LanguageModelHead(config.vocab_size, width, width, activation, norm(config), config.head_bias)
+        biases = config.head_bias, config.decoder_bias
+        return LanguageModelHead(config.vocab_size, width, width, activation, norm(config), *biases)
 
     @property
     def table(self) -> Tensor:

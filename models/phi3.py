@@ -68,9 +68,9 @@ class Phi3Config:
             rope=positions,
             rotary_dim=rotary_dim,
             window=options.whole("sliding_window", None),
-            eps=options.real("rms_norm_eps", 1e-5),
-            activation=options.activation("hidden_act", "silu"),
-            tied=tied_output(options, False),
+            eps=options.real("rms_norm_eps"),
+            activation=options.activation("hidden_act"),
+            tied=tied_output(options),
         )
 
 
@@ -84,7 +84,6 @@ class Phi3(CausalLM[Phi3Config]):
         model_types=("phi3",),
         read=Phi3Config.read,
         task="text-generation",
-        ignored_options=["full_attn_mod|interpolate_factor"],  # not read by any published code of the model
         renames=PREFIXED,
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
         heads={
@@ -173,15 +172,15 @@ class FeedForward(nn.Module):
 def _rope(options: Config, head_dim: int) -> tuple[Rope, int]:
     """Base and scaling of the rotary positions, as transformers spells them, and how many features turn."""
     rope = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
-    theta = rope.real("rope_theta", options.real("rope_theta", 10000.0, low=1.001), low=1.001)
-    part = rope.real("partial_rotary_factor", options.real("partial_rotary_factor", 1.0, high=1.0), high=1.0)
+    theta = rope.real("rope_theta", options.real("rope_theta", low=1.001), low=1.001)
+    part = rope.real("partial_rotary_factor", options.real("partial_rotary_factor", high=1.0), high=1.0)
     turned = int(head_dim * part)
     if turned < 2 or turned % 2:
         place = rope if rope.has("partial_rotary_factor") else options
         raise place.wrong("partial_rotary_factor", f"expected an even number of the {head_dim} features of a head")
     longest = options.whole("max_position_embeddings")
-    trained = options.whole("original_max_position_embeddings", longest, low=2)
-    trained = rope.whole("original_max_position_embeddings", trained, low=2)
+    rope.has("original_max_position_embeddings")  # that of the model comes first, and has a default
+    trained = options.whole("original_max_position_embeddings", low=2)
     spelled = "rope_type" if rope.has("rope_type") else "type"
     kind = rope.get("rope_type", str, rope.get("type", str, "default"))  # transformers 5 writes both
     if kind == "default":

@@ -82,7 +82,7 @@ class SigLIP(Pretrained[SigLIPConfig]):
     checkpoint = Checkpoint(
         model_types=("siglip",),
         read=SigLIPConfig.read,
-        ignored_options=["tie_.*", "is_.*", "add_cross_attention", "projection_dim"],
+        ignored_options=["tie_word_embeddings"],
         ignored_keys=[r"\.position_ids$"],  # 0, 1, 2, ...
         task="zero-shot-image-classification",
         heads={"image-feature-extraction": "siglip.SigLIPVisionModel", "feature-extraction": "siglip.SigLIPTextModel"},

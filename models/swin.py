@@ -61,14 +61,14 @@ class SwinConfig:
             depths=depths,
             num_heads=heads,
             window_size=options.whole("window_size", high=max(image_size), why=", the size of an image"),
-            mlp_ratio=options.real("mlp_ratio", 4.0, low=1e-3, high=1e3),
+            mlp_ratio=options.real("mlp_ratio", low=1e-3, high=1e3),
             image_size=image_size,
             patch_size=options.whole("patch_size", high=min(image_size), why=", the size of an image"),
-            num_channels=options.size("num_channels", 3),
+            num_channels=options.size("num_channels"),
             activation=options.activation("hidden_act"),
             eps=options.real("layer_norm_eps"),
-            qkv_bias=options.get("qkv_bias", bool, True),
-            learned_positions=options.get("use_absolute_embeddings", bool, False),
+            qkv_bias=options.get("qkv_bias", bool),
+            learned_positions=options.get("use_absolute_embeddings", bool),
         )
 
 
@@ -79,7 +79,7 @@ class Swin(Pretrained[SwinConfig]):
         model_types=("swin",),
         read=SwinConfig.read,
         ignored_options=[
-            "encoder_stride|path_norm|num_layers|hidden_size",  # masked training; repetitions
+            "encoder_stride|num_layers|hidden_size",  # masked training; repetitions
             "out_features|out_indices|stage_names",  # use as another model's backbone
         ],
         renames=[(r"^swin\.", "")],

@@ -55,16 +55,14 @@ class T5Config:
     def read(cls, options: Config, decodes: bool = True) -> Self:
         """From config.json. A stored lm_head.weight is the output layer. `decodes`: whether the decoder is used."""
         forms = {"relu": ("relu", False), "gated-gelu": ("gelu_new", True), "gated-silu": ("silu", True)}
-        activation, gated = options.choose(
-            "feed_forward_proj", forms, "relu" if options.model_type == "t5" else "gated-gelu"
-        )
+        activation, gated = options.choose("feed_forward_proj", forms)
         options.only("dense_act_fn", activation)
         options.only("is_gated_act", gated)
         options.only("is_encoder_decoder", True, *([] if decodes else [False]))
         options.only("is_decoder", False)
-        # Configs older than scale_decoder_outputs scale if the weights are tied; mT5 (Xue et al. 2021) never does. The
-        # published UMT5 (Chung et al. 2023) says that they are not; transformers 5 reads that as if they were.
-        scaled = options.get("tie_word_embeddings", bool, True) and options.model_type != "mt5"
+        # Configs older than scale_decoder_outputs scale unless tie_word_embeddings is false; mT5 (Xue et al. 2021)
+        # never does. Null counts as false for the newer option, and as no value for the older one.
+        scaled = options.get("tie_word_embeddings", bool, True) and not options.is_null("scale_decoder_outputs")
         layers = options.layers("num_layers")
         return cls(
             vocab_size=options.size("vocab_size"),
@@ -74,14 +72,14 @@ class T5Config:
             num_layers=layers,
             num_decoder_layers=options.layers("num_decoder_layers", layers),
             num_heads=options.size("num_heads"),
-            num_buckets=options.size("relative_attention_num_buckets", 32),
-            max_distance=options.whole("relative_attention_max_distance", 128, high=1 << 20),
+            num_buckets=options.size("relative_attention_num_buckets"),
+            max_distance=options.whole("relative_attention_max_distance", high=1 << 20),
             bias_in_each_layer=options.model_type == "umt5",
             activation=activation,
             gated=gated,
-            eps=options.real("layer_norm_epsilon", 1e-6),
+            eps=options.real("layer_norm_epsilon"),
             tied="lm_head.weight" not in options.weights,
-            scale_outputs=options.get("scale_decoder_outputs", bool, scaled) and options.model_type != "mt5",
+            scale_outputs=options.model_type != "mt5" and options.get("scale_decoder_outputs", bool, scaled),
             decoder_start_token_id=options.whole("decoder_start_token_id", None, low=0),
         )
 
@@ -93,7 +91,6 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
         model_types=("t5", "mt5", "umt5"),
         task="text2text-generation",
         read=T5Config.read,
-        ignored_options=["n_positions"],  # there is no limit: positions are relative
         ignored_keys=[r"EncDecAttention\.relative_attention_bias"],  # in the first files, unused
         tied_keys={f"{stack}.embed_tokens.weight": "shared.weight" for stack in ("encoder", "decoder")},
         heads={

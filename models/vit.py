@@ -50,7 +50,7 @@ class ViTConfig:
         width, image_size = options.size("hidden_size"), read_image_size(options)
         swiglu = options.get("use_swiglu_ffn", bool, False)
         if options.model_type == "dinov2":
-            inner = int(width * options.real("mlp_ratio", 4.0, low=1e-3, high=1e3))
+            inner = int(width * options.real("mlp_ratio", low=1e-3, high=1e3))
             inner = (inner * 2 // 3 + 7) // 8 * 8 if swiglu else inner
         else:
             inner = options.size("intermediate_size")
@@ -62,10 +62,10 @@ class ViTConfig:
             num_heads=options.heads("num_attention_heads", width),
             image_size=image_size,
             patch_size=options.whole("patch_size", high=min(image_size), why=", the size of an image"),
-            num_channels=options.size("num_channels", 3),
+            num_channels=options.size("num_channels"),
             activation=options.activation("hidden_act"),
             eps=options.real("layer_norm_eps"),
-            qkv_bias=options.get("qkv_bias", bool, True),
+            qkv_bias=options.get("qkv_bias", bool),
             swiglu=swiglu,
             teacher="cls_classifier.weight" in options.weights,
         )

@@ -61,16 +61,16 @@ class Wav2Vec2Config:
             num_heads=options.heads("num_attention_heads", width),
             intermediate_size=options.size("intermediate_size"),
             activation=options.activation("hidden_act"),
-            eps=options.real("layer_norm_eps", 1e-5),
+            eps=options.real("layer_norm_eps"),
             conv_sizes=sizes,
             conv_kernels=options.sizes("conv_kernel", count=len(sizes)),
             conv_strides=options.sizes("conv_stride", count=len(sizes)),
-            conv_bias=options.get("conv_bias", bool, False),
-            conv_activation=options.activation("feat_extract_activation", "gelu"),
+            conv_bias=options.get("conv_bias", bool),
+            conv_activation=options.activation("feat_extract_activation"),
             conv_norm=options.choose("feat_extract_norm", {name: name for name in (GROUP, LAYER)}, GROUP),
             position_kernel=kernel,
             position_groups=options.heads("num_conv_pos_embedding_groups", width),
-            norm_first=options.get("do_stable_layer_norm", bool, False),
+            norm_first=options.get("do_stable_layer_norm", bool),
             projection_norm=options.get("feat_proj_layer_norm", bool, True),
         )
 
@@ -83,9 +83,9 @@ class Wav2Vec2(Pretrained[Wav2Vec2Config]):
         read=Wav2Vec2Config.read,
         ignored_options=[
             "num_feat_extract_layers|vocab_size|output_hidden_size",  # repeat what lists and weights say
-            "apply_spec_augment|mask_(time|feature|channel)_.*|freeze_.*",  # training
-            "codevector_dim|num_codevector.*|contrastive_.*|num_negatives|diversity_.*|proj_codevector_dim|ctc_.*",
-            "(num_)?adapter_(kernel_size|stride|layers)|num_adapter_layers",  # of an adapter that is not there
+            "apply_spec_augment|mask_(time|feature)_.*",  # training
+            "codevector_dim|num_codevector.*|contrastive_.*|diversity_.*|proj_codevector_dim|ctc_.*",
+            "adapter_(kernel_size|stride)|num_adapter_layers",  # of an adapter that is not there
             "classifier_proj_size|tdnn_.*|xvector_.*|use_weighted_layer_sum",  # heads
             "tie_word_embeddings",
         ],

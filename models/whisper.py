@@ -79,7 +79,7 @@ class WhisperConfig:
             num_mel_bins=options.size("num_mel_bins"),
             max_source_positions=options.size("max_source_positions"),
             max_target_positions=options.size("max_target_positions"),
-            tied=tied_output(options, True, "proj_out.weight", r"(?:model\.)?decoder\.embed_tokens\.weight"),
+            tied=tied_output(options, "proj_out.weight", r"(?:model\.)?decoder\.embed_tokens\.weight"),
             decoder_start_token_id=options.whole("decoder_start_token_id", None, low=0),
         )
 
@@ -93,10 +93,8 @@ class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
         read=WhisperConfig.read,
         ignored_options=[
             "scale_embedding",  # unused by every version of the model
-            "num_hidden_layers",  # repeats encoder_layers
             "apply_spec_augment|mask_(time|feature)_.*",  # training
             "classifier_proj_size|use_weighted_layer_sum",  # of a classifier
-            "median_filter_width|alignment_heads|forced_decoder_ids",  # of generation and time stamps
         ],
         renames=[(r"^(?!model\.|proj_out\.)", "model.")],
         tied_keys={"proj_out.weight": "model.decoder.embed_tokens.weight"},

@@ -29,6 +29,7 @@ def load_language_model(
     eager: bool = False,
     providers: Sequence[str] | None = None,
     threads: int | None = None,
+    ignore: Sequence[str] = (),
     bits: Bits | None = None,
     **quantization: Any,
 ) -> LanguageModel:
@@ -40,6 +41,7 @@ def load_language_model(
             with tokenizer.json and the checkpoint's configs next to it. A folder with both is an exported model.
         eager: run a checkpoint with NumPy instead of exporting it.
         providers, threads: of the `Session`.
+        ignore: options of a checkpoint's config that are read as if it did not have them, as for `lucid.models.load`.
         bits: the weights of a checkpoint in so many bits: 4, 8, or by layer, as for `lucid.quantize`. By default as the
             checkpoint has them, which may be in few bits.
         quantization: further arguments of `lucid.quantize`, such as ``block=64``.
@@ -61,7 +63,7 @@ def load_language_model(
     if exported is not None:
         model: CausalDecoder | Session = Session(exported, providers, threads=threads)
     else:
-        model = _decoder(path, dequantize=bits is not None)
+        model = _decoder(path, bits is not None, ignore)
         if bits is not None:
             model = quantize(model, bits, **quantization)
         if not eager:
@@ -83,9 +85,9 @@ def _exported(path: Path) -> Path | None:
     return files[0] if files else None
 
 
-def _decoder(path: Path, dequantize: bool) -> CausalDecoder:
+def _decoder(path: Path, dequantize: bool, ignore: Sequence[str]) -> CausalDecoder:
     with phase("reading weights"):
-        model = load(path, dequantize=dequantize)
+        model = load(path, dequantize=dequantize, ignore=ignore)
     if not isinstance(model, CausalDecoder):
         raise ValueError(
             f"{path}: is the checkpoint of a {type(model).__name__}, which does not continue texts; expected a "

@@ -41,12 +41,16 @@ def options(writing: Writing) -> dict[str, Any]:
     return {"max_new_tokens": w.max_new_tokens, "stop": w.stop, **found}
 
 
-def load(source: str, few_bits: FewBits, eager: bool, providers: list[str], threads: int | None) -> LanguageModel:
+def load(
+    source: str, few_bits: FewBits, ignore: list[str], eager: bool, providers: list[str], threads: int | None
+) -> LanguageModel:
     """The model, ready to run."""
     options = few_bits_arguments(few_bits, Path(source), decoder=True)
     if eager and (providers or threads):
         raise usage("--eager runs NumPy: leave out --provider and --threads")
-    return load_language_model(source, eager=eager, providers=providers or None, threads=threads, **(options or {}))
+    return load_language_model(
+        source, eager=eager, providers=providers or None, threads=threads, ignore=ignore, **(options or {})
+    )
 
 
 def pieces(answer: Answer, model: LanguageModel) -> Iterator[str]:

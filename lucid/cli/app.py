@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lucid.cli import bits_options as b
-from lucid.cli import model_commands, row_commands, serve_commands, text_commands
+from lucid.cli import model_commands, quantize_command, row_commands, serve_commands, text_commands
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
 from lucid.cli.errors import USAGE
@@ -80,7 +80,7 @@ def inspect(
 
 _command(model_commands.verify)
 _command(model_commands.tune)
-_command(model_commands.quantize)
+_command(quantize_command.quantize)
 
 
 @_command
@@ -154,6 +154,7 @@ def report(
     weights: o.Weights = None,
     task: o.Task = None,
     architecture: o.Architecture = None,
+    ignore_option: o.IgnoreOption = None,
     arguments: o.Set = None,
     inputs: o.Inputs = None,
     call: o.Call = None,
@@ -182,6 +183,7 @@ def report(
     activations: b.Activations = None,
     ranges: b.Ranges = None,
     json: o.Json = False,
+    verbose: o.Verbose = False,
     debug: o.Debug = False,
 ) -> None:
     """Write an HTML page: graph, cost and time by module, attention maps, errors, time and memory by target.
@@ -198,7 +200,7 @@ def report(
         source=source,
         output=output,
         weights=weights,
-        reading=o.Reading(task, architecture),
+        reading=o.Reading.of(task, architecture, ignore_option),
         arguments=arguments or [],
         inputs=inputs or [],
         call=call or [],

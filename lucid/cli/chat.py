@@ -24,13 +24,14 @@ def run(
     system: str | None,
     writing: Writing,
     few_bits: FewBits,
+    ignore: list[str],
     eager: bool,
     providers: list[str],
     threads: int | None,
 ) -> int:
     """Answer message after message; returns the exit code."""
     options = answers.options(writing)
-    model = answers.load(source, few_bits, eager, providers, threads)
+    model = answers.load(source, few_bits, ignore, eager, providers, threads)
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
     if not interactive:
         return _converse(model, system, options, Interrupts(), _lines())

@@ -12,6 +12,7 @@ from lucid.phases import phase
 
 def run_command(name: str, /, **arguments: Any) -> None:
     """Load a command's module, and with it onnx and onnxruntime, and run it; a terminal sees its phases."""
+    command_module("show").show_notes()
     with command_module("progress").shown_on_terminal():
         with phase("starting"):
             module = command_module(name)

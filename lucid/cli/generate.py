@@ -16,6 +16,7 @@ def run(
     text: str,
     writing: Writing,
     few_bits: FewBits,
+    ignore: list[str],
     eager: bool,
     providers: list[str],
     threads: int | None,
@@ -23,7 +24,7 @@ def run(
 ) -> int:
     """Continue a text and show what follows; returns the exit code."""
     options = answers.options(writing)
-    model = answers.load(source, few_bits, eager, providers, threads)
+    model = answers.load(source, few_bits, ignore, eager, providers, threads)
     answer = model.answer(model.tokenizer.encode(sys.stdin.read() if text == "-" else text), **options)
     if not json:
         answers.write(answer, model)

@@ -11,7 +11,7 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 _GENERAL, _OPTIONS, _ARGUMENTS = "General", "Options", "Arguments"
-_OF_ALL = ("json", "debug", "help")
+_OF_ALL = ("json", "verbose", "debug", "help")
 _WIDEST = 34  # of an option with its choices, beside its description
 
 

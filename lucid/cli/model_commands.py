@@ -30,6 +30,7 @@ def export(
     weights: o.Weights = None,
     task: o.Task = None,
     architecture: o.Architecture = None,
+    ignore_option: o.IgnoreOption = None,
     arguments: o.Set = None,
     inputs: o.Inputs = None,
     call: o.Call = None,
@@ -65,6 +66,7 @@ def export(
     activations: b.Activations = None,
     ranges: b.Ranges = None,
     json: o.Json = False,
+    verbose: o.Verbose = False,
     debug: o.Debug = False,
 ) -> None:
     """Export a model to an ONNX file, check it against NumPy and show the result.
@@ -84,7 +86,7 @@ def export(
         "source": source,
         "output": output,
         "weights": weights,
-        "reading": o.Reading(task, architecture),
+        "reading": o.Reading.of(task, architecture, ignore_option),
         "arguments": arguments or [],
         "seed": seed,
         "check": check,
@@ -132,6 +134,7 @@ def verify(
     weights: o.Weights = None,
     task: o.Task = None,
     architecture: o.Architecture = None,
+    ignore_option: o.IgnoreOption = None,
     arguments: o.Set = None,
     inputs: o.Inputs = None,
     call: o.Call = None,
@@ -166,6 +169,7 @@ def verify(
     activations: b.Activations = None,
     ranges: b.Ranges = None,
     json: o.Json = False,
+    verbose: o.Verbose = False,
     debug: o.Debug = False,
 ) -> None:
     """Compare an exported file with its model on NumPy, over several sizes and all providers.
@@ -184,7 +188,7 @@ def verify(
         source=source,
         model=model,
         weights=weights,
-        reading=o.Reading(task, architecture),
+        reading=o.Reading.of(task, architecture, ignore_option),
         arguments=arguments or [],
         inputs=inputs or [],
         call=call or [],
@@ -221,6 +225,7 @@ def tune(
     weights: o.Weights = None,
     task: o.Task = None,
     architecture: o.Architecture = None,
+    ignore_option: o.IgnoreOption = None,
     arguments: o.Set = None,
     inputs: o.Inputs = None,
     call: o.Call = None,
@@ -252,6 +257,7 @@ def tune(
     activations: b.Activations = None,
     ranges: b.Ranges = None,
     json: o.Json = False,
+    verbose: o.Verbose = False,
     debug: o.Debug = False,
 ) -> None:
     """Measure which forms of a model's attention, norms and products are fastest on this machine.
@@ -271,7 +277,7 @@ def tune(
         source=source,
         output=output,
         weights=weights,
-        reading=o.Reading(task, architecture),
+        reading=o.Reading.of(task, architecture, ignore_option),
         arguments=arguments or [],
         inputs=inputs or [],
         call=call or [],
@@ -286,64 +292,5 @@ def tune(
         dtype=dtype and dtype.value,
         keep_io_types=keep_io_types,
         few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
-        json=json,
-    )
-
-
-def quantize(
-    source: o.Source,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER|MODEL.ONNX", help="A checkpoint, or an ONNX file.", show_default=False
-        ),
-    ],
-    weights: o.Weights = None,
-    task: o.Task = None,
-    architecture: o.Architecture = None,
-    arguments: o.Set = None,
-    seed: o.Seed = 0,
-    bits: b.Bits = None,
-    block: b.Block = None,
-    symmetric: b.Symmetric = False,
-    method: b.Method = None,
-    search: b.Search = False,
-    skip: b.Skip = None,
-    text: b.Text = None,
-    activations: b.Activations = None,
-    ranges: b.Ranges = None,
-    target_error: Annotated[
-        float | None,
-        typer.Option(
-            "--target-error",
-            metavar="0.02",
-            help="Find the fewest bits, by layer, with which the outputs differ by no more: the size of the difference "
-            "relative to that of the outputs, on --text.",
-        ),
-    ] = None,
-    target: o.Target = _ANY,
-    json: o.Json = False,
-    debug: o.Debug = False,
-) -> None:
-    """Round the weights of a model to few bits: to a checkpoint that Lucid reads again, or to an ONNX file.
-
-    Examples:
-
-    \b
-      lucid quantize SmolLM2-135M --bits 4 -o small
-      lucid quantize SmolLM2-135M --bits 4 --method gptq --text texts.txt -o small
-      lucid quantize all-MiniLM-L6-v2 --target-error 0.02 --text t.txt -o m.onnx
-    """
-    run_command(
-        "quantize",
-        source=source,
-        output=output,
-        weights=weights,
-        reading=o.Reading(task, architecture),
-        arguments=arguments or [],
-        seed=seed,
-        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
-        target_error=target_error,
-        target=target.value,
         json=json,
     )

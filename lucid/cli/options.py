@@ -9,19 +9,16 @@ from typing import Annotated, NamedTuple
 import typer
 
 from lucid.cli import completion
+from lucid.cli.reading_options import AS_IT_SAYS as AS_IT_SAYS
+from lucid.cli.reading_options import MODEL as _MODEL
+from lucid.cli.reading_options import Architecture as Architecture
+from lucid.cli.reading_options import IgnoreOption as IgnoreOption
+from lucid.cli.reading_options import Reading as Reading
+from lucid.cli.reading_options import Task as Task
+from lucid.cli.reading_options import Verbose as Verbose
 from lucid.known_runtimes import RUNTIMES
 
 TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy expects literal names
-
-
-class Reading(NamedTuple):
-    """How a checkpoint is read: the options `--task` and `--architecture`, None for what its files say."""
-
-    task: str | None = None
-    architecture: str | None = None
-
-
-AS_IT_SAYS = Reading()
 
 
 class AttentionName(StrEnum):
@@ -79,7 +76,7 @@ class PartChoice(StrEnum):
     decoder_merged = "decoder_merged"
 
 
-_MODEL, _EXPORT, _PARITY = "The model", "The export", "The comparison"
+_EXPORT, _PARITY = "The export", "The comparison"
 _SAMPLING = "Sampling, which any of these turns on"
 
 Source = Annotated[
@@ -120,26 +117,6 @@ Inputs = Annotated[
         metavar="NAME:DTYPE:SIZES",
         rich_help_panel=_MODEL,
         help="An input, such as query:float32:N,L,512; for models without known inputs. Repeatable.",
-    ),
-]
-Task = Annotated[
-    str | None,
-    typer.Option(
-        "--task",
-        metavar="NAME",
-        rich_help_panel=_MODEL,
-        help="What a checkpoint is read for, such as feature-extraction or text-classification; by default what its "
-        "files say.",
-    ),
-]
-Architecture = Annotated[
-    str | None,
-    typer.Option(
-        "--architecture",
-        metavar="NAME",
-        rich_help_panel=_MODEL,
-        help="The class of transformers that a checkpoint is, such as LlamaModel, where its config names another one "
-        "or code of its own.",
     ),
 ]
 Call = Annotated[

@@ -7,6 +7,7 @@ All text of the commands goes through `Output`: names come from untrusted files,
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
@@ -25,6 +26,20 @@ from lucid.text import visible
 
 _START = time.monotonic()  # of the command: this is loaded first
 _DEFAULT_WIDTH = 140  # for a pipe or a file, which have no width
+
+
+class Notes(logging.Handler):
+    """What the library tells about the models that it reads, each in one line of stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        Output(error=True).line("warning  " if record.levelno >= logging.WARNING else "note  ", record.getMessage())
+
+
+def show_notes() -> None:
+    """Show the notes of `lucid.models` in the terminal: its warnings, with `--verbose` all."""
+    log = logging.getLogger("lucid.models")
+    if not any(isinstance(handler, Notes) for handler in log.handlers):
+        log.addHandler(Notes())
 
 
 class Styled(NamedTuple):

@@ -75,7 +75,9 @@ def _load(
             raise usage(f"--weights: SOURCE {source!r} is a checkpoint, which has weights; leave out --weights")
         _say_what_is_read(path)
         dtype: Literal["auto"] | None = "auto" if mapped else None
-        load_checkpoint = partial(models.load, path, reading.task, dtype, architecture=reading.architecture)
+        load_checkpoint = partial(
+            models.load, path, reading.task, dtype, architecture=reading.architecture, ignore=reading.ignore_option
+        )
         read = load_checkpoint()  # reports itself what is wrong with a checkpoint
         held = sum(isinstance(module, StoredWeight) for module in read.modules()) if dequantize else 0
         if not held:
@@ -85,8 +87,9 @@ def _load(
         )
         return load_checkpoint(dequantize=True)
     for option, value in reading._asdict().items():
-        if value is not None:
-            raise usage(f"--{option} {value}: SOURCE {source!r} is no checkpoint; name the class to load as SOURCE")
+        if value:
+            given = f"--{option.replace('_', '-')} {value if isinstance(value, str) else value[0]}"
+            raise usage(f"{given}: SOURCE {source!r} is no checkpoint; name the class to load as SOURCE")
     found = find(source)
     random.manual_seed(seed)  # importing may have drawn numbers
     if isinstance(found, type) and issubclass(found, Module):

@@ -32,10 +32,12 @@ def generate(
     search: b.Search = False,
     skip: b.Skip = None,
     calibration_text: b.Text = None,
+    ignore_option: o.IgnoreOption = None,
     eager: o.Eager = False,
     providers: o.Provider = None,
     threads: o.Threads = None,
     json: o.Json = False,
+    verbose: o.Verbose = False,
     debug: o.Debug = False,
 ) -> None:
     """Continue a text with a decoder, and show it as it comes; then, on stderr, the speed.
@@ -53,6 +55,7 @@ def generate(
         text=text,
         writing=writing,
         few_bits=b.FewBits(bits, block, symmetric, method, search, skip, calibration_text),
+        ignore=ignore_option or [],
         eager=eager,
         providers=providers or [],
         threads=threads,
@@ -80,9 +83,11 @@ def chat(
     search: b.Search = False,
     skip: b.Skip = None,
     calibration_text: b.Text = None,
+    ignore_option: o.IgnoreOption = None,
     eager: o.Eager = False,
     providers: o.Provider = None,
     threads: o.Threads = None,
+    verbose: o.Verbose = False,
     debug: o.Debug = False,
 ) -> None:
     """Talk with a model that was trained on conversations. Each line of the standard input is a message.
@@ -105,6 +110,7 @@ def chat(
         system=system,
         writing=writing,
         few_bits=b.FewBits(bits, block, symmetric, method, search, skip, calibration_text),
+        ignore=ignore_option or [],
         eager=eager,
         providers=providers or [],
         threads=threads,

@@ -49,8 +49,10 @@ class Assembled:
         return sum(array.nbytes for array in self.initializers.values())
 
 
-def assemble(build: Builder, outputs: Sequence[tuple[str, TensorType]], version: str) -> Assembled:
-    """Make a model of everything that a builder collected."""
+def assemble(
+    build: Builder, outputs: Sequence[tuple[str, TensorType]], version: str, notes: Mapping[str, str]
+) -> Assembled:
+    """Make a model of everything that a builder collected, with notes in its metadata."""
     graph = onnx.GraphProto(name="lucid")
     graph.node.extend(_node(emitted, build) for emitted in build.nodes)
     graph.input.extend(_value_info(name, kind) for name, kind in build.inputs.items())
@@ -67,6 +69,8 @@ def assemble(build: Builder, outputs: Sequence[tuple[str, TensorType]], version:
         model.metadata_props.add(key=ACCURACY_LEVEL, value=str(build.target.accuracy_level))
     if limits := size_limits(build.graph):
         model.metadata_props.add(key=SIZE_LIMITS, value=json.dumps(limits))
+    for key, note in notes.items():
+        model.metadata_props.add(key=key, value=encodable(note))
     model.opset_import.extend(helper.make_opsetid(domain, number) for domain, number in domains.items())
     return Assembled(model, build.initializers, build.headers)
 

@@ -25,7 +25,7 @@ from lucid.export.tuned_table import TunedTable
 from lucid.export.writer import fits_one_file, in_memory, write
 from lucid.graph import Graph
 from lucid.names import unused_name
-from lucid.parts import CacheKind, PartName, TracedPart, part_of, trace_part
+from lucid.parts import CacheKind, PartName, TracedPart, notes_of, part_of, trace_part
 from lucid.phases import phase
 from lucid.tracing import Model, trace
 from lucid.types import DTypeLike, TensorType
@@ -239,7 +239,9 @@ def traced_part(
         raise ExportError("to_onnx: got a graph, which has inputs of its own, and others; trace the model with these")
     if isinstance(model, TracedPart):
         return model
-    return TracedPart.whole(model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs))
+    if isinstance(model, Graph):
+        return TracedPart.whole(model)
+    return TracedPart.whole(trace(model, *inputs, kwargs=kwargs), notes_of(model))
 
 
 def export_graph(
@@ -282,7 +284,7 @@ def export_part(
         results = either(build, condition, results[:half], results[half:], types)
     lowering.lower(results)
     _check_found(lowering)
-    assembled = assemble(build, build.name_outputs(results, outs), __version__)
+    assembled = assemble(build, build.name_outputs(results, outs), __version__, traced.notes)
     check_model(assembled)
     return assembled, lowering
 

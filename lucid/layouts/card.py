@@ -10,7 +10,8 @@ from lucid.export.strings import Strings
 from lucid.layouts.companions import name_of, sources
 from lucid.layouts.layout import Exported, Layout
 from lucid.layouts.loading import Subject, lines_for
-from lucid.models._pretrained import Pretrained
+from lucid.models._config import names_of
+from lucid.models._pretrained import Pretrained, Unread
 from lucid.nn.module import Module
 from lucid.nn.stored import StoredWeight
 from lucid.parity import ParityReport
@@ -65,6 +66,7 @@ def card_of(
         _made(model, layout, files, command),
         "The files that it was made of, and their SHA-256:",
         _table(("file", "SHA-256"), ((visible(file), digest) for file, digest in sources(checkpoint).items())),
+        *_options_without_effect(model),
         f"The licence of the weights is that of {visible(name)}. `lucid_export.json` lists the files of this folder.",
     ]
     return "\n\n".join(parts) + "\n"
@@ -161,6 +163,17 @@ def _made(model: Module, layout: Layout, files: Sequence[Exported], command: Seq
     if first.parity is not None:
         rows.append(("compared with", f"onnxruntime {installed()}"))
     return by + _table(("", ""), rows)
+
+
+def _options_without_effect(model: Module) -> list[str]:
+    """The options of config.json that the model was made without, in a line for each reason."""
+    unread = model.unread if isinstance(model, Pretrained) else Unread()
+    lines = []
+    if unread.on_request:
+        lines.append(f"Options of its config.json that were ignored on request: {names_of(unread.on_request)}.")
+    if unread.ignored:
+        lines.append(f"Options of its config.json that no code of the model reads: {names_of(unread.ignored)}.")
+    return lines
 
 
 def _weights(model: Module, file: Exported) -> str:

@@ -107,6 +107,10 @@ class Module:
         """The default inputs to trace with, by argument name; empty for a module that has none."""
         return {}
 
+    def file_notes(self) -> Mapping[str, str]:
+        """What an exported file says about the model in its metadata, by key; empty for most modules."""
+        return {}
+
     # Training and evaluation ------------------------------------------------------------------------------------------
 
     @property

@@ -80,12 +80,13 @@ def test_a_config_of_another_architecture_is_refused_by_name(entry: Entry, tmp_p
 
 
 @named(FIRST)
-def test_an_option_that_nobody_reads_is_refused_by_name(entry: Entry, tmp_path: Path) -> None:
+def test_an_option_that_only_transformers_reads_is_refused_by_name(entry: Entry, tmp_path: Path) -> None:
     folder = copied(entry, tmp_path)
     path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"use_something_new": True}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"per_layer_config": {"0": {"hidden_act": "relu"}}}))
     with pytest.raises(
-        ConfigError, match="not supported here, so the results could be wrong: use_something_new = True"
+        ConfigError,
+        match="not supported here, so the results could be wrong: per_layer_config = .*--ignore-option per_",
     ):
         read(entry, folder)
 

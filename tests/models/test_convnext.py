@@ -38,7 +38,6 @@ def test_a_response_is_relative_to_that_of_all_channels() -> None:
         ({"num_stages": 3}, "num_stages is 3, supported: 2"),
         ({"depths": [1]}, r"depths is \[1\], expected a list of 2 whole numbers"),
         ({"hidden_sizes": [8, "x"]}, "hidden_sizes is .* expected a list of 1 to 100 whole numbers from 1 to 65536"),
-        ({"use_grn": True}, "use_grn = True"),
     ],
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:

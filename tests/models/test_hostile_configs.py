@@ -19,7 +19,7 @@ import pytest
 
 import lucid
 from benchmarks.memory import Peak
-from lucid.models._pretrained import MAX_CONFIG, ConfigError
+from lucid.models._pretrained import MAX_CONFIG, Config, ConfigError
 from lucid.models.bert import Bert
 from lucid.models.t5 import T5
 from lucid.nn.module import StateError
@@ -116,7 +116,10 @@ def test_a_config_that_is_no_file_is_refused_unread(kind: str, tmp_path: Path) -
         ('{"model_type": "bert", "vocab_size": ' + "9" * 5000 + "}", "a number of thousands of digits"),
         ('{"model_type": "bert", "_x": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply"),
         ('{"model_type": ' + "[" * 900 + "]" * 900 + "}", r"option model_type is \[\[\["),
-        ("{" + ",".join(f'"{i}\\u001b[2J": 1' for i in range(5000)) + ', "model_type": "bert"}', "is missing"),
+        (
+            "{" + ",".join(f'"{i}\\u001b[2J": 1' for i in range(5000)) + ', "model_type": "bert", "vocab_size": null}',
+            "is null",
+        ),
         ('{"model_type": "bert\\u001b[2J"}', r"option model_type is 'bert\\x1b"),
         ('{"model_type": "bert", "model_type": "gpt2"}', "option model_type is 'gpt2', supported: bert"),
     ],
@@ -130,12 +133,13 @@ def test_a_config_of_any_text_ends_in_a_short_error(text: str, message: str, tmp
     assert len(str(caught.value)) < 1000 and str(caught.value).isprintable()
 
 
-def test_names_of_options_that_nobody_reads_are_shown_escaped_and_not_all(tmp_path: Path) -> None:
+def test_names_of_options_that_are_not_known_are_shown_escaped_and_not_all(tmp_path: Path) -> None:
     path = bert(tmp_path)
     strange = {f"{index}\x1b[2J": "x" * 500 for index in range(5000)}
-    path.write_text(json.dumps(json.loads(path.read_text()) | strange))
+    path.write_text(json.dumps({"model_type": "a model of one's own"} | strange))
+    options = Config.read(tmp_path, "a model of one's own")
     with pytest.raises(ConfigError, match=r"could be wrong: '0\\x1b.*; and 4980 more") as caught:
-        Bert.from_pretrained(tmp_path)
+        options.done()
     assert str(caught.value).isprintable() and len(str(caught.value)) < 10_000
 
 

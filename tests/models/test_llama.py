@@ -126,24 +126,31 @@ def edited(folder: Path, variant: str, **changes: object) -> Path:
     [
         ("llama/llama2", {"model_type": "gpt2"}, "model_type is 'gpt2', supported: llama, mistral, qwen2, qwen3"),
         ("llama/llama2", {"hidden_act": "mish"}, "hidden_act is 'mish', supported: gelu"),
-        ("llama/llama2", {"vocab_size": None}, "vocab_size is missing"),
+        ("llama/llama2", {"vocab_size": None}, "vocab_size is null, expected int"),
         ("llama/llama2", {"attention_bias": "yes"}, "attention_bias is 'yes', expected bool"),
-        ("llama/llama2", {"sliding_window": 8}, "not supported here.*sliding_window = 8"),
+        ("llama/llama2", {"sliding_window": 8}, "sliding_window is 8, supported for llama: null, or 64 and"),
         ("llama/llama2", {"quantization_config": {"bits": 4}}, "quantization_config: option quant_method is missing"),
         ("llama/llama2", {"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, "rope_type is 'longrope'"),
-        ("llama/llama2", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor = 0.5"),
+        (
+            "llama/llama2",
+            {"rope_parameters": {"partial_rotary_factor": 0.5}},
+            "partial_rotary_factor is 0.5, supported: 1.0",
+        ),
         ("llama/llama2", {"rope_parameters": {"rope_type": "linear"}}, "rope_parameters: option factor is missing"),
-        ("llama/llama2", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "rope_scaling = "),
-        ("llama/llama2", {"rope_interleaved": True}, "rope_interleaved is True, supported: False"),
-        ("mistral/full", {"num_key_value_heads": None}, "num_key_value_heads is missing"),
-        ("qwen2/window", {"attention_bias": False}, "attention_bias = False"),
-        ("qwen2/window", {"sliding_window": None}, "sliding_window is missing"),
+        ("llama/llama2", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, "rope_parameters = "),
+        ("llama/llama2", {"is_causal": False}, "not supported here.*is_causal = False"),
+        (
+            "llama/llama2",
+            {"layer_types": ["sliding_attention"] * 2},
+            "layer_types is .*, supported for llama: 2 of full",
+        ),
+        ("mistral/full", {"num_key_value_heads": None}, "num_key_value_heads is null, expected int"),
+        ("qwen2/window", {"sliding_window": None}, "sliding_window is null, expected int"),
         ("qwen2/window", {"layer_types": ["full_attention"]}, "layer_types is .*, supported: 2 of full_attention or"),
         ("qwen3/base", {"layer_types": ["chunked_attention"] * 2}, "layer_types is .'chunked_attention'"),
-        ("qwen3/base", {"head_dim": None}, "head_dim is missing"),
+        ("qwen3/base", {"head_dim": None}, "head_dim is null, expected int"),
         ("smollm3/base", {"no_rope_layers": [1, 0]}, r"no_rope_layers is \[1, 0\], expected 3 of 0 or 1"),
         ("granite/base", {"logits_scaling": 0}, "logits_scaling is 0, expected a number from 1e-09"),
-        ("olmo2/base", {"clip_qkv": 8.0}, "not supported here.*clip_qkv = 8.0"),
     ],
 )
 def test_an_option_that_is_not_supported_is_named(
@@ -162,13 +169,12 @@ def test_layers_of_smollm3_that_are_named_slide_whatever_the_default_is(tmp_path
     assert Llama.from_pretrained(folder).config.windows == (3, None, None)
 
 
-def test_mistral_without_a_word_on_its_window_is_refused(tmp_path: Path) -> None:
-    """If it is absent, some versions of transformers use 4096 and others no window; null is no window in all."""
-    config = json.loads((goldens.folder("mistral/full") / "config.json").read_text())
+def test_mistral_without_a_word_on_its_window_has_that_of_transformers(tmp_path: Path) -> None:
+    folder = edited(tmp_path, "mistral/full")
+    config = json.loads((folder / "config.json").read_text())
     del config["sliding_window"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ConfigError, match="sliding_window is missing, expected int, or null"):
-        Llama.from_pretrained(tmp_path)
+    (folder / "config.json").write_text(json.dumps(config))
+    assert set(Llama.from_pretrained(folder).config.windows) == {4096}
 
 
 def test_all_keys_that_do_not_fit_are_listed_at_once(tmp_path: Path) -> None:

@@ -138,7 +138,6 @@ def test_a_state_of_another_model_and_a_capacity_are_errors() -> None:
         ({"expand": 3}, r"expand is 3, expected num_heads \* head_dim = expand \* 16"),
         ({"time_step_limit": [1.0, 0.5]}, r"time_step_limit is \[1.0, 0.5\], expected two numbers"),
         ({"n_groups": 3}, "n_groups is 3"),
-        ({"window": 4}, "window = 4"),
     ],
 )
 def test_options_that_are_wrong(changed: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -123,7 +123,6 @@ def test_experts_that_cannot_be_joined_are_listed_with_all_else(tmp_path: Path) 
         ("mixtral/base", {"hidden_act": "gelu"}, "hidden_act is 'gelu', supported: silu"),
         ("mixtral/base", {"num_local_experts": None}, "num_experts is missing"),
         ("qwen3_moe/base", {"mlp_only_layers": ["all"]}, r"mlp_only_layers is \['all'\], expected numbers of layers"),
-        ("qwen3_moe/base", {"shared_expert_intermediate_size": 8}, "not supported here.*shared_expert"),
     ],
 )
 def test_an_option_that_is_not_supported_is_named(

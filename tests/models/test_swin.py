@@ -71,7 +71,6 @@ def edited(folder: Path, **changes: Any) -> Path:
         ({"num_heads": [2]}, r"num_heads is \[2\], expected a list of 2 whole numbers"),
         ({"depths": []}, r"depths is \[\], expected a list of 1 to 100 whole numbers"),
         ({"window_size": 40}, "window_size is 40, expected a whole number from 1 to 16, the size of an image"),
-        ({"pretrained_window_sizes": [6]}, "pretrained_window_sizes"),  # of Swin V2
     ],
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:

@@ -86,7 +86,6 @@ def test_copies_of_the_token_table_are_accepted(tmp_path: Path) -> None:
         ({"is_gated_act": True}, "is_gated_act is True, supported: False"),
         ({"dense_act_fn": "gelu"}, "dense_act_fn is 'gelu', supported: 'relu'"),
         ({"model_type": "byt5"}, "model_type is 'byt5', supported: t5, mt5, umt5"),
-        ({"num_sparse_layers": 2}, "num_sparse_layers = 2"),
     ],
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:

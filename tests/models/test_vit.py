@@ -86,7 +86,6 @@ def test_an_encoder_is_not_a_classifier() -> None:
     [
         ({"hidden_act": "mish"}, "hidden_act is 'mish', supported: gelu"),
         ({"model_type": "swin"}, "model_type is 'swin', supported: vit, deit, dinov2"),
-        ({"num_register_tokens": 4}, "num_register_tokens = 4"),
     ],
 )
 def test_an_option_that_is_not_supported_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:

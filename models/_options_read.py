@@ -1,0 +1,106 @@
+"""Which options of config.json transformers' own code reads, by model_type: what it does not read changes nothing.
+
+`_options_read.json` is generated from transformers' sources (`tools/config_readers.py`) and has for each model_type
+
+- ``read``: the options that its modeling, configuration and rotary code looks at, and their defaults;
+- ``unread``: those that the class of its configs declares and no code of the model looks at;
+- ``aliases``: other names of options, which set them;
+- ``sections``: the same for objects inside the config;
+- ``rope``: the keys of rotary parameters that its own code reads. Those of each rope_type are in the table's ``rope``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+COMPUTED = "computed"
+"""In the table: a default that follows from other options."""
+
+
+# Options that transformers reads and that do not change what a forward pass computes, in any config: where a checkpoint
+# comes from, how it is trained, how text is generated from it, what transformers returns, with which kernels. Regular
+# expressions for the whole name.
+HARMLESS = [
+    "_.*|architectures|name_or_path|transformers(_js)?_version|transformers\\.js_config|torch_dtype|dtype|model_type|auto_map",
+    "(attn|experts)_implementation",
+    ".*dropout(_p|_prob|_rate)?|.*_pdrop|drop_path_rate|initializer_(range|factor)|init_std|.*layerdrop|gradient_checkpointing",
+    "(id2label|label2id|problem_type|finetuning_task|task_specific_params|tokenizer_class|prefix|num_labels)",
+    "(bos|eos|pad|sep|cls|mask|unk|decoder_start|forced_bos|forced_eos)_token_id",
+    "use_cache|return_dict(_in_generate)?|output_(hidden_states|attentions|past|scores)|chunk_size_feed_forward",
+    "(max|min)_length|do_sample|early_stopping|num_beams|num_beam_groups|diversity_penalty|temperature|top_[kp]|typical_p",
+    "(repetition|length)_penalty|(encoder_)?no_repeat_ngram_size|(bad_words|suppress_tokens|begin_suppress_tokens)(_ids)?",
+    "num_return_sequences|remove_invalid_values|exponential_decay_length_penalty|torchscript|tf_legacy_loss|use_bfloat16",
+]
+
+
+@dataclass(frozen=True)
+class OptionsRead:
+    """The options of one kind of object in a config.json."""
+
+    model_type: str
+    read: Mapping[str, Any]
+    unread: frozenset[str] = frozenset()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    sections: Mapping[str, OptionsRead] = field(default_factory=dict)
+
+    def default(self, name: str) -> Any:
+        """What transformers takes for an option that is absent; None if that is null or follows from others."""
+        found = self.read.get(name)
+        return None if found == COMPUTED else tuple(found) if isinstance(found, list) else found
+
+    def changes_nothing(self, name: str, value: object) -> bool:
+        """Whether an option that is read has a value that computes what its default computes."""
+        default = self.read[name]
+        return default != COMPUTED and (value == default or (value in (None, {}, []) and not default))
+
+    def section(self, name: str) -> OptionsRead | None:
+        """Those of an object inside this one; None if the table does not know it."""
+        return self.sections.get(name)
+
+
+def options_read(model_type: object) -> OptionsRead | None:
+    """The options of a model_type; None for a type that is not in the table."""
+    return _known().get(model_type) if isinstance(model_type, str) else None
+
+
+def transformers_version() -> str:
+    """Of the sources that the table was made from."""
+    return str(_table()["transformers"])
+
+
+@cache
+def _table() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
+    return found
+
+
+@cache
+def _known() -> dict[str, OptionsRead]:
+    return {name: _entry(name, told) for name, told in _table()["types"].items()}
+
+
+def _entry(model_type: str, told: Mapping[str, Any]) -> OptionsRead:
+    of_any = _table()["any"]
+    sections = {name: _entry(model_type, section) for name, section in told.get("sections", {}).items()}
+    if "rope_parameters" in told["read"]:
+        positions = _rope(model_type, told.get("rope", ()))
+        sections |= {"rope_parameters": positions, "rope_scaling": positions}
+    return OptionsRead(
+        model_type,
+        {**of_any["read"], **told["read"]},
+        frozenset((*of_any["unread"], *told["unread"])),
+        told.get("aliases", {}),
+        sections,
+    )
+
+
+def _rope(model_type: str, own: Sequence[str]) -> OptionsRead:
+    """The rotary parameters: what any rope_type reads, so that a key of another type is refused and not passed over."""
+    keys = {key for keys in _table()["rope"].values() for key in keys} | {"type", "rope_type", *own}
+    inner = OptionsRead(model_type, dict.fromkeys(sorted(keys)))
+    return OptionsRead(model_type, inner.read, sections={"full_attention": inner, "sliding_attention": inner})

@@ -1,0 +1,323 @@
+"""What decides about an option of config.json: whether transformers' own code of the model_type reads it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+import pytest
+
+import lucid
+from lucid.layouts import write_folder
+from lucid.models._config import Config, ConfigError
+from lucid.models._loading import _CLASSES, READERS
+from lucid.models._options_read import OptionsRead, options_read
+from lucid.models._tasks import class_of
+from lucid.models.bart import Bart
+from lucid.models.gpt2 import GPT2
+from lucid.models.llama import Llama
+from lucid.models.modernbert import ModernBert
+from lucid.models.modernbert_tasks import ModernBertForMaskedLM
+from lucid.models.t5 import T5
+from tests.console import in_process
+from tests.models import goldens
+from tests.models import test_published_configs as published
+from tests.published import tiny
+
+KINDS = [kind for kinds in READERS.values() for kind in kinds]
+
+
+def edited(folder: Path, variant: str = "bert/base", without: str = "", **changes: object) -> Path:
+    """A copy of a golden checkpoint with other options."""
+    made = folder / "model"
+    shutil.copytree(goldens.folder(variant), made)
+    options = json.loads((made / "config.json").read_text()) | changes
+    options.pop(without, None)
+    (made / "config.json").write_text(json.dumps(options))
+    return made
+
+
+def states(model: Any) -> Any:
+    return model(lucid.tensor([[5, 6, 7]])).numpy()
+
+
+# The rule -------------------------------------------------------------------------------------------------------------
+
+
+def test_options_that_nobody_reads_are_ignored_and_listed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = edited(tmp_path, directionality="bidi", use_something_new=True, unsloth_version="2024.9")
+    with caplog.at_level(logging.INFO, "lucid.models"):
+        model = lucid.models.load(folder)
+    assert model.unread.ignored == ("directionality", "use_something_new", "unsloth_version")
+    assert re.search(
+        r"ignored, as transformers \S+ does not read them for model_type bert: directionality, ", caplog.text
+    )
+    np.testing.assert_array_equal(states(model), states(lucid.models.load(goldens.folder("bert/base"))))
+
+
+def test_an_option_that_is_read_and_not_implemented_is_refused_unless_it_changes_nothing(tmp_path: Path) -> None:
+    idle = {"is_causal": True, "partial_rotary_factor": 1.0, "sliding_window": None, "per_layer_config": {}}
+    for name, value in idle.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        Llama.from_pretrained(edited(folder, "llama/llama2", **{name: value}))
+    way_out = r"ignore=\(.is_causal.,\) or --ignore-option is_causal"
+    with pytest.raises(ConfigError, match=rf"could be wrong: is_causal = False; .*{way_out}"):
+        Llama.from_pretrained(edited(tmp_path, "llama/llama2", is_causal=False))
+
+
+def test_null_is_the_default_only_where_that_is_false_or_empty(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is_causal = None"):
+        Llama.from_pretrained(edited(tmp_path, "llama/llama2", is_causal=None))
+
+
+def test_another_name_of_an_option_says_the_same_or_is_refused(tmp_path: Path) -> None:
+    folder = edited(tmp_path, "gpt2/base", num_hidden_layers=99)
+    with pytest.raises(ConfigError, match="could be wrong: num_hidden_layers = 99"):
+        GPT2.from_pretrained(folder)
+    options = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(options | {"num_hidden_layers": options["n_layer"]}))
+    assert GPT2.from_pretrained(folder).unread.ignored == ()
+
+
+def test_a_model_that_transformers_does_not_have_must_ask_for_every_option() -> None:
+    options = Config({"model_type": "averager", "word_order": True}, "config.json")
+    with pytest.raises(ConfigError, match="word_order = True"):
+        options.done()
+
+
+def test_code_beside_the_checkpoint_may_read_what_transformers_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = edited(tmp_path, auto_map={"AutoModel": "own.Model"}, use_something_new=True)
+    lucid.models.load(folder, architecture="BertModel")
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "auto_map names code of the checkpoint's own" in record.getMessage()
+    assert "use_something_new" in record.getMessage()
+
+
+def test_of_many_options_the_first_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = edited(tmp_path, **{f"strange_{i}\x1b": "x" * 500 for i in range(1000)})
+    with caplog.at_level(logging.INFO, "lucid.models"):
+        lucid.models.load(folder)
+    assert "and 980 more" in caplog.text
+    assert all(record.getMessage().isprintable() for record in caplog.records)
+
+
+# The way out ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_option_is_ignored_on_request_and_files_say_so(tmp_path: Path) -> None:
+    folder = edited(tmp_path, is_causal=False)
+    model = lucid.models.load(folder, ignore=("is_causal",))
+    assert model.unread.on_request == ("is_causal",)
+    exported = lucid.export.to_onnx(model)
+    assert {entry.key: entry.value for entry in exported.metadata_props}["lucid.ignored_options"] == "is_causal"
+    plain = lucid.export.to_onnx(lucid.models.load(goldens.folder("bert/base")))
+    assert "lucid.ignored_options" not in {entry.key for entry in plain.metadata_props}
+    np.testing.assert_array_equal(states(model), states(lucid.models.load(goldens.folder("bert/base"))))
+    lucid.models.save(model, folder, tmp_path)
+    assert "is_causal" not in json.loads((tmp_path / "config.json").read_text())
+
+
+def test_an_option_of_an_object_is_ignored_on_request(tmp_path: Path) -> None:
+    towers = json.loads((goldens.folder("clip/quick_gelu") / "config.json").read_text())["text_config"]
+    folder = edited(tmp_path, "clip/quick_gelu", text_config=towers | {"is_causal": False})
+    with pytest.raises(ConfigError, match="text_config: not supported here.*is_causal = False"):
+        lucid.models.load(folder)
+    assert lucid.models.load(folder, ignore=("text_config.is_causal",)).unread.on_request == ("text_config.is_causal",)
+
+
+@pytest.mark.parametrize(("name", "hint"), [("iscausal", "did you mean is_causal?"), ("text_config.x", "in the file")])
+def test_what_is_not_there_cannot_be_ignored(name: str, hint: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"has no option '{re.escape(name)}' to ignore.*{re.escape(hint)}"):
+        lucid.models.load(edited(tmp_path, is_causal=False), ignore=(name,))
+
+
+def test_the_command_line_ignores_and_lists(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, file = edited(tmp_path, is_causal=False, directionality="bidi"), tmp_path / "model.onnx"
+    level = logging.getLogger("lucid.models").level
+    assert in_process(["export", folder, "-o", file], monkeypatch) == 1
+    assert "--ignore-option is_causal" in capsys.readouterr().err
+    asked = ["--ignore-option", "is_causal", "--no-check"]
+    assert in_process(["export", folder, "-o", file, *asked], monkeypatch) == 0
+    assert "directionality" not in capsys.readouterr().err
+    assert in_process(["export", folder, "-o", file, *asked, "--verbose"], monkeypatch) == 0
+    assert "not read them for model_type bert: directionality" in capsys.readouterr().err
+    assert onnx.load(file).metadata_props[-1].value == "is_causal"
+    assert in_process(["export", "nn.Linear", "--ignore-option", "x", "-o", file], monkeypatch) == 2
+    assert "--ignore-option x: SOURCE" in capsys.readouterr().err
+    logging.getLogger("lucid.models").setLevel(level)
+
+
+def test_the_card_names_options_without_effect(tmp_path: Path) -> None:
+    folder = edited(tmp_path, is_causal=False, directionality="bidi")
+    model = lucid.models.load(folder, ignore=("is_causal",))
+    write_folder(model, folder, tmp_path / "out", layout="onnxruntime")
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "ignored on request: is_causal." in card
+    assert "no code of the model reads: directionality." in card
+
+
+# Defaults -------------------------------------------------------------------------------------------------------------
+
+
+class Recording(Config):
+    """Options that record the defaults which a reader names by itself."""
+
+    named: ClassVar[dict[str, Any]] = {}
+
+    def get(self, name: str, kind: type[Any], /, *default: Any) -> Any:
+        if default and self.reads is not None and name in self.reads.read:
+            self.named[name] = default[0]
+        return super().get(name, kind, *default)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_that_a_reader_names_are_those_of_transformers(kind: str) -> None:
+    """A reader that names none gets the table's; the others are 0, none or empty as in transformers, or computed."""
+    reads = options_read(kind)
+    assert reads is not None
+    made = tiny({"model_type": kind, **({"relative_attention": True, "pos_att_type": ["c2p"]} if "v2" in kind else {})})
+    options = Recording(made, "config.json", dict, reads=reads)
+    options.named.clear()
+    class_of(_CLASSES[kind]).checkpoint.read(options)
+    for name, ours in options.named.items():
+        theirs = reads.read[name]
+        assert theirs in (ours, None, "computed") or (kind, name) in KNOWN, (name, ours, theirs)
+
+
+KNOWN = {("deberta-v2", "conv_kernel_size")}  # code asks for it twice, with the defaults 0 and 3: the first decides
+KNOWN |= {("t5", "tie_word_embeddings"), ("umt5", "tie_word_embeddings")}  # absent is not false, for the scale
+for _kind in ("marian", "whisper", "mt5", "umt5"):
+    KNOWN.add((_kind, "decoder_start_token_id"))  # what generation begins with, and its own config says
+
+
+@pytest.mark.parametrize(
+    ("variant", "option", "field", "expected"),
+    [
+        ("mixtral/base", "rms_norm_eps", "eps", 1e-5),
+        ("olmo2/base", "rms_norm_eps", "eps", 1e-5),
+        ("helium/base", "rms_norm_eps", "eps", 1e-8),
+        ("mixtral/base", "rope_parameters", "rope_theta", 1e6),
+        ("smollm3/base", "rope_parameters", "rope_theta", 2e6),
+        ("mistral/full", "sliding_window", "windows", (4096, 4096)),
+    ],
+)
+def test_an_absent_option_has_transformers_default(
+    variant: str, option: str, field: str, expected: object, tmp_path: Path
+) -> None:
+    model: Any = lucid.models.load(edited(tmp_path, variant, without=option))
+    assert getattr(model.config, field) == expected
+
+
+def test_m2m_100_without_an_activation_has_relu(tmp_path: Path) -> None:
+    model = Bart.from_pretrained(edited(tmp_path, "m2m_100/base", without="activation_function"))
+    assert model.config.encoder.activation == "relu"
+
+
+def test_m2m_100_beyond_its_table_names_the_option(tmp_path: Path) -> None:
+    model = Bart.from_pretrained(goldens.folder("m2m_100/base"))
+    long = lucid.full((1, model.config.max_positions + 1), 5, dtype=lucid.int64)
+    with pytest.raises(ValueError, match=r"tokens, the model \d+ positions; .*raise max_position_embeddings"):
+        model(long, lucid.tensor([[2]]))
+
+
+@pytest.mark.parametrize(
+    ("options", "scaled"),
+    [
+        ({}, True),
+        ({"tie_word_embeddings": False}, False),
+        ({"scale_decoder_outputs": None}, False),
+        ({"scale_decoder_outputs": None, "tie_word_embeddings": True}, False),
+        ({"scale_decoder_outputs": True, "tie_word_embeddings": False}, True),
+        ({"tie_word_embeddings": None}, True),
+    ],
+)
+@pytest.mark.parametrize("kind", ["t5", "umt5"])
+def test_t5_scales_as_the_newer_option_or_else_the_older_one_says(
+    kind: str, options: dict[str, Any], scaled: bool
+) -> None:
+    made = Config({**tiny({"model_type": kind}), **options}, "config.json", dict, reads=options_read(kind))
+    assert T5.checkpoint.read(made).scale_outputs is scaled
+
+
+def test_modernbert_with_a_decoder_without_bias(tmp_path: Path) -> None:
+    folder = edited(tmp_path, "modernbert/masked_lm", decoder_bias=False)
+    arrays = dict(lucid.load(goldens.folder("modernbert/masked_lm")))
+    bias = arrays.pop("decoder.bias")
+    lucid.save(folder / "model.safetensors", arrays)
+    without = ModernBertForMaskedLM.from_pretrained(folder)
+    full = ModernBertForMaskedLM.from_pretrained(goldens.folder("modernbert/masked_lm"))
+    np.testing.assert_allclose(states(without), states(full) - bias, atol=1e-5)
+
+
+def test_modernbert_whose_local_base_is_null_has_the_global_one(tmp_path: Path) -> None:
+    base = {"model_type": "modernbert", "global_rope_theta": 1234.0, "local_rope_theta": None}
+    made = Config(tiny(base), "config.json", dict, reads=options_read("modernbert"))
+    assert {theta for theta, _ in ModernBert.checkpoint.read(made).ropes.values()} == {1234.0}
+
+
+# The lists that are kept by hand --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", READERS)
+def test_every_pattern_of_ignored_options_is_of_one_that_transformers_reads(place: str) -> None:
+    parts: list[OptionsRead] = []
+    for kind in READERS[place]:
+        reads = options_read(kind)
+        assert reads is not None
+        parts += [reads, *reads.sections.values()]
+    names = {name for part in parts for name in part.read}
+    for pattern in class_of(place).checkpoint.ignored_options:
+        assert any(re.fullmatch(pattern, name) for name in names), pattern
+
+
+# Planted faults: an option that is read is treated as if nobody read it ----------------------------------------------
+
+PLANTED = [
+    ("llama", "rope_theta"), ("llama", "rms_norm_eps"), ("llama", "is_causal"), ("mistral", "sliding_window"),
+    ("qwen2", "use_sliding_window"), ("gemma2", "query_pre_attn_scalar"),
+    ("gemma3_text", "use_bidirectional_attention"),
+    ("granite", "logits_scaling"), ("gpt2", "scale_attn_by_inverse_layer_idx"), ("t5", "tie_word_embeddings"),
+    ("t5", "feed_forward_proj"), ("marian", "activation_function"), ("mbart", "scale_embedding"),
+    ("modernbert", "local_rope_theta"), ("deberta-v2", "pos_att_type"), ("albert", "hidden_act"),
+    ("phi3", "partial_rotary_factor"), ("smollm3", "rope_theta"), ("wav2vec2", "do_stable_layer_norm"),
+    ("dinov2", "use_swiglu_ffn"), ("helium", "rope_theta"), ("ernie", "use_task_id"), ("bert", "is_decoder"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "option"), PLANTED)
+def test_an_option_that_is_read_and_taken_for_unread_is_found(
+    kind: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Config.__init__
+
+    def unread(self: Config, options: Any, *arguments: Any, **named: Any) -> None:
+        """As a table without the option would have it, and a reader that does not ask for it."""
+        right(self, {name: value for name, value in options.items() if name != option}, *arguments, **named)
+
+    monkeypatch.setattr(Config, "__init__", unread)
+    names = [name for name in published.SETS if published.SETS[name]["model_type"] == kind]
+    found = []
+    for number, name in enumerate(name for name in names if option in published.SETS[name]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        test = (
+            published.test_a_published_option_set_is_refused_by_name
+            if "refused" in published.ANSWERS["sets"][name]
+            else published.test_a_published_option_set_answers_as_in_transformers
+        )
+        try:
+            test(name, folder)
+        except (AssertionError, KeyError, ValueError, pytest.fail.Exception):
+            found.append(name)
+    assert found

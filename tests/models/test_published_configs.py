@@ -1,0 +1,59 @@
+"""Option sets of published checkpoints, each with a tiny model of the same options, against transformers' answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid.models._config import ConfigError
+from lucid.models._loading import READERS
+from tests.published import ROOT, inputs_of, option_sets, sample, tiny, weights_of
+from tools.make_published_page import PAGE, page
+
+ANSWERS: dict[str, Any] = json.loads((ROOT / "answers.json").read_text("utf-8"))
+SETS = option_sets()
+
+
+def written(name: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tiny checkpoint of an option set, and what is known of it."""
+    answer, options = ANSWERS["sets"][name], tiny(SETS[name])
+    (folder / "config.json").write_text(json.dumps(options))
+    lucid.save(folder / "model.safetensors", weights_of(ANSWERS["shapes"][answer["shapes"]]))
+    return options, answer
+
+
+@pytest.mark.parametrize("name", [name for name, answer in ANSWERS["sets"].items() if "sample" in answer])
+def test_a_published_option_set_answers_as_in_transformers(name: str, tmp_path: Path) -> None:
+    options, answer = written(name, tmp_path)
+    model: Any = lucid.models.load(tmp_path)
+    result = model(**{name: lucid.tensor(array) for name, array in inputs_of(options).items()})
+    found = sample((result[0] if isinstance(result, tuple) else result).numpy())
+    expected = answer["sample"]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * expected[-1])
+    assert list(model.unread.ignored) == answer["ignored"]
+
+
+@pytest.mark.parametrize("name", [name for name, answer in ANSWERS["sets"].items() if "refused" in answer])
+def test_a_published_option_set_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    _, answer = written(name, tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        lucid.models.load(tmp_path)
+    assert answer["refused"] in str(caught.value)
+
+
+def test_there_are_many_and_the_answers_are_of_all() -> None:
+    loading = [name for name, answer in ANSWERS["sets"].items() if "sample" in answer]
+    assert ANSWERS["sets"].keys() == SETS.keys()
+    assert len(SETS) >= 150 and len(loading) >= 150
+    assert {SETS[name]["model_type"] for name in loading} >= {kind for kinds in READERS.values() for kind in kinds} - {
+        "ministral"  # no checkpoint of this type is published without code of its own
+    }
+
+
+def test_the_page_is_current() -> None:
+    assert PAGE.read_text("utf-8") == page(), "python -m tools.make_published_page"

@@ -1,0 +1,207 @@
+"""Option sets of published checkpoints, and tiny models with the same options.
+
+`goldens/published/configs.json` has by name the options as on the hub, but for those that say nothing of the model
+(names, labels, tasks, how text is generated). An entry may be ``like`` another one, ``without`` some of its options.
+`tools/published_configs` makes the answers.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Shapes = Mapping[str, tuple[int, ...]]
+
+ROOT = Path(__file__).parent / "goldens" / "published"
+SOURCE, TARGET = [[5, 9, 17, 3, 11], [2, 8, 13, 4, 1]], [[2, 7, 12], [2, 6, 9]]
+
+_TEXT = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 40,
+    "max_position_embeddings": 64,
+}
+DECODER = {**_TEXT, "num_key_value_heads": 2}
+_SEQ2SEQ = {
+    "vocab_size": 64,
+    "d_model": 32,
+    "max_position_embeddings": 64,
+    **{f"{side}_layers": 2 for side in ("encoder", "decoder")},
+    **{f"{side}_attention_heads": 4 for side in ("encoder", "decoder")},
+    **{f"{side}_ffn_dim": 40 for side in ("encoder", "decoder")},
+}
+_T5 = {"vocab_size": 64, "d_model": 32, "d_kv": 8, "d_ff": 40, "num_layers": 2, "num_heads": 4}
+_STACK = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+_IMAGE = {**{name: _TEXT[name] for name in _STACK}, "image_size": 16, "patch_size": 8}
+_SOUND = {
+    **{name: _TEXT[name] for name in _STACK},
+    "conv_dim": [16, 16],
+    "conv_kernel": [4, 3],
+    "conv_stride": [2, 2],
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 4,
+}
+_STAGES = {"hidden_sizes": [8, 16], "depths": [1, 2], "num_stages": 2, "patch_size": 4, "image_size": 32}
+_SWIN = {"embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 2, "image_size": 32, "patch_size": 4}
+_MAMBA = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_heads": 4,
+    "head_dim": 16,
+    "n_groups": 2,
+    "state_size": 8,
+}
+_WHISPER = {
+    **{name: size for name, size in _SEQ2SEQ.items() if name != "max_position_embeddings"},
+    "num_mel_bins": 8,
+    "max_source_positions": 16,
+    "max_target_positions": 16,
+    "pad_token_id": 1,
+    "decoder_start_token_id": 2,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+}
+_TOWERS = {"text_config": _TEXT, "vision_config": _IMAGE}
+SIZES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("t5", "mt5", "umt5"), _T5),
+    **dict.fromkeys(("bart", "mbart", "m2m_100"), _SEQ2SEQ),
+    **dict.fromkeys(("vit", "deit", "dinov2"), _IMAGE),
+    **dict.fromkeys(("wav2vec2", "hubert"), _SOUND),
+    **dict.fromkeys(("convnext", "convnextv2"), _STAGES),
+    **dict.fromkeys(("clip", "siglip"), _TOWERS),
+    "albert": {**_TEXT, "embedding_size": 16},
+    "electra": {**_TEXT, "embedding_size": 16},
+    "distilbert": {"vocab_size": 64, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 40},
+    "deberta-v2": {**_TEXT, "position_buckets": 16},
+    "helium": {**DECODER, "head_dim": 8},
+    "marian": {**_SEQ2SEQ, "pad_token_id": 1, "decoder_start_token_id": 2, "eos_token_id": 0},
+    "phi3": {**DECODER, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
+    "smollm3": {**DECODER, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
+    "gpt2": {"vocab_size": 64, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64},
+    "mamba2": _MAMBA,
+    "mixtral": {**DECODER, "num_local_experts": 4},
+    "qwen3_moe": {**DECODER, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
+    "swin": _SWIN,
+    "whisper": _WHISPER,
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "ernie", "mpnet"), _TEXT),
+    "modernbert": {
+        **_TEXT,
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "cls_token_id": 3,
+        "sep_token_id": 3,
+    },
+}
+"""The sizes of tiny models by model_type; of others those of decoders."""
+_HALVES = ("head_dim", "sliding_window", "query_pre_attn_scalar", "attention_head_size", "pooler_hidden_size")
+_UNTOLD = ("architectures", "auto_map", "torch_dtype", "dtype", "_name_or_path", "quantization_config")
+
+
+def option_sets() -> dict[str, dict[str, Any]]:
+    """All option sets by name."""
+    told = json.loads((ROOT / "configs.json").read_text("utf-8"))
+    sets: dict[str, dict[str, Any]] = {}
+    for name, entry in told.items():
+        base = dict(sets[entry.pop("like")]) if "like" in entry else {}
+        for option in entry.pop("without", []):
+            del base[option]
+        sets[name] = base | entry
+    return sets
+
+
+def tiny(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options with the sizes of a tiny model, where they say them or need them."""
+    kind = options.get("model_type")
+    sizes = SIZES.get(str(kind), DECODER)
+    made = {name: value for name, value in options.items() if name not in _UNTOLD} | {
+        name: (options.get(name) or {}) | size if isinstance(size, dict) else size for name, size in sizes.items()
+    }
+    heads = options.get("num_attention_heads", 32)
+    if "num_key_value_heads" in sizes and options.get("num_key_value_heads", 8) in (heads, None):
+        made["num_key_value_heads"] = options["num_key_value_heads"] and 4  # as many as heads, or null
+    if "num_key_value_heads" in sizes and options.get("num_key_value_heads") == 1:
+        made["num_key_value_heads"] = 1
+    small = {"head_dim": 16, "sliding_window": 3, "query_pre_attn_scalar": 16, "local_attention": 4}
+    small |= {"attention_head_size": 8, "pooler_hidden_size": 32, "pad_token_id": 1, "eos_token_id": 2}
+    small |= {"decoder_start_token_id": 2, "decoder_vocab_size": 64, "num_decoder_layers": 2, "cls_token_id": 3}
+    small |= {"max_relative_positions": 32 if (options.get("max_relative_positions") or 0) > 0 else -1}
+    small |= {"original_max_position_embeddings": 32, "bos_token_id": 0, "encoder_stride": 8, "classifier_proj_size": 8}
+    small |= {"max_window_layers": 1 if (options.get("max_window_layers") or 0) else 0, "sep_token_id": 3}
+    small |= {"num_feat_extract_layers": 2, "out_features": ["stage2"], "out_indices": [2]}
+    small |= {"stage_names": ["stem", "stage1", "stage2"]}
+    made |= {name: size for name, size in small.items() if options.get(name) is not None and name not in sizes}
+    for name in ("text_config_dict", "vision_config_dict"):
+        if options.get(name) is not None:
+            made[name] = {**options[name], **_TOWERS[name.removesuffix("_dict")]}
+    aliases = {"num_hidden_layers": 2, "n_ctx": 64, "hidden_size": 32, "num_layers": 2}
+    made |= {name: size for name, size in aliases.items() if name in options and name not in sizes}
+    for name in ("layer_types", "no_rope_layers", "mlp_only_layers"):
+        if options.get(name):
+            made[name] = [options[name][0], options[name][-1]] if name != "mlp_only_layers" else [0]
+    for name in ("rope_scaling", "rope_parameters"):
+        if isinstance(options.get(name), dict):
+            made[name] = _tiny_rope(options[name], made)
+    return made
+
+
+def _tiny_rope(rope: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
+    """Rotary parameters for few positions and narrow heads."""
+    found: dict[str, Any] = {}
+    width = made.get("head_dim", 8)
+    rotated = int(width * made.get("partial_rotary_factor", 1.0)) // 2
+    for name, value in rope.items():
+        if isinstance(value, dict):
+            found[name] = _tiny_rope(value, made)
+        elif name in ("long_factor", "short_factor"):
+            found[name] = value[:rotated]
+        else:
+            found[name] = 32 if name == "original_max_position_embeddings" else value
+    return found
+
+
+def weights_of(shapes: Shapes) -> dict[str, Array]:
+    """Random weights of these names and shapes, the same everywhere: those of norms are near 1."""
+    made = {}
+    for name, shape in shapes.items():
+        noise = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
+        around = 1.0 if name.endswith("weight") and len(shape) == 1 else 0.0
+        made[name] = np.asarray(around + noise * (0.1 if len(shape) < 2 else 0.25), np.float32)
+    return made
+
+
+def inputs_of(options: Mapping[str, Any]) -> dict[str, Array]:
+    """The inputs of a tiny model."""
+    kind = str(options["model_type"])
+    rng = np.random.default_rng(7)
+    ids, decoder_ids = np.array(SOURCE), np.array(TARGET)
+    if kind == "whisper":
+        sound = rng.standard_normal((2, options["num_mel_bins"], 2 * options["max_source_positions"]))
+        return {"input_features": sound.astype(np.float32), "decoder_input_ids": decoder_ids}
+    if kind in ("wav2vec2", "hubert"):
+        return {"input_values": rng.standard_normal((2, 120)).astype(np.float32)}
+    vision = options.get("vision_config", options)
+    side = vision.get("image_size")
+    if kind in ("clip", "siglip", "vit", "deit", "dinov2", "swin", "convnext", "convnextv2"):
+        height, width = side if isinstance(side, list) else (side, side)
+        pixels = rng.standard_normal((2, vision.get("num_channels", 3), height, width)).astype(np.float32)
+        return {"input_ids": ids, "pixel_values": pixels} if kind in ("clip", "siglip") else {"pixel_values": pixels}
+    if "d_model" in options:
+        return {"input_ids": ids, "decoder_input_ids": decoder_ids}
+    return {"input_ids": ids}
+
+
+def sample(output: Array) -> list[float]:
+    """Some numbers of an output, evenly spaced, and its largest one."""
+    flat = np.asarray(output, np.float64).ravel()
+    places = np.linspace(0, flat.size - 1, 12).astype(int)
+    return [float(f"{x:.7g}") for x in (*flat[places], np.abs(flat).max())]

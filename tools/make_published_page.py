@@ -1,0 +1,62 @@
+"""Write docs/published-configs.md from the goldens of published option sets.
+
+python -m tools.make_published_page
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from tests.published import ROOT, option_sets
+
+PAGE = Path(__file__).parents[1] / "docs" / "published-configs.md"
+
+
+def page() -> str:
+    """The page's text."""
+    told = json.loads((ROOT / "answers.json").read_text("utf-8"))
+    sets, rows = option_sets(), []
+    counts: Counter[str] = Counter()
+    for name, answer in told["sets"].items():
+        loads = "refused" not in answer
+        counts["loads" if loads else "is refused"] += 1
+        ignored = ", ".join(f"`{option}`" for option in answer.get("ignored", []))
+        rows.append(
+            (f"`{name}`", f"`{sets[name]['model_type']}`", "loads", ignored)
+            if loads
+            else (f"`{name}`", f"`{sets[name]['model_type']}`", "refused", _plain(answer["refused"]))
+        )
+    lines = ["| Checkpoint | `model_type` | | Options ignored, or the reason |", "| --- | --- | --- | --- |"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return _HEAD.format(
+        sets=len(rows), loads=counts["loads"], refused=counts["is refused"], transformers=told["transformers"]
+    ) + "\n".join([*lines, ""])
+
+
+def _plain(reason: str) -> str:
+    return reason.replace("|", "\\|").replace("<", "&lt;")
+
+
+_HEAD = """# Published option sets
+
+This page lists {sets} option sets of published checkpoints, with the names and values of their `config.json`, and what Lucid does with
+each: {loads} load and {refused} are refused. Names that begin with `people/`, `transformers-` and `tpu-trained/` stand for what many
+repositories have.
+
+Each set was made into a tiny model and held to transformers {transformers}. For a set that loads, Lucid's output is within 2e-5 of
+transformers', relative to the largest number. transformers answers bit for bit the same with and without the options that Lucid
+ignores. [Which options are read](models.md#options-of-configjson) explains the rule and `--ignore-option`.
+
+The page is generated: `python -m tools.published_configs freeze` makes the answers, `python -m tools.make_published_page` the page.
+
+"""
+
+
+def main() -> None:
+    PAGE.write_text(page(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

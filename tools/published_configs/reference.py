@@ -1,0 +1,97 @@
+"""Tiny models of transformers with given options, and what they and Lucid answer."""
+
+from __future__ import annotations
+
+import copy
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import transformers
+
+import lucid
+from lucid.models._config import ConfigError
+from lucid.models._loading import _CLASSES, class_of
+from tests.published import Array, inputs_of, weights_of
+
+_AUTO = {
+    "text-generation": transformers.AutoModelForCausalLM,
+    "text2text-generation": transformers.AutoModelForSeq2SeqLM,
+    "automatic-speech-recognition": transformers.AutoModelForSpeechSeq2Seq,
+}
+
+
+class Refused(Exception):  # noqa: N818  # an answer, not a failure
+    """Why a library does not take the options."""
+
+
+class Answer(NamedTuple):
+    """The first output of a model, and the weights that it has."""
+
+    output: Array
+    shapes: dict[str, tuple[int, ...]]
+
+
+def theirs(options: Mapping[str, Any], inputs: Mapping[str, Array] | None = None) -> Answer:
+    """What transformers answers for these options, with the weights of `weights_of`, by default for `inputs_of`.
+
+    Raises:
+        Refused: if it does not take them.
+    """
+    kind = options["model_type"]
+    known = class_of(_CLASSES[kind]).checkpoint
+    given = {name: value for name, value in copy.deepcopy(dict(options)).items() if name != "model_type"}
+    try:
+        config = transformers.AutoConfig.for_model(kind, **given)
+        config._attn_implementation = "eager"
+        auto = _AUTO.get(known.task, transformers.AutoModel)
+        model = auto.from_config(config, attn_implementation="eager")
+        with tempfile.TemporaryDirectory() as folder:  # weights have other names in files than in memory
+            model.save_pretrained(folder)
+            file = Path(folder) / "model.safetensors"
+            shapes = {name: tuple(array.shape) for name, array in lucid.load(file).items() if array.dtype.kind == "f"}
+            lucid.save(file, weights_of(shapes), {"format": "pt"})
+            model = type(model).from_pretrained(folder, config=config, attn_implementation="eager").eval()
+        return Answer(_run(model, class_of(_CLASSES[kind]).output_names, inputs or inputs_of(options)), shapes)
+    except Exception as error:  # whatever transformers says to strange options
+        raise Refused(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+
+
+def _run(model: Any, names: Any, inputs: Mapping[str, Array]) -> Array:
+    with torch.no_grad():
+        result = model(**{name: torch.from_numpy(array) for name, array in inputs.items()})
+    first = next(name for name in (*names, "logits", "last_hidden_state") if name in result)
+    output = result[first]
+    if not torch.isfinite(output).all():
+        raise ValueError("answers numbers that are not finite")
+    answer: Array = output.numpy()
+    return answer
+
+
+def ours(options: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> tuple[Array, tuple[str, ...]]:
+    """What Lucid answers for the same, and which options it ignored.
+
+    Raises:
+        Refused: if it does not take them.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(dict(options)))
+        lucid.save(Path(folder) / "model.safetensors", weights_of(shapes))
+        try:
+            model = lucid.models.load(folder)
+        except ConfigError as error:
+            raise Refused(str(error).split("config.json")[-1].lstrip(":, ")) from error
+        result = model(**{name: lucid.tensor(array) for name, array in inputs_of(options).items()})
+    output = result[0] if isinstance(result, tuple) else result
+    return output.numpy(), model.unread.ignored
+
+
+def difference(found: Array, expected: Array) -> float:
+    """The largest difference, relative to the largest number."""
+    if found.shape != expected.shape:
+        return float("inf")
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
