@@ -32,7 +32,7 @@ from typing import Any, TypeVar, overload
 import lucid
 from lucid import Tensor
 from lucid.models._config_file import MAX_CONFIG as MAX_CONFIG
-from lucid.models._config_file import MAX_NAMED, cut, shown, without_options
+from lucid.models._config_file import MAX_NAMED, cut, shown, way_out, without_options
 from lucid.models._config_file import ConfigError as ConfigError
 from lucid.models._config_file import names_of as names_of
 from lucid.models._config_file import parse_json as parse_json
@@ -92,7 +92,7 @@ class Config:
         self.reads, self._strict = reads, strict or reads is None
         self.ignored: tuple[str, ...] = ()
         self.dropped: tuple[str, ...] = ()
-        self._asked: set[str] = set()
+        self._asked, self._path = set[str](), ""  # of an object inside: its name and a dot
         self._sections: dict[str, Config] = {}
 
     @staticmethod
@@ -295,13 +295,14 @@ class Config:
         """Require that an option, if it is given, has one of these values; null counts as not given."""
         if self.has(name) and self.options[name] not in values:
             supported = " or ".join(map(repr, values))
-            raise self.wrong(name, f"supported: {supported}")
+            raise self.wrong(name, f"supported: {supported}; {way_out(self._path + name)}")
 
     def section(self, name: str) -> Config:
         """The options of an object inside this one; empty if it is absent. `done` checks them too."""
         reads = None if self.reads is None else self.reads.section(name)
         where = f"{self.where}, {name}"
         section = Config(self.get(name, dict, {}), where, self._weights, self._shapes, reads, self._strict)
+        section._path = f"{self._path}{name}."
         self._sections[name] = section
         return section
 
@@ -343,6 +344,5 @@ class Config:
     def _shown(self, names: Sequence[str]) -> str:
         listed = [f"{shown(name)} = {show(self.options[name])}" for name in names]
         more = f"; and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
-        way_out = next((name for name in names if name.isidentifier()), "NAME")
-        remedy = f'if you know that it changes nothing, load with ignore=("{way_out}",) or --ignore-option {way_out}'
-        return f"{'; '.join(map(cut, listed[:MAX_NAMED]))}{more}; {remedy}"
+        first = next((name for name in names if name.isidentifier()), "NAME")
+        return f"{'; '.join(map(cut, listed[:MAX_NAMED]))}{more}; {way_out(self._path + first)}"

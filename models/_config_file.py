@@ -78,6 +78,11 @@ def without_options(options: Mapping[str, Any], names: Sequence[str], where: str
     return found
 
 
+def way_out(name: str) -> str:
+    """The end of a message that refuses an option."""
+    return f'if you know that it changes nothing, load with ignore=("{name}",) or --ignore-option {name}'
+
+
 def names_of(options: Sequence[str]) -> str:
     """Untrusted names of options in a row, of many the first."""
     more = f" and {len(options) - MAX_NAMED} more" if len(options) > MAX_NAMED else ""

@@ -71,7 +71,7 @@ def with_packed_weights(config: Config) -> Config:
     Raises:
         ConfigError: for a method, or a variant of it, that blocks cannot hold.
     """
-    layout = _read_layout(Config(config.get(OPTION, dict), f"{config.where}, {OPTION}"))
+    layout = _read_layout(config.section(OPTION))
     weights = cache(lambda: PackedWeights(config.weights, layout, config.where))
     options = {name: value for name, value in config.options.items() if name != OPTION}
     return config.with_weights(weights, lambda: weights().shapes, options)

@@ -67,7 +67,7 @@ def with_stored_weights(config: Config) -> Config:
         ConfigError: for weights that are described in another way.
     """
     where = f"{config.where}, {OPTION}"
-    section = Config(config.get(OPTION, dict), where)
+    section = config.section(OPTION)
     section.only("quant_method", METHOD)
     told = section.get("weights", dict)
     section.done()

@@ -28,7 +28,7 @@ class Finding(NamedTuple):
 
     option: str
     value: object
-    verdict: str  # equal, refused, both refused, only transformers refused, WRONG, BROKEN
+    verdict: str  # equal, refused, misfit (an error about weights or inputs), transformers refused, WRONG
     detail: str
 
 
@@ -76,7 +76,7 @@ def _others(name: str, old: object) -> tuple[object, ...]:
     return (True, 1, 2) if old is None or old == COMPUTED else ()
 
 
-def judged(options: Mapping[str, Any], expected_refusal: bool = True) -> tuple[str, str]:
+def judged(options: Mapping[str, Any]) -> tuple[str, str]:
     """The verdict on a config, and what tells about it."""
     try:
         answer = theirs(options)
