@@ -193,6 +193,17 @@ class _Ranges:
                     allow(value, _ASKED[name](wanted, other, first))
 
 
+def largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `most` that fits, where all smaller ones do, too; 1 if none does."""
+    low, high = 1, most + 1  # fits, does not fit
+    if fits(most):
+        return most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
 def _is_small(constant: Constant) -> bool:
     """Whether a constant can be a table of positions, and is none of packed weights."""
     return _whole(constant) and 0 < constant.array.size <= _LARGEST

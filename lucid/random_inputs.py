@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from lucid.context import holding
 from lucid.dims import Dim, evaluate, names_of
 from lucid.evaluation import evaluating
 from lucid.graph import Graph
-from lucid.index_ranges import FAR, INDEXING, IndexRanges, Range, Use
+from lucid.index_ranges import FAR, INDEXING, IndexRanges, Range, Use, largest
 from lucid.nn.parts import Draw
 from lucid.ops.engine import engine
 from lucid.ops.tensor import Tensor
@@ -83,17 +83,6 @@ def longest_run(graph: Graph, operations: float, most: int = _LONG) -> int:
         if isinstance(value, Constant) and value.type.rank > 1
     }
     return min(most, max(_SHORTEST, int(operations / (2 * sum(weights.values()) + 1))))
-
-
-def largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `most` that fits, where all smaller ones do, too; 1 if none does."""
-    low, high = 1, most + 1  # fits, does not fit
-    if fits(most):
-        return most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:

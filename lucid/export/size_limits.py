@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lucid.graph import Graph
-from lucid.index_ranges import IndexRanges
-from lucid.random_inputs import largest
+from lucid.index_ranges import IndexRanges, largest
 
 _ENDLESS = 1 << 20
 
