@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks import processes
-from lucid.threads import usable_cores
+from lucid.core.process.threads import usable_cores
 
 FAR = 2.0  # times the shortest way seen on the machine
 _MARKS, _TURNS = (1, 2) * 1000, 5  # each byte differs from the one before it

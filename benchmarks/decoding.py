@@ -22,7 +22,7 @@ from benchmarks.results import Cell, Goal, Line
 from benchmarks.steps_by_hand import group_query, groups_as_queries
 from lucid import ops
 from lucid.export import Target, to_onnx
-from lucid.models._gguf_tokenizer import read_tokenizer
+from lucid.models.checkpoints.gguf_tokenizer import read_tokenizer
 from lucid.runtime import BoundRun, Session
 from lucid.runtime.ort_values import ort_value
 

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import lucid
 from benchmarks.attention import HEADS, WIDTH
 from lucid import ops
+from lucid.core.graph.graph import Graph
 from lucid.export import Target
-from lucid.export.tuned_file import read_table
-from lucid.graph import Graph
-from lucid.tuning import TunedForm, TunedTable, Tuning, in_turns
-from lucid.tuning.candidates import contests
-from lucid.tuning.tuning import GAIN
+from lucid.export.tuned.tuned_file import read_table
+from lucid.inspection.tuning import TunedForm, TunedTable, Tuning, in_turns
+from lucid.inspection.tuning.candidates import contests
+from lucid.inspection.tuning.tuning import GAIN
 
 ROOT = Path(__file__).parents[1]
 PAGE, FOLDER = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "benchmarks" / "forms"

@@ -14,7 +14,7 @@ import numpy as np
 import lucid
 from benchmarks.graphs import runner
 from lucid import ops
-from lucid.machine import processor
+from lucid.core.process.machine import processor
 
 LIBRARIES = (
     "numpy",

@@ -26,7 +26,7 @@ from benchmarks.harness import Effort, Work
 from benchmarks.zoo import ZOO, Entry
 from lucid.export import to_onnx
 from lucid.models import load
-from lucid.models._pretrained import Pretrained
+from lucid.models.checkpoints.pretrained import Pretrained
 
 TORCH_EXPORT, OPENVINO, EAGER = "torch export", "OpenVINO, portable", "Lucid eager"
 TARGETS = {LUCID: "cpu", "Lucid, any": "any", "Lucid, portable": "portable"}

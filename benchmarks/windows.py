@@ -12,7 +12,7 @@ from benchmarks.bench import LUCID, Bench
 from benchmarks.graphs import exact, runner, unit_normal
 from benchmarks.results import Line
 from lucid import ops
-from lucid.ops.attention_masks import causal_mask
+from lucid.ops.attention.masks import causal_mask
 
 WINDOWS: dict[str, dict[str, Any]] = {
     "128 before": {"window": 128, "is_causal": True},

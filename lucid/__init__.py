@@ -8,13 +8,12 @@ from importlib import import_module as _import_module
 from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
-from lucid import public as _public
-from lucid.absent import why_absent as _why_absent
+from lucid.core.torch_names.absent import why_absent as _why_absent
+from lucid.core.words import public as _public
 from lucid.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from lucid import batch as batch
-    from lucid import chat as chat
     from lucid import eager as eager
     from lucid import export as export
     from lucid import generation as generation
@@ -26,8 +25,9 @@ if TYPE_CHECKING:
     from lucid import runtime as runtime
     from lucid import serving as serving
     from lucid import testing as testing
-    from lucid import tuning as tuning
     from lucid._api import *  # noqa: F403  # re-exports each of its names
+    from lucid.generation import chat as chat
+    from lucid.inspection import tuning as tuning
 else:
     _PARTS = (
         "batch",

@@ -1,11 +1,34 @@
 """The names in `lucid` besides its packages (`lucid.nn`, `lucid.export` and so on); loaded on first use."""
 
-from lucid.dims import Dim as Dim
-from lucid.dims import Size as Size
-from lucid.dims import SymbolicSizeError as SymbolicSizeError
-from lucid.dims import sym_max as sym_max
-from lucid.dims import sym_min as sym_min
-from lucid.graph import Graph as Graph
+from lucid.core.graph.graph import Graph as Graph
+from lucid.core.graph.types import DType as DType
+from lucid.core.graph.types import TensorType as TensorType
+from lucid.core.graph.types import bfloat16 as bfloat16
+from lucid.core.graph.types import bool_ as bool_
+from lucid.core.graph.types import float16 as float16
+from lucid.core.graph.types import float32 as float32
+from lucid.core.graph.types import float64 as float64
+from lucid.core.graph.types import int8 as int8
+from lucid.core.graph.types import int32 as int32
+from lucid.core.graph.types import int64 as int64
+from lucid.core.graph.types import spec as spec
+from lucid.core.graph.types import uint8 as uint8
+from lucid.core.process.random import manual_seed as manual_seed
+from lucid.core.process.threads import get_num_threads as get_num_threads
+from lucid.core.process.threads import set_num_threads as set_num_threads
+from lucid.core.sizes.dims import Dim as Dim
+from lucid.core.sizes.dims import Size as Size
+from lucid.core.sizes.dims import SymbolicSizeError as SymbolicSizeError
+from lucid.core.sizes.dims import sym_max as sym_max
+from lucid.core.sizes.dims import sym_min as sym_min
+from lucid.core.torch_names.arguments import torch_names as _torch_names
+from lucid.core.torch_names.habits import finfo as finfo
+from lucid.core.torch_names.habits import inference_mode as inference_mode
+from lucid.core.torch_names.habits import no_grad as no_grad
+from lucid.files.safetensors import WeightsError as WeightsError
+from lucid.files.safetensors import load as load
+from lucid.files.safetensors import save as save
+from lucid.nn.quantizing.quantize import quantize as quantize
 from lucid.ops import baddbmm as baddbmm
 from lucid.ops import concat as concat
 from lucid.ops import einsum as einsum
@@ -36,32 +59,9 @@ from lucid.ops.creation import zeros as zeros
 from lucid.ops.drawing import rand as rand
 from lucid.ops.drawing import randn as randn
 from lucid.ops.indexing import take_elements as _take_elements
-from lucid.ops.tensor import Tensor as Tensor
-from lucid.ops.tensor import TracedValueError as TracedValueError
-from lucid.quantizing import quantize as quantize
-from lucid.random import manual_seed as manual_seed
-from lucid.spelling import torch_names as _torch_names
-from lucid.threads import get_num_threads as get_num_threads
-from lucid.threads import set_num_threads as set_num_threads
-from lucid.torch_habits import finfo as finfo
-from lucid.torch_habits import inference_mode as inference_mode
-from lucid.torch_habits import no_grad as no_grad
-from lucid.tracing import trace as trace
-from lucid.types import DType as DType
-from lucid.types import TensorType as TensorType
-from lucid.types import bfloat16 as bfloat16
-from lucid.types import bool_ as bool_
-from lucid.types import float16 as float16
-from lucid.types import float32 as float32
-from lucid.types import float64 as float64
-from lucid.types import int8 as int8
-from lucid.types import int32 as int32
-from lucid.types import int64 as int64
-from lucid.types import spec as spec
-from lucid.types import uint8 as uint8
-from lucid.weights import WeightsError as WeightsError
-from lucid.weights import load as load
-from lucid.weights import save as save
+from lucid.ops.tensor.tensor import Tensor as Tensor
+from lucid.ops.tensor.tensor import TracedValueError as TracedValueError
+from lucid.tracing.trace import trace as trace
 
 # torch offers these as functions and as methods; here they are the methods, which take the tensor first.
 abs = _torch_names(Tensor.abs)

@@ -11,11 +11,11 @@ from importlib import import_module as _import_module
 from pathlib import Path as _Path
 from typing import Any as _Any
 
-from lucid import public as _public
+from lucid.core.words import public as _public
 from lucid.models._aliases import alias as _alias
-from lucid.models._loading import load as load
-from lucid.models._loading import save as save
-from lucid.models._pretrained import Pretrained as Pretrained
+from lucid.models.checkpoints.loading import load as load
+from lucid.models.checkpoints.loading import save as save
+from lucid.models.checkpoints.pretrained import Pretrained as Pretrained
 
 _alias(__name__, __file__)
 __all__ = _public.offered(globals(), *(file.stem for file in _Path(__file__).parent.glob("[!_]*.py")))

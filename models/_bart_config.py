@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from lucid.models._config import Config
 from lucid.models._seq2seq_layers import StackConfig
+from lucid.models.checkpoints.config import Config
 
 
 @dataclass(frozen=True)

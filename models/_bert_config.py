@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from lucid.models._config import Config
 from lucid.models._sentence_layers import USUAL_LAYERS, SentenceLayer
+from lucid.models.checkpoints.config import Config
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 from lucid import DType, Tensor, nn
-from lucid.models._pretrained import Pretrained
+from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn import functional as F
 
 PREFIXED = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucid.models._pretrained import MAX_NUMBER, Config
+from lucid.models.checkpoints.pretrained import MAX_NUMBER, Config
 
 
 def read_image_size(options: Config) -> tuple[int, int]:

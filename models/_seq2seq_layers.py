@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from lucid import Tensor, nn
-from lucid.models._config import ACTIVATIONS, Config
+from lucid.models.checkpoints.config import ACTIVATIONS, Config
 from lucid.nn import functional as F
 
 

@@ -19,9 +19,9 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn
-from lucid.models._held_weights import numbers_of
-from lucid.models._labels import reading_labels
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.held_weights import numbers_of
+from lucid.models.checkpoints.labels import reading_labels
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
 
 

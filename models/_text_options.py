@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lucid.models._config import Config
-from lucid.models._held_weights import numbers_of
+from lucid.models.checkpoints.config import Config
+from lucid.models.checkpoints.held_weights import numbers_of
 from lucid.nn import rope_scaling as scalings
 
 FULL, SLIDING = "full_attention", "sliding_attention"

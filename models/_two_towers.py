@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from lucid import Tensor, nn, ops
-from lucid.models._pretrained import ACTIVATIONS, Config
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Config
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from typing import ClassVar, Self
 import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._pretrained import Checkpoint, Config, Pretrained
 from lucid.models._two_towers import (
     Encoder,
     ImageTowerConfig,
@@ -29,6 +28,7 @@ from lucid.models._two_towers import (
     check_pixels,
 )
 from lucid.models._two_towers import Similarities as Similarities
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 
 CLIPTowerConfig = TowerConfig
 Tower = CLIPTowerConfig  # former names of what both towers have in common

@@ -23,9 +23,9 @@ import lucid
 from lucid import Tensor, nn, ops
 from lucid.models._deberta_config import DebertaConfig as DebertaConfig
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models._text_heads import text_specs
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
 
 
 class Deberta(Pretrained[DebertaConfig]):

@@ -31,8 +31,8 @@ from lucid.models._causal_heads import (
 )
 from lucid.models._causal_lm import RotaryDecoder
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._pretrained import Pretrained
 from lucid.models._text_heads import text_specs
+from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.models.gemma import Decoder as GemmaDecoder
 from lucid.models.gemma import Gemma, GemmaConfig
 from lucid.models.gpt2 import GPT2, GPT2Config, Transformer

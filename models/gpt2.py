@@ -18,8 +18,8 @@ from typing import ClassVar, Self
 
 from lucid import Tensor, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models._text_options import tied_output
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
 
 

@@ -20,7 +20,7 @@ import lucid
 from lucid import nn
 from lucid.models._causal_lm import PREFIXED
 from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models._pretrained import Checkpoint, Config
+from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.llama import Decoder, Llama, LlamaConfig
 
 

@@ -22,7 +22,6 @@ from typing import ClassVar, Self
 import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._pretrained import Checkpoint, Config, Pretrained
 from lucid.models._two_towers import (
     MLP,
     Encoder,
@@ -32,6 +31,7 @@ from lucid.models._two_towers import (
     TextTowerConfig,
     check_pixels,
 )
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)

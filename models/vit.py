@@ -20,8 +20,8 @@ import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
 from lucid.models._demonstration import SideBySide, checkpoint_folder
 from lucid.models._image_options import read_image_size
-from lucid.models._labels import reading_labels
-from lucid.models._pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.labels import reading_labels
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.nn import functional as F
 
 

@@ -17,15 +17,15 @@ from typing import ClassVar
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from lucid.models._ctc import CTCProcessor as CTCProcessor
-from lucid.models._ctc import transcribe as transcribe
 from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._labels import reading_labels
-from lucid.models._pretrained import Checkpoint, Config, Pretrained
-from lucid.models._transcription import Segment as Segment
-from lucid.models._transcription import Transcription as Transcription
-from lucid.models._wav import WavError as WavError
-from lucid.models._wav import read_wav as read_wav
+from lucid.models.checkpoints.labels import reading_labels
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.speech.ctc import CTCProcessor as CTCProcessor
+from lucid.models.speech.ctc import transcribe as transcribe
+from lucid.models.speech.transcription import Segment as Segment
+from lucid.models.speech.transcription import Transcription as Transcription
+from lucid.models.speech.wav import WavError as WavError
+from lucid.models.speech.wav import read_wav as read_wav
 from lucid.models.wav2vec2 import Wav2Vec2, Wav2Vec2Config
 
 _WITH_HEAD: Checkpoint[Wav2Vec2Config] = replace(

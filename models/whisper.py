@@ -24,16 +24,16 @@ from typing import Self
 import lucid
 from lucid import Tensor, TensorType, nn
 from lucid.models._demonstration import SideBySide, checkpoint_folder, written
-from lucid.models._log_mel import log_mel as log_mel
-from lucid.models._pretrained import Checkpoint, Config, Pretrained
 from lucid.models._seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig
 from lucid.models._text_options import tied_output
-from lucid.models._transcription import Segment as Segment
-from lucid.models._transcription import Transcription as Transcription
-from lucid.models._transcription import transcribe as transcribe
-from lucid.models._wav import WavError as WavError
-from lucid.models._wav import read_wav as read_wav
-from lucid.models._whisper_tokens import WhisperTokenizer as WhisperTokenizer
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.speech.log_mel import log_mel as log_mel
+from lucid.models.speech.transcription import Segment as Segment
+from lucid.models.speech.transcription import Transcription as Transcription
+from lucid.models.speech.transcription import transcribe as transcribe
+from lucid.models.speech.wav import WavError as WavError
+from lucid.models.speech.wav import read_wav as read_wav
+from lucid.models.speech.whisper_tokens import WhisperTokenizer as WhisperTokenizer
 from lucid.nn import functional as F
 
 

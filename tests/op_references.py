@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from lucid.core.graph.types import Array, DType, bool_
 from lucid.ops.indexing import Cut
-from lucid.types import Array, DType, bool_
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 

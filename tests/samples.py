@@ -14,13 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from lucid import bodies, ops
-from lucid.dims import Dim, Shape, dim, evaluate
-from lucid.ops import creation, elementwise, indexing, loops, scattering, shaping, sorting
-from lucid.ops.indexing import Cut
-from lucid.ops.op import Op
-from lucid.tracing import trace
-from lucid.types import (
+from lucid import ops
+from lucid.core.graph import bodies
+from lucid.core.graph.types import (
     Array,
     DType,
     TensorType,
@@ -34,7 +30,12 @@ from lucid.types import (
     int64,
     uint8,
 )
-from lucid.values import Body
+from lucid.core.graph.values import Body
+from lucid.core.sizes.dims import Dim, Shape, dim, evaluate
+from lucid.ops import creation, elementwise, indexing, loops, scattering, shaping, sorting
+from lucid.ops.indexing import Cut
+from lucid.ops.op import Op
+from lucid.tracing.trace import trace
 from tests.op_references import (
     adaptive_average_pool,
     attention,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from lucid import Tensor, _api, nn
+from lucid.core.torch_names.arguments import OURS
 from lucid.nn import functional
-from lucid.spelling import OURS
 
 
 class Parameter(NamedTuple):

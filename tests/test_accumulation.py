@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import Tensor, ops
+from lucid.core.graph.types import DTYPES, Array, bfloat16, bool_, float16, float32, int8, int32, int64, uint8
 from lucid.export import ExportError, Target, explain
 from lucid.export.exporter import export_graph
-from lucid.export.writer import in_memory
+from lucid.export.onnx_file.writer import in_memory
 from lucid.runtime import Session
-from lucid.types import DTYPES, Array, bfloat16, bool_, float16, float32, int8, int32, int64, uint8
 from tests.test_ops import ON_CPU, UNITS
 
 HALVES = [float16, bfloat16]

@@ -18,7 +18,7 @@ import pytest
 import lucid
 from lucid import nn, ops
 from lucid.export import ExportError
-from lucid.ops.attention_call import AttentionCall, AttentionOptions
+from lucid.ops.attention.call import AttentionCall, AttentionOptions
 from tests.reference import attention as reference
 from tests.reference import pack
 

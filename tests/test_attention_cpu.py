@@ -15,8 +15,12 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 import lucid
 from lucid import ops
 from lucid.export import Target
-from lucid.export.forms import FORMS, attention_cpu, attention_few_heads, attention_fill, attention_tiled
-from lucid.export.forms.attention_cpu import (
+from lucid.export.forms import FORMS
+from lucid.export.forms.attention import cpu as attention_cpu
+from lucid.export.forms.attention import few_heads as attention_few_heads
+from lucid.export.forms.attention import fill as attention_fill
+from lucid.export.forms.attention import tiled as attention_tiled
+from lucid.export.forms.attention.cpu import (
     HANDED_ON_ABOVE,
     ROWS_HANDED_ON,
     ROWS_HANDED_ON_IF_GROUPED,
@@ -25,12 +29,12 @@ from lucid.export.forms.attention_cpu import (
     SHORT_IF_MASKED,
     SHORT_IF_NOT_CAUSAL,
 )
-from lucid.export.forms.attention_few_heads import FEW_HEADS, SHARED, SHARED_IF_PACKED, SHARED_IF_PACKED_AND_CAUSAL
-from lucid.export.forms.attention_fill import UNBOUNDED
-from lucid.export.forms.attention_products import LONG_IF_CAPPED, ROWS_IF_CAPPED
-from lucid.export.forms.attention_scan import LONG, WHOLE
-from lucid.export.forms.attention_tiled import TILED, TILED_IF_SPLIT
-from lucid.export.forms.attention_windows import NARROW, REACH, WIDE
+from lucid.export.forms.attention.few_heads import FEW_HEADS, SHARED, SHARED_IF_PACKED, SHARED_IF_PACKED_AND_CAUSAL
+from lucid.export.forms.attention.fill import UNBOUNDED
+from lucid.export.forms.attention.products import LONG_IF_CAPPED, ROWS_IF_CAPPED
+from lucid.export.forms.attention.scan import LONG, WHOLE
+from lucid.export.forms.attention.tiled import TILED, TILED_IF_SPLIT
+from lucid.export.forms.attention.windows import NARROW, REACH, WIDE
 from lucid.inspection.read import all_nodes
 from tests.reference import attention as reference
 from tests.reference import pack

@@ -9,7 +9,7 @@ import pytest
 
 import lucid
 from lucid import ops
-from lucid.dims import dim
+from lucid.core.sizes.dims import dim
 
 N, HEADS, KV_HEADS, WIDTH, PAST = 2, 6, 2, 8, 5
 OPTIONS: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {

@@ -12,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from lucid import Tensor, ops, spec, threads
-from lucid.ops import attention_few, attention_kernel, attention_tiles
-from lucid.ops.attention_call import AttentionOptions
+from lucid import Tensor, ops, spec
+from lucid.core.process import threads
+from lucid.ops.attention import few as attention_few
+from lucid.ops.attention import kernel as attention_kernel
+from lucid.ops.attention import tiles as attention_tiles
+from lucid.ops.attention.call import AttentionOptions
 
 PLAIN: dict[str, Any] = {
     "scale": 0.125,

@@ -13,7 +13,8 @@ import pytest
 
 import lucid
 import lucid.nn.functional as F
-from lucid.ops import attention, attention_tiles
+from lucid.ops import attention
+from lucid.ops.attention import tiles as attention_tiles
 from tests.reference import attention as reference
 
 H, D = 2, 8

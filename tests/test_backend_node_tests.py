@@ -19,7 +19,7 @@ import pytest
 from onnx.backend.test.case import node as cases
 
 from lucid import Tensor
-from lucid.types import Array
+from lucid.core.graph.types import Array
 from tests.onnx_inputs import UNKNOWN_TYPE, Inexpressible
 from tests.onnx_node_calls import CALLS, REASONS
 

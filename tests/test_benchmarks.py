@@ -34,13 +34,13 @@ from benchmarks.process_tree import measure
 from benchmarks.results import Cell, Goal, Line, Results
 from benchmarks.zoo import ZOO
 from lucid import nn
-from lucid.models._loading import READERS
+from lucid.core.process.threads import usable_cores
+from lucid.inspection.tuning import TunedForm, TunedTable
+from lucid.inspection.tuning.tuning import GAIN
 from lucid.models.bert import BertConfig, SentenceEncoder
+from lucid.models.checkpoints.loading import READERS
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
-from lucid.threads import usable_cores
-from lucid.tuning import TunedForm, TunedTable
-from lucid.tuning.tuning import GAIN
 
 INSTANT = Effort(rounds=3, least=1, limit=0.0, seconds=0.0, pause=0.0, warm_up=0.0, patience=0.0)
 MACHINE = {"processor": "p", "system": "s", "threads": 1, "versions": {"numpy": "2"}, "sgemm_gflops": 100.0}

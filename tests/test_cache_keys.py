@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import Tensor, eager, nn, ops
-from lucid.cache_keys import kind_of
+from lucid.core.process.cache_keys import kind_of
 from lucid.eager import onnxruntime_engine
 from lucid.export import to_onnx
 from lucid.nn import functional as F
-from lucid.ops import REGISTERED, attention_call, known_calls
+from lucid.ops import REGISTERED, known_calls
 from lucid.ops import op as op_module
+from lucid.ops.attention import call as attention_call
 
 X = Tensor(np.linspace(-2, 3, 24, dtype=np.float32).reshape(2, 3, 4))
 PLACES = Tensor(np.zeros((2, 3, 4), np.int64))

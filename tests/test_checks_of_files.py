@@ -12,21 +12,22 @@ import onnx
 import pytest
 
 import lucid
-from lucid import Tensor, nn, ops, random
+from lucid import Tensor, nn, ops
 from lucid.cli.source import load_model
+from lucid.core.process import random
 from lucid.export import Target
 from lucid.export.exporter import Lowered, lower
-from lucid.index_ranges import IndexRanges
 from lucid.models.bert import Bert
 from lucid.models.bert_tasks import BertForSequenceClassification
 from lucid.models.llama import Llama
 from lucid.models.t5 import T5
-from lucid.parity import WeightReport
-from lucid.part_parity import part_parity
-from lucid.parts import ModelPart, TracedPart, part_of, trace_part
-from lucid.random_inputs import default_sizes, random_inputs
 from lucid.testing import bisect
-from lucid.weight_comparison import compare_weights, export_again
+from lucid.testing.part_parity import part_parity
+from lucid.testing.random_inputs import default_sizes, random_inputs
+from lucid.testing.report import WeightReport
+from lucid.testing.weights import compare_weights, export_again
+from lucid.tracing.index_ranges import IndexRanges
+from lucid.tracing.parts import ModelPart, TracedPart, part_of, trace_part
 from tests.console import in_process
 from tests.models import goldens
 

@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 import pytest
 
+from lucid.files.safetensors import save
 from lucid.runtime import Session
-from lucid.weights import save
 from tests.console import LUCID, in_process
 
 ROOT = Path(__file__).parents[1]

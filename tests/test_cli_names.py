@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import lucid
-from lucid import html, nn
-from lucid.npz import check_names, write_npz
-from lucid.report.page import render
+from lucid import nn
+from lucid.core.words import html
+from lucid.core.words.text import encodable, encoded, visible, visible_lines
+from lucid.files.npz import check_names, write_npz
+from lucid.inspection.report.page import render
 from lucid.runtime.model_file import ModelError
-from lucid.text import encodable, encoded, visible, visible_lines
 from tests.console import LUCID, in_process
 
 # A window title, colours, a C1 control, DEL, a direction override, a line that looks like ours, rich's markup.

@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import lucid
-from lucid.chat import load_language_model, load_tokenizer, text_calls
+from lucid.generation.chat import load_language_model, load_tokenizer, text_calls
 from tests.chat.checkpoints import checkpoint
 from tests.console import in_process
 from tests.models import goldens

@@ -18,9 +18,10 @@ import onnx
 import pytest
 
 import lucid
-from lucid.export import to_onnx, writer
-from lucid.file_locks import exclusively
-from lucid.graph import Graph
+from lucid.core.graph.graph import Graph
+from lucid.export import to_onnx
+from lucid.export.onnx_file import writer
+from lucid.files.locks import exclusively
 from lucid.runtime import Session
 from tests.test_reliability import LINUX, ROOT, names_in
 
@@ -204,7 +205,7 @@ def test_one_at_a_time_and_nothing_is_left(tmp_path: Path) -> None:
 @LINUX
 def test_what_a_killed_holder_left_is_taken_over(tmp_path: Path) -> None:
     code = (
-        "import os, signal, sys; from lucid.file_locks import exclusively\n"
+        "import os, signal, sys; from lucid.files.locks import exclusively\n"
         "with exclusively(sys.argv[1]):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import nn, ops
-from lucid.ops.convolution_kernel import depthwise
+from lucid.ops.kernels.convolution import depthwise
 from lucid.runtime import Session
 from lucid.testing import assert_parity
 

@@ -8,8 +8,8 @@ import onnx
 import pytest
 
 from lucid import nn
-from lucid.models._loading import READERS
-from lucid.models._tasks import class_of
+from lucid.models.checkpoints.loading import READERS
+from lucid.models.checkpoints.tasks import class_of
 from tests.models.goldens import TARGETS
 from tests.module_samples import MODULES
 from tools import make_coverage, model_tables, precision_tables

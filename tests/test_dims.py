@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import nn, sym_max, sym_min
-from lucid.dims import Dim, Size, SymbolicSizeError, as_size, dim, evaluate, identity, names_of, product, same
+from lucid.core.sizes.dims import (
+    Dim,
+    Size,
+    SymbolicSizeError,
+    as_size,
+    dim,
+    evaluate,
+    identity,
+    names_of,
+    product,
+    same,
+)
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.testing import assert_parity

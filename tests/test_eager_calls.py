@@ -13,9 +13,9 @@ import pytest
 
 import lucid.nn as nn
 from lucid import Tensor, ops
+from lucid.core.process.quiet import quietly
 from lucid.nn import functional as F
 from lucid.ops import REGISTERED
-from lucid.quiet import quietly
 
 LARGEST = Tensor(np.full((2, 2), np.finfo(np.float32).max))
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.context import holding
+from lucid.core.process.context import holding
 from lucid.eager import calls, onnxruntime_engine, onnxruntime_kernels
 from lucid.eager import sessions as eager_sessions
 from lucid.export import to_onnx

@@ -12,11 +12,11 @@ import pytest
 
 import lucid
 from lucid import Tensor
+from lucid.core.graph.types import DTYPES, Array, DType, int8, int32, int64
 from lucid.export import ExportError, Target, to_onnx
 from lucid.export.exporter import export_graph
-from lucid.export.writer import in_memory
+from lucid.export.onnx_file.writer import in_memory
 from lucid.runtime import Session
-from lucid.types import DTYPES, Array, DType, int8, int32, int64
 from tests.cases import case
 from tests.samples import NO_KERNEL, SAMPLES, Argument, Sample
 from tests.test_ops import ON_CPU, OPS, arrays_of, check, eager, traced

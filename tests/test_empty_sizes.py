@@ -11,10 +11,10 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, R
 
 import lucid
 from lucid import nn
-from lucid.dims import names_of
+from lucid.core.sizes.dims import names_of
 from lucid.export import Target, to_onnx
 from lucid.export.exporter import export_graph
-from lucid.export.writer import in_memory
+from lucid.export.onnx_file.writer import in_memory
 from lucid.runtime import Session
 from tests.samples import SAMPLES, Sample
 from tests.test_ops import ON_CPU, arrays_of, check, eager, traced

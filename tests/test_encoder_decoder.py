@@ -16,9 +16,9 @@ from lucid.models.t5 import T5
 from lucid.models.transformer import Transformer
 from lucid.models.whisper import Whisper
 from lucid.nn.parts import ModelPart
-from lucid.parts import trace_part
 from lucid.runtime import Session
 from lucid.testing import assert_parity
+from lucid.tracing.parts import trace_part
 from tests.models import goldens
 
 TEXT = 9  # tokens

@@ -11,12 +11,12 @@ import pytest
 
 import lucid
 from lucid import Tensor, ops
+from lucid.core.graph.types import Array, DType, bfloat16, float16, float32, float64
 from lucid.export import Target
 from lucid.export.exporter import export_graph
-from lucid.export.writer import in_memory
+from lucid.export.onnx_file.writer import in_memory
 from lucid.nn import functional as F
 from lucid.runtime import Session
-from lucid.types import Array, DType, bfloat16, float16, float32, float64
 from tests.test_ops import ON_CPU, UNITS
 
 FLOATS = (float32, float64, float16, bfloat16)

@@ -10,8 +10,8 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.core.graph.types import DType, bfloat16, float16, float32, float64
 from lucid.export import explain
-from lucid.types import DType, bfloat16, float16, float32, float64
 
 SPEC = lucid.spec("N", 4)
 

@@ -19,7 +19,7 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
-from lucid.dims import SymbolicSizeError
+from lucid.core.sizes.dims import SymbolicSizeError
 from lucid.export import ExportError, Target, WeightWarning, explain, to_onnx
 from lucid.nn import functional as F
 from lucid.ops.op import composite
@@ -483,7 +483,7 @@ def test_weights_beyond_the_limit_go_to_a_side_file_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, x = small()
-    monkeypatch.setattr("lucid.export.writer.LIMIT", 4000)
+    monkeypatch.setattr("lucid.export.onnx_file.writer.LIMIT", 4000)
     to_onnx(model, path=tmp_path / "model.onnx")
     assert len(os.listdir(tmp_path)) == 2
     assert Session(tmp_path / "model.onnx")(x).shape == (2, 32)

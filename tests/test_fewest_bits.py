@@ -7,7 +7,7 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.precision.search import Found, TargetError, fewest_bits
+from lucid.testing.precision.search import Found, TargetError, fewest_bits
 
 
 class Network(nn.Module):

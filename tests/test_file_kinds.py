@@ -12,8 +12,10 @@ import numpy as np
 import onnx
 import pytest
 
-from lucid import files, nn, weights
+from lucid import nn
 from lucid.export import ExportError, to_onnx
+from lucid.files import atomic as files
+from lucid.files import safetensors as weights
 from tests.test_reliability import names_in
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes and devices")
@@ -34,7 +36,7 @@ def test_a_model_goes_through_a_pipe_as_it_goes_to_a_file(tmp_path: Path) -> Non
 
 
 def test_what_went_through_a_pipe_is_never_referred_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lucid.export.writer.HELD", 100)
+    monkeypatch.setattr("lucid.export.onnx_file.writer.HELD", 100)
     returned = to_onnx(nn.Linear(64, 64), ("N", 64), path="/dev/null")
     assert all(tensor.raw_data for tensor in returned.graph.initializer)
 

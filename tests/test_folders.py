@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from lucid import folder_exchange
-from lucid.file_locks import lock
-from lucid.files import DiskFullError, write_atomically
-from lucid.folders import new_folder
+from lucid.files import exchange as folder_exchange
+from lucid.files.atomic import DiskFullError, write_atomically
+from lucid.files.folders import new_folder
+from lucid.files.locks import lock
 
 
 def test_a_folder_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:

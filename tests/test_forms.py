@@ -10,17 +10,17 @@ import pytest
 
 import lucid
 from lucid import ops
-from lucid.dims import dim
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.scope import new_node
+from lucid.core.graph.values import Input, Node
+from lucid.core.sizes.dims import dim
 from lucid.export import ExportError, Target, explain
 from lucid.export.form import Refused, form
 from lucid.export.forms import FORMS
 from lucid.export.lowering import Decision
 from lucid.export.registry import forms_of
 from lucid.export.target import PROVIDERS
-from lucid.graph import Graph
 from lucid.ops import Op
-from lucid.scope import new_node
-from lucid.values import Input, Node
 from tests.cases import case
 from tests.samples import SAMPLES, Sample
 

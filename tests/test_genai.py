@@ -17,8 +17,8 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.chat import load_language_model, load_tokenizer
 from lucid.generation import EncoderDecoderGenerator, Generator
+from lucid.generation.chat import load_language_model, load_tokenizer
 from lucid.layouts import write_folder
 from lucid.models.whisper import Whisper
 from tests.chat.checkpoints import checkpoint

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import Tensor, dims, graph, names, nn, ops, order, printing, scope, values
-from lucid.graph import Graph
-from lucid.values import Input, Node, Result
+from lucid import Tensor, nn, ops
+from lucid.core.graph import graph, names, order, printing, scope, values
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.values import Input, Node, Result
+from lucid.core.sizes import dims
 
 Array = np.ndarray[Any, Any]
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import nn
+from lucid.core.graph.flat import FlatArray, _pack, _unpacked
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.values import Constant, Input, Node
 from lucid.export import to_onnx
-from lucid.flat import FlatArray, _pack, _unpacked
-from lucid.graph import Graph
-from lucid.values import Constant, Input, Node
 from tests.test_reliability import ROOT
 
 Copy = Callable[[Any], Any]

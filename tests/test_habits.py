@@ -13,7 +13,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.nn import functional as F
-from lucid.ops.tensor import TracedValueError
+from lucid.ops.tensor.tensor import TracedValueError
 
 X = lucid.tensor(np.arange(24, dtype=np.float32).reshape(2, 3, 4))
 MASK = X > 5

@@ -15,16 +15,16 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
-from lucid.exact import run_in_float64
+from lucid.core.graph.types import as_dtype
 from lucid.export import ExportError, Target, WeightWarning, explain, to_onnx
 from lucid.export.half_precision import halved
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama
 from lucid.models.t5 import T5
-from lucid.parts import TracedPart, part_of
 from lucid.runtime import Session
 from lucid.testing import Overflow, assert_parity, bisect, half_precision_overflow
-from lucid.types import as_dtype
+from lucid.testing.in_float64 import run_in_float64
+from lucid.tracing.parts import TracedPart, part_of
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 from tests.test_cli import data as data  # the command line, in this process

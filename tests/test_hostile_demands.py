@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 import lucid
 from lucid import nn
 from lucid.inspection import inspect_model
-from lucid.report import graph_page
+from lucid.inspection.report import graph_page
 from lucid.runtime.constant_sizes import made_of_constants
 from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.session import Session

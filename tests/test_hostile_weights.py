@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lucid import weights
+from lucid.files import safetensors as weights
 from tests.hostile import assert_refused, corpus
 
 CASES = corpus("weights")

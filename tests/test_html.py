@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import html, nn
+from lucid import nn
+from lucid.core.words import html
 
 
 class Checker(HTMLParser):

@@ -13,12 +13,12 @@ from PIL import Image
 
 import lucid
 from lucid.batch.images import ImageReader
+from lucid.core.graph.types import Array
 from lucid.export import to_onnx
-from lucid.images import NotExactError, Preprocessor, with_preprocessor
 from lucid.layouts import write_folder
+from lucid.layouts.images import NotExactError, Preprocessor, with_preprocessor
 from lucid.nn.parts import ModelPart
 from lucid.runtime import Session
-from lucid.types import Array
 from tests.console import in_process
 from tests.models import goldens
 

@@ -33,7 +33,7 @@ HEAVY = {"numpy", "onnx", "onnxruntime", "google", "safetensors", "torch", "toke
         ("import lucid.cli.app", set()),
         ("import lucid, lucid.nn", {"numpy"}),
         ("from lucid._tensor import Tensor; Tensor.randn(2, 3) + 1", {"numpy"}),
-        ("from lucid.ops.tensor import Tensor; Tensor.randn(2, 3) + 1", {"numpy"}),
+        ("from lucid.ops.tensor.tensor import Tensor; Tensor.randn(2, 3) + 1", {"numpy"}),
         ("from lucid.op import composite", {"numpy"}),
         ("import lucid; lucid.nn.MultiHeadAttention(8, 2)(lucid.randn(1, 2, 8))", {"numpy"}),
         ("import lucid; lucid.trace(lucid.nn.MultiHeadAttention(8, 2))", {"numpy"}),

@@ -13,11 +13,11 @@ import pytest
 
 import lucid
 from lucid import nn
+from lucid.core.graph.types import Array
 from lucid.export import Target, explain, to_onnx
 from lucid.models.vit import ViT
 from lucid.nn import functional as F
 from lucid.runtime import Session
-from lucid.types import Array
 from tests.models import goldens
 from tests.models.zoo import ZOO
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import lucid
 from lucid import nn
 from lucid.nn.functional import multi_head_attention_forward
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 
 ROOT = Path(__file__).parents[1]
 
 
 def test_multi_head_attention_as_a_script() -> None:
     script = (
-        "import lucid, lucid.nn as nn; from lucid.ops.tensor import Tensor; "
+        "import lucid, lucid.nn as nn; from lucid.ops.tensor.tensor import Tensor; "
         "mha = nn.MultiHeadAttention(embed_dim=512, num_heads=8)\n"
         "print(mha(Tensor.randn(16, 10, 512), Tensor.randn(16, 10, 512), Tensor.randn(16, 10, 512)).shape)"
     )

@@ -228,7 +228,7 @@ def test_float_remainders_and_quotients_are_pythons(dtype: str) -> None:
     generator = np.random.default_rng(0)
     numbers = np.concatenate([SPECIAL, generator.standard_normal(40) * 10.0 ** generator.integers(-4, 7, 40)])
     with np.errstate(over="ignore"):
-        numbers = numbers.astype(lucid.types.as_dtype(dtype).numpy)
+        numbers = numbers.astype(lucid.core.graph.types.as_dtype(dtype).numpy)
     x, y = numbers[:, None], numbers[None, :]
     # Python's own, in float64; Python raises for a division by zero, torch and NumPy do not.
     with np.errstate(divide="ignore", invalid="ignore"):

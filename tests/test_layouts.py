@@ -19,8 +19,8 @@ import pytest
 import lucid
 from lucid.cli.options import LayoutName
 from lucid.layouts import LAYOUTS, write_folder
-from lucid.part_parity import part_parity
 from lucid.runtime import Session
+from lucid.testing.part_parity import part_parity
 from tests.layout_checkpoints import whole
 from tests.models import goldens
 

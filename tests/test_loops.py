@@ -12,10 +12,10 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.core.graph.values import Body, Constant
 from lucid.export import explain, to_onnx
-from lucid.ops.tensor import TracedValueError
+from lucid.ops.tensor.tensor import TracedValueError
 from lucid.testing import assert_parity, bisect
-from lucid.values import Body, Constant
 
 LENGTHS = [{"L": 0, "N": 2}, {"L": 1, "N": 1}, {"L": 4, "N": 3}]
 

@@ -12,10 +12,10 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
-from lucid.evaluation import evaluating, is_evaluating
+from lucid.core.graph.scope import is_tracing
+from lucid.core.process.evaluation import evaluating, is_evaluating
 from lucid.nn import init
 from lucid.nn.module import StateError
-from lucid.scope import is_tracing
 
 Array = np.ndarray[Any, Any]
 

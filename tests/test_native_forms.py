@@ -14,13 +14,13 @@ import pytest
 import lucid
 from lucid import nn
 from lucid import ops as ops_
+from lucid.core.graph.values import Node
 from lucid.export import explain, refuse, to_onnx
 from lucid.export.builder import Builder
 from lucid.export.form import form
 from lucid.export.forms import FORMS
 from lucid.nn import functional as F
 from lucid.runtime import Session
-from lucid.values import Node
 
 
 def ops(model: Any, *inputs: Any, **options: Any) -> list[str]:

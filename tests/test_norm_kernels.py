@@ -12,7 +12,7 @@ import pytest
 import lucid
 from lucid import Tensor, ops
 from lucid.export import to_onnx
-from lucid.ops import pieces
+from lucid.ops.kernels import pieces
 from lucid.runtime import Session
 
 FLOATS = (lucid.float64, lucid.float32, lucid.float16, lucid.bfloat16)

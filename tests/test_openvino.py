@@ -16,11 +16,11 @@ import pytest
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
+from lucid.core.graph.structure import taken_apart
+from lucid.core.graph.types import Array
+from lucid.core.targets.known import RUNTIMES
 from lucid.export import to_onnx
-from lucid.known_runtimes import RUNTIMES
 from lucid.models.mamba2 import Mamba2
-from lucid.structure import taken_apart
-from lucid.types import Array
 from tests.models import goldens
 from tests.samples import SAMPLES, Sample
 from tests.test_loops import MODELS as LOOPS

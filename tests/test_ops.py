@@ -10,20 +10,20 @@ import pytest
 
 import lucid
 from lucid import ops
+from lucid.core.graph.types import Array, DType, TensorType
+from lucid.core.graph.values import Node
 from lucid.eager import calls
 from lucid.eager import sessions as eager_sessions
 from lucid.export import ExportError, Target
 from lucid.export.exporter import export_graph
 from lucid.export.forms import FORMS
 from lucid.export.lowering import Lowering
+from lucid.export.onnx_file.writer import in_memory
 from lucid.export.target import OPSETS
-from lucid.export.writer import in_memory
 from lucid.ops.op import REGISTERED, Op
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import Session
 from lucid.testing import compare
-from lucid.types import Array, DType, TensorType
-from lucid.values import Node
 from tests.cases import case
 from tests.samples import NO_KERNEL, SAMPLES, Sample, bound
 
@@ -120,7 +120,7 @@ def test_the_type_rule_foretells_the_kernels_shape(s: Sample) -> None:
     promised = s.op.infer(kinds, s.attributes)
     for sizes in (*s.sizes, *([{"N": 0, "L": 3, "S": 4}] if s.empty else [])):
         for result, kind in zip(eager(s, arrays_of(s, dtype, sizes), sizes), promised, strict=True):
-            assert TensorType(lucid.types.as_dtype(result.dtype), result.shape) == kind.with_shape(
+            assert TensorType(lucid.core.graph.types.as_dtype(result.dtype), result.shape) == kind.with_shape(
                 bound(kind.shape, sizes)
             )
 

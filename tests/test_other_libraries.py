@@ -13,9 +13,9 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.core.torch_names.other_libraries import is_module, library_of
 from lucid.generation import Generator
 from lucid.nn import functional as F
-from lucid.other_libraries import is_module, library_of
 
 
 def kind(name: str, module: str, *bases: type) -> Any:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import lucid
 from lucid import nn
+from lucid.core.words.phases import Advance, listening, phase
 from lucid.export import to_onnx
-from lucid.phases import Advance, listening, phase
 from tests.console import LUCID
 
 

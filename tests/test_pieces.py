@@ -9,7 +9,7 @@ import pytest
 
 import lucid
 from lucid import Tensor, ops
-from lucid.ops import pieces
+from lucid.ops.kernels import pieces
 
 ROWS, WIDTH = 37, 24
 X = np.random.default_rng(0).standard_normal((ROWS, WIDTH))

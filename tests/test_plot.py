@@ -12,7 +12,7 @@ from lucid import nn
 from lucid.testing import Comparison, ParityReport
 
 pytest.importorskip("matplotlib", reason="needs matplotlib (the extra plot)")
-plot = pytest.importorskip("lucid.plot")
+plot = pytest.importorskip("lucid.inspection.plot")
 
 
 def test_attention_has_a_picture_a_head_with_tokens():

@@ -18,8 +18,8 @@ from onnx.reference import ReferenceEvaluator
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.core.targets.known import REGIONS_OF_POSITIONS, RUNTIMES
 from lucid.export import ExportError, Target, to_onnx
-from lucid.known_runtimes import REGIONS_OF_POSITIONS, RUNTIMES
 from lucid.models.bert import Bert
 from lucid.models.clip import CLIP
 from lucid.models.gpt2 import GPT2

@@ -12,11 +12,11 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
+from lucid.core.graph.types import Array
 from lucid.export import to_onnx
+from lucid.files.safetensors import load
 from lucid.nn import functional
 from lucid.runtime import Session
-from lucid.types import Array
-from lucid.weights import load
 from tests.ported import FLAGS, LINES, SPECS, WHOLE
 
 GOLDENS = load(Path(__file__).parent / "goldens" / "ported.safetensors")

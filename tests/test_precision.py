@@ -11,12 +11,12 @@ import pytest
 
 import lucid
 from lucid import nn
+from lucid.core.graph.types import Array
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.nn import functional as F
-from lucid.precision import PrecisionReport
 from lucid.testing import precision_report
-from lucid.types import Array
+from lucid.testing.precision import PrecisionReport
 
 
 class Network(nn.Module):

@@ -12,8 +12,8 @@ import pytest
 
 import lucid
 from lucid import nn
+from lucid.core.words.suggestions import near
 from lucid.nn import functional
-from lucid.suggestions import near
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 PAGES = {
@@ -27,13 +27,13 @@ PAGES = {
     "models": ["lucid.models"],
     "layouts": ["lucid.layouts"],
     "batch": ["lucid.batch"],
-    "tokenizing": ["lucid.tokenizing"],
-    "images": ["lucid.images"],
-    "chat": ["lucid.chat"],
+    "tokenizing": ["lucid.layouts.tokenizing"],
+    "images": ["lucid.layouts.images"],
+    "chat": ["lucid.generation.chat"],
     "quantization": ["lucid.quantization"],
     "testing": ["lucid.testing"],
-    "tuning": ["lucid.tuning"],
-    "looking": ["lucid.inspection", "lucid.report", "lucid.plot"],
+    "tuning": ["lucid.inspection.tuning"],
+    "looking": ["lucid.inspection", "lucid.inspection.report", "lucid.inspection.plot"],
 }
 # Pages also show the classes of what public functions give, and what `lucid.models.whisper` offers.
 RESULTS = {

@@ -14,13 +14,13 @@ from onnx.reference import ReferenceEvaluator
 
 import lucid
 from lucid import nn
+from lucid.core.graph.types import Array
 from lucid.export import ExportError, Target, explain, to_onnx
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.nn import functional as F
 from lucid.quantization import Blocks
 from lucid.runtime import Session
-from lucid.types import Array
 
 STANDARD, CONTRIB = "ai.onnx DequantizeLinear, MatMul", "com.microsoft MatMulNBits"
 FORMATS = [(4, True), (4, False), (8, True), (8, False)]

@@ -21,7 +21,8 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.export import ExportError, to_onnx, writer
+from lucid.export import ExportError, to_onnx
+from lucid.export.onnx_file import writer
 from lucid.runtime import Session
 
 ROOT = Path(__file__).parent.parent

@@ -14,8 +14,8 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.report import graph_page, report
-from lucid.report.page import render
+from lucid.inspection.report import graph_page, report
+from lucid.inspection.report.page import render
 
 TOKENS = ["the", "<cat>", "sat", "on", "it"]
 

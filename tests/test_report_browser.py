@@ -12,7 +12,7 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.report import report
+from lucid.inspection.report import report
 
 selenium = pytest.importorskip("selenium.webdriver", reason="needs selenium")
 Service = pytest.importorskip("selenium.webdriver.chrome.service").Service

@@ -11,18 +11,18 @@ import pytest
 
 import lucid
 from lucid import nn
+from lucid.core.graph.values import Constant
 from lucid.export import Target, explain, to_onnx
-from lucid.layer_weights import parameter_count, unchanged_bytes
 from lucid.models.delightful_tts import ConformerBlock
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.transformer import Transformer
 from lucid.models.wav2vec2 import WeightNorm
 from lucid.nn import functional as F
-from lucid.ops.tensor import Tensor
+from lucid.nn.quantizing.layer_weights import parameter_count, unchanged_bytes
+from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import rtn
 from lucid.runtime import Session
-from lucid.values import Constant
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 

@@ -11,11 +11,11 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
+from lucid.core.graph.scope import is_tracing
+from lucid.core.graph.types import DTYPES
 from lucid.export import ExportError, to_onnx
 from lucid.runtime import Session
-from lucid.scope import is_tracing
 from lucid.testing import assert_parity
-from lucid.types import DTYPES
 
 X = ("N", 4)
 

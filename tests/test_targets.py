@@ -10,10 +10,10 @@ import pytest
 
 import lucid
 from lucid import nn, ops
+from lucid.core.targets.known import OLDEST, RELEASES, RUNTIMES
+from lucid.core.targets.record import shown
 from lucid.export import ExportError, Target, explain, to_onnx
 from lucid.export.target import OPSETS, PROVIDERS, Provider
-from lucid.known_runtimes import OLDEST, RELEASES, RUNTIMES
-from lucid.runtime_record import shown
 from tests.test_attention import CASES, function_of, specs_of
 
 NAMED = {case.name: case for case in CASES}

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 import lucid
 from lucid import Tensor, TracedValueError
-from lucid.types import DTYPES
+from lucid.core.graph.types import DTYPES
 
 Array = np.ndarray[Any, Any]
 

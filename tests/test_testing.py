@@ -9,7 +9,8 @@ import onnx
 import pytest
 
 import lucid
-from lucid import Tensor, nn, ops, parity_runs
+from lucid import Tensor, nn, ops
+from lucid.core.graph.values import Node
 from lucid.export import to_onnx
 from lucid.export.builder import Builder
 from lucid.export.form import form
@@ -18,7 +19,7 @@ from lucid.nn import functional as F
 from lucid.ops.op import composite_with
 from lucid.runtime import ProviderError
 from lucid.testing import ParityError, assert_parity, bisect, compare
-from lucid.values import Node
+from lucid.testing import runs as parity_runs
 
 
 class Block(nn.Module):

@@ -21,7 +21,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import lucid
-from lucid import Tensor, nn, threads
+from lucid import Tensor, nn
+from lucid.core.process import threads
 from lucid.export import explain, to_onnx
 from lucid.runtime import RunCancelled, Session
 from lucid.testing import assert_parity

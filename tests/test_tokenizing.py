@@ -25,7 +25,7 @@ pytest.importorskip("onnxruntime_extensions")
 
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from lucid.tokenizing import NotExpressedError, text_parity, text_preprocessing, texts
+from lucid.layouts.tokenizing import NotExpressedError, text_parity, text_preprocessing, texts
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = ["a", "b", "c", "d", "##a", "##b", "##c", "##d", "ab", "##cd", "!", ",", "é", "##é", "中", "😀", "ᄒ", "##ᅡ"]
@@ -268,7 +268,7 @@ def test_a_file_with_another_tokenizer_is_found(tmp_path: Path, in_bert: Preproc
     for attribute in node.attribute:
         if attribute.name == "values_int64s":
             attribute.ints[5], attribute.ints[6] = attribute.ints[6], attribute.ints[5]
-    part = lucid.parts.ModelPart(model, model.input_specs())
+    part = lucid.tracing.parts.ModelPart(model, model.input_specs())
     assert not text_parity(part, made, source).passed
 
 
@@ -286,6 +286,6 @@ def test_without_the_library_a_session_says_what_to_install(
 def test_a_tokenizer_in_few_bits_and_half_precision(tmp_path: Path, in_bert: Preprocessing) -> None:
     source = checkpoint(tmp_path / "tiny")
     small = lucid.quantize(lucid.models.load(source), 4, block=16)
-    part = lucid.parts.ModelPart(small, small.input_specs())
+    part = lucid.tracing.parts.ModelPart(small, small.input_specs())
     made = to_onnx(small, preprocessing=in_bert, dtype="float16")
     assert text_parity(part, made, source, dtype="float16").passed

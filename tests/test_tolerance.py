@@ -10,14 +10,14 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
-from lucid.comparison import UNITS
-from lucid.exact import NarrowOpError, in_float64, run_in_float64
+from lucid.core.graph.types import Array, TensorType, bfloat16, float16, float32, float64
 from lucid.export import to_onnx
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.ops import Op
 from lucid.testing import Comparison, ParityError, assert_parity, bisect, compare
-from lucid.types import Array, TensorType, bfloat16, float16, float32, float64
+from lucid.testing.in_float64 import NarrowOpError, in_float64, run_in_float64
+from lucid.testing.tolerance import UNITS
 from tests.samples import SAMPLES, Sample
 from tests.test_ops import arrays_of, attributes_of, traced, widened
 
@@ -216,7 +216,7 @@ def test_nothing_is_computed_in_float64_where_the_results_are_near(monkeypatch: 
     def never(*_: Any) -> Any:
         raise AssertionError("computed in float64")
 
-    monkeypatch.setattr("lucid.comparing.run_in_float64", never)
+    monkeypatch.setattr("lucid.testing.outputs.run_in_float64", never)
     assert_parity(nn.Linear(30, 3))
     with pytest.raises(ParityError):  # nor if the tolerance is given
         assert_parity(nn.Linear(300, 30), rtol=0, atol=0)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from lucid import Tensor, nn
+from lucid.files.safetensors import load
 from lucid.nn import functional as F
-from lucid.weights import load
 from tests.cases import case as its_name
 
 FOLDER = Path(__file__).parent / "goldens" / "torch_nn"

@@ -15,10 +15,10 @@ import pytest
 
 import lucid
 from lucid import Tensor
+from lucid.core.graph.types import Array
 from lucid.export import ExportError, to_onnx
+from lucid.files.safetensors import load
 from lucid.runtime import Session
-from lucid.types import Array
-from lucid.weights import load
 from tests.torch_calls import Call, apart, decoded, difference, flat, scale_of
 
 FOLDER = Path(__file__).parent / "goldens" / "torch_samples"
@@ -105,6 +105,6 @@ def test_what_a_target_cannot_compute_is_refused(target: str) -> None:
 def test_the_samples_cover_what_they_should() -> None:
     every = [case for cases in CASES.values() for case in cases]
     types = {str(array.dtype) for case in every for array in case.call.tensors}
-    assert types == {str(dtype) for dtype in lucid.types.DTYPES}
+    assert types == {str(dtype) for dtype in lucid.core.graph.types.DTYPES}
     assert any(not np.prod(array.shape) for case in every for array in case.call.tensors)
     assert any(np.isnan(array.astype(float)).any() for case in every for array in case.call.tensors)

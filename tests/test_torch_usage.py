@@ -10,9 +10,9 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
+from lucid.core.graph.types import Array
 from lucid.nn import functional as F
 from lucid.testing import assert_parity
-from lucid.types import Array
 
 TARGETS = ("any", "cpu", "portable")
 

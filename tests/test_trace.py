@@ -10,11 +10,11 @@ import pytest
 
 import lucid
 from lucid import Tensor, TracedValueError, nn
-from lucid.dims import SymbolicSizeError
-from lucid.evaluation import is_evaluating
-from lucid.graph import Graph
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.scope import is_tracing
+from lucid.core.process.evaluation import is_evaluating
+from lucid.core.sizes.dims import SymbolicSizeError
 from lucid.nn import functional as F
-from lucid.scope import is_tracing
 
 
 def inputs(graph: Graph) -> dict[str, str]:

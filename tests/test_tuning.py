@@ -18,12 +18,12 @@ import pytest
 
 import lucid
 from lucid import nn, ops
+from lucid.core.words.phases import listening
 from lucid.export import ExportError, Target, explain, to_onnx
-from lucid.phases import listening
+from lucid.inspection.tuning import TunedForm, TunedTable, TunedTableError, Tuning, in_turns, tune
+from lucid.inspection.tuning.candidates import contests
+from lucid.inspection.tuning.tuning import fastest
 from lucid.testing import assert_parity
-from lucid.tuning import TunedForm, TunedTable, TunedTableError, Tuning, in_turns, tune
-from lucid.tuning.candidates import contests
-from lucid.tuning.tuning import fastest
 from tests.console import in_process
 
 Calls = Mapping[str, Callable[[], object]]
@@ -297,12 +297,16 @@ def test_a_table_of_something_else_is_an_error() -> None:
         to_onnx(nn.RMSNorm(8), ("N", 8), target=Target("cpu", tuned=TABLE))
     with pytest.raises(ExportError, match='tuned for target "cpu", this export is for "any"'):
         Target("any", tuned=TABLE)
-    with pytest.raises(ExportError, match="tune is .*, expected a lucid.tuning.Tuning, such as"):
+    with pytest.raises(ExportError, match="tune is .*, expected a lucid.inspection.tuning.Tuning, such as"):
         to_onnx(causal, *SPECS, tune=AT)  # type: ignore[arg-type]  # the sizes alone
-    with pytest.raises(ExportError, match="tune gave None, expected the lucid.tuning.TunedTable of a Tuning"):
+    with pytest.raises(
+        ExportError, match="tune gave None, expected the lucid.inspection.tuning.TunedTable of a Tuning"
+    ):
         to_onnx(causal, *SPECS, tune=lambda graph, target: None)  # type: ignore[arg-type,return-value]
     for given in ({"schema": 1}, [], 5, b"table.json"):
-        with pytest.raises(ExportError, match=r"tuned is .*, expected a lucid.tuning.TunedTable, or the path of one"):
+        with pytest.raises(
+            ExportError, match=r"tuned is .*, expected a lucid.inspection.tuning.TunedTable, or the path of one"
+        ):
             Target("cpu", tuned=given)  # type: ignore[arg-type]
     with pytest.raises(ExportError, match="got both tune= and a target with tuned="):
         to_onnx(causal, *SPECS, target=Target("cpu", tuned=TABLE), tune=Tuning(AT))

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import lucid
-from lucid.dims import SymbolicSizeError, dim
-from lucid.types import (
+from lucid.core.graph.types import (
     DTYPES,
     DType,
     TensorType,
@@ -25,6 +24,7 @@ from lucid.types import (
     same_shape,
     show_shape,
 )
+from lucid.core.sizes.dims import SymbolicSizeError, dim
 
 N, L = dim("N"), dim("L")
 

@@ -16,8 +16,9 @@ import safetensors.numpy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lucid import files, weights
-from lucid.weights_header import DTYPES
+from lucid.files import atomic as files
+from lucid.files import safetensors as weights
+from lucid.files.safetensors_header import DTYPES
 
 ROOT = Path(__file__).parent.parent
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import nn
-from lucid.export import WeightWarning, to_onnx, writer
-from lucid.export.array_bytes import byte_blocks, fingerprint, in_order
-from lucid.export.check import warn_of_weights
-from lucid.types import bfloat16, float16, float32
+from lucid.core.graph.types import bfloat16, float16, float32
+from lucid.export import WeightWarning, to_onnx
+from lucid.export.onnx_file import writer
+from lucid.export.onnx_file.array_bytes import byte_blocks, fingerprint, in_order
+from lucid.export.onnx_file.check import warn_of_weights
 
 Array = np.ndarray[Any, Any]
 
@@ -38,7 +39,7 @@ def test_the_bytes_are_those_of_the_array_in_order(array: Array) -> None:
 
 
 def test_a_copy_is_made_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lucid.export.array_bytes._CHUNK", 4096)
+    monkeypatch.setattr("lucid.export.onnx_file.array_bytes._CHUNK", 4096)
     for array in (np.ones((100, 1000), np.float32).T, np.ones((4, 50, 40), np.float32).transpose(0, 2, 1)):
         sizes = [len(piece) for piece in byte_blocks(array)]
         assert max(sizes) <= 4096

@@ -14,8 +14,8 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.core.graph.types import Array, DType, as_dtype
 from lucid.nn import functional as F
-from lucid.types import Array, DType, as_dtype
 
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     # Operators

@@ -11,15 +11,15 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.dims import dim
+from lucid.core.graph.types import Array, DType, TensorType, float16, float32, int64
+from lucid.core.sizes.dims import dim
+from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.record import shown
 from lucid.export import Target
 from lucid.export.builder import Builder
 from lucid.export.lowering import Lowering
 from lucid.export.target import OPSETS, PROVIDERS
-from lucid.known_runtimes import RUNTIMES
 from lucid.models.transformer import Transformer
-from lucid.runtime_record import shown
-from lucid.types import Array, DType, TensorType, float16, float32, int64
 from tests.models import goldens
 from tests.models.zoo import ZOO
 

@@ -20,9 +20,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lucid.models._loading import READERS
+from lucid.models.checkpoints.loading import READERS
 
-TABLE = Path(__file__).parents[1] / "lucid" / "models" / "_options_read.json"
+TABLE = Path(__file__).parents[1] / "lucid" / "models" / "checkpoints" / "options_read.json"
 SOURCES = Path(importlib.util.find_spec("transformers").origin or "").parent  # type: ignore[union-attr]
 SHARED = ("masking_utils", "modeling_layers", "cache_utils", "modeling_rope_utils", "backbone_utils")
 """Modules that read options of any model whose modeling file imports them."""

@@ -20,9 +20,9 @@ from pathlib import Path
 import onnx
 
 import lucid
+from lucid.core.graph.graph import Graph
+from lucid.core.targets.known import RUNTIMES
 from lucid.export import ExportError, Target, to_onnx
-from lucid.graph import Graph
-from lucid.known_runtimes import RUNTIMES
 from tests.models.zoo import ZOO
 from tests.module_samples import MODULES
 from tests.samples import SAMPLES, Sample

@@ -15,7 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 
-from lucid.types import DTYPES
+from lucid.core.graph.types import DTYPES
 from tests.fuzz.checks import Coverage
 from tests.fuzz.choices import Choices, smallest
 from tests.fuzz.suite import model

@@ -1,4 +1,4 @@
-"""Write models/_architectures.py: the classes that transformers has for each of our model types, as `architectures` names them.
+"""Write models/checkpoints/architectures.py: the classes that transformers has for each of our model types, as `architectures` names them.
 
 Run with a Python that has transformers: ``python tools/make_architectures.py``. A class counts for a model type if it is
 in the modeling file of that type, or in a mapping of its Auto classes, and is made from that type's config.
@@ -19,7 +19,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from lucid.models._loading import READERS  # noqa: E402  # from this clone
+from lucid.models.checkpoints.loading import READERS  # noqa: E402  # from this clone
 
 HEAD = '''# Written by tools/make_architectures.py.
 """The classes that transformers {version} has for each model type, by the names that `architectures` may have."""

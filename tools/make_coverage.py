@@ -28,7 +28,7 @@ from lucid.export.target import OPSETS, PROVIDERS  # noqa: E402
 from lucid.models.delightful_tts import ConformerBlock  # noqa: E402
 from lucid.models.transformer import Transformer  # noqa: E402
 from lucid.ops.op import REGISTERED  # noqa: E402
-from lucid.ops.tensor import OPS  # noqa: E402
+from lucid.ops.tensor.tensor import OPS  # noqa: E402
 from lucid.testing import assert_parity  # noqa: E402
 from tests.models.goldens import TARGETS  # noqa: E402
 from tests.models.zoo import Entry  # noqa: E402

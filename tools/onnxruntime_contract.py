@@ -20,8 +20,8 @@ import lucid
 from lucid import ops
 from lucid.export import ExportError, Target, to_onnx
 from lucid.export.exporter import export_graph
+from lucid.export.onnx_file.writer import in_memory
 from lucid.export.target import newest_opset
-from lucid.export.writer import in_memory
 from tests.reference import attention as reference
 from tests.reference import pack
 from tests.test_attention import (

@@ -10,13 +10,13 @@ import onnx
 
 import lucid
 from lucid import Tensor, nn
+from lucid.core.graph.types import Array, TensorType
 from lucid.export import Target, explain, to_onnx
 from lucid.export.target import PROVIDERS
 from lucid.models.delightful_tts import ConformerBlock
 from lucid.models.transformer import Transformer
 from lucid.quantization import Blocks
 from lucid.runtime import Session
-from lucid.types import Array, TensorType
 from tests.models import goldens
 from tests.models.goldens import TARGETS
 from tests.models.zoo import ZOO

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lucid.batch import Predictor
-from lucid.types import Array
+from lucid.core.graph.types import Array
 
 WORDS = [
     "a",

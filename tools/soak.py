@@ -23,9 +23,9 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn
+from lucid.core.graph.types import Array
 from lucid.export import to_onnx
 from lucid.runtime import Session
-from lucid.types import Array
 from tests.test_reliability import KILLED, LARGE, ROOT
 
 

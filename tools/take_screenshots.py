@@ -27,8 +27,8 @@ sys.path.insert(0, str(ROOT))
 from tokenizers import Tokenizer  # noqa: E402
 
 from examples.minilm import checkpoint, tokenize  # noqa: E402
+from lucid.inspection.report import report  # noqa: E402
 from lucid.models.bert import SentenceEncoder  # noqa: E402
-from lucid.report import report  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 SENTENCE = "The animal did not cross the street because it was too tired."

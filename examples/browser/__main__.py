@@ -17,8 +17,8 @@ from pathlib import Path
 import lucid
 from examples.browser.model import MappedSentenceEncoder
 from examples.minilm import SENTENCES, checkpoint, tokenize
-from lucid.folders import new_folder
-from lucid.report import report
+from lucid.files.folders import new_folder
+from lucid.inspection.report import report
 
 HERE = Path(__file__).parent
 TARGET = lucid.export.Target(

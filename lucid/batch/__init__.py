@@ -15,11 +15,11 @@ _NEEDED = {"pyarrow": "pyarrow", "fsspec": "fsspec", "PIL": "pillow", "tokenizer
 if _missing := [name for module, name in _NEEDED.items() if _find_spec(module) is None]:
     raise ModuleNotFoundError(f"lucid.batch needs {' and '.join(_missing)}: pip install 'lucid-onnx[batch]'")
 
-from lucid import public as _public
 from lucid.batch.folder import FolderChangedError as FolderChangedError
 from lucid.batch.mapping import Summary as Summary
 from lucid.batch.mapping import map_rows as map_rows
 from lucid.batch.predictor import Predictor as Predictor
+from lucid.core.words import public as _public
 
 __all__ = _public.offered(globals())
 

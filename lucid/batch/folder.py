@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from lucid.core.words.suggestions import or_check
 from lucid.layouts.companions import COMPANIONS, CONFIG, SENTENCE_COMPANIONS, sha256
 from lucid.runtime.model_file import check_model_file
-from lucid.suggestions import or_check
 
 Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
 """Of each file its name, bytes, time of change and number; equal stamps are of equal contents."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from lucid.batch.rows import Column, Kind, Ready, Results, RowError
 from lucid.batch.texts import checked_text
-from lucid.chat.template import ChatTemplateError
-from lucid.chat.tokenizer import Tokenizer
 from lucid.generation import Generator, pad_left
+from lucid.generation.chat.template import ChatTemplateError
+from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids
 from lucid.generation.session_caches import capacity_of

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from lucid.batch.rows import Column, Kind, Ready, Results
+from lucid.core.graph.types import Array
 from lucid.runtime import Session
-from lucid.types import Array
 
 EMBEDDINGS = ("sentence_embedding", "image_embeds", "text_embeds", "pooler_output")
 """Outputs (N, E) that are the vectors of rows, the first that there is."""

@@ -11,9 +11,9 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from lucid.batch.rows import Ready, RowError, missing
-from lucid.files import open_regular
-from lucid.images import Preprocessor
-from lucid.types import Array
+from lucid.core.graph.types import Array
+from lucid.files.atomic import open_regular
+from lucid.layouts.images import Preprocessor
 
 _PATCH = 16 * 16  # pixels that count as a token
 _MOST_PIXELS = 89_000_000  # beyond, Pillow warns of decompression bombs

@@ -21,7 +21,7 @@ from lucid.batch.predictor import Predictor
 from lucid.batch.rows import ERROR
 from lucid.batch.source import Part, Source
 from lucid.batch.tables import with_results
-from lucid.phases import Advance
+from lucid.core.words.phases import Advance
 from lucid.version import __version__
 
 JOB_FILE = "_lucid_map.json"

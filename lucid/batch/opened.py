@@ -10,8 +10,8 @@ from typing import Any
 from lucid.batch.folder import ExportedFolder, FolderChangedError, Stamp, exported_folder
 from lucid.batch.rows import Task
 from lucid.batch.tasks import Choices, open_task
+from lucid.core.process.threads import usable_cores
 from lucid.runtime import Session
-from lucid.threads import usable_cores
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from lucid.files import write_atomically
-from lucid.suggestions import or_check
+from lucid.core.words.suggestions import or_check
+from lucid.files.atomic import write_atomically
 
 # What tells one content of a file from the next one, by the names that file systems give it.
 _VERSIONS = ("mtime", "ETag", "etag", "LastModified", "last_modified", "updated", "created")

@@ -12,7 +12,7 @@ from lucid.batch.folder import exported_folder
 from lucid.batch.opened import Plan, opened
 from lucid.batch.rows import ERROR, Column, Ready, RowError, Task, objects
 from lucid.batch.tasks import Choices
-from lucid.types import Array
+from lucid.core.graph.types import Array
 
 _SMALL = 256 << 20  # bytes of a model of which each process may have a copy
 

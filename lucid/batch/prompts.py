@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lucid.layouts.companions import SENTENCE_COMPANIONS
-from lucid.models._config import read_json
+from lucid.models.checkpoints.config import read_json
 
 (FILE,) = SENTENCE_COMPANIONS
 

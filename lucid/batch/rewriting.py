@@ -10,8 +10,8 @@ import numpy as np
 from lucid.batch.generating import NEW_TOKENS, decoded
 from lucid.batch.rows import Column, Kind, Ready, Results, RowError
 from lucid.batch.texts import checked_text
-from lucid.chat.tokenizer import Tokenizer
 from lucid.generation import EncoderDecoderGenerator
+from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.generation.options import Options
 from lucid.generation.session_caches import capacity_of
 from lucid.runtime import Session

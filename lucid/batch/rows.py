@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from lucid.types import Array
+from lucid.core.graph.types import Array
 
 Results: TypeAlias = Sequence[Any] | Array
 """Of some rows, one for each."""

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from lucid.batch.rows import ERROR, Column, Kind
-from lucid.text import encodable
-from lucid.types import Array
+from lucid.core.graph.types import Array
+from lucid.core.words.text import encodable
 
 
 def result_schema(passed: pa.Schema, columns: Mapping[str, Column]) -> pa.Schema:

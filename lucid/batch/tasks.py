@@ -15,10 +15,10 @@ from lucid.batch.prompts import prompt_of
 from lucid.batch.rewriting import Rewriting
 from lucid.batch.rows import ERROR, Task
 from lucid.batch.texts import TextReader
-from lucid.chat.tokenizer_files import load_tokenizer
+from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.generation.session_caches import CACHE, STATE
 from lucid.layouts.companions import CONFIG
-from lucid.models._config import read_json
+from lucid.models.checkpoints.config import read_json
 from lucid.runtime import Session
 
 OUTPUTS = {

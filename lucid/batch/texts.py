@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from lucid.batch.rows import Ready, RowError, missing
-from lucid.chat.tokenizer import Tokenizer
-from lucid.models._config import read_json
-from lucid.types import Array
+from lucid.core.graph.types import Array
+from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.models.checkpoints.config import read_json
 
 _SENTENCES = "sentence_bert_config.json"
 # Their positions begin after the padding token's number, so two of max_position_embeddings are not for tokens.

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from lucid.chat import Answer, LanguageModel, load_language_model
 from lucid.cli import show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import usage
 from lucid.cli.few_bits import arguments as few_bits_arguments
 from lucid.cli.options import Writing
+from lucid.core.words.text import harmless
+from lucid.generation.chat import Answer, LanguageModel, load_language_model
 from lucid.generation.options import Options
-from lucid.text import harmless
 
 
 def options(writing: Writing) -> dict[str, Any]:

@@ -13,17 +13,17 @@ from lucid.cli import show
 from lucid.cli.errors import OK, CommandError
 from lucid.cli.values import check_known
 from lucid.cli.values import sizes as read_sizes
+from lucid.core.graph.types import Array, spec
+from lucid.core.words.phases import phase
 from lucid.export.exporter import to_onnx
 from lucid.inspection import inspect_model
 from lucid.inspection.measure import measure, repeat
 from lucid.inspection.read import read
 from lucid.inspection.shapes import free_sizes, size_of
 from lucid.ops.linalg import matmul
-from lucid.phases import phase
-from lucid.random_inputs import random_array
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
-from lucid.types import Array, spec
+from lucid.testing.random_inputs import random_array
 
 _PERCENTILES = (50, 90, 99)
 _PEAK_SIZE = 1024

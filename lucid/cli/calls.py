@@ -9,8 +9,8 @@ from typing import Any
 from lucid.cli.errors import usage
 from lucid.cli.values import inputs, settings
 from lucid.nn.module import Module
-from lucid.parts import CacheKind, ModelPart, PartName, part_of
-from lucid.tracing import Model
+from lucid.tracing.parts import CacheKind, ModelPart, PartName, part_of
+from lucid.tracing.trace import Model
 
 
 def part(

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from lucid.chat import Conversation, LanguageModel
 from lucid.cli import answers, show
 from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import FAILED, OK, short
 from lucid.cli.interrupts import Interrupts
 from lucid.cli.options import Writing
+from lucid.generation.chat import Conversation, LanguageModel
 
 with suppress(ImportError):  # lines can be edited and called back, where Python has it
     import readline  # noqa: F401

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from lucid.phases import phase
+from lucid.core.words.phases import phase
 
 
 def run_command(name: str, /, **arguments: Any) -> None:

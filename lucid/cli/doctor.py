@@ -11,8 +11,8 @@ from types import ModuleType
 
 from lucid.cli import show
 from lucid.cli.errors import FAILED, OK
-from lucid.known_runtimes import RUNTIMES
-from lucid.phases import phase
+from lucid.core.targets.known import RUNTIMES
+from lucid.core.words.phases import phase
 from lucid.version import __version__
 
 _NEEDED = ("numpy", "onnx", "ml_dtypes", "threadpoolctl", "typer", "rich")

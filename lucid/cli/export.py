@@ -22,15 +22,15 @@ from lucid.cli.values import settings
 from lucid.export import Target
 from lucid.export.explain import Explanation, title
 from lucid.export.exporter import Lowered, check_folder, lower
-from lucid.files import is_stream
-from lucid.layer_weights import parameter_count
+from lucid.files.atomic import is_stream
 from lucid.nn.module import Module
-from lucid.part_parity import part_parity
-from lucid.parts import CacheKind, PartName, trace_part
-from lucid.precision.quantizing_cost import QuantizingCost, measurable, quantizing_cost
+from lucid.nn.quantizing.layer_weights import parameter_count
 from lucid.testing import ParityReport
-from lucid.tracing import Model
-from lucid.weight_comparison import compare_weights
+from lucid.testing.part_parity import part_parity
+from lucid.testing.precision.quantizing_cost import QuantizingCost, measurable, quantizing_cost
+from lucid.testing.weights import compare_weights
+from lucid.tracing.parts import CacheKind, PartName, trace_part
+from lucid.tracing.trace import Model
 
 
 def run(

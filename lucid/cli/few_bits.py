@@ -13,8 +13,8 @@ from lucid.cli.options import Reading
 from lucid.cli.source import checkpoint_of, load_model
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
-from lucid.quantizing import Bits, quantize
-from lucid.tracing import Model
+from lucid.nn.quantizing.quantize import Bits, quantize
+from lucid.tracing.trace import Model
 
 _KEPT = "float"
 

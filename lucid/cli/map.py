@@ -9,7 +9,7 @@ from lucid.batch import Predictor, map_rows
 from lucid.cli import show
 from lucid.cli.errors import OK
 from lucid.cli.progress import in_a_log
-from lucid.threads import usable_cores
+from lucid.core.process.threads import usable_cores
 
 
 def run(

@@ -18,9 +18,9 @@ from typing import Any
 import lucid
 from lucid import nn
 from lucid.cli.errors import CommandError, short, usage
+from lucid.core.words.suggestions import did_you_mean, near, or_check, paths_near
+from lucid.core.words.user_code import located_errors
 from lucid.nn.module import Module
-from lucid.suggestions import did_you_mean, near, or_check, paths_near
-from lucid.user_code import located_errors
 
 _FORMS = "a checkpoint (a folder or a GGUF file), FILE.py:Name, package.module:name or nn.Name"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lucid.cli import show
-from lucid.comparison import Comparison, Tolerance
 from lucid.nn.module import Module
-from lucid.parity import ParityReport, WeightReport
-from lucid.precision.quantizing_cost import MOST, QuantizingCost
+from lucid.testing.precision.quantizing_cost import MOST, QuantizingCost
+from lucid.testing.report import ParityReport, WeightReport
+from lucid.testing.tolerance import Comparison, Tolerance
 
 
 def parity_json(report: ParityReport) -> dict[str, Any]:

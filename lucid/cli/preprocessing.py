@@ -12,14 +12,14 @@ import onnx
 from lucid.cli.errors import usage
 from lucid.cli.source import checkpoint_of
 from lucid.export import Preprocessing
-from lucid.images import IMAGES, Preprocessor, with_preprocessor
+from lucid.layouts.images import IMAGES, Preprocessor, with_preprocessor
 from lucid.layouts.on_demand import tokenizing_package
-from lucid.models._pretrained import Pretrained
+from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.module import Module
-from lucid.parity import ParityReport, WeightReport
-from lucid.parity_runs import ModelOrPath
-from lucid.parts import ModelPart
-from lucid.tracing import Model
+from lucid.testing.report import ParityReport, WeightReport
+from lucid.testing.runs import ModelOrPath
+from lucid.tracing.parts import ModelPart
+from lucid.tracing.trace import Model
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Texts:
 
     Args:
         checkpoint: where it is.
-        package: `lucid.tokenizing`, which needs extras.
+        package: `lucid.layouts.tokenizing`, which needs extras.
     """
 
     checkpoint: Path
@@ -65,7 +65,7 @@ def of_images(source: str, weights: Path | None, part: ModelPart, model: Model) 
 
     Raises:
         CommandError: for a SOURCE without a preprocessor.
-        ValueError, OSError: as `lucid.images.Preprocessor.from_folder` and `with_preprocessor`.
+        ValueError, OSError: as `lucid.layouts.images.Preprocessor.from_folder` and `with_preprocessor`.
     """
     preprocessor = Preprocessor.from_folder(_checkpoint(source, weights, "preprocessor"))
     return with_preprocessor(part, _inputs(part, model), preprocessor)

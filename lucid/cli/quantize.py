@@ -18,13 +18,13 @@ from lucid.cli.source import checkpoint_of, load_model
 from lucid.cli.values import settings
 from lucid.export import to_onnx
 from lucid.export.exporter import check_folder
-from lucid.folders import check_place, new_folder
-from lucid.layer_weights import unchanged_bytes
+from lucid.files.folders import check_place, new_folder
 from lucid.layouts.companions import SENTENCE_COMPANIONS, copy_files, write_tokenizer
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
-from lucid.precision.search import TargetError, fewest_bits
-from lucid.quantizing import quantize
+from lucid.nn.quantizing.layer_weights import unchanged_bytes
+from lucid.nn.quantizing.quantize import quantize
+from lucid.testing.precision.search import TargetError, fewest_bits
 
 _MODEL = ".onnx"
 _LARGE = 0.05  # of the result: what a type of modules takes to be named among what is unchanged

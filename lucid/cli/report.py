@@ -18,14 +18,14 @@ from lucid.cli.run import read_arrays
 from lucid.cli.source import beside, checkpoint_of, load_model
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
-from lucid.files import open_regular
-from lucid.graph import Graph
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import Array
+from lucid.files.atomic import open_regular
+from lucid.inspection.report.report import TARGETS
+from lucid.inspection.report.report import report as write_report
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
-from lucid.report.report import TARGETS
-from lucid.report.report import report as write_report
-from lucid.tracing import trace
-from lucid.types import Array
+from lucid.tracing.trace import trace
 
 
 def run(

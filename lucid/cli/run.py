@@ -9,10 +9,10 @@ import numpy as np
 
 from lucid.cli import show
 from lucid.cli.errors import OK, CommandError, usage
-from lucid.files import open_regular, write
-from lucid.npz import check_names, write_npz
+from lucid.core.graph.types import Array
+from lucid.files.atomic import open_regular, write
+from lucid.files.npz import check_names, write_npz
 from lucid.runtime import Session
-from lucid.types import Array
 
 
 def run(*, model: Path, data: Path, output: Path | None, providers: list[str], threads: int | None, json: bool) -> int:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from lucid.cli import show
 from lucid.cli.errors import OK, usage
-from lucid.files import open_regular
+from lucid.files.atomic import open_regular
 from lucid.serving import Limits
 from lucid.serving.running import KEY, Settings, make, serve
 

@@ -9,17 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from lucid import models, random
+from lucid import models
 from lucid.cli import show
 from lucid.cli.errors import usage
 from lucid.cli.named import find, is_import, no_such_source
 from lucid.cli.options import AS_IT_SAYS, Reading
+from lucid.core.process import random
+from lucid.core.words.phases import phase
+from lucid.core.words.suggestions import did_you_mean, or_check
+from lucid.files.safetensors import load
 from lucid.nn.module import Module
 from lucid.nn.stored import StoredWeight
-from lucid.phases import phase
-from lucid.suggestions import did_you_mean, or_check
-from lucid.tracing import Model
-from lucid.weights import load
+from lucid.tracing.trace import Model
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lucid.cli.errors import usage
 from lucid.export import Target
-from lucid.export.tuned_file import read_table
+from lucid.export.tuned.tuned_file import read_table
 
 DEFAULT = "any"
 

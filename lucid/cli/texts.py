@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lucid.chat import load_tokenizer, text_calls
 from lucid.cli.errors import usage
-from lucid.files import open_regular
-from lucid.types import Array
+from lucid.core.graph.types import Array
+from lucid.files.atomic import open_regular
+from lucid.generation.chat import load_tokenizer, text_calls
 
 SENTENCE = "The animal did not cross the street because it was too tired."
 _LARGEST = 64 << 20  # bytes of a file of texts; some hundred sentences do

@@ -14,8 +14,8 @@ from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.export import Target
 from lucid.export.exporter import check_folder, lower
-from lucid.parts import CacheKind, PartName, trace_part
-from lucid.tuning import Tuning
+from lucid.inspection.tuning import Tuning
+from lucid.tracing.parts import CacheKind, PartName, trace_part
 
 
 def run(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lucid.cli.errors import usage
-from lucid.types import DTYPES, TensorType, spec
+from lucid.core.graph.types import DTYPES, TensorType, spec
 
 _DIGITS = 18  # of a size: what int64 holds
 _WORDS = {"true": True, "false": False, "none": None}

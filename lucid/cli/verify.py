@@ -18,16 +18,16 @@ from lucid.cli.targets import target_of
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.export import Target
-from lucid.export.assemble import TARGET
+from lucid.export.onnx_file.assemble import TARGET
 from lucid.export.target import PROVIDERS
-from lucid.parity import ParityReport
-from lucid.part_parity import part_parity
-from lucid.parts import CacheKind, ModelPart, PartName, trace_part
-from lucid.random_inputs import THOROUGH
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
-from lucid.tracing import trace
-from lucid.weight_comparison import compare_weights, export_again
+from lucid.testing.part_parity import part_parity
+from lucid.testing.random_inputs import THOROUGH
+from lucid.testing.report import ParityReport
+from lucid.testing.weights import compare_weights, export_again
+from lucid.tracing.parts import CacheKind, ModelPart, PartName, trace_part
+from lucid.tracing.trace import trace
 
 _NODES = "every node agrees by itself: check the names and the order of the outputs"
 _TEXTS = "the file takes texts, so its nodes are not compared one by one: export it without its tokenizer for that"

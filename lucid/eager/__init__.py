@@ -1,6 +1,6 @@
 """What computes eager calls: NumPy, or onnxruntime inside a with statement."""
 
-from lucid import public as _public
+from lucid.core.words import public as _public
 from lucid.eager.onnxruntime_engine import onnxruntime_kernels as onnxruntime_kernels
 
 __all__ = _public.offered(globals())

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from lucid.core.graph.types import DType, TensorType, bool_, float32
+from lucid.core.graph.values import Attributes
 from lucid.ops.creation import full
 from lucid.ops.linalg import linear
 from lucid.ops.shaping import concat, transpose, unsqueeze
-from lucid.ops.tensor import Tensor
-from lucid.types import DType, TensorType, bool_, float32
-from lucid.values import Attributes
+from lucid.ops.tensor.tensor import Tensor
 
 SHARED = 1 << 16
 """With fewer numbers, one thread takes less time for a pass over them than sharing it takes."""

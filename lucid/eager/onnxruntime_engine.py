@@ -10,21 +10,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid.cache_keys import kind_of
-from lucid.context import holding
+from lucid.core.graph.types import Array, DType, TensorType, spec
+from lucid.core.graph.values import Attributes
+from lucid.core.process.cache_keys import kind_of
+from lucid.core.process.context import holding
+from lucid.core.process.threads import get_num_threads
 from lucid.eager.calls import HELD_AT_ONCE, HELD_IN_ALL, SHARED, Axes, layout
 from lucid.eager.sessions import MOST, run
 from lucid.export.exporter import export_graph
+from lucid.export.onnx_file.writer import in_memory
 from lucid.export.target import Target
-from lucid.export.writer import in_memory
 from lucid.ops.engine import Engine, engine
 from lucid.ops.op import Op
 from lucid.ops.shaping import permute
-from lucid.ops.tensor import Tensor
-from lucid.threads import get_num_threads
-from lucid.tracing import trace
-from lucid.types import Array, DType, TensorType, spec
-from lucid.values import Attributes
+from lucid.ops.tensor.tensor import Tensor
+from lucid.tracing.trace import trace
 
 Order: TypeAlias = tuple[int, ...]
 

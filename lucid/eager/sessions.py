@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from lucid.core.graph.types import Array
 from lucid.export.branches import as_branches, selection
 from lucid.runtime import denormals
 from lucid.runtime.session import Session
-from lucid.types import Array
 
 MOST = 256
 """Models that are kept. If there are more, all are loaded again when they are run."""

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from lucid import public as _public
+from lucid.core.words import public as _public
 from lucid.export.builder import Builder as Builder
-from lucid.export.check import WeightWarning as WeightWarning
 from lucid.export.explain import Explanation as Explanation
 from lucid.export.exporter import explain as explain
 from lucid.export.exporter import to_onnx as to_onnx
 from lucid.export.form import refuse as refuse
+from lucid.export.onnx_file.check import WeightWarning as WeightWarning
 from lucid.export.preprocessing import Preprocessing as Preprocessing
 from lucid.export.registry import lowers as lowers
 from lucid.export.target import ExportError as ExportError

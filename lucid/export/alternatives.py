@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lucid.core.graph.types import TensorType
+from lucid.core.graph.values import Input, Value
 from lucid.export.builder import Builder
-from lucid.types import TensorType
-from lucid.values import Input, Value
 
 
 def either(

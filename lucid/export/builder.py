@@ -11,17 +11,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid.cache_keys import kind_of
-from lucid.export.element_codes import onnx_code
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.names import unused_name
+from lucid.core.graph.types import Array, TensorType, bfloat16
+from lucid.core.graph.values import Constant, Input, Value
+from lucid.core.process.cache_keys import kind_of
+from lucid.core.targets.known import EMPTY_CONSTANTS
+from lucid.core.words.text import encodable
+from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
-from lucid.graph import Graph
-from lucid.known_runtimes import EMPTY_CONSTANTS
-from lucid.names import unused_name
-from lucid.ops.tensor import Tensor
-from lucid.text import encodable
-from lucid.types import Array, TensorType, bfloat16
-from lucid.values import Constant, Input, Value
+from lucid.ops.tensor.tensor import Tensor
 
 SMALL = 1024  # up to so many bytes a constant is compared by its contents, and never stored as external data
 Operand: TypeAlias = str | Value | Tensor | Array | None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lucid import html
+from lucid.core.words import html
 from lucid.export.lowering import Decision
 from lucid.export.promotion import Promotion
 from lucid.export.target import Target

@@ -10,31 +10,31 @@ from typing import Any, Literal, Protocol
 
 import onnx
 
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.names import unused_name
+from lucid.core.graph.types import DTypeLike, TensorType
+from lucid.core.graph.values import Value
+from lucid.core.words.phases import phase
 from lucid.export.alternatives import either
-from lucid.export.assemble import Assembled, assemble
 from lucid.export.builder import Builder
-from lucid.export.check import check_model, warn_of_weights
 from lucid.export.explain import Explanation
 from lucid.export.half_precision import Halved, halved
 from lucid.export.lowering import Lowering
+from lucid.export.onnx_file.assemble import Assembled, assemble
+from lucid.export.onnx_file.check import check_model, warn_of_weights
+from lucid.export.onnx_file.writer import fits_one_file, in_memory, write
 from lucid.export.preprocessing import Preprocessing
 from lucid.export.promotion import promotions
 from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
-from lucid.export.tuned_table import TunedTable
-from lucid.export.writer import fits_one_file, in_memory, write
-from lucid.graph import Graph
-from lucid.names import unused_name
-from lucid.parts import CacheKind, PartName, TracedPart, notes_of, part_of, trace_part
-from lucid.phases import phase
-from lucid.tracing import Model, trace
-from lucid.types import DTypeLike, TensorType
-from lucid.values import Value
+from lucid.export.tuned.tuned_table import TunedTable
+from lucid.tracing.parts import CacheKind, PartName, TracedPart, notes_of, part_of, trace_part
+from lucid.tracing.trace import Model, trace
 from lucid.version import __version__
 
 
 class Tuner(Protocol):
-    """Measures which forms are fastest on this machine; `lucid.tuning.Tuning` is one."""
+    """Measures which forms are fastest on this machine; `lucid.inspection.tuning.Tuning` is one."""
 
     def __call__(self, graph: Graph, target: Target) -> TunedTable:
         """The fastest form of each node that has several on a target."""
@@ -92,9 +92,9 @@ def to_onnx(
         keep_io_types: with `dtype`, whether float32 inputs and outputs, caches included, stay float32; otherwise they
             are of that type too.
         tune: measure first which forms are fastest on this machine, at the sizes and threads of a
-            `lucid.tuning.Tuning`; `Target(tuned=...)` takes what was measured before.
+            `lucid.inspection.tuning.Tuning`; `Target(tuned=...)` takes what was measured before.
         preprocessing: what computes some of the inputs within the file, such as a tokenizer from texts
-            (`lucid.tokenizing.text_preprocessing`).
+            (`lucid.layouts.tokenizing.text_preprocessing`).
 
     Returns:
         The model. Weights written to a file are not kept in memory as well: with a separate file, or more than 64 MiB
@@ -206,12 +206,14 @@ def lower(
     written = traced if half is None else half.traced
     if tune is not None:
         if not callable(tune):
-            raise ExportError(f'tune is {tune!r}, expected a lucid.tuning.Tuning, such as Tuning({{"N": 1, "L": 128}})')
+            raise ExportError(
+                f'tune is {tune!r}, expected a lucid.inspection.tuning.Tuning, such as Tuning({{"N": 1, "L": 128}})'
+            )
         if target.table is not None:
             raise ExportError("got both tune= and a target with tuned=, expected one: to measure, or what was measured")
         table = tune(written.graph, target)
         if not isinstance(table, TunedTable):
-            raise ExportError(f"tune gave {table!r}, expected the lucid.tuning.TunedTable of a Tuning")
+            raise ExportError(f"tune gave {table!r}, expected the lucid.inspection.tuning.TunedTable of a Tuning")
         target = target.with_table(table)
     assembled, lowering = export_part(written, target, input_names, output_names, preprocessing)
     return Lowered(traced, half, assembled, lowering)

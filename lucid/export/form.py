@@ -12,13 +12,13 @@ from typing import Any, NoReturn, TypeAlias
 
 import onnx
 
-from lucid.dims import Dim
+from lucid.core.graph.printing import show_attribute
+from lucid.core.graph.values import Node, Value
+from lucid.core.sizes.dims import Dim
+from lucid.core.targets.record import Fault
 from lucid.export.builder import Builder, Operands
 from lucid.export.target import Target
 from lucid.ops.op import Op
-from lucid.printing import show_attribute
-from lucid.runtime_record import Fault
-from lucid.values import Node, Value
 
 
 @dataclass(frozen=True)

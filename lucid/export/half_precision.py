@@ -14,17 +14,17 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lucid.export.check import WeightWarning
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import DType, DTypeLike, as_dtype, bfloat16, float16, float32
+from lucid.core.graph.values import Body, Constant, Input, Node, Value
 from lucid.export.half_weights import HalfWeights, narrowed
+from lucid.export.onnx_file.check import WeightWarning
 from lucid.export.target import ExportError, Target
-from lucid.graph import Graph
-from lucid.ops.attention import attention
-from lucid.ops.buffers import buffered_attention
+from lucid.ops.attention.buffers import buffered_attention
+from lucid.ops.attention.op import attention
 from lucid.ops.elementwise import cast
 from lucid.ops.op import Op
-from lucid.parts import TracedPart
-from lucid.types import DType, DTypeLike, as_dtype, bfloat16, float16, float32
-from lucid.values import Body, Constant, Input, Node, Value
+from lucid.tracing.parts import TracedPart
 
 
 @dataclass(frozen=True)

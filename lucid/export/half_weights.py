@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid.graph import Graph
-from lucid.types import Array, DType, as_dtype, float32
-from lucid.values import Constant, Part
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import Array, DType, as_dtype, float32
+from lucid.core.graph.values import Constant, Part
 
 # The share of a weight's numbers that become zero which is worth a warning. MiniLM, which loses nothing by float16,
 # has a vector with 0.8 % of them.

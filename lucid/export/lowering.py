@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lucid.evaluation import evaluating
+from lucid.core.graph.order import in_order
+from lucid.core.graph.scope import Scope, entered
+from lucid.core.graph.values import Constant, Input, Node, Value
+from lucid.core.process.evaluation import evaluating
 from lucid.export.builder import Builder
 from lucid.export.form import Form, Refused, Taken, insisted_on
 from lucid.export.registry import EXPANDED, forms_of, kinds_of
-from lucid.export.site import Site
 from lucid.export.target import ExportError
-from lucid.export.tuned_table import TunedForm
+from lucid.export.tuned.site import Site
+from lucid.export.tuned.tuned_table import TunedForm
 from lucid.export.widening import Wider, stored_narrow, transposed_weight, widened, wider_type
 from lucid.ops.op import Op
-from lucid.ops.tensor import Tensor
-from lucid.order import in_order
-from lucid.scope import Scope, entered
-from lucid.values import Constant, Input, Node, Value
+from lucid.ops.tensor.tensor import Tensor
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucid.graph import Graph
-from lucid.types import DType, float64
-from lucid.values import Constant, Input, Node, Result, Value
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import DType, float64
+from lucid.core.graph.values import Constant, Input, Node, Result, Value
 
 
 @dataclass(frozen=True)

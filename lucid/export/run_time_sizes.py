@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lucid.dims import Dim, Shape, Size, as_written, same
+from lucid.core.sizes.dims import Dim, Shape, Size, as_written, same
+from lucid.core.sizes.operations import Operation
+from lucid.core.sizes.readings import Reading, readings
 from lucid.export.builder import Builder, Operand
 from lucid.export.target import ExportError
-from lucid.size_operations import Operation
-from lucid.size_readings import Reading, readings
 
 
 def sizes_vector(build: Builder, sizes: Sequence[Size]) -> str:

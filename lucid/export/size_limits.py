@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lucid.graph import Graph
-from lucid.index_ranges import IndexRanges, largest
+from lucid.core.graph.graph import Graph
+from lucid.tracing.index_ranges import IndexRanges, largest
 
 _ENDLESS = 1 << 20
 

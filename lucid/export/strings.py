@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lucid.dims import Shape
-from lucid.types import show_shape
+from lucid.core.graph.types import show_shape
+from lucid.core.sizes.dims import Shape
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, Self, TypeAlias, get_args
 
-from lucid.export.tuned_file import read_table
-from lucid.export.tuned_table import TunedTable
-from lucid.known_runtimes import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
-from lucid.runtime_record import Fault, Release, Runtime, release_of, shown
-from lucid.types import DType, is_whole
+from lucid.core.graph.types import DType, is_whole
+from lucid.core.targets.known import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
+from lucid.core.targets.record import Fault, Release, Runtime, release_of, shown
+from lucid.export.tuned.tuned_file import read_table
+from lucid.export.tuned.tuned_table import TunedTable
 
 AttentionForm: TypeAlias = Literal["auto", "standard", "contrib", "expanded"]
 Provider: TypeAlias = str
-"""The name of a record in `lucid.known_runtimes`."""
+"""The name of a record in `lucid.core.targets.known`."""
 
 ATTENTION_FORMS: tuple[str, ...] = get_args(AttentionForm)
 PROVIDERS: tuple[str, ...] = tuple(RUNTIMES)
@@ -35,7 +35,7 @@ class Target:
     Args:
         provider: "any" (only standard ops), "cpu", "cuda" (forms tuned for that onnxruntime provider, including
             com.microsoft ops), "portable" (primitive ops of opset 18, for runtimes without Attention), or another name
-            in `lucid.known_runtimes`.
+            in `lucid.core.targets.known`.
         opset: the ONNX opset; by default 23, or 24 for models with caches of a fixed capacity, and 18 for "portable".
         onnxruntime: the oldest release that must compute the model correctly, such as "1.28" or "1.23.2". Forms that it
             would compute wrongly are not taken.
@@ -43,7 +43,7 @@ class Target:
         forms: the same for any op, by name: `{"rms_norm": "expanded"}`.
         accuracy_level: how products with weights in few bits are computed: 4 rounds their inputs to 8 bits, in blocks
             of a row; 0 computes in float32.
-        tuned: the forms that were fastest where the model will run: what `lucid.tuning.tune` returns, or the path of
+        tuned: the forms that were fastest where the model will run: what `lucid.inspection.tuning.tune` returns, or the path of
             what `lucid tune` wrote. A node that is not in the table takes the best form by default.
         lengths: the fewest and the most queries of an attention that the model is expected to see, such as (1, 512):
             what only other lengths need is left out. Other lengths are computed all the same, but not the fastest way.
@@ -77,7 +77,9 @@ class Target:
         if isinstance(self.tuned, (str, os.PathLike)):
             object.__setattr__(self, "tuned", read_table(self.tuned))
         elif self.tuned is not None and not isinstance(self.tuned, TunedTable):
-            raise ExportError(f"tuned is {self.tuned!r}, expected a lucid.tuning.TunedTable, or the path of one")
+            raise ExportError(
+                f"tuned is {self.tuned!r}, expected a lucid.inspection.tuning.TunedTable, or the path of one"
+            )
         if self.table is not None and self.table.target != self.provider:
             raise ExportError(
                 f'the table was tuned for target "{self.table.target}", this export is for "{self.provider}": their '

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from lucid.core.graph.scope import new_node
+from lucid.core.graph.types import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
+from lucid.core.graph.values import Constant, Node, Part, Result, Value
 from lucid.export.target import ExportError, Target
 from lucid.ops.elementwise import cast
 from lucid.ops.shaping import permute_op
-from lucid.scope import new_node
-from lucid.types import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
-from lucid.values import Constant, Node, Part, Result, Value
 
 # For each element type, wider ones that give the same result, best first. Types are checked in this order.
 _WIDER: dict[DType, tuple[DType, ...]] = {

@@ -1,6 +1,6 @@
 """Text from a decoder, token by token, over an eager module or an exported session."""
 
-from lucid import public as _public
+from lucid.core.words import public as _public
 from lucid.generation.encoder_decoder import EncoderDecoderGenerator as EncoderDecoderGenerator
 from lucid.generation.generator import Generator as Generator
 from lucid.generation.logits import LogitsError as LogitsError

@@ -11,7 +11,7 @@ from lucid.generation.prompts import Ids
 from lucid.generation.session_caches import heads_of
 from lucid.generation.steppers import StepLogits
 from lucid.nn import EncoderDecoder, EncoderDecoderCache
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.runtime.session import Session
 from lucid.runtime.stepping import Carried, Stepping

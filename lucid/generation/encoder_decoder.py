@@ -15,7 +15,7 @@ from lucid.generation.logits import LogitsProcessor
 from lucid.generation.prompts import Ids, IdsLike, array_of, read_mask, read_prompt
 from lucid.generation.stops import Decode
 from lucid.nn import EncoderDecoder
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.session import Session
 
 

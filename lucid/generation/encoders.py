@@ -7,16 +7,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lucid.core.graph.types import Array
 from lucid.generation.encoded import BRANCH, EagerEncoded, Encoded, SessionEncoded
 from lucid.generation.fixed import FixedStepper
 from lucid.generation.growing import GrowingStepper
 from lucid.generation.session_caches import CACHE, CROSS_CACHE, capacity_of, heads_of, is_fixed, some_of
 from lucid.generation.steppers import Stepper
 from lucid.nn import EncoderDecoder
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.ort_values import ort_value
 from lucid.runtime.session import Session
-from lucid.types import Array
 
 _MASK, _STATES = "attention_mask", "last_hidden_state"
 _OF_ENCODER = {"encoder_attention_mask": _MASK, "encoder_hidden_states": _STATES}

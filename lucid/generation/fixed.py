@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lucid.core.graph.types import Array, DType
 from lucid.generation.encoded import Encoded
 from lucid.generation.prompts import Ids, Prompt
 from lucid.generation.steppers import StepLogits
@@ -20,7 +21,6 @@ from lucid.runtime.bound_run import BoundRun
 from lucid.runtime.ort_values import numpy_of, ort_value, placed
 from lucid.runtime.session import Session
 from lucid.runtime.stepping import Carried, Stepping
-from lucid.types import Array, DType
 
 _FIRST_CAPACITY = 256
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from lucid import random
+from lucid.core.process import random
 from lucid.generation import sampling
 from lucid.generation.beams import BeamSearch
 from lucid.generation.known import positions_of

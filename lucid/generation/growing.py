@@ -14,7 +14,7 @@ import numpy as np
 from lucid.generation.prompts import Ids, Prompt
 from lucid.generation.steppers import StepLogits
 from lucid.nn import Cache, CausalDecoder
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.session import Session
 from lucid.runtime.stepping import Carried, Stepping
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lucid.core.graph.types import is_whole
 from lucid.generation.logits import LogitsProcessor
-from lucid.types import is_whole
 
 
 @dataclass(frozen=True, kw_only=True)

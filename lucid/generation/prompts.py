@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 
 Ids = npt.NDArray[np.int64]
 IdsLike = Tensor | npt.ArrayLike

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from onnx import NodeProto
 
+from lucid.core.targets.record import Release, shown
 from lucid.inspection.loaders import ORT_OWN, STANDARD, Loader
 from lucid.inspection.other_runtimes import OTHERS, Gap, OtherRuntime
 from lucid.inspection.values import Values
-from lucid.runtime_record import Release, shown
 
 
 def other_loaders(opsets: Mapping[str, int], values: Values, declared: Release | None) -> tuple[Loader, ...]:

@@ -11,14 +11,14 @@ from typing import Any
 
 import onnx
 
+from lucid.core.targets.known import OLDEST_RELEASE
+from lucid.core.targets.record import Release, release_of
 from lucid.inspection.elsewhere import other_loaders
 from lucid.inspection.loaders import Loader, loaders
 from lucid.inspection.read import all_nodes, read
 from lucid.inspection.shapes import free_sizes, inferred, real_inputs, shapes_of, type_text
 from lucid.inspection.tree import ModuleCost, tree_of
 from lucid.inspection.values import values_of
-from lucid.known_runtimes import OLDEST_RELEASE
-from lucid.runtime_record import Release, release_of
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from lucid.core.graph.types import Array
+from lucid.core.words.phases import phase
 from lucid.inspection.module_times import node_times
-from lucid.phases import phase
 from lucid.runtime.session import Session
-from lucid.types import Array
 
 _WARM_UP, _MIN_RUNS = 3, 10
 _STATUS = Path("/proc/self/status")
@@ -72,7 +72,7 @@ def peak_memory() -> int:
 
 
 def _typed(session: Session, arrays: Sequence[Array]) -> dict[str, Array]:
-    """Arrays by input, in its element type: an .npz file cannot hold bfloat16 (lucid.npz)."""
+    """Arrays by input, in its element type: an .npz file cannot hold bfloat16 (lucid.files.npz)."""
     kinds = [(name, dtype) for name, (dtype, _) in session.inputs.items()]
     pairs = zip(kinds, arrays, strict=True)
     return {name: array if dtype is None else array.astype(dtype.numpy) for (name, dtype), array in pairs}

@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from lucid.core.graph.types import Array
 from lucid.inspection.read import all_nodes, read
 from lucid.inspection.tree import place_of
 from lucid.runtime.session import Session
-from lucid.types import Array
 
 _WARM_UP, _RUNS = 2, 10
 _MEASURED = "_kernel_time"  # ends the names of events that are a node's computation

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from onnx import NodeProto, TensorProto
 
-from lucid.export.element_codes import onnx_code
+from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.record import Release
+from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.inspection.loaders import ORT_OWN
 from lucid.inspection.read import subgraphs
 from lucid.inspection.values import Values, attributes_of
-from lucid.known_runtimes import RUNTIMES
-from lucid.runtime_record import Release
 
 _COMPARISONS = ("LessOrEqual", "Less", "GreaterOrEqual")
 _ONE_BY_ONE = frozenset(

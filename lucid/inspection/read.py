@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, inliner
 
-from lucid.files import open_regular
+from lucid.files.atomic import open_regular
 from lucid.runtime.demands import nodes_inside
 from lucid.runtime.model_file import ModelError, check_demands, check_model_file
 from lucid.runtime.skeleton import skeleton

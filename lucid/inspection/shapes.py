@@ -9,7 +9,7 @@ from typing import TypeAlias
 import onnx
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
-from lucid.dims import Dim, SymbolicSizeError, dim, evaluate
+from lucid.core.sizes.dims import Dim, SymbolicSizeError, dim, evaluate
 from lucid.inspection.read import subgraphs
 from lucid.runtime.constant_sizes import made_of_constants
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
+from lucid.core.graph.types import Array
 from lucid.inspection.read import all_nodes, subgraphs
 from lucid.inspection.shapes import Known, inferred, shapes_of
-from lucid.types import Array
 
 _ALIKE = ("Unsqueeze", "Squeeze", "Reshape", "Cast", "Identity", "Expand")
 _SMALL = 64  # elements of a constant that is read

@@ -6,19 +6,19 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from lucid.core.graph.types import TensorType
+from lucid.core.words.text import visible
 from lucid.export.strings import Strings
 from lucid.layouts.companions import name_of, sources
 from lucid.layouts.layout import Exported, Layout
 from lucid.layouts.loading import Subject, lines_for
-from lucid.models._config import names_of
-from lucid.models._pretrained import Pretrained, Unread
+from lucid.models.checkpoints.config import names_of
+from lucid.models.checkpoints.pretrained import Pretrained, Unread
 from lucid.nn.module import Module
 from lucid.nn.stored import StoredWeight
-from lucid.parity import ParityReport
-from lucid.precision.report import OutputError
 from lucid.runtime.release import installed
-from lucid.text import visible
-from lucid.types import TensorType
+from lucid.testing.precision.report import OutputError
+from lucid.testing.report import ParityReport
 from lucid.version import __version__
 
 CARD = "README.md"

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lucid.files import open_regular, write_atomically
+from lucid.core.words.text import encoded
+from lucid.files.atomic import open_regular, write_atomically
+from lucid.files.safetensors import SINGLE, WeightsError, files_of
 from lucid.layouts.on_demand import text_module
-from lucid.models._config import read_json
-from lucid.models._pretrained import read_options
-from lucid.models._sentence_files import MODULES, read_modules
-from lucid.text import encoded
-from lucid.weights import SINGLE, WeightsError, files_of
+from lucid.models.checkpoints.config import read_json
+from lucid.models.checkpoints.pretrained import read_options
+from lucid.models.checkpoints.sentence_files import MODULES, read_modules
 
 CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
 COMPANIONS = (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from lucid.export import Target
 from lucid.export.exporter import lower
-from lucid.export.side_file import rename_side_file
+from lucid.export.onnx_file.side_file import rename_side_file
 from lucid.layouts.layout import Exported, Options
 from lucid.nn.parts import ModelPart
-from lucid.parts import TracedPart, trace_part
+from lucid.tracing.parts import TracedPart, trace_part
 
 
 def export_file(

@@ -9,9 +9,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lucid.chat import Tokenizer, load_tokenizer, save_tokenizer
 from lucid.export import Target
-from lucid.files import write_atomically
+from lucid.files.atomic import write_atomically
+from lucid.generation.chat import Tokenizer, load_tokenizer, save_tokenizer
 from lucid.layouts.exporting import export_file
 from lucid.layouts.genai_decoders import plan_decoder
 from lucid.layouts.genai_plan import Plan
@@ -22,7 +22,7 @@ from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.parts import CACHE_KINDS
 from lucid.nn.recurrent_decoding import RecurrentDecoder
-from lucid.parts import trace_part
+from lucid.tracing.parts import trace_part
 
 _ONNXRUNTIME = "1.31"
 _TARGETS = ("cpu", "any")  # the first by default

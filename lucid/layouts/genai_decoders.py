@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import MethodType
 
-from lucid.graph import Graph
+from lucid.core.graph.graph import Graph
 from lucid.layouts.genai_plan import Plan, stack_section
-from lucid.models._pretrained import Pretrained, read_model_type
+from lucid.models.checkpoints.pretrained import Pretrained, read_model_type
 from lucid.nn.cache import Cache
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.parts import CacheKind
-from lucid.ops.tensor import Tensor
-from lucid.parts import trace_part
+from lucid.ops.tensor.tensor import Tensor
+from lucid.tracing.parts import trace_part
 
 _MODEL = "model.onnx"
 # Types that onnxruntime-genai knows and runs alike. Its "gpt2" takes the keys and values of a layer as one tensor.

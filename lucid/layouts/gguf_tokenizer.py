@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lucid.chat import load_tokenizer, save_tokenizer
+from lucid.generation.chat import load_tokenizer, save_tokenizer
 
 
 def write(checkpoint: Path, folder: Path) -> None:
-    """Write what `lucid.chat.save_tokenizer` does of a GGUF file's tokenizer."""
+    """Write what `lucid.generation.chat.save_tokenizer` does of a GGUF file's tokenizer."""
     save_tokenizer(load_tokenizer(checkpoint), folder)

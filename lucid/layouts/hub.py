@@ -23,7 +23,7 @@ from lucid.layouts.exporting import export_file
 from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.parts import parts_of
 from lucid.layouts.sentences import write_sentence_layers
-from lucid.models._pretrained import Pretrained, read_options
+from lucid.models.checkpoints.pretrained import Pretrained, read_options
 from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder

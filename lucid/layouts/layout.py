@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lucid.core.graph.types import TensorType
 from lucid.export import Preprocessing
 from lucid.export.strings import Strings
-from lucid.images import Preprocessor
+from lucid.layouts.images import Preprocessor
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart
-from lucid.parity import ParityReport
-from lucid.precision.quantizing_cost import QuantizingCost
-from lucid.types import TensorType
+from lucid.testing.precision.quantizing_cost import QuantizingCost
+from lucid.testing.report import ParityReport
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid.layouts.companions import sha256, write_json
-from lucid.models._config import ConfigError, read_json
+from lucid.models.checkpoints.config import ConfigError, read_json
 from lucid.version import __version__
 
 MANIFEST = "lucid_export.json"

@@ -16,9 +16,9 @@ def text_module(name: str) -> Any:
 
 
 def tokenizing_package() -> Any:
-    """The package `lucid.tokenizing`, which needs the same extra.
+    """The package `lucid.layouts.tokenizing`, which needs the same extra.
 
     Raises:
         ModuleNotFoundError: naming the extra, if it is not installed.
     """
-    return import_module("lucid.tokenizing")
+    return import_module("lucid.layouts.tokenizing")

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lucid.dims import Dim, dim
-from lucid.images import with_preprocessor
+from lucid.core.graph.types import TensorType
+from lucid.core.sizes.dims import Dim, dim
+from lucid.layouts.images import with_preprocessor
 from lucid.layouts.layout import Options
-from lucid.models._pretrained import Pretrained
 from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
 from lucid.nn.parts import ModelPart
-from lucid.types import TensorType
 
 MODEL = "model"
 # Sizes of our models by the names that optimum gives them.

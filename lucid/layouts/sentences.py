@@ -6,12 +6,12 @@ from pathlib import Path
 
 import lucid
 from lucid import Tensor
+from lucid.core.graph.types import Array
+from lucid.files.safetensors import SINGLE
 from lucid.models._sentence_encoder import PooledEncoder
-from lucid.models._sentence_files import MODULES, PREFIX, read_modules
 from lucid.models._sentence_layers import DENSE
+from lucid.models.checkpoints.sentence_files import MODULES, PREFIX, read_modules
 from lucid.nn.module import Module
-from lucid.types import Array
-from lucid.weights import SINGLE
 
 
 def write_sentence_layers(model: Module, checkpoint: Path, folder: Path) -> None:

@@ -10,18 +10,18 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from lucid.dims import Dim, Size
-from lucid.files import write_atomically
+from lucid.core.graph.types import TensorType
+from lucid.core.sizes.dims import Dim, Size
+from lucid.core.words.text import encoded
+from lucid.files.atomic import write_atomically
 from lucid.layouts.companions import files_home, name_of, write_config, write_tokenizer
 from lucid.layouts.exporting import export_file
 from lucid.layouts.hub import target_of
 from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.parts import parts_of
-from lucid.models._pretrained import Pretrained
+from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
-from lucid.text import encoded
-from lucid.types import TensorType
 
 _TARGETS = ("cpu", "any", "cuda", "portable")
 _MAX_BATCH = 32

@@ -9,26 +9,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lucid.files import write_atomically
-from lucid.folders import new_folder
-from lucid.images import Preprocessor
+from lucid.core.words.text import encoded
+from lucid.files.atomic import write_atomically
+from lucid.files.folders import new_folder
 from lucid.layouts.card import CARD, card_of
 from lucid.layouts.companions import files_home
 from lucid.layouts.hub import ONNXRUNTIME, OPTIMUM, SENTENCE_TRANSFORMERS, TRANSFORMERS_JS
+from lucid.layouts.images import Preprocessor
 from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.manifest import check_replaceable, write_manifest
 from lucid.layouts.on_demand import text_module, tokenizing_package
 from lucid.layouts.parts import parts_of
 from lucid.layouts.triton import TRITON
-from lucid.models._pretrained import Pretrained
+from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart
-from lucid.parity import ParityReport
-from lucid.part_parity import part_parity
-from lucid.parts import trace_part
-from lucid.precision.quantizing_cost import measurable, quantizing_cost
-from lucid.text import encoded
-from lucid.weight_comparison import compare_weights, export_again
+from lucid.testing.part_parity import part_parity
+from lucid.testing.precision.quantizing_cost import measurable, quantizing_cost
+from lucid.testing.report import ParityReport
+from lucid.testing.weights import compare_weights, export_again
+from lucid.tracing.parts import trace_part
 
 
 def _genai(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:

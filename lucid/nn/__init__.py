@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from lucid import public as _public
-from lucid.absent import why_absent as _why_absent
+from lucid.core.torch_names.absent import why_absent as _why_absent
+from lucid.core.words import public as _public
 from lucid.nn import functional as functional
 from lucid.nn import init as init
 from lucid.nn.attention import MultiHeadAttention as MultiHeadAttention

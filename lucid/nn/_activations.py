@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from lucid import ops
-from lucid.dims import same
+from lucid.core.graph.types import DTypeLike, show_shape
+from lucid.core.sizes.dims import same
+from lucid.core.torch_names.arguments import torch_names
 from lucid.ops.derived import expm1
 from lucid.ops.shaping import normalize_axis
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names
-from lucid.types import DTypeLike, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 
 @torch_names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lucid.types import is_whole
+from lucid.core.graph.types import is_whole
 
 
 def check_positive(where: str, **sizes: int) -> None:

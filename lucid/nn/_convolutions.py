@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from lucid import ops
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names
-from lucid.types import show_shape
+from lucid.core.graph.types import show_shape
+from lucid.core.torch_names.arguments import torch_names
+from lucid.ops.tensor.tensor import Tensor
 
 Ints: TypeAlias = int | Sequence[int]
 

@@ -6,11 +6,11 @@ import cmath
 from collections.abc import Sequence
 
 from lucid import ops
-from lucid.dims import Size, product, same
+from lucid.core.graph.types import broadcast, same_shape, show_shape
+from lucid.core.sizes.dims import Size, product, same
 from lucid.nn._checks import check_probability
 from lucid.ops.operands import check_tensors
-from lucid.ops.tensor import Tensor
-from lucid.types import broadcast, same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 NAME = "scaled_dot_product_attention"
 

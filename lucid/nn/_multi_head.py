@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from lucid import ops
-from lucid.dims import Size, same
+from lucid.core.graph.types import same_shape, show_shape
+from lucid.core.sizes.dims import Size, same
 from lucid.nn._checks import check_probability
 from lucid.nn._projections import NAME, Projections, Weight
 from lucid.nn.cache import Cache, KeyValueCache, cached_attention, cross_attention
-from lucid.ops.attention_masks import causal_mask, extended_mask
+from lucid.ops.attention.masks import causal_mask, extended_mask
 from lucid.ops.operands import check_tensors
-from lucid.ops.tensor import Tensor
-from lucid.types import same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 
 def multi_head_attention_forward(

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from lucid import ops
-from lucid.dims import Size, same
+from lucid.core.graph.types import show_shape
+from lucid.core.sizes.dims import Size, same
 from lucid.nn.stored import StoredWeight, linear, rows_of
-from lucid.ops.tensor import Tensor
-from lucid.types import show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 NAME = "multi_head_attention"  # the name in errors
 Weight: TypeAlias = Tensor | StoredWeight

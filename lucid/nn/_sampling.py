@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from lucid import ops
-from lucid.dims import Size, product, same
+from lucid.core.graph.types import int64, show_shape
+from lucid.core.sizes.dims import Size, product, same
+from lucid.core.torch_names.arguments import torch_names
 from lucid.nn._checks import check_positive
 from lucid.nn._convolutions import Ints, per_axis
 from lucid.ops.creation import arange, size_op
 from lucid.ops.operands import check_tensors
 from lucid.ops.padding import pad
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names
-from lucid.types import int64, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 _MODES = ("bilinear", "nearest")
 _PADDING_MODES = ("zeros", "border", "reflection")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 
+from lucid.core.graph.types import DTypeLike, TensorType, show_shape, spec
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
@@ -16,8 +17,7 @@ from lucid.nn._projections import Projections
 from lucid.nn.cache import Cache, KeyValueCache
 from lucid.nn.layers import Linear, new_parameter
 from lucid.nn.module import Module, StateError, scoped
-from lucid.ops.tensor import Tensor
-from lucid.types import DTypeLike, TensorType, show_shape, spec
+from lucid.ops.tensor.tensor import Tensor
 
 
 class ScaledDotProductAttention(Module):

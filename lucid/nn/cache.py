@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from lucid import ops
-from lucid.dims import Size, same
-from lucid.ops.attention import joined_heads, split_heads
+from lucid.core.graph.types import DType, bool_, int64, show_shape
+from lucid.core.sizes.dims import Size, same
+from lucid.ops.attention.op import joined_heads, split_heads
 from lucid.ops.creation import zeros
-from lucid.ops.tensor import Tensor
-from lucid.types import DType, bool_, int64, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 
 class KeyValueCache(NamedTuple):

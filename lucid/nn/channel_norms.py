@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from lucid import ops
+from lucid.core.graph.types import DTypeLike, TensorType, as_dtype, float32, show_shape, spec
+from lucid.core.torch_names.arguments import torch_names_and
 from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names_and
-from lucid.types import DTypeLike, TensorType, as_dtype, float32, show_shape, spec
+from lucid.ops.tensor.tensor import Tensor
 
 
 class _BatchNorm(Module):

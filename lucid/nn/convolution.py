@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 
 from lucid import ops
+from lucid.core.graph.types import DTypeLike, TensorType, show_shape, spec
+from lucid.core.torch_names.arguments import torch_names_and
 from lucid.nn import init
 from lucid.nn._checks import check_positive
 from lucid.nn._convolutions import Ints as Ints
@@ -13,9 +15,7 @@ from lucid.nn._convolutions import over_batch, pads_of
 from lucid.nn._convolutions import per_axis as per_axis
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names_and
-from lucid.types import DTypeLike, TensorType, show_shape, spec
+from lucid.ops.tensor.tensor import Tensor
 
 
 class Spatial(Module):

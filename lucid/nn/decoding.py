@@ -8,14 +8,15 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 
-from lucid import ops, random
-from lucid.dims import Size, dim, evaluate, names_of, same
-from lucid.evaluation import evaluating
+from lucid import ops
+from lucid.core.graph.types import Array, TensorType, int64, show_shape, spec
+from lucid.core.process import random
+from lucid.core.process.evaluation import evaluating
+from lucid.core.sizes.dims import Size, dim, evaluate, names_of, same
 from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart, Step, Steps, buffer_sizes, carried_outputs, consecutive
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, TensorType, int64, show_shape, spec
+from lucid.ops.tensor.tensor import Tensor
 
 # The names that optimum gives to the axes of a step; transformers.js makes the first, empty cache by that of the batch.
 _BATCH, _NEW, _PAST, _TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"

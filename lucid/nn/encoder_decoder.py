@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid.dims import Size, dim, names_of
+from lucid.core.graph.types import TensorType, bool_, int64, spec
+from lucid.core.sizes.dims import Size, dim, names_of
 from lucid.nn.cache import (
     Cache,
     CacheShape,
@@ -31,8 +32,7 @@ from lucid.nn.parts import (
     carried_outputs,
     consecutive,
 )
-from lucid.ops.tensor import Tensor
-from lucid.types import TensorType, bool_, int64, spec
+from lucid.ops.tensor.tensor import Tensor
 
 # The names that optimum and transformers.js give to the axes: the second makes the first, empty cache by them.
 _BATCH, _SOURCE, _NEW, _PAST = (

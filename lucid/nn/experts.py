@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from lucid.core.graph.types import DTypeLike, TensorType, int64, spec
 from lucid.nn import init
 from lucid.nn._checks import check_positive
 from lucid.nn.init import new_parameter
 from lucid.nn.layers import Linear
 from lucid.nn.module import Module
 from lucid.ops.experts import GATES, gated_experts, mixture_of_experts
-from lucid.ops.tensor import Tensor
-from lucid.types import DTypeLike, TensorType, int64, spec
+from lucid.ops.tensor.tensor import Tensor
 
 
 class GatedExperts(Module):

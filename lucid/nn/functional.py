@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lucid import ops, public
-from lucid.absent import why_absent
-from lucid.dims import Size
+from lucid import ops
+from lucid.core.graph.types import float64, int64, same_shape, show_shape
+from lucid.core.sizes.dims import Size
+from lucid.core.torch_names.absent import why_absent
+from lucid.core.torch_names.arguments import torch_names
+from lucid.core.words import public
 from lucid.nn._activations import elu as elu
 from lucid.nn._activations import gelu as gelu
 from lucid.nn._activations import glu as glu
@@ -52,9 +55,7 @@ from lucid.ops.interpolation import interpolate as interpolate
 from lucid.ops.operands import check_tensors
 from lucid.ops.padding import pad as pad
 from lucid.ops.statistics import normalize as normalize
-from lucid.ops.tensor import Tensor, TracedValueError
-from lucid.spelling import torch_names
-from lucid.types import float64, int64, same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor, TracedValueError
 
 __all__ = [
     "affine_grid",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from lucid.core.graph.types import DTypeLike, TensorType, spec
+from lucid.core.torch_names.arguments import torch_names
 from lucid.nn import functional as F
 from lucid.nn.layers import Linear
 from lucid.nn.module import Module
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names
-from lucid.types import DTypeLike, TensorType, spec
+from lucid.ops.tensor.tensor import Tensor
 
 
 class GLU(Module):

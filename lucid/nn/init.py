@@ -9,10 +9,10 @@ from contextvars import ContextVar
 
 import numpy as np
 
-from lucid.context import holding
+from lucid.core.graph.types import DTypeLike, as_dtype, float32, show_shape
+from lucid.core.process.context import holding
 from lucid.nn.module import Parameter
 from lucid.ops.drawing import generator
-from lucid.types import DTypeLike, as_dtype, float32, show_shape
 
 __all__ = [
     "constant_",

@@ -6,11 +6,11 @@ import copy
 from typing import Literal, Self, TypeAlias
 
 from lucid import ops
+from lucid.core.graph.types import DType, convert
 from lucid.nn.module import Parameter
 from lucid.nn.stored import StoredWeight
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Grid8, Rows
-from lucid.types import DType, convert
 
 Activations: TypeAlias = Literal["dynamic", "dynamic_rows", "static"]
 

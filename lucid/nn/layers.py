@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from lucid.dims import Size
+from lucid.core.graph.types import DTypeLike, TensorType, int64, spec
+from lucid.core.sizes.dims import Size
+from lucid.core.torch_names.arguments import torch_names, torch_names_and
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.init import new_parameter as new_parameter
 from lucid.nn.module import Module
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names, torch_names_and
-from lucid.types import DTypeLike, TensorType, int64, spec
+from lucid.ops.tensor.tensor import Tensor
 
 
 class Linear(Module):

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias,
 
 import numpy as np
 
-from lucid import html
-from lucid.evaluation import is_evaluating
-from lucid.ops.tensor import Tensor
-from lucid.other_libraries import type_name
-from lucid.scope import entered, scope
-from lucid.types import Array, DTypeLike, TensorType, as_dtype, convert, known_type, show_shape
+from lucid.core.graph.scope import entered, scope
+from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype, convert, known_type, show_shape
+from lucid.core.process.evaluation import is_evaluating
+from lucid.core.torch_names.other_libraries import type_name
+from lucid.core.words import html
+from lucid.ops.tensor.tensor import Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

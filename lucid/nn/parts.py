@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from lucid.dims import Size
-from lucid.types import Array
+from lucid.core.graph.types import Array
+from lucid.core.sizes.dims import Size
 
 CacheKind: TypeAlias = Literal["growing", "fixed"]
 CACHE_KINDS: tuple[str, ...] = get_args(CacheKind)

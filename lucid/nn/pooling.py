@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lucid import ops
+from lucid.core.graph.types import TensorType, float32
 from lucid.nn._checks import check_positive
 from lucid.nn._sampling import unfold
 from lucid.nn.convolution import Ints, Spatial, per_axis
 from lucid.nn.module import Module
-from lucid.ops.tensor import Tensor
-from lucid.types import TensorType, float32
+from lucid.ops.tensor.tensor import Tensor
 
 _WHOLE_WINDOWS = "pad the input to a whole number of windows"
 

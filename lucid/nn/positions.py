@@ -9,15 +9,15 @@ from typing import ClassVar
 import numpy as np
 
 from lucid import ops
-from lucid.dims import Size
+from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype, float32, int64, spec
+from lucid.core.sizes.dims import Size
 from lucid.nn import init
 from lucid.nn._checks import check_positive
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
 from lucid.nn.rope_scaling import RopeScaling, inverse_frequencies
 from lucid.nn.stored import embedding
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, DTypeLike, TensorType, as_dtype, float32, int64, spec
+from lucid.ops.tensor.tensor import Tensor
 
 
 class SinusoidalPositionalEncoding(Module):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from lucid import ops
+from lucid.core.graph.types import DType, convert
 from lucid.nn.module import Parameter
 from lucid.nn.stored import StoredWeight
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Blocks
-from lucid.types import DType, convert
 
 
 class QuantizedWeight(StoredWeight):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from lucid import ops
-from lucid.dims import Size, same
-from lucid.evaluation import evaluating
+from lucid.core.graph.types import Array, DType, int64, show_shape, spec
+from lucid.core.process.evaluation import evaluating
+from lucid.core.sizes.dims import Size, same
 from lucid.nn.decoding import CausalDecoder, padded_left
 from lucid.nn.parts import CacheKind, Step, Steps, carried_outputs, consecutive
 from lucid.ops.creation import zeros
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, DType, int64, show_shape, spec
+from lucid.ops.tensor.tensor import Tensor
 
 _BATCH, _NEW, _TOTAL = "batch_size", "sequence_length", "total_sequence_length"
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lucid import ops
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, float32
+from lucid.core.graph.types import Array, float32
+from lucid.ops.tensor.tensor import Tensor
 
 
 def inverse_frequencies(rotary_dim: int, base: float) -> Array:

@@ -6,13 +6,13 @@ import copy
 from typing import Any, NoReturn, Self, TypeVar, cast
 
 from lucid import ops
-from lucid.dims import Dim, Size
+from lucid.core.graph.types import DType
+from lucid.core.sizes.dims import Dim, Size
+from lucid.core.torch_names.arguments import torch_names, torch_names_and
 from lucid.nn.module import Module
 from lucid.ops.indexing import from_front
 from lucid.ops.opaque import Opaque
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names, torch_names_and
-from lucid.types import DType
+from lucid.ops.tensor.tensor import Tensor
 
 
 class StoredWeight(Opaque, Module):

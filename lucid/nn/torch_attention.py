@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from lucid.core.graph.types import DTypeLike
+from lucid.core.torch_names.arguments import torch_names_and
 from lucid.nn.attention import MultiHeadAttention
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names_and
-from lucid.types import DTypeLike
+from lucid.ops.tensor.tensor import Tensor
 
 
 class MultiheadAttention(MultiHeadAttention):

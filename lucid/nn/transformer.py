@@ -11,7 +11,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
-from lucid.dims import Size
+from lucid.core.graph.types import DTypeLike, TensorType, float32, spec
+from lucid.core.sizes.dims import Size
+from lucid.core.torch_names.arguments import torch_names_and
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive
@@ -21,11 +23,9 @@ from lucid.nn.containers import ModuleList
 from lucid.nn.encoder_decoder import EncoderDecoderCache
 from lucid.nn.layers import Dropout, LayerNorm, Linear
 from lucid.nn.module import Module, scoped
-from lucid.ops.attention_masks import causal_mask
+from lucid.ops.attention.masks import causal_mask
 from lucid.ops.elementwise import where
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names_and
-from lucid.types import DTypeLike, TensorType, float32, spec
+from lucid.ops.tensor.tensor import Tensor
 
 Activation: TypeAlias = str | Callable[[Tensor], Tensor]
 M = TypeVar("M", bound=Module)

@@ -5,15 +5,15 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from lucid import public as _public
+from lucid.core.words import public as _public
 from lucid.ops import drawing as _drawing  # noqa: F401  # `Tensor.randn` and kin call it by name
-from lucid.ops.attention import attention as attention
+from lucid.ops.attention.buffers import buffered_attention as buffered_attention
+from lucid.ops.attention.buffers import write_at as write_at
+from lucid.ops.attention.op import attention as attention
 from lucid.ops.bitwise import bitwise_and as bitwise_and
 from lucid.ops.bitwise import bitwise_not as bitwise_not
 from lucid.ops.bitwise import bitwise_or as bitwise_or
 from lucid.ops.bitwise import bitwise_xor as bitwise_xor
-from lucid.ops.buffers import buffered_attention as buffered_attention
-from lucid.ops.buffers import write_at as write_at
 from lucid.ops.channel_norms import batch_norm as batch_norm
 from lucid.ops.channel_norms import group_norm as group_norm
 from lucid.ops.conversion import full_like as full_like
@@ -143,7 +143,7 @@ from lucid.ops.sorting import sort as sort
 from lucid.ops.sorting import topk as topk
 from lucid.ops.statistics import norm as norm
 from lucid.ops.statistics import var as var
-from lucid.ops.tensor import OPS as OPS
+from lucid.ops.tensor.tensor import OPS as OPS
 from lucid.ops.transposed_convolution import conv_transpose as conv_transpose
 
 abs, pow, round = abs_, pow_, round_

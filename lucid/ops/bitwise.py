@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lucid.core.graph.types import Array, int64
 from lucid.ops.elementwise import (
     Binary,
     Unary,
@@ -26,8 +27,7 @@ from lucid.ops.elementwise import (
 from lucid.ops.op import Op
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import unsqueeze
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, int64
+from lucid.ops.tensor.tensor import Tensor
 
 _POWERS = np.asarray([2**place for place in range(63)], np.int64)  # of a bit; the last bit is the sign
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from lucid.dims import product, same
-from lucid.ops import neural_kernels
+from lucid.core.graph.types import float32, same_shape, show_shape
+from lucid.core.sizes.dims import product, same
 from lucid.ops.elementwise import sqrt
+from lucid.ops.kernels import neural as neural_kernels
 from lucid.ops.neural import check_eps
 from lucid.ops.op import composite, composite_with
 from lucid.ops.reduction import mean, variance
 from lucid.ops.shaping import reshape, unsqueeze
-from lucid.ops.tensor import Tensor
-from lucid.types import float32, same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 
 @composite

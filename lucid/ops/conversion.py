@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import Size, product
+from lucid.core.graph.types import DTypeLike, Scalar
+from lucid.core.sizes.dims import Size, product
+from lucid.core.torch_names.arguments import Device, check_device, torch_names_and
 from lucid.ops.creation import full
 from lucid.ops.op import function
-from lucid.ops.tensor import Tensor
-from lucid.spelling import Device, check_device, torch_names_and
-from lucid.types import DTypeLike, Scalar
+from lucid.ops.tensor.tensor import Tensor
 
 
 @function

@@ -11,16 +11,16 @@ import math
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lucid.dims import Shape, Size, same
-from lucid.ops.convolution_kernel import depthwise
+from lucid.core.graph.types import Array, TensorType, float32, same_shape, show_shape
+from lucid.core.sizes.dims import Shape, Size, same
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import minimum, where
 from lucid.ops.indexing import take_op
+from lucid.ops.kernels.convolution import depthwise
 from lucid.ops.op import composite, primitive
 from lucid.ops.reduction import mean, sum_
 from lucid.ops.shaping import permute, reshape, unsqueeze
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, TensorType, float32, same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 

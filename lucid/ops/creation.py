@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import Dim, Shape, Size, as_size
-from lucid.ops.elementwise import maximum, where
-from lucid.ops.op import function, primitive
-from lucid.ops.shaping import concat, expand, unsqueeze
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names_and
-from lucid.types import (
+from lucid.core.graph.types import (
     Array,
     DType,
     DTypeLike,
@@ -29,6 +23,12 @@ from lucid.types import (
     int64,
     show_shape,
 )
+from lucid.core.sizes.dims import Dim, Shape, Size, as_size
+from lucid.core.torch_names.arguments import torch_names_and
+from lucid.ops.elementwise import maximum, where
+from lucid.ops.op import function, primitive
+from lucid.ops.shaping import concat, expand, unsqueeze
+from lucid.ops.tensor.tensor import Tensor
 
 UNUSED = ("device", "requires_grad", "pin_memory", "layout", "memory_format")  # of torch's arguments
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from lucid.core.graph.types import common_dtype, convert, float32, int64
 from lucid.ops.elementwise import (
     abs_,
     div,
@@ -25,8 +26,7 @@ from lucid.ops.elementwise import (
 )
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor, as_tensors
-from lucid.ops.tensor import Tensor, TensorLike
-from lucid.types import common_dtype, convert, float32, int64
+from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 
 @function

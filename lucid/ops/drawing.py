@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from lucid import random
+from lucid.core.graph.scope import is_tracing
+from lucid.core.graph.types import DTypeLike, as_dtype, float32
+from lucid.core.process import random
+from lucid.core.torch_names.arguments import torch_names_and
 from lucid.ops.creation import UNUSED, as_shape
 from lucid.ops.op import function
-from lucid.ops.tensor import Tensor, TracedValueError
-from lucid.scope import is_tracing
-from lucid.spelling import torch_names_and
-from lucid.types import DTypeLike, as_dtype, float32
+from lucid.ops.tensor.tensor import Tensor, TracedValueError
 
 
 def generator(where: str) -> np.random.Generator:

@@ -7,7 +7,9 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from lucid.dims import Size, product, same
+from lucid.core.graph.types import float32, promote, show_shape
+from lucid.core.sizes.dims import Size, product, same
+from lucid.core.torch_names.arguments import torch_names
 from lucid.ops.creation import arange
 from lucid.ops.elementwise import logical_and, mul
 from lucid.ops.indexing import take
@@ -16,9 +18,7 @@ from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import expand, permute, reshape, unsqueeze
-from lucid.ops.tensor import Tensor, TensorLike
-from lucid.spelling import torch_names
-from lucid.types import float32, promote, show_shape
+from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 
 @function

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid.ops._erf import erf as _erf
+from lucid.core.graph.types import Array, DType, TensorType, bool_, broadcast, float32, int32
+from lucid.ops.kernels.erf import erf as _erf
 from lucid.ops.op import Op, function, primitive
 from lucid.ops.operands import as_tensors
-from lucid.ops.tensor import OPS, Tensor, TensorLike
-from lucid.types import Array, DType, TensorType, bool_, broadcast, float32, int32
+from lucid.ops.tensor.tensor import OPS, Tensor, TensorLike
 
 Unary: TypeAlias = Op[[TensorLike], Tensor]
 Binary: TypeAlias = Op[[TensorLike, TensorLike], Tensor]

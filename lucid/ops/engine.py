@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from lucid.ops.tensor import Tensor
-from lucid.types import TensorType
-from lucid.values import Attributes
+from lucid.core.graph.types import TensorType
+from lucid.core.graph.values import Attributes
+from lucid.ops.tensor.tensor import Tensor
 
 
 class Engine(Protocol):

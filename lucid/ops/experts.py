@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from lucid.dims import product
+from lucid.core.graph.types import Array, DType, TensorType, float32, int64, promote, same_shape, show_shape
+from lucid.core.process.threads import share
+from lucid.core.sizes.dims import product
 from lucid.ops.creation import arange
 from lucid.ops.elementwise import less_equal
 from lucid.ops.indexing import take
@@ -20,9 +22,7 @@ from lucid.ops.op import composite, composite_with, primitive
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import reshape, unsqueeze
 from lucid.ops.sorting import sort, topk
-from lucid.ops.tensor import Tensor
-from lucid.threads import share
-from lucid.types import Array, DType, TensorType, float32, int64, promote, same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": silu,

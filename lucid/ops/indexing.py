@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid.dims import Dim, Shape, Size, SymbolicSizeError, same
+from lucid.core.graph.types import Array, TensorType, broadcast, int64, show_shape
+from lucid.core.sizes.dims import Dim, Shape, Size, SymbolicSizeError, same
+from lucid.core.torch_names.arguments import torch_names
+from lucid.core.torch_names.other_libraries import type_name
 from lucid.ops.op import function, primitive
 from lucid.ops.shaping import concat, expand, normalize_axis, permute, reshape, squeeze, unsqueeze
-from lucid.ops.tensor import Tensor, TensorLike
-from lucid.other_libraries import type_name
-from lucid.spelling import torch_names
-from lucid.types import Array, TensorType, broadcast, int64, show_shape
+from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 
 class Cut(NamedTuple):

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid.dims import Shape, same
+from lucid.core.graph.types import DType, float32, float64, int8, show_shape, uint8
+from lucid.core.sizes.dims import Shape, same
 from lucid.ops.elementwise import clip, maximum, round_, where
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
@@ -19,9 +20,8 @@ from lucid.ops.neural import check_rows
 from lucid.ops.op import composite_with
 from lucid.ops.reduction import max_, min_
 from lucid.ops.shaping import concat
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization.int8 import LEVELS
-from lucid.types import DType, float32, float64, int8, show_shape, uint8
 
 TINY = float(np.finfo(np.float32).tiny)  # the least scale, where all numbers of a row are one
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from lucid.dims import Dim, Shape, Size, same
+from lucid.core.graph.types import float32, float64, int64, show_shape
+from lucid.core.sizes.dims import Dim, Shape, Size, same
+from lucid.core.torch_names.arguments import torch_names
 from lucid.ops.convolution import adaptive_average_pool
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import floor, maximum, minimum
@@ -19,9 +21,7 @@ from lucid.ops.indexing import take_op
 from lucid.ops.op import composite
 from lucid.ops.operands import as_tensor
 from lucid.ops.shaping import unsqueeze
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names
-from lucid.types import float32, float64, int64, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 _MODES = {
     "nearest": None,

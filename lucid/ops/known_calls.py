@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lucid.cache_keys import kind_of
+from lucid.core.graph.types import TensorType, known_type
+from lucid.core.graph.values import Part
+from lucid.core.process.cache_keys import kind_of
 from lucid.ops.engine import Engine
-from lucid.ops.tensor import Tensor
-from lucid.types import TensorType, known_type
-from lucid.values import Part
+from lucid.ops.tensor.tensor import Tensor
 
 
 class KnownCall:

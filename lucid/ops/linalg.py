@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from lucid.dims import same
+from lucid.core.graph.types import Array, TensorType, as_dtype, broadcast, common_dtype, known_type, promote, show_shape
+from lucid.core.sizes.dims import same
 from lucid.ops.op import composite_with, primitive
-from lucid.ops.tensor import Tensor, TensorLike
-from lucid.types import Array, TensorType, as_dtype, broadcast, common_dtype, known_type, promote, show_shape
+from lucid.ops.tensor.tensor import Tensor, TensorLike
 
 FEW = 48  # rows, with which the transpose of a product is computed faster if the weight is stored transposed
 

@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 
-from lucid import random
-from lucid.dims import same
-from lucid.ops import neural_kernels
+from lucid.core.graph.types import Array, TensorType, float32, same_shape, show_shape
+from lucid.core.process import random
+from lucid.core.sizes.dims import same
 from lucid.ops.elementwise import abs_, erf, exp, log, maximum, reciprocal, sigmoid, sqrt, tanh
 from lucid.ops.indexing import take
+from lucid.ops.kernels import neural as neural_kernels
 from lucid.ops.op import composite, composite_with, primitive
 from lucid.ops.reduction import max_, mean, sum_, variance
 from lucid.ops.shaping import normalize_axis
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, TensorType, float32, same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 
 def _check_real(name: str, x: TensorType) -> None:

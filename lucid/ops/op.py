@@ -16,18 +16,18 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from lucid.bodies import mentions_sizes
-from lucid.context import holding
-from lucid.dims import identity
+from lucid.core.graph.bodies import mentions_sizes
+from lucid.core.graph.scope import new_node, scope
+from lucid.core.graph.types import Array, TensorType
+from lucid.core.graph.values import Attributes, Input, Part
+from lucid.core.process.context import holding
+from lucid.core.process.quiet import quietly
+from lucid.core.sizes.dims import identity
+from lucid.core.torch_names.arguments import in_our_names, torch_names
 from lucid.ops.engine import engine
 from lucid.ops.known_calls import KnownCall, key_of
 from lucid.ops.operands import are_tensors, arrays_of, as_tensors, known_operands, promoted
-from lucid.ops.tensor import OPS, Tensor
-from lucid.quiet import quietly
-from lucid.scope import new_node, scope
-from lucid.spelling import in_our_names, torch_names
-from lucid.types import Array, TensorType
-from lucid.values import Attributes, Input, Part
+from lucid.ops.tensor.tensor import OPS, Tensor
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 
 
 class Opaque:

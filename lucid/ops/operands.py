@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import Dim
+from lucid.core.graph.types import Array, DType, Scalar, common_dtype, dtype_of_scalar, float32, known_type
+from lucid.core.sizes.dims import Dim
+from lucid.core.torch_names.other_libraries import advice, shown_type, type_name
 from lucid.ops.opaque import Opaque
-from lucid.ops.tensor import OPS, Tensor
-from lucid.other_libraries import advice, shown_type, type_name
-from lucid.types import Array, DType, Scalar, common_dtype, dtype_of_scalar, float32, known_type
+from lucid.ops.tensor.tensor import OPS, Tensor
 
 
 def check_tensors(where: str, **given: Any) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lucid.dims import Size, as_size
+from lucid.core.graph.types import show_shape
+from lucid.core.sizes.dims import Size, as_size
+from lucid.core.torch_names.arguments import torch_names
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import abs_, maximum, minimum
 from lucid.ops.indexing import take_op
 from lucid.ops.shaping import pad as pad_op
-from lucid.ops.tensor import Tensor
-from lucid.spelling import torch_names
-from lucid.types import show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 
 @torch_names

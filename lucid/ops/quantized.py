@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lucid.dims import Shape, same
-from lucid.ops import quantized_kernel
+from lucid.core.graph.types import Array, TensorType, float32, show_shape, uint8
+from lucid.core.sizes.dims import Shape, same
 from lucid.ops.indexing import take
+from lucid.ops.kernels import quantized as quantized_kernel
 from lucid.ops.linalg import matmul
 from lucid.ops.neural import check_rows
 from lucid.ops.op import composite_with, primitive
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization.blocks import blocks_of, check_format, middle, unpack
-from lucid.types import Array, TensorType, float32, show_shape, uint8
 
 
 def _unpack_rule(packed: TensorType, *, bits: int) -> TensorType:

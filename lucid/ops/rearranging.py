@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import Dim, Size, as_size, product, same
+from lucid.core.graph.types import broadcast, show_shape
+from lucid.core.sizes.dims import Dim, Size, as_size, product, same
+from lucid.core.torch_names.arguments import torch_names
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import maximum
 from lucid.ops.indexing import from_front, take
@@ -26,9 +28,7 @@ from lucid.ops.shaping import (
     transpose,
     unsqueeze,
 )
-from lucid.ops.tensor import Tensor, TensorLike, TracedValueError
-from lucid.spelling import torch_names
-from lucid.types import broadcast, show_shape
+from lucid.ops.tensor.tensor import Tensor, TensorLike, TracedValueError
 
 
 @function

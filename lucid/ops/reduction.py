@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid.dims import Size, same
+from lucid.core.graph.types import Array, DType, TensorType, as_dtype, bool_, float32, int64, show_shape, uint8
+from lucid.core.sizes.dims import Size, same
 from lucid.ops.op import Op, primitive
 from lucid.ops.shaping import each_axis, normalize_axis
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, DType, TensorType, as_dtype, bool_, float32, int64, show_shape, uint8
+from lucid.ops.tensor.tensor import Tensor
 
 Reduction: TypeAlias = Op[..., Tensor]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid.dims import Size, same
+from lucid.core.graph.types import Array, same_shape, show_shape
+from lucid.core.sizes.dims import Size, same
 from lucid.ops.indexing import take
 from lucid.ops.op import composite_with
 from lucid.ops.shaping import concat, reshape, split, stack, unsqueeze
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 
 def _kernel(

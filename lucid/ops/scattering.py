@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import same
+from lucid.core.graph.types import Array, TensorType, broadcast, int64, same_shape, show_shape
+from lucid.core.sizes.dims import same
 from lucid.ops.creation import full, zeros
 from lucid.ops.elementwise import where
 from lucid.ops.indexing import take, take_along_op
@@ -14,8 +15,7 @@ from lucid.ops.op import function, primitive
 from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import cumsum
 from lucid.ops.shaping import concat, expand, normalize_axis, reshape, unsqueeze
-from lucid.ops.tensor import Tensor, TensorLike, TracedValueError
-from lucid.types import Array, TensorType, broadcast, int64, same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor, TensorLike, TracedValueError
 
 
 def _scatter_rule(x: TensorType, indices: TensorType, values: TensorType, *, axis: int, reduction: str) -> TensorType:

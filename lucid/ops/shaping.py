@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lucid.dims import Shape, Size, as_size, product, same
+from lucid.core.graph.types import Array, TensorType, broadcast, same_shape, show_shape
+from lucid.core.graph.types import normalize_axis as normalize_axis
+from lucid.core.sizes.dims import Shape, Size, as_size, product, same
 from lucid.ops.op import function, primitive
 from lucid.ops.operands import as_tensor
-from lucid.ops.tensor import Axes, Tensor, TensorLike
-from lucid.types import Array, TensorType, broadcast, same_shape, show_shape
-from lucid.types import normalize_axis as normalize_axis
+from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike
 
 
 def each_axis(axes: int | Sequence[int]) -> tuple[int, ...]:

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid.dims import Size, as_size
+from lucid.core.graph.types import Array, TensorType, int64, is_whole, show_shape
+from lucid.core.sizes.dims import Size, as_size
 from lucid.ops.elementwise import maximum, minimum, neg
 from lucid.ops.op import function, primitive
 from lucid.ops.reduction import argmax, max_, min_
 from lucid.ops.shaping import normalize_axis, reshape
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, TensorType, int64, is_whole, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 
 class Ordered(NamedTuple):

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import product
+from lucid.core.graph.types import float32, float64
+from lucid.core.sizes.dims import product
+from lucid.core.torch_names.arguments import torch_names
 from lucid.ops.elementwise import abs_, check_kind, maximum, pow_, sqrt, where
 from lucid.ops.op import function
 from lucid.ops.operands import as_tensor
 from lucid.ops.reduction import max_, mean, min_, sum_
 from lucid.ops.shaping import each_axis, normalize_axis, squeeze
-from lucid.ops.tensor import Axes, Tensor
-from lucid.spelling import torch_names
-from lucid.types import float32, float64
+from lucid.ops.tensor.tensor import Axes, Tensor
 
 
 def _every(where: str, x: Tensor, axis: Axes) -> tuple[int, ...]:

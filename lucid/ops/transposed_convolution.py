@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from lucid.dims import same
+from lucid.core.graph.types import Array, TensorType, same_shape, show_shape
+from lucid.core.sizes.dims import same
 from lucid.ops.op import primitive
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, TensorType, same_shape, show_shape
+from lucid.ops.tensor.tensor import Tensor
 
 Ints = tuple[int, ...]
 

@@ -1,6 +1,6 @@
 """Weights in few bits: their layout, and the ways to find codes for them. NumPy only."""
 
-from lucid import public as _public
+from lucid.core.words import public as _public
 from lucid.quantization.blocks import Blocks as Blocks
 from lucid.quantization.fit import fit as fit
 from lucid.quantization.gptq import Hessian as Hessian

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lucid.core.graph.types import Array
 from lucid.quantization.blocks import Blocks, check_format
 from lucid.quantization.rtn import Grid, as_scales, check_weight, choose, nearest, rounded, squared_error, take_better
-from lucid.types import Array
 
 _SMALLER = np.float32(0.9)  # a range that clips the ends of a block: finer for all others
 _STEPS = 3

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lucid.core.graph.types import Array
+from lucid.core.process.threads import share
 from lucid.quantization.blocks import Blocks, blocks_of, check_format
 from lucid.quantization.rtn import check_numbers, check_weight, choose, nearest
-from lucid.threads import share
-from lucid.types import Array
 
 _ROWS = 4096  # of the weight, which do not depend on each other; with fewer, threads wait for the interpreter
 _BATCH = 64  # columns whose errors are brought into the later ones by one product

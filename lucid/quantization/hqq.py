@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lucid.core.graph.types import Array
 from lucid.quantization.blocks import Blocks, check_format
 from lucid.quantization.rtn import Grid, as_scales, check_weight, choose, rounded, squared_error, take_better
-from lucid.types import Array
 
 _NORM, _WEIGHT, _GROWTH, _STEPS = 0.7, 10.0, 1.01, 20  # p, beta, kappa and the iterations, as published
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lucid.core.graph.types import Array
+from lucid.core.process.threads import share
 from lucid.quantization.rtn import LARGEST, PIECE, check_numbers, check_weight
-from lucid.threads import share
-from lucid.types import Array
 
 TOP = 127  # of a weight's codes, and -127 the lowest, so that both signs reach as far
 LEVELS = 255  # steps between the lowest and the highest code of an input

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
+from lucid.core.graph.types import Array
 from lucid.quantization.rtn import LARGEST
-from lucid.types import Array
 
 BINS = 4096  # of a histogram; even, so that 0 is between two of them
 _LEVELS = 128  # of a size in 8 bits, as published

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lucid.core.graph.types import Array
+from lucid.core.process.threads import share
 from lucid.quantization.blocks import Blocks, blocks_of, check_format, middle
-from lucid.threads import share
-from lucid.types import Array
 
 SHRINKS = np.linspace(1.0, 0.7, 16)  # of a range; down to 0.5 MiniLM's products are no nearer
 # 1e30, far above any weight: GPTQ adds errors to it. Not a Python float, which a float16 weight would make float16.

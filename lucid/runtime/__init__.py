@@ -1,6 +1,6 @@
 """Running exported models in onnxruntime."""
 
-from lucid import public as _public
+from lucid.core.words import public as _public
 from lucid.runtime.bound_run import BoundRun as BoundRun
 from lucid.runtime.model_file import ModelError as ModelError
 from lucid.runtime.model_file import check_model_file as check_model_file

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, numpy_helper
 
-from lucid.types import Array
+from lucid.core.graph.types import Array
 
 FEW = 64  # elements of a constant whose numbers are read: a shape or a bound
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from lucid.known_runtimes import ACCURACY_LEVEL, SIZE_LIMITS
+from lucid.core.graph.types import is_whole
+from lucid.core.targets.known import ACCURACY_LEVEL, SIZE_LIMITS
 from lucid.runtime.skeleton import WireError, skeleton
-from lucid.types import is_whole
 
 _LEVEL = "session.qdq_matmulnbits_accuracy_level"  # onnxruntime's config key
 

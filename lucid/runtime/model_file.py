@@ -19,7 +19,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 
-from lucid.files import NotAFileError, open_regular
+from lucid.files.atomic import NotAFileError, open_regular
 from lucid.runtime.demands import demands
 from lucid.runtime.skeleton import WireError, skeleton
 

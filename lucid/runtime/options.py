@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 import onnxruntime
 
-from lucid.types import is_whole
+from lucid.core.graph.types import is_whole
 
 MOST_THREADS = 4096
 """More than processors have: onnxruntime would start them all, and run none of them."""

@@ -10,8 +10,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from lucid.types import Array, DType, bfloat16, float16, float32, float64, int8, int32, int64, uint8
-from lucid.types import bool_ as boolean
+from lucid.core.graph.types import Array, DType, bfloat16, float16, float32, float64, int8, int32, int64, uint8
+from lucid.core.graph.types import bool_ as boolean
 
 _TYPES: dict[str, DType] = {
     "tensor(float)": float32,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import metadata, util
 from pathlib import Path
 
-from lucid.known_runtimes import RUNTIMES
+from lucid.core.targets.known import RUNTIMES
 
 
 class ProviderError(RuntimeError):

@@ -13,8 +13,10 @@ import onnx
 import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidProtobuf
 
-from lucid.ops.tensor import Tensor
-from lucid.phases import phase
+from lucid.core.graph.types import Array, bfloat16
+from lucid.core.words.phases import phase
+from lucid.core.words.text import encodable
+from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
 from lucid.runtime.bound_run import BoundRun as BoundRun
@@ -24,8 +26,6 @@ from lucid.runtime.model_file import ModelError, check_model_file
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.runs import NOT_COMPUTED, Runs, quiet
-from lucid.text import encodable
-from lucid.types import Array, bfloat16
 
 _OPTIONS = (
     "threads",

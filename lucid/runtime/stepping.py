@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import helper
 
+from lucid.core.graph.types import Array
 from lucid.runtime.ort_values import numpy_of, ort_value
 from lucid.runtime.session import Session
-from lucid.types import Array
 
 
 @dataclass(frozen=True)

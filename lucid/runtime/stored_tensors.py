@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from lucid.files import open_regular
+from lucid.files.atomic import open_regular
 from lucid.runtime.model_file import check_and_locate
 
 

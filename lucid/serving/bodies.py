@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from lucid.core.graph.types import is_whole
 from lucid.serving.errors import RequestError
-from lucid.types import is_whole
 
 T = TypeVar("T")
 _NAMES = {

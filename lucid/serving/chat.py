@@ -12,8 +12,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from lucid.chat.language_model import Answer
-from lucid.chat.template import Message
+from lucid.generation.chat.language_model import Answer
+from lucid.generation.chat.template import Message
 from lucid.serving.answers import JsonAnswer, json_bytes
 from lucid.serving.bodies import Body
 from lucid.serving.errors import RequestError, told

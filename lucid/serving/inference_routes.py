@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lucid.batch.rows import objects
+from lucid.core.graph.types import Array
 from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tensors
 from lucid.serving.answers import JsonAnswer, json_bytes
@@ -24,7 +25,6 @@ from lucid.serving.bodies import Body, parsed
 from lucid.serving.errors import INFERENCE, RequestError
 from lucid.serving.served import IMAGE, ServedModel
 from lucid.serving.waiting import while_wanted
-from lucid.types import Array
 from lucid.version import __version__
 
 VERSION = "1"

@@ -11,11 +11,11 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
+from lucid.core.process.threads import usable_cores
 from lucid.serving.app import application
 from lucid.serving.connections import Connection, ask_for_files, room
 from lucid.serving.limits import Limits
 from lucid.serving.metrics import SHARED
-from lucid.threads import usable_cores
 
 KEY = "LUCID_API_KEY"
 """The variable with the key that clients must send."""

@@ -11,8 +11,8 @@ from typing import Any
 from lucid.batch.folder import exported_folder
 from lucid.batch.rows import Ready, RowError, Task
 from lucid.batch.tasks import Choices, open_task, task_name
-from lucid.chat.language_model import LanguageModel
-from lucid.chat.tokenizer_files import load_tokenizer
+from lucid.generation.chat.language_model import LanguageModel
+from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.runtime import Session
 from lucid.serving.batcher import Batcher
 from lucid.serving.errors import RequestError

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from lucid.batch.rows import objects
+from lucid.core.graph.types import Array, DType, is_whole
+from lucid.core.words.text import encoded
 from lucid.serving.bodies import Body
 from lucid.serving.errors import RequestError
-from lucid.text import encoded
-from lucid.types import Array, DType, is_whole
 
 BYTES = "BYTES"
 _KINDS = {

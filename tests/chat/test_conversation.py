@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lucid.chat import ChatTemplate, ChatTemplateError, Conversation, LanguageModel, load_language_model
-from lucid.chat.template import Message
-from lucid.chat.template_process import rendered
 from lucid.generation import LogitsError
+from lucid.generation.chat import ChatTemplate, ChatTemplateError, Conversation, LanguageModel, load_language_model
+from lucid.generation.chat.template import Message
+from lucid.generation.chat.template_process import rendered
 from tests.chat.checkpoints import checkpoint
 
 

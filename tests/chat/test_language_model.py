@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.chat import LanguageModel, load_language_model
 from lucid.generation import Generator
+from lucid.generation.chat import LanguageModel, load_language_model
 from lucid.runtime import ProviderError, RunCancelled
 from tests.chat.checkpoints import checkpoint
 

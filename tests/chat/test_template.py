@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lucid.chat import ChatTemplate, ChatTemplateError
-from lucid.chat.template_process import rendered
+from lucid.generation.chat import ChatTemplate, ChatTemplateError
+from lucid.generation.chat.template_process import rendered
 from tests.models import goldens
 
 CASES = json.loads((goldens.folder("chat_templates") / "cases.json").read_text(encoding="utf-8"))
@@ -89,7 +89,7 @@ def test_a_process_that_ends_without_an_answer_is_an_error(monkeypatch: pytest.M
     """As the system ends one that has used up its time after this one is gone."""
     program = tmp_path / "gone.py"
     program.write_text("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)")
-    monkeypatch.setattr("lucid.chat.template._PROCESS", program)
+    monkeypatch.setattr("lucid.generation.chat.template._PROCESS", program)
     with pytest.raises(ChatTemplateError, match="fails: its process ended with code -24"):
         ChatTemplate("", "f").render(HELLO)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from lucid.chat.text_stream import TextStream
+from lucid.generation.chat.text_stream import TextStream
 
 
 def byte_tokenizer() -> Tokenizer:

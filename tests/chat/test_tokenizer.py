@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lucid.chat import load_tokenizer, save_tokenizer
-from lucid.models._pretrained import ConfigError
+from lucid.generation.chat import load_tokenizer, save_tokenizer
+from lucid.models.checkpoints.pretrained import ConfigError
 from tests.chat.checkpoints import checkpoint
 from tests.models import goldens
 from tests.smollm2 import smollm2

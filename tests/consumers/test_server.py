@@ -116,7 +116,7 @@ def test_openai_chats_whole_and_as_a_stream(chat: int) -> None:
         question = [{"role": "user", "content": "What is the capital of France?"}]
         options = {"model": "served", "messages": question, "temperature": 0, "max_tokens": 12}
         whole = asked.create(**options)
-        model = lucid.chat.load_language_model(exported("smollm2", "onnxruntime"))
+        model = lucid.generation.chat.load_language_model(exported("smollm2", "onnxruntime"))
         expected = "".join(model.answer(model.tokenizer.encode_chat(question), max_new_tokens=12))
         assert whole.choices[0].message.content == expected
         stream = asked.create(**options, stream=True, stream_options={"include_usage": True})

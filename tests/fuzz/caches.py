@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucid import Tensor, nn, ops
-from lucid.dims import dim, same
+from lucid.core.graph.types import bool_, float32, int64
+from lucid.core.sizes.dims import dim, same
 from lucid.nn import functional as F
 from lucid.ops.creation import full, zeros
-from lucid.types import bool_, float32, int64
 from tests.fuzz.layers import filled, has_width, mask_type
 from tests.fuzz.programs import FLOATS, Drafting, Maker, Step, among
 from tests.fuzz.values import mask_recipe

@@ -14,16 +14,16 @@ from onnx.reference import ReferenceEvaluator
 
 import lucid
 from lucid import Tensor
-from lucid.dims import bind, evaluate
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import Array, DType
+from lucid.core.sizes.dims import bind, evaluate
 from lucid.eager import onnxruntime_kernels
 from lucid.export import ExportError, Target
 from lucid.export.exporter import export_graph
 from lucid.export.lowering import Decision
-from lucid.export.writer import in_memory
-from lucid.graph import Graph
+from lucid.export.onnx_file.writer import in_memory
 from lucid.runtime import Session
 from lucid.runtime.ort_values import numpy_of, ort_value
-from lucid.types import Array, DType
 from tests.fuzz.judge import Judge, Verdict
 from tests.fuzz.programs import Program
 from tests.fuzz.values import PLAIN, Recipe, array_of

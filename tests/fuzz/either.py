@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lucid import Tensor, ops
-from lucid.types import Array, DType, TensorType, float32
-from lucid.values import Attributes, Node, Result, Value
+from lucid.core.graph.types import Array, DType, TensorType, float32
+from lucid.core.graph.values import Attributes, Node, Result, Value
 
 OPERANDS = {
     "attention": ("query", "key", "value", "mask", "key_mask", "past_key", "past_value"),

@@ -10,10 +10,10 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn
-from lucid.dims import Size, dim
+from lucid.core.graph.types import Array, DType, float32, float64
+from lucid.core.sizes.dims import Size, dim
 from lucid.nn import functional as F
 from lucid.quantization import Blocks
-from lucid.types import Array, DType, float32, float64
 from tests.fuzz.layers import filled, has_width, nested
 from tests.fuzz.programs import FLOATS, Drafting, Maker, Step, among
 from tests.fuzz.values import PLAIN, Recipe

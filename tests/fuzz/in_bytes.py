@@ -9,11 +9,11 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.dims import Size, dim
+from lucid.core.graph.types import Array, DType, bfloat16, int32, uint8
+from lucid.core.sizes.dims import Size, dim
 from lucid.nn import functional as F
 from lucid.nn.int8 import Activations
 from lucid.quantization import Grid8, Rows
-from lucid.types import Array, DType, bfloat16, int32, uint8
 from tests.fuzz.few_bits import product
 from tests.fuzz.layers import filled, nested
 from tests.fuzz.programs import FLOATS, Drafting, Maker, Step, among

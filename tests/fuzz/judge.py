@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from lucid import Tensor
-from lucid.bodies import bound
-from lucid.graph import Graph
+from lucid.core.graph.bodies import bound
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.order import in_order
+from lucid.core.graph.types import Array, DType, bind_sizes
+from lucid.core.graph.values import Constant, Node, Result, Value
 from lucid.ops.op import Op
-from lucid.order import in_order
-from lucid.types import Array, DType, bind_sizes
-from lucid.values import Constant, Node, Result, Value
 from tests.fuzz.either import OPERANDS, either, finite
 from tests.fuzz.precision import precision
 from tests.fuzz.rounding import RUNS, Inner, in_all_runs, input_in_all_runs, widened

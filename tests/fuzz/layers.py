@@ -8,8 +8,8 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.dims import dim, same
-from lucid.types import DType, bfloat16, bool_, float16, float32, float64
+from lucid.core.graph.types import DType, bfloat16, bool_, float16, float32, float64
+from lucid.core.sizes.dims import dim, same
 from tests.fuzz.programs import Drafting, Maker, Step, Value, among
 from tests.fuzz.values import PLAIN, mask_recipe
 

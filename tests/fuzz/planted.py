@@ -12,11 +12,15 @@ from typing import Any
 import numpy as np
 
 from lucid import Tensor, ops
+from lucid.core.graph.types import Array, float32
 from lucid.export import run_time_sizes
-from lucid.export.forms import attention_blocks, attention_fill, attention_windows, plain
-from lucid.ops import attention_kernel, elementwise, indexing, neural, reduction, shaping
-from lucid.ops.attention_call import AttentionOptions
-from lucid.types import Array, float32
+from lucid.export.forms import plain
+from lucid.export.forms.attention import blocks as attention_blocks
+from lucid.export.forms.attention import fill as attention_fill
+from lucid.export.forms.attention import windows as attention_windows
+from lucid.ops import elementwise, indexing, neural, reduction, shaping
+from lucid.ops.attention import kernel as attention_kernel
+from lucid.ops.attention.call import AttentionOptions
 from tests.fuzz.planted_caches import CACHES
 from tests.fuzz.planted_eager import EAGER
 from tests.fuzz.planted_few_bits import FEW_BITS

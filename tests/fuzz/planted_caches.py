@@ -11,7 +11,7 @@ import onnx
 from lucid import Tensor, nn, ops
 from lucid.export.builder import Builder
 from lucid.nn import functional
-from lucid.ops.buffers import BufferedCall
+from lucid.ops.attention.buffers import BufferedCall
 from tests.fuzz.planting import Faults, Patch
 
 CACHES = Faults()

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from lucid.core.graph.types import Array
 from lucid.export.builder import Builder
 from lucid.export.forms import quantized as forms
 from lucid.nn.stored import StoredWeight
 from lucid.ops import quantized
 from lucid.quantization import blocks
-from lucid.types import Array
 from tests.fuzz.planting import Faults, Patch, before, changed
 
 FEW_BITS = Faults()

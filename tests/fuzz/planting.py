@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lucid import Tensor
+from lucid.core.graph.values import Node, Value
 from lucid.export.builder import Builder
 from lucid.export.lowering import Lowering
 from lucid.ops.op import Op
-from lucid.values import Node, Value
 from tests.fuzz.checks import Coverage
 from tests.fuzz.choices import Choices
 from tests.fuzz.suite import model

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from lucid.types import DType
+from lucid.core.graph.types import DType
 
 
 @dataclass(frozen=True)

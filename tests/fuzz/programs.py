@@ -14,9 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lucid import Tensor, nn
-from lucid.dims import Size, dim
-from lucid.evaluation import evaluating
-from lucid.types import (
+from lucid.core.graph.types import (
     DType,
     TensorType,
     bfloat16,
@@ -29,7 +27,9 @@ from lucid.types import (
     int64,
     uint8,
 )
-from lucid.values import Input
+from lucid.core.graph.values import Input
+from lucid.core.process.evaluation import evaluating
+from lucid.core.sizes.dims import Size, dim
 from tests.fuzz.choices import Choices
 from tests.fuzz.values import Recipe, recipe
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lucid.types import Array, DType, float32
-from lucid.values import Constant, Node, Result, Value
+from lucid.core.graph.types import Array, DType, float32
+from lucid.core.graph.values import Constant, Node, Result, Value
 from tests.fuzz.either import Either
 from tests.fuzz.precision import precision
 

@@ -9,8 +9,8 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, ops
-from lucid.dims import same
-from lucid.types import float32, int64
+from lucid.core.graph.types import float32, int64
+from lucid.core.sizes.dims import same
 from tests.fuzz.programs import Drafting, Maker, Step, Value, among
 from tests.fuzz.steps import fixed_axes, is_bool, is_number, with_axes
 

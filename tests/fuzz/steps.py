@@ -7,7 +7,7 @@ from typing import Any
 
 import lucid
 from lucid import Tensor, ops
-from lucid.types import bool_, broadcast
+from lucid.core.graph.types import bool_, broadcast
 from tests.fuzz.programs import FLOATS, INTEGERS, Drafting, Maker, Step, Value, among
 
 ELEMENTWISE: list[Maker] = []

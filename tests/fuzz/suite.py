@@ -7,20 +7,19 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
 
+from lucid.core.graph.types import DType
 from lucid.eager import calls, onnxruntime_engine
 from lucid.eager import sessions as eager_sessions
 from lucid.export import Target
-from lucid.export.forms import (
-    attention_cpu,
-    attention_few_heads,
-    attention_scan,
-    attention_tiled,
-    attention_windows,
-    convolution,
-)
-from lucid.ops import attention_tiles, pieces
+from lucid.export.forms import convolution
+from lucid.export.forms.attention import cpu as attention_cpu
+from lucid.export.forms.attention import few_heads as attention_few_heads
+from lucid.export.forms.attention import scan as attention_scan
+from lucid.export.forms.attention import tiled as attention_tiled
+from lucid.export.forms.attention import windows as attention_windows
+from lucid.ops.attention import tiles as attention_tiles
+from lucid.ops.kernels import pieces
 from lucid.runtime import installed
-from lucid.types import DType
 from tests.fuzz.caches import CACHES
 from tests.fuzz.checks import Coverage, Run, exported, runs_of_program, runs_of_sample, verify
 from tests.fuzz.choices import Choices

@@ -9,8 +9,8 @@ import numpy as np
 
 import lucid
 from lucid import Tensor, ops
-from lucid.dims import dim, same
-from lucid.types import bfloat16, float16
+from lucid.core.graph.types import bfloat16, float16
+from lucid.core.sizes.dims import dim, same
 from tests.fuzz.programs import FLOATS, INTEGERS, Drafting, Maker, Step, among
 from tests.fuzz.steps import SMOOTH, is_float, is_number
 from tests.fuzz.values import Recipe, odd_recipe

@@ -7,10 +7,10 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.core.graph.types import Array, DType, TensorType, bfloat16, float16, float32, float64
+from lucid.core.targets.known import ATTENTION_OF_BUFFERS
 from lucid.export import Target
-from lucid.known_runtimes import ATTENTION_OF_BUFFERS
 from lucid.runtime import installed
-from lucid.types import Array, DType, TensorType, bfloat16, float16, float32, float64
 from tests.fuzz.checks import Coverage, exported
 from tests.fuzz.choices import Choices, smallest
 from tests.fuzz.judge import Judge, Verdict
@@ -39,7 +39,7 @@ def test_random_models_agree_in_every_form(first: int) -> None:
 
 
 def judged(function: object, *arrays: Array, tame: bool = True) -> list[Verdict]:
-    kinds = [TensorType(lucid.types.as_dtype(a.dtype), a.shape) for a in arrays]
+    kinds = [TensorType(lucid.core.graph.types.as_dtype(a.dtype), a.shape) for a in arrays]
     return Judge(lucid.trace(function, *kinds), tame)(arrays)  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from lucid.types import Array, DType, bfloat16, float16, float32, float64, uint8
+from lucid.core.graph.types import Array, DType, bfloat16, float16, float32, float64, uint8
 from tests.fuzz.choices import Choices
 
 _TYPES = (float32, float64, float16, bfloat16)

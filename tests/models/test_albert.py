@@ -12,8 +12,8 @@ import pytest
 import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
-from lucid.models._pretrained import ConfigError
 from lucid.models.albert import Albert, AlbertSentenceEncoder
+from lucid.models.checkpoints.pretrained import ConfigError
 from tests.models import goldens
 
 VARIANTS = ["albert/base", "albert/masked_lm"]

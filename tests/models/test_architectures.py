@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models._architectures import CLASSES
-from lucid.models._loading import READERS
-from lucid.models._pretrained import ConfigError
-from lucid.models._tasks import _FORMER, class_of
+from lucid.models.checkpoints.architectures import CLASSES
+from lucid.models.checkpoints.loading import READERS
+from lucid.models.checkpoints.pretrained import ConfigError
+from lucid.models.checkpoints.tasks import _FORMER, class_of
 from tests.models import goldens
 from tests.models.architectures import answers, error, outcomes, proposed, write
 from tests.models.test_tasks import copy_of, name_of

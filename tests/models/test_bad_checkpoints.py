@@ -14,8 +14,8 @@ import pytest
 
 import lucid
 from lucid import Tensor
-from lucid.models._pretrained import ConfigError
-from lucid.weights import WeightsError
+from lucid.files.safetensors import WeightsError
+from lucid.models.checkpoints.pretrained import ConfigError
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 

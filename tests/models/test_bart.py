@@ -12,8 +12,8 @@ import pytest
 
 import lucid
 from lucid import Tensor
-from lucid.models._pretrained import ConfigError
 from lucid.models.bart import Bart, BartForSequenceClassification
+from lucid.models.checkpoints.pretrained import ConfigError
 from tests.models import goldens
 
 VARIANTS = ["bart/base", "marian/base", "mbart/base", "m2m_100/base"]

@@ -14,8 +14,8 @@ import pytest
 import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
-from lucid.models._pretrained import ConfigError
 from lucid.models.bert import Bert, SentenceEncoder
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.runtime import Session
 
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
 from lucid.models._deberta_config import DebertaConfig
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.deberta import Deberta, DebertaSentenceEncoder
 from tests.models import goldens
 

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.gemma import Gemma, Norm
 from lucid.testing import assert_parity
 from tests.models import goldens

@@ -18,10 +18,10 @@ import lucid
 from lucid import WeightsError, nn
 from lucid.export import Target
 from lucid.generation import Generator
-from lucid.models._gguf import read_config
-from lucid.models._gguf_header import read_header
-from lucid.models._gguf_tokenizer import read_tokenizer, tokenizer_in
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.gguf import read_config
+from lucid.models.checkpoints.gguf_header import read_header
+from lucid.models.checkpoints.gguf_tokenizer import read_tokenizer, tokenizer_in
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.nn.parts import CacheKind
@@ -125,7 +125,7 @@ def test_another_model_refuses_the_file(tmp_path: Path) -> None:
 
 
 def test_the_message_without_the_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lucid.models._pretrained.find_spec", lambda name: None)
+    monkeypatch.setattr("lucid.models.checkpoints.pretrained.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lucid-onnx\[gguf\]'"):
         Llama.from_pretrained(tmp_path / "model.gguf")
 

@@ -19,8 +19,8 @@ import pytest
 
 import lucid
 from benchmarks.memory import Peak
-from lucid.models._pretrained import MAX_CONFIG, Config, ConfigError
 from lucid.models.bert import Bert
+from lucid.models.checkpoints.pretrained import MAX_CONFIG, Config, ConfigError
 from lucid.models.t5 import T5
 from lucid.nn.module import StateError
 from tests.models import goldens

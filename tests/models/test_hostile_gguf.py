@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lucid import WeightsError
-from lucid.models._gguf_header import read_header
-from lucid.models._gguf_tokenizer import read_tokenizer
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.gguf_header import read_header
+from lucid.models.checkpoints.gguf_tokenizer import read_tokenizer
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.llama import Llama
 from tests.hostile import corpus, refused, tool
 

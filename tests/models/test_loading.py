@@ -14,8 +14,9 @@ import pytest
 import lucid
 import models
 import models.bert as short
-from lucid.models import _loading, bert
-from lucid.models._pretrained import ConfigError, Pretrained
+from lucid.models import bert
+from lucid.models.checkpoints import loading as _loading
+from lucid.models.checkpoints.pretrained import ConfigError, Pretrained
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
 

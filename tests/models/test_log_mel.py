@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models._log_mel import log_mel
-from lucid.models._wav import read_wav
+from lucid.models.speech.log_mel import log_mel
+from lucid.models.speech.wav import read_wav
 from tests.models import goldens
 
 FOLDER = goldens.folder("transcription")

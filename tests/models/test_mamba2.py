@@ -12,10 +12,10 @@ import pytest
 
 import lucid
 from lucid import Tensor
-from lucid.chat.loading import _session
 from lucid.export import to_onnx
 from lucid.generation import Generator
-from lucid.models._pretrained import ConfigError
+from lucid.generation.chat.loading import _session
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.mamba2 import Mamba2, state_space
 from lucid.runtime import Session
 from tests.console import in_process

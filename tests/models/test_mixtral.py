@@ -13,7 +13,7 @@ import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
 from lucid.generation import Generator
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.mixtral import Mixtral
 from lucid.runtime import Session
 from tests.models import goldens

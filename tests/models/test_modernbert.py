@@ -12,7 +12,7 @@ import pytest
 import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.modernbert import ModernBert, ModernBertSentenceEncoder
 from tests.models import goldens
 

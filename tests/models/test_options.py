@@ -15,11 +15,11 @@ import pytest
 
 import lucid
 from lucid.layouts import write_folder
-from lucid.models._config import Config, ConfigError
-from lucid.models._loading import _CLASSES, READERS
-from lucid.models._options_read import OptionsRead, options_read
-from lucid.models._tasks import class_of
 from lucid.models.bart import Bart
+from lucid.models.checkpoints.config import Config, ConfigError
+from lucid.models.checkpoints.loading import _CLASSES, READERS
+from lucid.models.checkpoints.options_read import OptionsRead, options_read
+from lucid.models.checkpoints.tasks import class_of
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.models.modernbert import ModernBert

@@ -12,10 +12,10 @@ import pytest
 
 import lucid
 from lucid import WeightsError, nn
-from lucid.chat import load_language_model
 from lucid.export import Target, to_onnx
+from lucid.generation.chat import load_language_model
 from lucid.layouts import write_folder
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.llama import Llama
 from lucid.runtime import Session
 from tests.chat.checkpoints import tokenizer

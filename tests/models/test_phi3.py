@@ -10,7 +10,7 @@ import pytest
 
 from lucid import Tensor, nn
 from lucid.export import to_onnx
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.phi3 import Phi3
 from tests.models import goldens
 

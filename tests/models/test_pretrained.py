@@ -1,4 +1,4 @@
-"""models/_config.py and _pretrained.py: configs are read option by option, weights key by key, the same for all."""
+"""models/checkpoints/config.py and _pretrained.py: configs are read option by option, weights key by key, the same for all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 import lucid
 from lucid import nn
 from lucid.models import bert, clip, whisper
-from lucid.models._pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
 from lucid.models.bert import SentenceEncoder
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
 from lucid.models.llama import Llama
 from lucid.nn import functional as F
 from lucid.quantization import Blocks

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models._config import ConfigError
-from lucid.models._loading import READERS
+from lucid.models.checkpoints.config import ConfigError
+from lucid.models.checkpoints.loading import READERS
 from tests.published import ROOT, inputs_of, option_sets, sample, tiny, weights_of
 from tools.make_published_page import PAGE, page
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lucid.models._resampling import resample
+from lucid.models.speech.resampling import resample
 
 RATE = 16_000
 RATES = [8_000, 11_025, 22_050, 44_100, 48_000, 44_056, 96_000]

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models._pretrained import ConfigError
 from lucid.models.bert import Bert, SentenceEncoder
+from lucid.models.checkpoints.pretrained import ConfigError
 from tests.models import goldens
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import lucid
 from lucid import Tensor
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.siglip import SigLIP
 from tests.models import goldens
 

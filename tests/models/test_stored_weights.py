@@ -12,7 +12,7 @@ import pytest
 
 import lucid
 from lucid import WeightsError, nn
-from lucid.models._config import ConfigError
+from lucid.models.checkpoints.config import ConfigError
 from tests.models import goldens
 from tests.models.test_gguf import converted
 

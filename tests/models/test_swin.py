@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.swin import Swin, SwinForImageClassification
 from tests.models import goldens
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.t5 import T5
 from lucid.runtime import Session
 from tests.models import goldens

@@ -13,9 +13,9 @@ import pytest
 
 import lucid
 from lucid.export import to_onnx
-from lucid.models import _loading
-from lucid.models._pretrained import ConfigError
-from lucid.models._tasks import class_of
+from lucid.models.checkpoints import loading as _loading
+from lucid.models.checkpoints.pretrained import ConfigError
+from lucid.models.checkpoints.tasks import class_of
 from tests.models import goldens
 
 TASKS = ["text_classification", "reranking", "token_classification", "question_answering", "fill_mask"]

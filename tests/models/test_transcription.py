@@ -81,7 +81,7 @@ def test_the_segments_are_those_of_transformers(model: Callable[[], Any], cases:
 def test_the_words_are_those_of_the_tokenizer() -> None:
     pytest.importorskip("tokenizers")
     pytest.importorskip("jinja2")
-    tokenizer = WhisperTokenizer.from_pretrained(FOLDER, lucid.chat.load_tokenizer(FOLDER).decode)
+    tokenizer = WhisperTokenizer.from_pretrained(FOLDER, lucid.generation.chat.load_tokenizer(FOLDER).decode)
     found = transcribe(whisper(), tokenizer, SOUND[-12_800:], language="en")
     assert [segment.text for segment in found.segments] == ["six sixteen", "seventeen twelve"]
     assert found.text == "six sixteen seventeen twelve"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.vit import ViT, ViTForImageClassification, stretch
 from lucid.runtime import Session
 from tests.models import goldens

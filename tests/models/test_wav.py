@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lucid.models._wav import WavError, read_wav
+from lucid.models.speech.wav import WavError, read_wav
 from tests.hostile import corpus, refused, tool
 
 CASES = corpus("wav")

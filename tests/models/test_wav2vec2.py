@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.wav2vec2 import Wav2Vec2
 from lucid.models.wav2vec2_tasks import Wav2Vec2ForCTC, Wav2Vec2ForSequenceClassification
 from tests.models import goldens

@@ -15,7 +15,7 @@ import lucid
 from lucid import Tensor, nn
 from lucid.export import to_onnx
 from lucid.models import whisper as program
-from lucid.models._pretrained import ConfigError
+from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.whisper import Whisper
 from lucid.runtime import Session
 from tests.models import goldens

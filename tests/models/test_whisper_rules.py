@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid.models._whisper_rules import only, suppress, timestamp_rules
-from lucid.models._whisper_tokens import WhisperTokenizer
+from lucid.models.speech.whisper_rules import only, suppress, timestamp_rules
+from lucid.models.speech.whisper_tokens import WhisperTokenizer
 from tests.models import goldens
 
 TOKENIZER = WhisperTokenizer(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lucid.models._config import ConfigError
-from lucid.models._whisper_tokens import WhisperTokenizer
+from lucid.models.checkpoints.config import ConfigError
+from lucid.models.speech.whisper_tokens import WhisperTokenizer
 from tests.models import goldens
 
 FOLDER = goldens.folder("transcription")

@@ -11,7 +11,6 @@ import onnx
 
 import lucid
 from lucid import Tensor, nn
-from lucid.models._tasks import class_of
 from lucid.models.albert import Albert
 from lucid.models.bart import Bart, BartForSequenceClassification
 from lucid.models.bert import Bert, SentenceEncoder
@@ -22,6 +21,7 @@ from lucid.models.bert_tasks import (
     BertForSequenceClassification,
     BertForTokenClassification,
 )
+from lucid.models.checkpoints.tasks import class_of
 from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel
 from lucid.models.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.deberta import Deberta

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lucid.core.graph.types import Array
 from lucid.quantization import Blocks, fit, hqq, rtn
-from lucid.types import Array
 from tests.quantization.test_hqq import loss
 from tests.quantization.test_rtn import each, ends, exactly, weights
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lucid.core.graph.types import Array
 from lucid.quantization import Blocks, Hessian, gptq, rtn
-from lucid.types import Array
 
 
 def inputs(size: int, count: int = 300) -> Array:

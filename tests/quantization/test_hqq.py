@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lucid.core.graph.types import Array
 from lucid.quantization import Blocks, hqq, rtn
-from lucid.types import Array
 
 
 def loss(blocks: Blocks, weight: Array) -> float:

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from lucid.core.graph.types import Array
 from lucid.quantization import Histogram, entropy, minmax, percentile
 from lucid.quantization.ranges import BINS
-from lucid.types import Array
 
 
 def numbers(kind: str) -> Array:

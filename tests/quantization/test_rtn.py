@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lucid.core.graph.types import Array
 from lucid.quantization import Blocks, gptq, hqq, rtn
-from lucid.types import Array
 
 FORMATS = st.tuples(st.sampled_from([4, 8]), st.sampled_from([16, 32, 128]), st.booleans(), st.booleans())
 

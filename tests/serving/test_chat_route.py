@@ -29,9 +29,9 @@ def server(folder):
         yield made
 
 
-def answer(folder, **options) -> lucid.chat.Answer:
+def answer(folder, **options) -> lucid.generation.chat.Answer:
     """What the language model says."""
-    model = lucid.chat.load_language_model(folder)
+    model = lucid.generation.chat.load_language_model(folder)
     made = model.answer(model.tokenizer.encode_chat(MESSAGES), **options)
     for _ in made:
         pass

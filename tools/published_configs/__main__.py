@@ -21,7 +21,7 @@ import numpy as np
 import torch
 import transformers
 
-from lucid.models._loading import READERS
+from lucid.models.checkpoints.loading import READERS
 from tests.published import ROOT, inputs_of, option_sets, sample, tiny
 from tools.make_published_page import main as make_page
 from tools.published_configs.changes import TOLERANCE, findings

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lucid.models._options_read import COMPUTED, options_read
+from lucid.models.checkpoints.options_read import COMPUTED, options_read
 from tests.published import DECODER, SIZES, tiny
 from tools.published_configs.reference import Refused, difference, ours, theirs
 

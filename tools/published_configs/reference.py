@@ -14,8 +14,8 @@ import torch
 import transformers
 
 import lucid
-from lucid.models._config import ConfigError
-from lucid.models._loading import _CLASSES, class_of
+from lucid.models.checkpoints.config import ConfigError
+from lucid.models.checkpoints.loading import _CLASSES, class_of
 from tests.published import Array, inputs_of, weights_of
 
 _AUTO = {

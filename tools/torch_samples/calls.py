@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from lucid.types import Array, as_dtype
+from lucid.core.graph.types import Array, as_dtype
 from tests.torch_calls import Call, Slot
 
 DTYPES = (

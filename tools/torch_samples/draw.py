@@ -16,7 +16,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-from lucid.types import Array
+from lucid.core.graph.types import Array
 from tests.torch_calls import SINGLE, Call
 from tools.torch_samples import layouts, neural
 from tools.torch_samples.calls import DTYPES, NotMappedError, array_of, as_call, needs

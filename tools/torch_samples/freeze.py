@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lucid.types import Array
-from lucid.weights import save
+from lucid.core.graph.types import Array
+from lucid.files.safetensors import save
 from tests.torch_calls import SINGLE, Call, encoded
 from tools.torch_samples.draw import Drawn
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from lucid.types import as_dtype
+from lucid.core.graph.types import as_dtype
 from tests.torch_calls import Call
 from tools.torch_samples.calls import Tensors, array_of, needs
 from tools.torch_samples.neural import per_axis

@@ -11,9 +11,9 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, N
 
 import lucid
 from lucid import Tensor
+from lucid.core.graph.types import Array
 from lucid.export import ExportError, to_onnx
 from lucid.runtime import ModelError, Session
-from lucid.types import Array
 from tests.torch_calls import Call, difference, flat, scale_of
 from tools.torch_samples.draw import Drawn
 

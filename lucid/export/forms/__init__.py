@@ -2,17 +2,6 @@
 
 from lucid.export.form import Form
 from lucid.export.forms import (
-    attention,
-    attention_cpu,
-    attention_cuda,
-    attention_few_heads,
-    attention_groups,
-    attention_half,
-    attention_portable,
-    attention_products,
-    attention_tiled,
-    attention_windows,
-    buffered_attention,
     buffers,
     channel_norms,
     convolution,
@@ -31,6 +20,17 @@ from lucid.export.forms import (
     rotary,
     trigonometry,
 )
+from lucid.export.forms.attention import buffered as buffered_attention
+from lucid.export.forms.attention import cpu as attention_cpu
+from lucid.export.forms.attention import cuda as attention_cuda
+from lucid.export.forms.attention import few_heads as attention_few_heads
+from lucid.export.forms.attention import groups as attention_groups
+from lucid.export.forms.attention import half as attention_half
+from lucid.export.forms.attention import node_or_op as attention
+from lucid.export.forms.attention import portable as attention_portable
+from lucid.export.forms.attention import products as attention_products
+from lucid.export.forms.attention import tiled as attention_tiled
+from lucid.export.forms.attention import windows as attention_windows
 
 # Best first. A form refuses what the target would not compute exactly; after the last form comes the body.
 _BEST_FIRST: tuple[Form, ...] = (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from lucid.core.graph.values import Node
+from lucid.core.targets.known import TENSOR_SCATTER
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse_wrong
-from lucid.known_runtimes import TENSOR_SCATTER
-from lucid.ops import arange_op, buffers, expand, reshape, where
-from lucid.ops.tensor import Tensor
-from lucid.values import Node
+from lucid.ops import arange_op, expand, reshape, where
+from lucid.ops.attention import buffers
+from lucid.ops.tensor.tensor import Tensor
 
 _FAR = 2**62
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from lucid.core.graph.types import float32
+from lucid.core.graph.values import Constant, Node
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, operand, refuse, refuse_slower
 from lucid.ops.convolution import conv
-from lucid.types import float32
-from lucid.values import Constant, Node
 
 BLOCK = 16  # channels of a block, on processors with AVX-512
 DEEP = 384  # numbers of a window: with fewer, ordering the channels takes as long as it saves

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid.dims import Dim, Size, product
+from lucid.core.graph.types import DType, TensorType, float32, int64
+from lucid.core.graph.values import Constant, Input, Node, Value
+from lucid.core.sizes.dims import Dim, Size, product
+from lucid.core.targets.known import EXPERTS, OUTER_VALUES
 from lucid.export.builder import Builder, Operand, computed
-from lucid.export.element_codes import onnx_code
 from lucid.export.form import Taken, form, operand, refuse, refuse_slower, refuse_wrong
+from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.known_runtimes import EXPERTS, OUTER_VALUES
 from lucid.ops import arange, concat, experts, flip, softmax, sum_
-from lucid.ops.tensor import Tensor
-from lucid.types import DType, TensorType, float32, int64
-from lucid.values import Constant, Input, Node, Value
+from lucid.ops.tensor.tensor import Tensor
 
 _FEW = 16
 """Up to so many experts each has products of its own."""

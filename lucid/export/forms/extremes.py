@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from lucid.core.graph.types import bool_, float32, float64, uint8
+from lucid.core.graph.values import Node, Value
+from lucid.core.targets.known import PASSES_OVER_NAN
 from lucid.export.builder import Builder
-from lucid.export.element_codes import onnx_code
 from lucid.export.form import Form, Taken, form, operand, refuse, refuse_wrong
 from lucid.export.forms.plain import axes_from_front, over_axes, reduction_node
-from lucid.known_runtimes import PASSES_OVER_NAN
+from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.ops import max_pool, reduction
-from lucid.types import bool_, float32, float64, uint8
-from lucid.values import Node, Value
 
 
 def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:

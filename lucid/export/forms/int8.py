@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from lucid.core.graph.types import float32, float64, uint8
+from lucid.core.graph.values import Node, Value
 from lucid.export.builder import Builder, Operand
-from lucid.export.element_codes import onnx_code
 from lucid.export.form import Taken, form, operand, refuse
 from lucid.export.forms.plain import over_axes
+from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.ops import int8
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization.int8 import LEVELS
-from lucid.types import float32, float64, uint8
-from lucid.values import Node, Value
 
 _FEW, _FEW_FOR_ROWS = 32, 128  # inputs or outputs with which a product takes longer than one of float32
 

@@ -13,17 +13,17 @@ from collections.abc import Callable
 
 import numpy as np
 
+from lucid.core.graph.types import Array, bool_, int8, int32, int64, uint8
+from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.targets.known import INTEGERS_AS_FLOAT64, LOWEST_OVER_MINUS_ONE
 from lucid.export.builder import Builder, Operand
-from lucid.export.element_codes import onnx_code
 from lucid.export.form import form, operand, refuse, refuse_wrong
 from lucid.export.forms.plain import reduction_node
+from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.target import ExportError
-from lucid.known_runtimes import INTEGERS_AS_FLOAT64, LOWEST_OVER_MINUS_ONE
 from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where
 from lucid.ops.creation import full_op
-from lucid.ops.tensor import Tensor
-from lucid.types import Array, bool_, int8, int32, int64, uint8
-from lucid.values import Constant, Node, Result, Value
+from lucid.ops.tensor.tensor import Tensor
 
 _EXACT = 2**53  # float64 holds every whole number up to here
 _LARGEST = {bool_: 1, int8: 2**7, uint8: 2**8, int32: 2**31, int64: 2**63}

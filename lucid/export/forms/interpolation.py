@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import Size, same
+from lucid.core.graph.values import Node
+from lucid.core.sizes.dims import Size, same
 from lucid.export.builder import Builder
 from lucid.export.form import form, operand, refuse
 from lucid.ops import interpolation
-from lucid.values import Node
 
 _MODES: dict[str, dict[str, Any]] = {
     "nearest": {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},

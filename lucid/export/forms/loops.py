@@ -17,19 +17,19 @@ from typing import Any
 
 import numpy as np
 
-from lucid.bodies import with_bodies, with_inputs
-from lucid.dims import Dim, Size, SymbolicSizeError, dim, sym_max
+from lucid.core.graph.bodies import with_bodies, with_inputs
+from lucid.core.graph.order import in_order
+from lucid.core.graph.types import TensorType, int64
+from lucid.core.graph.values import Body, Input, Node, Value
+from lucid.core.sizes.dims import Dim, Size, SymbolicSizeError, dim, sym_max
+from lucid.core.targets.known import ELEMENTS_IN_PLACE, OUTER_VALUES, SCAN_OF_NOTHING
 from lucid.export.builder import Block, Builder, Emitted, computed
 from lucid.export.form import Taken, form, refuse
 from lucid.export.run_time_sizes import size_vector
-from lucid.known_runtimes import ELEMENTS_IN_PLACE, OUTER_VALUES, SCAN_OF_NOTHING
 from lucid.ops import concat, minimum, take, where
 from lucid.ops.creation import arange, full, size_op
 from lucid.ops.loops import scan_op
-from lucid.ops.tensor import Tensor
-from lucid.order import in_order
-from lucid.types import TensorType, int64
-from lucid.values import Body, Input, Node, Value
+from lucid.ops.tensor.tensor import Tensor
 
 _TAKES = "body carries slices reverse"
 

@@ -7,11 +7,11 @@ from typing import NoReturn
 
 import numpy as np
 
+from lucid.core.graph.types import DType, float64
+from lucid.core.graph.values import Node, Result
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import form, refuse
 from lucid.ops import elementwise, neural
-from lucid.types import DType, float64
-from lucid.values import Node, Result
 
 
 @form(neural.dropout, takes="p")

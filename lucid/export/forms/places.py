@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from lucid.core.graph.values import Node
 from lucid.export.builder import Builder
-from lucid.export.element_codes import onnx_code
 from lucid.export.form import form, operand, refuse
+from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.ops import scattering, sorting
-from lucid.values import Node
 
 
 @form(scattering.scatter_op, takes="axis", kernel="ScatterElements")

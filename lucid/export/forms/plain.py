@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lucid.dims import Dim, Size, product, same
-from lucid.export.builder import Builder, Operand
-from lucid.export.element_codes import onnx_code
-from lucid.export.form import Form, form, operand
-from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
-from lucid.known_runtimes import (
+from lucid.core.graph.types import TensorType, bfloat16, float64
+from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.sizes.dims import Dim, Size, product, same
+from lucid.core.targets.known import (
     EMPTY_CONSTANTS,
     FLOAT64_COS,
     FLOAT64_QUICK_GELU,
@@ -19,11 +17,13 @@ from lucid.known_runtimes import (
     HALF_TRANSPOSED,
     RESHAPED_TO_NUMBER,
 )
+from lucid.export.builder import Builder, Operand
+from lucid.export.form import Form, form, operand
+from lucid.export.onnx_file.element_codes import onnx_code
+from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
 from lucid.ops import bitwise, creation, elementwise, indexing, reduction, shaping
 from lucid.ops.indexing import Cut
 from lucid.ops.op import Op
-from lucid.types import TensorType, bfloat16, float64
-from lucid.values import Constant, Node, Result, Value
 
 _FAR = 2**63 - 1
 

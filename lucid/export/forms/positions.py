@@ -7,14 +7,14 @@ region by region. Where the length is symbolic it mixes up the sizes of regions:
 
 from __future__ import annotations
 
-from lucid.dims import Dim
+from lucid.core.graph.values import Node, Result, Value
+from lucid.core.sizes.dims import Dim
+from lucid.core.targets.known import REGIONS_OF_POSITIONS
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, operand, refuse
-from lucid.known_runtimes import REGIONS_OF_POSITIONS
 from lucid.ops import elementwise
 from lucid.ops.creation import arange_op
 from lucid.ops.shaping import unsqueeze_op
-from lucid.values import Node, Result, Value
 
 
 @form(elementwise.less_equal, name="not greater", mends=REGIONS_OF_POSITIONS)

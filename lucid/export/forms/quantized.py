@@ -10,17 +10,17 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
+from lucid.core.graph.types import Array, float32, int32, promote, uint8
+from lucid.core.graph.values import Constant, Node, Value
+from lucid.core.targets.known import NARROW_PRODUCTS, PADDED_BLOCKS
 from lucid.export.builder import Builder
-from lucid.export.element_codes import onnx_code
 from lucid.export.form import Taken, form, refuse, refuse_wrong
+from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import reshaped
-from lucid.known_runtimes import NARROW_PRODUCTS, PADDED_BLOCKS
 from lucid.ops import quantized
 from lucid.ops.linalg import matmul
-from lucid.ops.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization.blocks import middle, pack, unpack
-from lucid.types import Array, float32, int32, promote, uint8
-from lucid.values import Constant, Node, Value
 
 
 @form(quantized.unpack_codes, takes="bits", name="ai.onnx Mod, Div")

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from lucid.core.graph.types import int32, int64
+from lucid.core.graph.values import Constant, Node, Value
+from lucid.core.targets.known import ZEROS_OF_ROWS
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse, refuse_wrong
-from lucid.known_runtimes import ZEROS_OF_ROWS
 from lucid.ops import quantized
-from lucid.ops.tensor import Tensor
-from lucid.types import int32, int64
-from lucid.values import Constant, Node, Value
+from lucid.ops.tensor.tensor import Tensor
 
 
 @form(

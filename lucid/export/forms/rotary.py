@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lucid.dims import Size, same
+from lucid.core.graph.values import Node
+from lucid.core.sizes.dims import Size, same
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse
 from lucid.ops import expand, rotary_embedding, take
-from lucid.ops.tensor import Tensor
-from lucid.values import Node
+from lucid.ops.tensor.tensor import Tensor
 
 
 @form(

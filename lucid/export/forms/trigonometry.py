@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
+from lucid.core.graph.types import float32
+from lucid.core.graph.values import Node
+from lucid.core.targets.known import COARSE_SINE
 from lucid.export.builder import Builder
 from lucid.export.form import Form, form, refuse
-from lucid.known_runtimes import COARSE_SINE
 from lucid.ops import elementwise, floor, where
 from lucid.ops.op import Op
-from lucid.ops.tensor import Tensor
-from lucid.types import float32
-from lucid.values import Node
+from lucid.ops.tensor.tensor import Tensor
 
 _QUARTERS = 0.6366197723675814  # 2 / pi
 # pi / 2 in three parts, the first two of few bits, so that a multiple of them is exact in float32.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lucid.dims import Dim
+from lucid.core.graph.types import TensorType
+from lucid.core.sizes.dims import Dim
 from lucid.layouts.loading.subject import Subject, zeros
 from lucid.layouts.triton import data_type, model_name
-from lucid.types import TensorType
 
 _LINES = """
 # tritonserver --model-repository FOLDER

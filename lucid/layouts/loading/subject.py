@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from lucid.dims import Dim
+from lucid.core.graph.types import TensorType
+from lucid.core.sizes.dims import Dim
 from lucid.layouts.companions import CONFIG, files_home
 from lucid.layouts.layout import Exported
-from lucid.models._config import read_json
-from lucid.types import TensorType
+from lucid.models.checkpoints.config import read_json
 
 
 class Subject(NamedTuple):

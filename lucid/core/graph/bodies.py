@@ -1,0 +1,106 @@
+"""The bodies of nodes, such as loops: made again with other inputs, and bound to sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lucid.core.graph.order import in_order
+from lucid.core.graph.types import TensorType
+from lucid.core.graph.values import Body, Constant, Input, Node, Value
+from lucid.core.sizes.dims import Dim, bind
+
+
+def made_again(
+    nodes: Iterable[Node], outputs: Sequence[Value], read: Callable[[Value], Value], remake: Callable[[Node], Node]
+) -> tuple[Value, ...]:
+    """The outputs of nodes that are made again by `remake`; `read` gives the inputs that none of the nodes makes."""
+    made: dict[int, Value] = {}
+
+    def now(value: Value) -> Value:
+        return made[id(value)] if id(value) in made else read(value)
+
+    for node in nodes:
+        new = remake(replace(node, inputs=tuple(None if value is None else now(value) for value in node.inputs)))
+        made.update((id(before), after) for before, after in zip(node.results, new.results, strict=True))
+    return tuple(map(now, outputs))
+
+
+def with_inputs(body: Body, values: Mapping[int, Value]) -> tuple[Value, ...]:
+    """The outputs of a body in which other values are in the place of inputs, by the identity of these."""
+    nodes = in_order(body.outputs)
+    return made_again(nodes, body.outputs, lambda value: values.get(id(value), value), lambda node: node)
+
+
+def bound(value: Any, sizes: Mapping[str, int]) -> Any:
+    """An attribute with numbers for its symbolic sizes, those in a body included."""
+    if not isinstance(value, Body):
+        return bind(value, sizes)
+
+    def kind(of: TensorType) -> TensorType:
+        return of.with_shape(bind(of.shape, sizes))
+
+    def remake(node: Node) -> Node:
+        attributes = {name: bound(attribute, sizes) for name, attribute in node.attributes.items()}
+        return Node(node.op, node.inputs, attributes, tuple(map(kind, node.types)), node.scope)
+
+    inputs = {id(given): Input(given.name, kind(given.type)) for given in value.inputs}
+    outputs = made_again(in_order(value.outputs), value.outputs, lambda given: inputs.get(id(given), given), remake)
+    return Body(tuple(inputs.values()), outputs)
+
+
+_NUMBERS = frozenset((int, float, bool))
+
+
+def mentions_sizes(value: Any) -> bool:
+    """Whether an attribute holds a symbolic size."""
+    if isinstance(value, tuple):
+        return not _NUMBERS.issuperset(map(type, value)) and any(map(mentions_sizes, value))
+    if not isinstance(value, Body):
+        return isinstance(value, Dim)
+    shapes = [given.type.shape for given in value.inputs]
+    nodes = in_order(value.outputs)
+    return mentions_sizes((*shapes, *(attribute for node in nodes for attribute in node.attributes.values())))
+
+
+def with_bodies(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Nodes, each followed by those of its bodies."""
+    for node in nodes:
+        yield node
+        for value in node.attributes.values():
+            if isinstance(value, Body):
+                yield from with_bodies(in_order(value.outputs))
+
+
+def closed(
+    inputs: Sequence[Input],
+    outputs: Sequence[Value],
+    is_inside: Callable[[Constant], bool],
+    name: Callable[[Value], str],
+) -> tuple[Body, list[Value]]:
+    """A body made of values that also depend on others than `inputs`, and these other values, which are inputs after
+    `inputs`.
+
+    What does not depend on `inputs` is not in the body, so it is computed once. Constants are inputs too, named by
+    `name`, unless they are `is_inside`.
+    """
+    dependent = set(map(id, inputs))
+    for node in in_order(outputs):
+        if any(id(value) in dependent for value in node.inputs):
+            dependent.update(map(id, node.results))
+    outer: dict[int, tuple[Value, Input]] = {}
+
+    def read(value: Value) -> Value:
+        if id(value) in dependent or (isinstance(value, Constant) and is_inside(value)):
+            return value
+        return outer.setdefault(_identity(value), (value, Input(name(value), value.type)))[1]
+
+    nodes = in_order(outputs, lambda value: id(value) not in dependent)
+    results = made_again(nodes, outputs, read, lambda node: node)
+    return Body((*inputs, *(given for _, given in outer.values())), results), [value for value, _ in outer.values()]
+
+
+def _identity(value: Value) -> int:
+    """One input for a constant however often it was made of its array."""
+    return id(value.array) if isinstance(value, Constant) else id(value)

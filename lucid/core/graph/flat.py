@@ -1,0 +1,197 @@
+"""A graph as flat data, for copies and pickles of graphs of any depth, which keep what is shared.
+
+Objects refer to each other by number instead of by identity. Arrays that share memory, such as a weight and its
+transpose, still share it afterwards, so an exporter writes them once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+
+from lucid.core.graph.order import in_order
+from lucid.core.graph.types import Array, TensorType
+from lucid.core.graph.values import Body, Constant, Input, Node, Operation, Part, Value
+
+T = TypeVar("T")
+Reference: TypeAlias = tuple[int, ...]  # (0, input), (1, constant) or (2, node, result)
+_INPUT, _CONSTANT, _RESULT = range(3)
+
+
+class FlatNode(NamedTuple):
+    """A node with references instead of values."""
+
+    op: Operation
+    inputs: tuple[Reference | None, ...]
+    attributes: dict[str, Any]
+    types: tuple[TensorType, ...]
+    scope: str
+
+
+class FlatConstant(NamedTuple):
+    """A constant with numbers instead of arrays, and its chain of parts, outermost last."""
+
+    array: int
+    type: TensorType
+    parts: tuple[tuple[int, str], ...]
+
+
+class FlatArray(NamedTuple):
+    """The place of an array in a block of memory; block -1 for one without elements."""
+
+    block: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    name: str | None
+
+
+class Flat(NamedTuple):
+    """A graph as data."""
+
+    blocks: tuple[Array, ...]
+    arrays: tuple[FlatArray, ...]
+    constants: tuple[FlatConstant, ...]
+    inputs: tuple[Input, ...]
+    own_inputs: int  # the first ones, which are the graph's; only an invalid graph has others
+    nodes: tuple[FlatNode, ...]
+    outputs: tuple[Reference, ...]
+
+
+class _Numbered(Generic[T]):
+    """Objects by the number of their first appearance."""
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self.items: list[T] = []
+        self._numbers: dict[int, int] = {}
+        for item in items:
+            self.number(item)
+
+    def number(self, item: T) -> int:
+        number = self._numbers.setdefault(id(item), len(self.items))
+        if number == len(self.items):
+            self.items.append(item)
+        return number
+
+
+def flatten(
+    nodes: Sequence[Node], inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable[[Array], str | None]
+) -> Flat:
+    """The nodes of a graph, each after those it needs, as data; `name_of` gives the names of parameters."""
+    given, constants, made = _Numbered(inputs), _Numbered[Constant](), _Numbered(nodes)
+
+    def reference(value: Value) -> Reference:
+        if isinstance(value, Input):
+            return _INPUT, given.number(value)
+        if isinstance(value, Constant):
+            return _CONSTANT, constants.number(value)
+        return _RESULT, made.number(value.node), value.index
+
+    flat_nodes = tuple(
+        FlatNode(
+            node.op,
+            tuple(None if value is None else reference(value) for value in node.inputs),
+            {name: _flat_attribute(attribute) for name, attribute in node.attributes.items()},
+            node.types,
+            node.scope,
+        )
+        for node in nodes
+    )
+    flat_outputs = tuple(map(reference, outputs))
+    arrays = _Numbered[Array]()
+    flat_constants = tuple(
+        FlatConstant(
+            arrays.number(constant.array),
+            constant.type,
+            tuple((arrays.number(part.whole), part.suffix) for part in _chain(constant.part)),
+        )
+        for constant in constants.items
+    )
+    blocks, places = _pack(arrays.items)
+    flat_arrays = tuple(
+        FlatArray(block, offset, array.shape, array.strides, array.dtype, name_of(array))
+        for array, (block, offset) in zip(arrays.items, places, strict=True)
+    )
+    return Flat(blocks, flat_arrays, flat_constants, tuple(given.items), len(inputs), flat_nodes, flat_outputs)
+
+
+def restore(flat: Flat) -> tuple[tuple[Input, ...], list[Value], list[tuple[str, Array]]]:
+    """Inputs, outputs and named arrays of a copy of the flattened graph, which shares nothing with it."""
+    arrays: list[Array] = [_unpacked(entry, flat.blocks) for entry in flat.arrays]
+    constants = [
+        Constant(arrays[entry.array], entry.type, _linked((arrays[whole], suffix) for whole, suffix in entry.parts))
+        for entry in flat.constants
+    ]
+    nodes: list[Node] = []
+
+    def value(reference: Reference) -> Value:
+        kind, number, *rest = reference
+        if kind == _INPUT:
+            return flat.inputs[number]
+        return constants[number] if kind == _CONSTANT else nodes[number].results[rest[0]]
+
+    for entry in flat.nodes:
+        inputs = tuple(None if reference is None else value(reference) for reference in entry.inputs)
+        attributes = {name: _restored_attribute(attribute) for name, attribute in entry.attributes.items()}
+        nodes.append(Node(entry.op, inputs, attributes, entry.types, entry.scope))
+    named = [(entry.name, array) for entry, array in zip(flat.arrays, arrays, strict=True) if entry.name is not None]
+    return flat.inputs[: flat.own_inputs], [value(reference) for reference in flat.outputs], named
+
+
+def _flat_attribute(value: Any) -> Any:
+    if not isinstance(value, Body):
+        return value
+    return flatten(in_order(value.outputs), value.inputs, value.outputs, lambda array: None)
+
+
+def _restored_attribute(value: Any) -> Any:
+    if not isinstance(value, Flat):
+        return value
+    inputs, outputs, _ = restore(value)
+    return Body(inputs, tuple(outputs))
+
+
+def _chain(part: Part | None) -> Iterator[Part]:
+    while part is not None:
+        yield part
+        part = part.whole_part
+
+
+def _linked(parts: Iterable[tuple[Array, str]]) -> Part | None:
+    linked: Part | None = None
+    for whole, suffix in reversed(list(parts)):
+        linked = Part(whole, suffix, linked)
+    return linked
+
+
+def _pack(arrays: Sequence[Array]) -> tuple[tuple[Array, ...], list[tuple[int, int]]]:
+    """The memory of the arrays, with overlapping arrays in one block, and the block and offset of each array."""
+    bounds = {number: np.lib.array_utils.byte_bounds(array) for number, array in enumerate(arrays) if array.size}
+    places = [(-1, 0)] * len(arrays)
+    spans: list[tuple[int, int, int]] = []  # start and end, and the first array in it
+    for number, (low, high) in sorted(bounds.items(), key=lambda item: item[1]):
+        if spans and low < spans[-1][1]:
+            begin, end, first = spans[-1]
+            spans[-1] = begin, max(end, high), first
+        else:
+            spans.append((low, high, number))
+        places[number] = len(spans) - 1, arrays[number].__array_interface__["data"][0] - spans[-1][0]
+    return tuple(_memory(arrays[first], high - low) for low, high, first in spans), places
+
+
+def _memory(array: Array, length: int) -> Array:
+    """The bytes from the lowest address of an array on, as a view."""
+    forwards = (
+        array[tuple(slice(None, None, -1 if stride < 0 else 1) for stride in array.strides)] if array.ndim else array
+    )
+    lowest = forwards[(slice(1),) * array.ndim].reshape(1).view(np.uint8)
+    return np.lib.stride_tricks.as_strided(lowest, (length,), (1,), writeable=False)
+
+
+def _unpacked(entry: FlatArray, blocks: Sequence[Array]) -> Array:
+    if entry.block < 0:
+        return np.empty(entry.shape, entry.dtype)
+    return np.ndarray(entry.shape, entry.dtype, blocks[entry.block], entry.offset, entry.strides)

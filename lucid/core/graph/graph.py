@@ -1,0 +1,146 @@
+"""The traced graph: what a model computes, as data.
+
+A graph consists of the nodes that its outputs reach. A `Value` is an `Input`, a `Constant` or one result of a `Node`.
+There is no other record of nodes, so a graph has no dead code, and two threads can trace at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lucid.core.graph.bodies import with_bodies
+from lucid.core.graph.flat import Flat, flatten, restore
+from lucid.core.graph.names import Names as Names
+from lucid.core.graph.names import unused_name as unused_name
+from lucid.core.graph.order import in_order as in_order
+from lucid.core.graph.printing import listing
+from lucid.core.graph.printing import show_attribute as show_attribute
+from lucid.core.graph.running import run
+from lucid.core.graph.scope import Scope as Scope
+from lucid.core.graph.scope import is_tracing as is_tracing
+from lucid.core.graph.scope import new_node as new_node
+from lucid.core.graph.scope import scope as scope
+from lucid.core.graph.structure import fill
+from lucid.core.graph.types import Array
+from lucid.core.graph.values import Attributes as Attributes
+from lucid.core.graph.values import Constant as Constant
+from lucid.core.graph.values import Input as Input
+from lucid.core.graph.values import Node as Node
+from lucid.core.graph.values import Operation as Operation
+from lucid.core.graph.values import Part as Part
+from lucid.core.graph.values import Result as Result
+from lucid.core.graph.values import Value as Value
+from lucid.core.graph.verifying import verify
+from lucid.core.sizes.dims import bind as bind
+from lucid.core.sizes.dims import names_of
+from lucid.core.words import html
+
+
+class Graph:
+    """A traced model: inputs, outputs and the nodes between them.
+
+    Call it with arrays to run it with NumPy; print it to read it.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Input],
+        outputs: Mapping[str, Value],
+        names: Names | None = None,
+        structure: Any = None,
+    ) -> None:
+        """`structure` is what the function returned, with each tensor replaced by the number of its output."""
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs.values())
+        self.output_names = tuple(outputs)
+        self._names = names or Names({})
+        self._structure = (0 if len(outputs) == 1 else tuple(range(len(outputs)))) if structure is None else structure
+
+    @property
+    def names(self) -> Names:
+        """The names of the parameters, by their arrays."""
+        return self._names
+
+    def __reduce__(self) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
+        """Support copies and pickles of graphs of any depth; they keep names and what is shared."""
+        flat = flatten(self.nodes(), self.inputs, self.outputs, self._names.get)
+        return _restored, (flat, self.output_names, self._structure)
+
+    def nodes(self) -> list[Node]:
+        """The nodes in an order in which they can run."""
+        return in_order(self.outputs)
+
+    def op_names(self) -> set[str]:
+        """The names of the ops, those in the bodies of loops included."""
+        return {node.op.name for node in with_bodies(self.nodes())}
+
+    def name_of(self, constant: Constant) -> str | None:
+        """The state_dict key of a parameter, with a suffix for a part of one; None for other constants."""
+        name = self._names.get(constant.array)
+        suffix, part = "", constant.part
+        while name is None and part is not None:
+            suffix = part.suffix + suffix
+            name, part = self._names.get(part.whole), part.whole_part
+        return name and name + suffix
+
+    def sizes(self) -> set[str]:
+        """The names of the symbolic sizes of the inputs."""
+        return names_of(size for value in self.inputs for size in value.type.shape)
+
+    def with_outputs(
+        self,
+        outputs: Mapping[str, Value],
+        inputs: Sequence[Input] | None = None,
+        names: Sequence[tuple[str, Array]] = (),
+    ) -> Graph:
+        """Other outputs: for a rewritten graph, or for values inside. A rewrite may also give other inputs, and the
+        names of its new arrays.
+        """
+        structure = self._structure if tuple(outputs) == self.output_names else None
+        known = self._names.extended(names) if names else self._names
+        return Graph(self.inputs if inputs is None else inputs, outputs, known, structure)
+
+    def rebuild(self, values: Sequence[Any]) -> Any:
+        """The structure that the traced function returned, around the given values."""
+        return fill(self._structure, values)
+
+    def run(self, arrays: Sequence[Array], watch: Callable[[Result, Array], None] | None = None) -> list[Array]:
+        """Compute the outputs with NumPy, node by node, dropping each value after its last use.
+
+        `watch` is called with every result of a node and its array.
+
+        Raises:
+            TypeError, ValueError: for an array that does not fit its input.
+        """
+        return run(self.inputs, self.outputs, arrays, watch)
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run with NumPy, on arrays in the order of `inputs`; returns arrays in the structure of the traced result."""
+        return self.rebuild(self.run([np.asarray(array) for array in arrays]))
+
+    def verify(self) -> None:
+        """Check that every node's recorded types follow from its inputs.
+
+        Raises:
+            ValueError: for a node that is wrong, after a faulty rewrite or type rule; the message names it.
+        """
+        verify(self.inputs, self.outputs)
+
+    def __str__(self) -> str:
+        return listing(self.inputs, self.outputs, self.name_of)
+
+    def _repr_html_(self) -> str:
+        return html.listing(str(self))
+
+
+def _restored(flat: Flat, output_names: Sequence[str], structure: Any) -> Graph:
+    inputs, outputs, named = restore(flat)
+    return Graph(inputs, dict(zip(output_names, outputs, strict=True)), Names.of(named), structure)
+
+
+def show(graph: Graph) -> str:
+    """The graph as text, which is `str(graph)`."""
+    return str(graph)

@@ -1,0 +1,47 @@
+"""The current place of tracing, and the nodes that are made there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from typing import NamedTuple
+
+from lucid.core.graph.names import Names
+from lucid.core.graph.types import Array
+from lucid.core.graph.values import Attributes, Node, Operation, Value
+from lucid.core.process.context import holding
+
+
+class Scope(NamedTuple):
+    """The current place of tracing: the path of the running module, the path of each module by identity, and the names
+    of the parameters.
+    """
+
+    path: str
+    names: Mapping[int, str]
+    parameters: Names | None = None
+
+    def knows(self, array: Array) -> bool:
+        """Whether an array is a parameter of the model."""
+        return self.parameters is not None and self.parameters.get(array) is not None
+
+
+scope: ContextVar[Scope | None] = ContextVar("lucid_scope", default=None)
+
+
+def entered(inside: Scope) -> AbstractContextManager[None]:
+    """Inside, nodes made in this thread belong to this scope."""
+    return holding(scope, inside)
+
+
+def is_tracing() -> bool:
+    """Whether this thread is tracing."""
+    return scope.get() is not None
+
+
+def new_node(op: Operation, inputs: Sequence[Value | None], attributes: Attributes) -> Node:
+    """Make a node in the module that is being traced."""
+    types = op.infer([value.type if value is not None else None for value in inputs], attributes)
+    here = scope.get()
+    return Node(op, tuple(inputs), attributes, types, here.path if here else "")

@@ -1,0 +1,96 @@
+"""The parts of a graph: a value is an `Input`, a `Constant`, or one result of a `Node`, which may have a `Body`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from lucid.core.graph.types import Array, TensorType
+
+Attributes: TypeAlias = Mapping[str, Any]
+
+
+class Operation(Protocol):
+    """What the graph needs from an op; `lucid.ops.Op` provides it."""
+
+    @property
+    def name(self) -> str:
+        """The op's name."""
+
+    @property
+    def defaults(self) -> Attributes:
+        """The default values of its attributes."""
+
+    def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
+        """Compute the outputs with NumPy."""
+
+    def infer(self, inputs: Sequence[TensorType | None], attributes: Attributes) -> tuple[TensorType, ...]:
+        """The types of the outputs."""
+
+
+@dataclass(eq=False, slots=True)
+class Input:
+    """A value given when the graph runs."""
+
+    name: str
+    type: TensorType
+
+
+class Part(NamedTuple):
+    """Records that an array is a part or a view of another, so that it is named after it: ``weight[q].T``."""
+
+    whole: Array
+    suffix: str
+    whole_part: Part | None
+
+
+@dataclass(eq=False, slots=True)
+class Constant:
+    """A value known while tracing: a parameter, a part of one, or any other array."""
+
+    array: Array
+    type: TensorType
+    part: Part | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One application of an op. `scope` is the path of the module that applied it."""
+
+    op: Operation
+    inputs: tuple[Value | None, ...] = field(repr=False)  # else the text of a node holds those of all before it
+    attributes: Attributes
+    types: tuple[TensorType, ...]
+    scope: str
+    results: tuple[Result, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.results = tuple(Result(self, index) for index in range(len(self.types)))
+
+
+@dataclass(eq=False, slots=True)
+class Result:
+    """One output of a node."""
+
+    node: Node
+    index: int
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the value."""
+        return self.node.types[self.index]
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class Body:
+    """What a node computes again and again, as its attribute: a graph that reads its own inputs and scalars only."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Value, ...]
+
+    def __str__(self) -> str:
+        return f"a body of {len(self.inputs)} inputs"
+
+
+Value: TypeAlias = Input | Constant | Result

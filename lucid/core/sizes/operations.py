@@ -1,0 +1,181 @@
+"""Operations on integer polynomials that need not give one: quotients and remainders, rounded down as in Python, and
+the larger or smaller of two.
+
+If a division is exact, the result is a polynomial again. Otherwise it is an atom, an `Operation`, which is shown as it
+was written; `plain` gives the normal form that equal ones share: ``l + -l % 4`` and ``(l + 3) // 4 * 4`` are one size,
+and so are ``max(l, 4) + min(l, 4)`` and ``l + 4``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd
+from typing import TypeAlias, Union
+
+from lucid.core.sizes.polynomials import Product, add, constant, divide, multiply, order
+
+Atom: TypeAlias = Union[str, "Operation"]
+Terms: TypeAlias = Mapping[Product[Atom], int]
+
+
+class Operation:
+    """What is no polynomial: ``L // 2``, ``L % 2``, ``max(L, 4)``, ``min(L, 4)``. Those of the same text are equal."""
+
+    __slots__ = ("_text", "left", "operator", "plain", "right")
+
+    def __init__(self, operator: str, left: Terms, right: Terms) -> None:
+        self.operator, self.left, self.right = operator, left, right
+        if operator in ("max", "min"):
+            self._text = f"{operator}({text(left)}, {text(right)})"
+        else:
+            self._text = f"{_bracket(text(left))}{operator}{_bracket(text(right))}"
+        self.plain: Terms | None = None  # set on first use
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Operation) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def text(terms: Terms) -> str:
+    """A polynomial as text, with the terms in their order."""
+    shown = ""
+    for product, coefficient in terms.items():
+        factors = [str(abs(coefficient))] if abs(coefficient) != 1 or not product else []
+        factor = "*".join(factors + [_factor(atom) for atom in product])
+        sign = "-" if coefficient < 0 else "+"
+        shown += f" {sign} {factor}" if shown else ("-" if coefficient < 0 else "") + factor
+    return shown or "0"
+
+
+def _factor(atom: Atom) -> str:
+    return f"({atom})" if isinstance(atom, Operation) and atom.operator in ("//", "%") else str(atom)
+
+
+def in_order(terms: Terms) -> Terms:
+    """The terms as they are shown: powers first, constants last."""
+    return dict(sorted(terms.items(), key=lambda item: order(item[0]))) if len(terms) > 1 else terms
+
+
+def floordiv(a: Terms, b: Terms) -> Terms:
+    """a // b."""
+    return _whole_and_rest(*_divided(a, b), b)
+
+
+def mod(a: Terms, b: Terms) -> Terms:
+    """a % b."""
+    _, remainder = _divided(a, b)
+    divisor, number = constant(b), constant(remainder)
+    if number is not None and (number == 0 or divisor is not None):
+        return add({(): number % divisor} if divisor else {}, {})
+    return {(Operation("%", in_order(remainder), in_order(b)),): 1}
+
+
+def _divided(a: Terms, b: Terms) -> tuple[Terms, Terms]:
+    """Quotient and remainder with a = quotient * b + remainder: as written, or the normal forms if these divide."""
+    quotient, remainder = divide(a, b)
+    if constant(remainder) is None:
+        exact, rest = divide(plain(a), plain(b))
+        if constant(rest) is not None:
+            return exact, rest
+    return quotient, remainder
+
+
+def is_polynomial(terms: Terms) -> bool:
+    """Whether all atoms are names."""
+    for product in terms:
+        for atom in product:
+            if not isinstance(atom, str):
+                return False
+    return True
+
+
+def extreme(operator: str, a: Terms, b: Terms) -> Terms:
+    """The larger ("max") or smaller ("min") of two."""
+    return {(Operation(operator, in_order(a), in_order(b)),): 1}
+
+
+def is_counted(terms: Terms) -> bool:
+    """Whether all atoms are certainly 0 or more: names, maxima with 0, and quotients of what is."""
+    return all(isinstance(atom, str) or _is_count(atom) for product in terms for atom in product)
+
+
+def _is_count(atom: Operation) -> bool:
+    if atom.operator == "//":
+        return all(is_counted(part) and min(part.values(), default=0) >= 0 for part in (atom.left, atom.right))
+    return atom.operator == "max" and not atom.right
+
+
+def plain(terms: Terms) -> Terms:
+    """The normal form that all spellings of a size share: no remainders, and only some kinds of quotients."""
+    if is_polynomial(terms):
+        return terms
+    total: Terms = {}
+    for product, coefficient in terms.items():
+        term: Terms = {(): coefficient}
+        for atom in product:
+            term = multiply(term, {(atom,): 1} if isinstance(atom, str) else _plain_atom(atom))
+        total = add(total, term)
+    return total
+
+
+def _plain_atom(atom: Operation) -> Terms:
+    if atom.plain is None:
+        left, right = plain(atom.left), plain(atom.right)
+        if atom.operator == "//":
+            atom.plain = _plain_quotient(left, right)
+        elif atom.operator == "%":  # a % b is a - b * (a // b)
+            atom.plain = add(left, multiply(right, _plain_quotient(left, right)), -1)
+        elif atom.operator == "max":
+            atom.plain = _plain_maximum(left, right)
+        else:  # min(a, b) is a + b - max(a, b)
+            atom.plain = add(add(left, right), _plain_maximum(left, right), -1)
+    return atom.plain
+
+
+def _plain_maximum(a: Terms, b: Terms) -> Terms:
+    """max(a, b) as b + f * max(d, 0): f is positive, and d begins with a positive term and has no common factor."""
+    difference: Terms = add(a, b, -1)
+    if not difference:
+        return a
+    if difference[min(difference, key=order)] < 0:
+        a, b, difference = b, a, _negative(difference)
+    factor = gcd(*difference.values())
+    divided = {product: coefficient // factor for product, coefficient in difference.items()}
+    return add(b, {(Operation("max", in_order(divided), {}),): factor})
+
+
+def _plain_quotient(a: Terms, b: Terms) -> Terms:
+    """a // b with a positive divisor b, in the form (c*x + ...) // b where c > 0, and a constant from 0 to b - 1."""
+    if b[min(b, key=order)] < 0:
+        a, b = _negative(a), _negative(b)
+    whole, rest = divide(a, b)
+    divisor = constant(b)
+    if constant(rest) is not None or divisor is None:
+        return _whole_and_rest(whole, rest, b)
+    upwards = rest[min(rest, key=order)] < 0
+    if upwards:  # -(-l // 4), the usual way to round up, is (l + 3) // 4
+        rest = add(_negative(rest), {(): divisor - 1})
+    extra = rest.get((), 0) // divisor
+    rounded = _whole_and_rest({(): extra}, add(rest, {(): extra * divisor}, -1), b)
+    return add(whole, rounded, -1 if upwards else 1)
+
+
+def _whole_and_rest(whole: Terms, rest: Terms, b: Terms) -> Terms:
+    """(whole * b + rest) // b, which is whole + rest // b for integers, whatever the sign of the rest."""
+    number, divisor = constant(rest), constant(b)
+    if number is not None and (number == 0 or divisor is not None):
+        return add(whole, {(): number // divisor} if divisor else {})
+    return add(whole, {(Operation("//", in_order(rest), in_order(b)),): 1})
+
+
+def _negative(terms: Terms) -> Terms:
+    return {product: -coefficient for product, coefficient in terms.items()}
+
+
+def _bracket(shown: str) -> str:
+    return f"({shown})" if " " in shown or "*" in shown or "/" in shown else shown

@@ -1,0 +1,324 @@
+"""The runtimes that models are exported for, with one record for each: missing kernels and faults, by release.
+
+Forms ask the record of their target and never check its name, so a new runtime is one more record. The facts about
+onnxruntime's CPU provider are measured by tools/check_onnxruntime_versions.py (docs/onnxruntime-versions.md has the
+tables), those about OpenVINO by tests/test_portable.py; those about CUDA are from the release's source and have not
+been run on a device (docs/gpu.md names the places).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lucid.core.targets.record import Difference, Fault, Known, Missing, Release, Runtime
+
+# The newest opset and IR version that each release of onnxruntime loads, measured with one Identity node; a release
+# that is missing here loads the same as the one before it.
+RELEASES: Mapping[Release, tuple[int, int]] = MappingProxyType(
+    {
+        (1, 15): (18, 9),
+        (1, 16): (19, 9),
+        (1, 17): (20, 9),
+        (1, 18): (21, 10),
+        (1, 21): (22, 10),
+        (1, 23): (23, 11),
+        (1, 24): (25, 13),
+        (1, 25): (26, 13),
+        (1, 32): (28, 14),
+    }
+)
+OLDEST: Release = (1, 20)  # the oldest that models are exported for
+SIZE_LIMITS = "lucid.limits"  # the metadata key for the largest values of symbolic sizes, as JSON
+OLDEST_RELEASE = "lucid.onnxruntime"  # the metadata key for the oldest release that a file was exported for
+ACCURACY_LEVEL = "lucid.accuracy_level"  # the metadata key for that of standard products with weights in few bits
+DEFAULT_LEVEL = 4  # onnxruntime's own
+EXTENSIONS = "ai.onnx.contrib"  # the domain of the operators of onnxruntime-extensions, a library of its own
+
+# Faults that forms ask about -------------------------------------------------------------------------------------
+
+PASSES_OVER_NAN = Fault("maxima and minima of numbers with NaN")
+INTEGERS_AS_FLOAT64 = Fault("sums, products and powers of integers")
+LOWEST_OVER_MINUS_ONE = Fault("quotients and remainders of the lowest integer by -1")
+HALF_TRANSPOSED = Fault("a half-precision product after a transpose of the first axis")
+FLOAT64_TRANSPOSED = Fault("a float64 product after a transpose")
+FLOAT64_COS = Fault("Cos of float64")
+FLOAT64_QUICK_GELU = Fault("a float64 product with a sigmoid")
+GROUP_NORMALIZATION = Fault("GroupNormalization")
+ATTENTION_OF_HALVES = Fault("Attention in half precision")
+ATTENTION_OF_GROUPS = Fault("Attention of grouped heads", "Attention")
+ATTENTION_UNSEEN = Fault("Attention of a query that may see no key", "Attention")
+ATTENTION_SINGLE = Fault("causal Attention of a single query", "Attention")
+ATTENTION_CROSS = Fault("causal Attention of another number of keys")
+ATTENTION_SOFTCAP = Fault("Attention with softcap")
+ATTENTION_WEIGHTS = Fault("Attention that returns weights")
+ATTENTION_OPEN_WEIGHTS = Fault("Attention that returns weights of a symbolic number of keys")
+ATTENTION_OF_BUFFERS = Fault("GroupQueryAttention that writes no keys")
+TENSOR_SCATTER = Fault("TensorScatter", "TensorScatter")
+FILLED_MASKS = Fault("blocks of queries with filled masks")
+FUSED_SOFTMAX = Fault("a softmax between two products, over a symbolic number of keys")
+PRODUCT_OF_NOTHING = Fault("a product over no keys")
+NARROW_PRODUCTS = Fault("a product with weights in 8 bits, computed in float32")
+ZEROS_OF_ROWS = Fault("zero points of 4 bits in rows of an odd number of blocks")
+PADDED_BLOCKS = Fault("DequantizeLinear of blocks whose last one is padded")
+COARSE_SINE = Fault("sine and cosine")
+SCAN_OF_NOTHING = Fault("a Scan of length 0")
+EXPERTS = Fault("MoE")
+OUTER_VALUES = Fault("a Scan that reads values around it")
+ELEMENTS_IN_PLACE = Fault("a Scan whose steps compute in place of their elements, or read none")
+RESHAPED_TO_NUMBER = Fault("a product reshaped to a number")
+EMPTY_CONSTANTS = Fault("constants without elements")
+HEADS_LIKE_POSITIONS = Fault("float64 attention of fixed sizes with as many heads as positions")
+REGIONS_OF_POSITIONS = Fault("LessOrEqual of positions of a symbolic length")
+
+# onnxruntime -----------------------------------------------------------------------------------------------------
+
+# Types that ONNX does not have for these ops.
+_NOT_IN_ONNX = (
+    Missing("MatMul Pow", "int8 uint8"),
+    Missing("Neg", "uint8"),
+    Missing("TopK", "bfloat16"),
+    Missing("ArgMax", "bool"),
+    Missing("RotaryEmbedding DequantizeLinear", "float64"),
+)
+# For every provider that was tried.
+_EVERYWHERE = (
+    *_NOT_IN_ONNX,
+    Missing("Where", "bool"),
+    Missing("Trilu", "int8 uint8"),
+    Missing("Where", "int8", until=(1, 31)),
+    Missing("Trilu", "int32", until=(1, 29)),
+    Missing("Max Min", "int8 uint8", until=(1, 24)),
+    Missing("Resize", "int64 bool"),
+    Missing("Relu", "bool uint8 int64"),
+    Missing("Softplus RotaryEmbedding MultiHeadAttention MatMulNBits GatherBlockQuantized", "float64 bfloat16"),
+    Missing("Attention", "float64", "falls back to a form that gives NaN on fully masked rows"),
+    Missing("Attention", "*", said="onnxruntime 1.32 has no kernel for Attention of opset 25 and newer", opset=25),
+)
+_NO_BYTES = Missing(
+    "MatMulInteger",
+    "*",
+    said="the provider has no kernel for products of bytes: inputs are rounded and multiplied in float32, which takes "
+    "longer than without rounding",
+)
+_INTEGERS = {INTEGERS_AS_FLOAT64: Known("computes it as float64, which loses the digits of integers beyond 2^53")}
+_SLOW_GROUPS = {
+    GROUP_NORMALIZATION: Known("has no kernel, and its own expansion is 1.6 to 4 times slower than the body")
+}
+
+_INEXACT_GROUPS = {
+    GROUP_NORMALIZATION: Known(
+        "has no kernel and computes its definition, whose variance, the mean of squares less the square of the mean, "
+        "loses its digits where the mean is large"
+    )
+}
+
+_CPU_LACKS = (
+    *_EVERYWHERE,
+    Missing(
+        "*",
+        "bfloat16",
+        but="Cast Concat Gather GatherElements GatherND LayerNormalization Reshape Scan ScatterElements Slice Split "
+        "Squeeze Transpose Unsqueeze",
+    ),
+    # It casts these to float32 by itself; they are listed so that the guards against NaN are computed in float32, too.
+    Missing("ArgMax MaxPool ReduceMax ReduceMin Sign", "float16"),
+    Missing("AveragePool Conv Erf", "float64"),
+    Missing("ConvTranspose", "float16 float64"),
+    Missing("CumSum", "float32", "adds up in float32, but eager code in float64"),
+    Missing("LogSoftmax", "float64", "ignores NaN"),
+    Missing("Gelu FusedMatMul Resize", "float16 float64"),
+    Missing(
+        "MoE", "float16 float64", "has no kernel for float64, and is wrong in float16 unless weights are normalised"
+    ),
+    Missing("Softplus", "float16", "computes log(1 + exp(x)) in float16, which overflows"),
+    Missing("Attention", "float16", "rounds scores to float16"),
+    # Without optimisation it may cast the scales when it runs, after it has packed the weight, and gives 0.
+    Missing("MatMulNBits", "float16", "computes it in float32, and gives 0 where its optimisation is turned off"),
+)
+_CPU_FAULTS = {
+    **_INTEGERS,
+    EXPERTS: Known("has not been compared", (1, 28)),
+    NARROW_PRODUCTS: Known("unpacks the weight at each call, which takes 2 to 11 times as long as a float32 product"),
+    TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
+    ZEROS_OF_ROWS: Known("reads them of another row in GatherBlockQuantized", (1, 27)),
+    SCAN_OF_NOTHING: Known("stops with an error"),
+    PASSES_OVER_NAN: Known("ignores NaN"),
+    LOWEST_OVER_MINUS_ONE: Known("ends the process (1.31)"),
+    HALF_TRANSPOSED: Known("crashes when it loads one (1.23 to 1.31)"),
+    FLOAT64_TRANSPOSED: Known("fuses a Transpose and a float64 MatMul into an op without a kernel", (1, 26)),
+    FLOAT64_COS: Known("has no float64 kernel for Cos", (1, 29)),
+    FLOAT64_QUICK_GELU: Known("fuses a float64 Sigmoid and Mul into an op without a kernel", (1, 31)),
+}
+_CPU_ATTENTION = {
+    ATTENTION_OF_HALVES: Known("rounds scores to float16, and has no bfloat16 kernel"),
+    ATTENTION_OF_GROUPS: Known("reads the wrong keys for grouped heads", (1, 23, 1)),
+    ATTENTION_UNSEEN: Known("gives NaN or the mean of the values to a query that sees no key", (1, 28)),
+    ATTENTION_SINGLE: Known("lets a single query see every key, causal or not", (1, 28)),
+    ATTENTION_OF_BUFFERS: Known("ends the process where GroupQueryAttention has keys only in its buffers", (1, 31)),
+    ATTENTION_OPEN_WEIGHTS: Known(
+        "treats the returned weights as empty if the number of keys is symbolic, and may write them to a buffer "
+        "that is too small"
+    ),
+    FILLED_MASKS: Known("has not been measured with blocks of queries", (1, 28)),
+}
+_CUDA_LACKS = (
+    *_EVERYWHERE,
+    _NO_BYTES,
+    Missing("GroupQueryAttention", "float32 float64"),
+    Missing("Attention", "*", "would run on the CPU, with copies both ways", (1, 25)),
+)
+_CUDA_FAULTS = {
+    TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
+    **_INTEGERS,
+    **_SLOW_GROUPS,
+    SCAN_OF_NOTHING: Known("stops with an error"),
+    ATTENTION_UNSEEN: Known("gives the mean of the values to a query that sees no key", (1, 28)),
+    ATTENTION_SOFTCAP: Known("refuses softcap, or applies it in another order", (1, 28)),
+    ATTENTION_OF_GROUPS: Known("has no kernel for grouped heads in every element type and size", (1, 28)),
+    ATTENTION_CROSS: Known("does not align causal queries in the same way in all its kernels", (1, 28)),
+    ATTENTION_WEIGHTS: Known("has no kernel for Attention that returns weights"),
+}
+_OPENVINO_FAULTS = {
+    SCAN_OF_NOTHING: Known("stops with an error"),
+    FUSED_SOFTMAX: Known("fuses them, and is wrong after a first call with a single key"),
+    PRODUCT_OF_NOTHING: Known("gives uninitialised memory"),
+    OUTER_VALUES: Known("does not load one"),
+    RESHAPED_TO_NUMBER: Known("ends the process"),
+    EMPTY_CONSTANTS: Known("reads them as a number, and may end the process"),
+    HEADS_LIKE_POSITIONS: Known("fuses it, and confuses the two axes"),
+    ELEMENTS_IN_PLACE: Known("gives later steps what earlier ones wrote there, or does a single step"),
+}
+_TRACT_FAULTS = {REGIONS_OF_POSITIONS: Known("is computed by tract region by region, of wrong sizes")}
+
+_OPENVINO_LACKS = (Missing("Abs Add Mul Neg Sub", "int8 uint8", "saturates instead of wrapping around"),)
+
+_FLOATS = "float32 float64 float16 bfloat16"
+_OPENVINO_DIFFERS = (
+    Difference(
+        "Exp Relu Max Min Clip ReduceMax ReduceMin ArgMax",
+        _FLOATS,
+        "loses NaN",
+        "a guard would be a branch, or three more nodes at each activation",
+    ),
+    Difference(
+        "Softmax LogSoftmax",
+        _FLOATS,
+        "keeps NaN in its place alone, instead of in the row",
+        "a guard would read every row of scores once more",
+    ),
+    Difference(
+        "TopK", "*", "orders equal elements otherwise", "ONNX has no TopK that promises an order of equal elements"
+    ),
+    Difference(
+        "Div Mod", "int32 int64", "loses digits beyond 2^24", "sizes and positions are smaller, and would pay for it"
+    ),
+    Difference(
+        "Log Softplus",
+        _FLOATS,
+        "is off by up to 2e-6 near 0",
+        "that is much of a small result, but each form has a logarithm",
+    ),
+    Difference("*", "int64", "computes 32 bits", "it has no wider integers"),
+    Difference("*", "float64", "computes float32", "it has no wider numbers"),
+)
+
+# Below 24 a write copies the whole buffer.
+_NEWER = {"write_at": 24, "buffered_attention": 24}
+
+# The records -----------------------------------------------------------------------------------------------------
+
+RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
+    {
+        runtime.name: runtime
+        for runtime in (
+            Runtime(
+                "any",
+                "only standard ops",
+                engine="onnxruntime's CPU provider",
+                asked_for=("com.microsoft",),
+                newer=_NEWER,
+                lacks=_CPU_LACKS,
+                faults={**_CPU_FAULTS, **_CPU_ATTENTION, **_SLOW_GROUPS},
+            ),
+            Runtime(
+                "cpu",
+                "tuned for onnxruntime's CPU provider",
+                engine="onnxruntime's CPU provider",
+                domains=("com.microsoft",),
+                newer=_NEWER,
+                lacks=_CPU_LACKS,
+                faults={**_CPU_FAULTS, **_CPU_ATTENTION, **_SLOW_GROUPS},
+            ),
+            Runtime(
+                "cuda",
+                "tuned for onnxruntime's CUDA provider",
+                engine="onnxruntime's CUDA provider",
+                provider="CUDAExecutionProvider",
+                device=True,
+                memory="cuda",
+                domains=("com.microsoft",),
+                newer=_NEWER,
+                half_arithmetic=True,
+                lacks=_CUDA_LACKS,
+                faults=_CUDA_FAULTS,
+            ),
+            Runtime(
+                "portable",
+                "primitive ops of opset 18, for runtimes without Attention",
+                opset=18,
+                engine="onnxruntime's CPU provider",
+                lacks=(
+                    *_CPU_LACKS,
+                    *_OPENVINO_LACKS,
+                    Missing("Attention", "*", said="the target is for runtimes without this op"),
+                ),
+                faults={**_CPU_FAULTS, **_OPENVINO_FAULTS, **_TRACT_FAULTS, **_INEXACT_GROUPS},
+            ),
+            # Runs on OpenVINO 2026.4 in tests/test_portable.py. It computes int64 as int32 and float64 as float32, and
+            # ignores NaN (docs/portable.md).
+            Runtime(
+                "openvino",
+                "tuned for OpenVINO 2026.4 and newer",
+                engine="OpenVINO",
+                provider="OpenVINOExecutionProvider",
+                lacks=(
+                    *_NOT_IN_ONNX,
+                    *_OPENVINO_LACKS,
+                    Missing(
+                        "Attention", "*", said="OpenVINO's Attention is wrong after a first call with a single key"
+                    ),
+                ),
+                faults={
+                    **_OPENVINO_FAULTS,
+                    INTEGERS_AS_FLOAT64: Known("computes them in 32 bits"),
+                    PADDED_BLOCKS: Known("does not load one where the block does not divide the rows"),
+                },
+                differs=_OPENVINO_DIFFERS,
+            ),
+            # From the kernels that onnxruntime's source registers, and Chromium's software adapter (docs/portable.md).
+            # Ops without a kernel run on the CPU, with copies.
+            Runtime(
+                "webgpu",
+                "tuned for onnxruntime's WebGPU provider",
+                engine="onnxruntime's WebGPU provider",
+                opset=20,
+                provider="WebGpuExecutionProvider",
+                device=True,
+                domains=("com.microsoft",),
+                lacks=(
+                    *_CPU_LACKS,
+                    _NO_BYTES,
+                    Missing("Attention RMSNormalization RotaryEmbedding", "*"),
+                    Missing("MultiHeadAttention", "*", said="WebGPU's MultiHeadAttention has not been compared"),
+                ),
+                # Its products with weights in few bits read 4 and 8 bits as they are stored.
+                faults={
+                    **{fault: known for fault, known in _CPU_FAULTS.items() if fault is not NARROW_PRODUCTS},
+                    **_SLOW_GROUPS,
+                    COARSE_SINE: Known("computes them to 2e-4"),
+                },
+            ),
+        )
+    }
+)

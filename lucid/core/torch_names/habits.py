@@ -1,0 +1,38 @@
+"""Names of torch that ported code mentions around its computations: no gradients, limits of element types."""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator
+from typing import Any
+
+from lucid.core.graph.types import DTypeLike, as_dtype
+
+
+class no_grad(ContextDecorator):  # noqa: N801  # torch's name
+    """Does nothing, as a decorator or in ``with``: there are no gradients."""
+
+    def __enter__(self) -> None:
+        """Nothing changes."""
+
+    def __exit__(self, *error: Any) -> None:
+        """Nothing changes."""
+
+
+inference_mode = no_grad
+
+
+class finfo:  # noqa: N801  # NumPy's and torch's name
+    """The limits of a floating-point type: `min`, `max`, `eps` and `smallest_normal` (also `tiny`).
+
+    Raises:
+        TypeError: for another type.
+    """
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        kind = as_dtype(dtype)
+        if kind.kind != "float":
+            raise TypeError(f"finfo: got {kind}, expected a floating-point type")
+        self.dtype = kind
+        self.bits = 8 * kind.itemsize
+        self.min, self.max, self.eps = kind.lowest, kind.largest, kind.epsilon
+        self.smallest_normal = self.tiny = kind.smallest / kind.epsilon

@@ -1,0 +1,32 @@
+"""What a package offers: its names for `dir` and completion; the error about a name that there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from types import ModuleType
+
+from lucid.core.words.suggestions import did_you_mean
+
+
+def offered(names: Mapping[str, object], *modules: str, but: Collection[str] = ()) -> list[str]:
+    """The `__all__` of a package whose __init__.py imports what it offers.
+
+    Args:
+        names: all that are defined in it. Those with a leading underscore are its own, and so are modules.
+        modules: those that it offers all the same.
+        but: former names, which can still be imported.
+    """
+    found = {name for name, value in names.items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    return sorted((found | set(modules)) - set(but))
+
+
+def unknown(owner: str, name: str, known: Iterable[str], why: str = "") -> AttributeError:
+    """The error about a name that a module or an object does not have.
+
+    Args:
+        owner: as Python calls it: "module 'lucid.nn'".
+        why: what is known of this name; otherwise names like it are suggested.
+    """
+    suggested = "" if name.startswith("_") else did_you_mean(name, known)
+    # Python would suggest a name, too, if it knew in what this one was looked for.
+    return AttributeError(f"{owner} has no attribute {name!r}{why or suggested}", name=name, obj=None)

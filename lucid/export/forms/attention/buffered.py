@@ -1,0 +1,156 @@
+"""Attention over the part of a buffer that is filled.
+
+The body of `buffered_attention` computes over the whole capacity, because the sizes of a body are known while tracing.
+The forms here find out when the model runs how much is filled: a step costs what is filled, however large the buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from lucid.core.graph.types import float32, int32
+from lucid.core.graph.values import Node
+from lucid.core.sizes.dims import Dim, same
+from lucid.core.targets.known import ATTENTION_OF_BUFFERS, TENSOR_SCATTER
+from lucid.export.builder import Builder, computed
+from lucid.export.form import Taken, form, refuse, refuse_wrong
+from lucid.export.forms.attention.call import Call, emit_node, refuse_scale
+from lucid.export.run_time_sizes import sizes_vector
+from lucid.ops import attention, logical_or, reshape
+from lucid.ops.attention import buffers
+from lucid.ops.attention.buffers import BufferedCall
+from lucid.ops.attention.call import AttentionOptions
+from lucid.ops.attention.op import joined_heads, split_heads
+from lucid.ops.creation import size_op
+from lucid.ops.tensor.tensor import Tensor
+
+Attend: TypeAlias = Callable[[Builder, Call], Tensor]
+
+
+@form(
+    buffers.buffered_attention,
+    takes="heads kv_heads scale is_causal window softcap",
+    name="com.microsoft GroupQueryAttention",
+    opset=24,
+    kind="contrib",
+    domain="com.microsoft",
+    kernel="GroupQueryAttention",
+    targets=("cpu",),
+)
+def group_query(build: Builder, node: Node) -> Taken:
+    """It reads the buffers where they are. It could write to them too, but `write_at` does, with its errors."""
+    call = _call(node)
+    batch, length, width, options = call.batch, call.queries, call.key_buffer.shape[3], call.options
+    refuse_wrong(build, TENSOR_SCATTER)
+    refuse_wrong(build, ATTENTION_OF_BUFFERS)
+    refuse_scale(options.scale)
+    if call.query.dtype != float32:
+        refuse(f"it computes like the other forms in float32, not in {call.query.dtype}")
+    if not options.is_causal:
+        refuse("it takes only causal attention")
+    if same(width, 0) or not same(width % 8, 0) or not same(width, call.value_buffer.shape[3]):
+        refuse("the width of heads must be a multiple of 8, and the same for values")
+    several = isinstance(batch, int) and batch > 1
+    if several and isinstance(length, int) and length > 1:
+        refuse("it takes several new positions only in a single row")
+    without = build.target.missing("Attention", float32)
+    if without and not same(batch, 1) and not same(length, 1):
+        refuse(f"several new positions in several rows go through Attention: {without}")
+    key_buffer, value_buffer = call.written()
+    query = call.query if options.heads is not None else joined_heads(call.query)
+    # Without new keys of its own, it does not write to the buffers and needs no copy of them.
+    none = build.op("ConstantOfShape", sizes_vector(build, (batch, 0, key_buffer.shape[1] * width)), value=_ZERO)
+    # In int32 before the maximum: that of no rows is then negative, which the kernel refuses, else it divides by their
+    # number.
+    last = (call.starts + (length - 1)).astype(int32)
+    operands = (query, none, none, key_buffer, value_buffer, last, last.max() + 1)
+    names = build.names_of(operands)
+
+    def in_place() -> str:
+        return build.op(
+            "GroupQueryAttention",
+            *names,
+            domain="com.microsoft",
+            num_heads=query.shape[2] // width,
+            kv_num_heads=key_buffer.shape[1],
+            scale=options.scale,
+            local_window_size=options.window,
+            softcap=options.softcap or None,
+        )
+
+    def over_a_copy() -> str:
+        return build.name_of(joined_heads(_over_filled(build, call, key_buffer, value_buffer, _one_node)))
+
+    why = "it reads what is filled, without a copy"
+    if same(length, 1) or same(batch, 1):
+        output = in_place()
+    else:
+        single = build.name_of(logical_or(size_op(size=length) <= 1, size_op(size=batch) <= 1))
+        then = build.block(lambda: [(in_place(), query.type)])
+        orelse = build.block(lambda: [(over_a_copy(), query.type)])
+        output = build.op("If", single, then_branch=then, else_branch=orelse)
+        why += "; several new positions in several rows go through a copy"
+    given = computed(build, output, query.type)
+    result = given if options.heads is not None else split_heads("query", given, int(query.shape[2] // width))
+    return Taken([result, key_buffer, value_buffer], why)
+
+
+@form(
+    buffers.buffered_attention,
+    takes="mask heads kv_heads scale is_causal window softcap",
+    name="attention over what is filled",
+)
+def filled_part(build: Builder, node: Node) -> Taken:
+    """Attention over a copy of the filled part."""
+    call = _call(node)
+    if same(call.queries, 0) or same(call.batch, 0):
+        refuse("nothing is written, so it has no filled part to find")
+    without = build.target.missing("Attention", call.query.dtype if call.query.dtype.itemsize > 2 else float32)
+    if without:
+        refuse(f"its attention is composed of other ops there, over the whole capacity: {without}")
+    key_buffer, value_buffer = call.written()
+    output = call.laid_out(_over_filled(build, call, key_buffer, value_buffer, _best_form))
+    return Taken([output, key_buffer, value_buffer], "computes over what is filled instead of the capacity", attention)
+
+
+def _over_filled(
+    build: Builder, call: BufferedCall, key_buffer: Tensor, value_buffer: Tensor, attend: Attend
+) -> Tensor:
+    """The output (N, H, L, d_v): attention to the slots up to the last one that any row has filled."""
+    end = build.name_of(reshape(call.starts.max() + call.queries, (1,)))
+    name = f"slots up to {end}"  # no size of a model has a name with spaces
+    build.sizes[name] = end
+    slots = Dim({(name,): 1})
+
+    def cut(x: Tensor, axis: int) -> Tensor:
+        shape = (*x.shape[:axis], slots, *x.shape[axis + 1 :])
+        return computed(build, build.op("Slice", x, _FIRST, end, np.array([axis])), x.type.with_shape(shape))
+
+    options = AttentionOptions(scale=call.options.scale, softcap=call.options.softcap)
+    key, value, visible = cut(key_buffer, 2), cut(value_buffer, 2), cut(call.visible(), 3)
+    return attend(build, Call(call.split_query(), key, value, visible, options=options))
+
+
+def _best_form(build: Builder, call: Call) -> Tensor:
+    options = call.options
+    output: Tensor = attention(
+        call.query, call.key, call.value, call.mask, scale=options.scale, softcap=options.softcap
+    )
+    return output
+
+
+def _one_node(build: Builder, call: Call) -> Tensor:
+    """Without the forms for long inputs: here it is one of two branches, in each layer."""
+    shape = (*call.query.shape[:3], call.value.shape[3])
+    return computed(build, emit_node(build, call)[0], call.query.type.with_shape(shape))
+
+
+def _call(node: Node) -> BufferedCall:
+    operands = [None if value is None else Tensor.from_value(value) for value in node.inputs]
+    return BufferedCall.from_operands(operands, node.attributes)
+
+
+_FIRST, _ZERO = np.array([0]), np.zeros(1, np.float32)

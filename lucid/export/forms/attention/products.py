@@ -1,0 +1,211 @@
+"""Attention as its products, for onnxruntime's CPU provider: what one `Attention` node hides, as ops of their own.
+
+`FusedMatMul` transposes keys and scales as it reads; `Softmax` and `MatMul` follow. That saves the node's copies where
+heads are already split and nothing is masked, and weights can be returned as they are. The `Tanh` of a softcap computes
+eight numbers or more at a time, the node one. All threads share a product, while the node computes a head on one of
+them. The query heads that read one key head are rows of one product there, so keys are not repeated. docs/benchmarks.md
+has the measurements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lucid.core.graph.types import float32
+from lucid.core.graph.values import Node
+from lucid.core.sizes.dims import sym_min
+from lucid.export.builder import Builder, Operand, computed
+from lucid.export.form import Taken, form, refuse
+from lucid.export.forms.attention.call import Call, emit_node
+from lucid.ops import attention, concat, expand, logical_not, reshape, softmax, squeeze, tanh, unsqueeze, where
+from lucid.ops.attention.masks import combined_mask, excluded, position_mask
+from lucid.ops.attention.op import joined_heads, split_heads
+from lucid.ops.op import Op
+from lucid.ops.tensor.tensor import Tensor
+
+# From so many queries capped scores are computed in blocks of so many rows, which stay in the caches through their tanh
+# and softmax; with fewer, a block costs more than it saves.
+LONG_IF_CAPPED, ROWS_IF_CAPPED = 2048, 256
+
+
+@form(
+    attention,
+    takes="heads kv_heads scale need_weights",
+    name="three products",
+    kind="blocks",
+    domain="com.microsoft",
+    kernel="FusedMatMul",
+    targets=("cpu",),
+)
+def three_products(build: Builder, node: Node) -> Taken:
+    """FusedMatMul, Softmax, MatMul: what the node does, without its copies."""
+    call = Call.of(node)
+    if not are_split(call):
+        refuse("the packed layout of several heads is read faster by the Attention node")
+    if call.grouped:
+        refuse("grouped heads would need copies of the keys")
+    output, weights = in_three_products(build, call)
+    why = "nothing is masked, and heads that are already split are read without a copy"
+    if not call.options.need_weights:
+        return Taken(output, why)
+    if call.options.heads is not None:  # weights have an axis of heads in every layout
+        weights = build.op("Unsqueeze", weights, np.array([1]))
+    return Taken((output, weights), why)
+
+
+def in_three_products(build: Builder, call: Call) -> tuple[str, str]:
+    """The output and the weights of attention without masks, of as many heads of keys as of queries."""
+    scale = call.options.scale_of(call.width)
+    scores = build.op("FusedMatMul", call.query, call.key, domain="com.microsoft", alpha=scale, transB=1)
+    weights = build.op("Softmax", scores, axis=-1)
+    return build.op("MatMul", weights, call.value), weights
+
+
+@form(attention, takes="*", name="products, for their tanh", kind="expanded", targets=("cpu",))
+def capped_scores(build: Builder, node: Node) -> Taken:
+    """Products where scores are capped: `Tanh` computes eight numbers or more at a time, the Attention node one."""
+    call = Call.of(node)
+    if not call.options.softcap:
+        refuse("no softcap")
+    if call.past_key is not None:
+        refuse("the node reads a cache without copying it for groups of heads")
+    return Taken(capped(build, node, call), "onnxruntime's Attention node computes tanh number by number")
+
+
+def capped(build: Builder, node: Node, call: Call) -> tuple[Tensor, ...]:
+    """The results of a call with a softcap and all its masks: as products, or by the body."""
+    if fit_products(call) and not call.options.holds_weights:
+        bias, seeing = bias_of(call)
+        if bias is None and isinstance(call.queries, int) and call.queries >= LONG_IF_CAPPED:
+            queries = call.query.split(ROWS_IF_CAPPED, -2)
+            return (concat([in_products(build, replace(call, query=query), None) for query in queries], -2),)
+        return (in_products(build, call, bias, seeing),)
+    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
+    assert isinstance(node.op, Op)
+    return tuple(node.op.expand(given, node.attributes))
+
+
+def at_once(build: Builder, node: Node, call: Call) -> Operand:
+    """All scores at once: one Attention node, or products if scores are capped."""
+    return build.name_of(capped(build, node, call)[0]) if call.options.softcap else emit_node(build, call)[0]
+
+
+def said_at_once(call: Call) -> str:
+    """What `at_once` writes, for a note."""
+    return "products, for their tanh" if call.options.softcap else "the plain node"
+
+
+def masked_up_to(build: Builder, call: Call, limit: int) -> Call:
+    """The call of the plain node, with a mask of keys for as many queries as it computes at most.
+
+    So all layers share it, and for long texts it is small.
+    """
+    if call.key_mask is None or call.mask is not None or call.options.softcap or not build.target.expects(0, limit):
+        return call
+    shape = (call.batch, 1, sym_min(call.queries, limit), call.keys)
+    rows = build.name_of(expand(unsqueeze(call.key_mask, (1, 2)), shape))
+    # The node runs only where these are all queries.
+    mask = computed(build, rows, call.key_mask.type.with_shape((call.batch, 1, call.queries, call.keys)))
+    return replace(call, mask=mask, key_mask=None)
+
+
+def are_split(call: Call) -> bool:
+    """Whether products read the heads as they are."""
+    return call.options.heads in (None, 1)
+
+
+def fit_products(call: Call) -> bool:
+    """Whether `in_products` computes a call: in float32, with a factor that float32 can hold; groups of heads only
+    over a known number of keys, since a buffer without rows has none to reshape to."""
+    held = float(np.finfo(np.float32).tiny) <= abs(_factor(call)) <= float32.largest
+    return call.dtype == float32 and held and (isinstance(call.new_keys, int) or not call.grouped)
+
+
+def _factor(call: Call) -> float:
+    return call.options.scale_of(call.width) / (call.options.softcap or 1.0)
+
+
+def biased(build: Builder, call: Call, bias: Tensor) -> Tensor:
+    """Attention by its best form, with `bias` added to the scores, instead of the call's own masks."""
+    options = call.options
+    if options.softcap and fit_products(call):
+        return in_products(build, call, bias)
+    output: Tensor = attention(
+        call.query,
+        call.key,
+        call.value,
+        bias,
+        heads=options.heads,
+        kv_heads=options.key_heads,
+        scale=options.scale,
+        softcap=options.softcap,
+    )
+    return output
+
+
+def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor | None = None) -> Tensor:
+    """The output of attention, in the call's layout.
+
+    `bias` is what all masks add to the scores, `seeing` 0 for queries that see no key and 1 for others; both broadcast
+    to (N, H, L, S).
+    """
+    whole = split(call)
+    query, key, value, options = whole.query, whole.key, whole.value, whole.options
+    n, heads, length, width = query.shape
+    kv_heads, keys = key.shape[1:3]
+    rows = (n, kv_heads, heads // kv_heads * length)  # the queries of a group are rows of one product
+    product = build.op(
+        "FusedMatMul",
+        reshape(query, (*rows, width)),
+        key,
+        domain="com.microsoft",
+        alpha=_factor(call),
+        transB=1,
+    )
+    scores = computed(build, product, query.type.with_shape((*rows, keys)))
+    if options.softcap:
+        scores = tanh(scores) * options.softcap
+    if bias is not None:
+        scores = reshape(scores, (n, heads, length, keys)) + bias
+    output = reshape(reshape(softmax(scores), (*rows, keys)) @ value, (n, heads, length, value.shape[3]))
+    return as_given(call, output if seeing is None else output * seeing)
+
+
+def split(call: Call) -> Call:
+    """A call with an axis of heads, (N, H, L, d)."""
+    arrays, counts = (call.query, call.key, call.value), call.options.head_counts
+    if counts is None:
+        return call
+    if counts == (1, 1, 1):
+        # `split_heads` permutes one head as well: OpenVINO fails where several query heads read one that is unsqueezed.
+        query, key, value = (unsqueeze(x, 1) for x in arrays)
+    else:
+        query, key, value = map(split_heads, ("query", "key", "value"), arrays, counts)
+    options = replace(call.options, heads=None, kv_heads=None)
+    return replace(call, query=query, key=key, value=value, options=options)
+
+
+def as_given(call: Call, output: Tensor) -> Tensor:
+    """The output of `split(call)` in the layout of the call."""
+    if call.options.heads is None:
+        return output
+    return squeeze(output, 1) if call.options.heads == 1 else joined_heads(output)
+
+
+def bias_of(call: Call) -> tuple[Tensor | None, Tensor | None]:
+    """What all masks of a call add to its scores, and which queries see a key; None where nothing is masked, and where
+    all queries do."""
+    position = position_mask(call, is_causal=call.options.is_causal)
+    joint = combined_mask(call, position)
+    if joint is None:
+        return None, None
+    if joint.dtype.kind == "float":
+        hidden = excluded(joint)
+        visible, bias = logical_not(hidden), where(hidden, float32.lowest, joint.astype(float32))
+    else:
+        visible, bias = joint, where(joint, np.zeros((1, 1), np.float32), float32.lowest)
+    if joint is position and call.options.window is None:
+        return bias, None
+    return bias, visible.any(-1, keepdims=True).astype(float32)

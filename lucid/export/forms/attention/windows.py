@@ -1,0 +1,172 @@
+"""Attention within a window for onnxruntime's CPU provider: its time grows with L times the window, not with L times L.
+
+An `Attention` node computes all L x L scores and hides those outside of the window. Here queries are cut into blocks of
+equal size, each block gets copies of the keys and values from `window - 1` before its first query to `window_after`
+after its last one, and all blocks are one batch of plain attention (the sliding chunks of Beltagy et al. 2020,
+"Longformer", section 3). docs/benchmarks.md says when that is faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from lucid.core.graph.types import Array
+from lucid.core.graph.values import Node
+from lucid.core.sizes.dims import Size, product, same
+from lucid.export.builder import Builder, Operand
+from lucid.export.form import Taken, form, refuse, refuse_slower
+from lucid.export.forms.attention.by_length import by_length, refuse_unexpected, said_up_to
+from lucid.export.forms.attention.call import Call, node_output
+from lucid.export.forms.attention.cpu import SHORT
+from lucid.export.forms.attention.node_or_op import refuse_inexact
+from lucid.export.forms.attention.products import at_once, said_at_once
+from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
+from lucid.ops.attention.masks import combined_mask
+from lucid.ops.creation import arange_op, size_op
+from lucid.ops.tensor.tensor import Tensor
+
+
+class Cut(NamedTuple):
+    """How a text is cut: with fewer rows keys are copied more often, with more rows more scores are hidden."""
+
+    rows: int  # queries of a block
+    short: float  # up to so many times the keys of a block, the plain node is as fast
+
+
+NARROW, WIDE = Cut(64, 2.0), Cut(128, 1.5)
+REACH = 384  # from so many visible keys besides its own, a query's window is wide
+
+
+@form(
+    attention,
+    takes="key_mask heads kv_heads scale is_causal window window_after softcap",
+    name="window blocks",
+    opset=23,
+    kind="blocks",
+    kernel="Attention",
+    targets=("cpu",),
+)
+def window_blocks(build: Builder, node: Node) -> Taken:
+    call = Call.of(node)
+    refuse_inexact(build, call)
+    window, ahead = call.options.window, call.options.ahead
+    if window is None or ahead is None:
+        refuse("a query sees all keys on one side")
+    if not same(call.queries, call.new_keys):
+        refuse("queries and keys may differ in number")
+    length, reach = call.queries, window - 1 + ahead
+    rows, short = NARROW if reach < REACH else WIDE
+    limit = int(short * (rows + reach))
+    why = f"{rows} queries at a time get copies of the {rows + reach} keys that they may see"
+    if isinstance(length, int):
+        if ahead == 0 and SHORT < length <= window:
+            return Taken(_causal(call), f"a window of {window} hides none of {length} keys", written_as=attention)
+        if length <= limit:
+            refuse_slower(build, f"{length} queries are too few for windows of {reach + 1} keys to be faster")
+        return Taken(in_blocks(build, call, _blocks(call, rows, window - 1, ahead)), why)
+    refuse_unexpected(build, limit)
+    blocks = _blocks(call, rows, window - 1, ahead)
+    build.names_of([blocks.own, blocks.near, blocks.mask])  # outside of the branches, where all layers share them
+    chosen = by_length(
+        build, length, limit, lambda: at_once(build, node, call), lambda: in_blocks(build, call, blocks), node.types[0]
+    )
+    return Taken(chosen, f"{said_up_to(build, limit, said_at_once(call))}{why}")
+
+
+def _causal(call: Call) -> Tensor:
+    """The best form of causal attention, which a window changes only where a query has more keys before it."""
+    return _best(replace(call, options=replace(call.options, is_causal=True, window=None, window_after=None)))
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The blocks of a text, and the positions of their queries and keys in it."""
+
+    count: Size
+    own: Tensor  # (blocks, rows), of queries
+    near: Tensor  # (blocks, keys), of keys
+    mask: Tensor  # (N * blocks, 1, rows, keys), which keys a query sees, or what a floating mask adds for them
+
+
+def _blocks(call: Call, rows: int, before: int, after: int) -> _Blocks:
+    """Blocks of so many queries, which see so many keys before and after themselves."""
+    count, keys = -(-call.queries // rows), rows + before + after
+    starts = unsqueeze(arange_op(start=0, stop=count), 1) * rows
+    own, near = starts + np.arange(rows), starts + np.arange(-before, rows + after)
+    # What lies outside of the text is hidden. It is read from the other end of the text, so nothing has to be padded.
+    size = size_op(size=call.queries)
+    places = maximum(size, 1)  # onnxruntime refuses to divide by 0, even where there is nothing to divide
+    seen = unsqueeze(logical_and(near >= 0, near < size), 0)
+    near %= places
+    shown = None if call.key_mask is None else take(call.key_mask, near, 1)
+    if shown is not None and shown.dtype.kind == "bool":
+        seen = logical_and(seen, shown)
+    visible = logical_and(unsqueeze(seen, 2), _band(rows, keys))
+    mask = reshape(expand(visible, (call.batch, count, rows, keys)), (call.batch * count, 1, rows, keys))
+    if shown is not None and shown.dtype.kind == "float":
+        joined = combined_mask(replace(call, key_mask=reshape(shown, (call.batch * count, keys))), mask)
+        assert joined is not None
+        mask = joined
+    return _Blocks(count, own % places, near, mask)
+
+
+@cache
+def _band(rows: int, keys: int) -> Array:
+    """Which of a block's keys each of its queries may see; one array for all layers, which the exporter then shares."""
+    distance = np.arange(keys) - np.arange(rows)[:, None]
+    return (distance >= 0) & (distance <= keys - rows)
+
+
+def in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
+    """Attention of as many queries as keys, block by block."""
+    query, key, value = (
+        _batched(x, positions)
+        for x, positions in ((call.query, blocks.own), (call.key, blocks.near), (call.value, blocks.near))
+    )
+    options = replace(call.options, is_causal=False, window=None, window_after=None)
+    batched = Call(query, key, value, blocks.mask, options=options)
+    # The best form for long texts fills hidden scores, which costs more than it saves in small blocks.
+    output = _best(batched) if options.softcap else node_output(build, batched)
+    return build.name_of(_joined(output, call.batch, blocks.count, call.queries))
+
+
+def _best(call: Call) -> Tensor:
+    """The best form of attention for a call, which is that of other scores than those of the form that asks."""
+    options = call.options
+    output: Tensor = attention(
+        call.query,
+        call.key,
+        call.value,
+        call.mask,
+        call.key_mask,
+        heads=options.heads,
+        kv_heads=options.kv_heads,
+        scale=options.scale,
+        is_causal=options.is_causal,
+        softcap=options.softcap,
+    )
+    return output
+
+
+def _batched(x: Tensor, positions: Tensor) -> Tensor:
+    """What x has at these positions (blocks, rows), with blocks as part of the batch.
+
+    (N, H, L, d) becomes (N * blocks, H, rows, d), and packed (N, L, H*d) becomes (N * blocks, rows, H*d).
+    """
+    found = take(x, positions, -2)
+    if x.ndim == 4:
+        found = permute(found, (0, 2, 1, 3, 4))
+    return reshape(found, (product(found.shape[:2]), *found.shape[2:]))
+
+
+def _joined(x: Tensor, batch: Size, count: Size, length: Size) -> Tensor:
+    """The inverse of `_batched`, without the rows beyond the length."""
+    x = reshape(x, (batch, count, *x.shape[1:]))
+    if x.ndim == 5:
+        x = permute(x, (0, 2, 1, 3, 4))
+    x = reshape(x, (*x.shape[:-3], product(x.shape[-3:-1]), x.shape[-1]))
+    return x[..., :length, :]

@@ -1,0 +1,29 @@
+"""ONNX codes of the element types (onnx.proto, TensorProto.DataType)."""
+
+from __future__ import annotations
+
+import onnx
+
+from lucid.core.graph.types import DType, DTypeLike, as_dtype
+
+_CODES = {
+    "float32": onnx.TensorProto.FLOAT,
+    "float64": onnx.TensorProto.DOUBLE,
+    "float16": onnx.TensorProto.FLOAT16,
+    "bfloat16": onnx.TensorProto.BFLOAT16,
+    "int8": onnx.TensorProto.INT8,
+    "uint8": onnx.TensorProto.UINT8,
+    "int32": onnx.TensorProto.INT32,
+    "int64": onnx.TensorProto.INT64,
+    "bool": onnx.TensorProto.BOOL,
+}
+
+
+def onnx_code(dtype: DTypeLike) -> int:
+    """The code of an element type."""
+    return int(_CODES[as_dtype(dtype).name])
+
+
+def dtype_of_code(code: int) -> DType | None:
+    """The element type of a code; None for one that Lucid does not have."""
+    return next((as_dtype(name) for name, known in _CODES.items() if known == code), None)

@@ -1,0 +1,135 @@
+"""Folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from lucid.files.atomic import DENIED, FULL, DiskFullError, explained, leftovers, sync_folder, temporary_name
+from lucid.files.exchange import exchange
+from lucid.files.locks import lock, names
+
+Check: TypeAlias = Callable[[Path], None]
+"""Called with a folder that is there and not empty; raises FileExistsError if it must stay."""
+
+
+@contextmanager
+def new_folder(path: str | os.PathLike[str], may_replace: Check | None = None) -> Iterator[Path]:
+    """A folder to fill; it gets the name `path` only if the block ends without an error.
+
+    It is filled under a temporary name beside its place, and renamed when all names in it are on the disk (the files
+    are written by `lucid.files`). After an error it is removed. Folders that killed writers left are removed by the
+    next writer of the same name.
+
+    Args:
+        path: its name. A folder of that name is replaced as a whole, if it is empty or `may_replace` allows it, and
+            then removed; until then it stays as it was.
+        may_replace: checks a folder that is not empty; without it every such folder stays.
+
+    Raises:
+        FileExistsError: for a folder that must stay, and for the working folder; neither is touched.
+        OSError: for a file of that name, a missing parent folder, missing permission or a full disk.
+    """
+    target = Path(path).resolve()
+    check_place(target, may_replace)
+    temporary = temporary_name(target)  # before the try, so that after an interrupt it can always be removed
+    try:
+        with _made(temporary, target):
+            yield temporary
+            for folder in [*temporary.rglob("*"), temporary]:
+                if folder.is_dir():
+                    sync_folder(folder)
+            _publish(temporary, target, may_replace)
+    except DiskFullError as error:
+        raise explained(error, target) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)  # once renamed, there is none, or the one that was replaced
+
+
+def check_place(target: Path, may_replace: Check | None = None) -> None:
+    """Refuse a target whose place a new folder cannot take."""
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, f"cannot write {target}: the folder {target.parent} does not exist; create it first"
+        )
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"cannot write {target}: it is a file; give the name of a folder")
+    full = any(target.iterdir())
+    if full and may_replace is None:
+        raise _not_empty(target)
+    if Path.cwd().is_relative_to(target):
+        raise FileExistsError(
+            errno.EEXIST, f"cannot write {target}: the working folder cannot be replaced; give the name of a new one"
+        )
+    if full and may_replace is not None:
+        may_replace(target)
+
+
+def _not_empty(target: Path) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, f"cannot write {target}: the folder is not empty; give the name of a new one")
+
+
+@contextmanager
+def _made(temporary: Path, target: Path) -> Iterator[None]:
+    """Make the folder, and hold its lock, which tells other writers that it is no leftover."""
+    descriptor = None
+    try:
+        _remove_leftovers(target)
+        while descriptor is None:  # another writer may remove the folder before it is locked
+            temporary.mkdir(exist_ok=True)
+            descriptor = _locked(temporary)
+    except OSError as error:
+        if error.errno not in DENIED + FULL:
+            raise
+        raise explained(error, target) from error
+    try:
+        yield
+    finally:
+        _close(descriptor)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove the folders that killed writers left, as `files.remove_leftovers` removes files."""
+    for entry in leftovers(target):
+        if entry.is_dir(follow_symlinks=False):
+            descriptor = _locked(Path(entry.path))
+            if descriptor is not None and lock(descriptor) is True:  # not in a file system without locks
+                shutil.rmtree(entry.path, ignore_errors=True)
+            _close(descriptor)
+
+
+def _locked(folder: Path) -> int | None:
+    """The folder's descriptor, with the lock if there are locks; None if another writer has it or has removed it."""
+    if sys.platform == "win32":  # folders cannot be opened there
+        return -1
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+    except (FileNotFoundError, PermissionError):  # the second: another user's
+        return None
+    if lock(descriptor) is not False and names(folder, descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _close(descriptor: int | None) -> None:
+    if descriptor is not None and sys.platform != "win32":
+        os.close(descriptor)
+
+
+def _publish(temporary: Path, target: Path, may_replace: Check | None) -> None:
+    if target.exists():  # it may be another one than at the beginning
+        check_place(target, may_replace)
+        shutil.copymode(target, temporary)
+        exchange(temporary, target)
+    else:
+        os.rename(temporary, target)
+    sync_folder(target.parent)

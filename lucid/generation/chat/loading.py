@@ -1,0 +1,115 @@
+"""From a checkpoint or an exported folder to a language model."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lucid.core.targets.known import RUNTIMES
+from lucid.core.words.phases import phase
+from lucid.core.words.suggestions import or_check
+from lucid.export import Target, to_onnx
+from lucid.generation.chat.language_model import LanguageModel
+from lucid.generation.chat.tokenizer_files import decoder_name, load_tokenizer
+from lucid.models import load
+from lucid.nn import CausalDecoder, RecurrentDecoder
+from lucid.nn.parts import CacheKind
+from lucid.nn.quantizing.quantize import Bits, quantize
+from lucid.runtime import Session
+from lucid.runtime.providers import full_name
+from lucid.runtime.release import installed
+
+
+def load_language_model(
+    source: str | os.PathLike[str],
+    *,
+    eager: bool = False,
+    providers: Sequence[str] | None = None,
+    threads: int | None = None,
+    ignore: Sequence[str] = (),
+    bits: Bits | None = None,
+    **quantization: Any,
+) -> LanguageModel:
+    """Read a model that continues texts, with its tokenizer, ready to run.
+
+    Args:
+        source: a checkpoint (a folder with config.json and safetensors, a GGUF file, or a folder with one), which is
+            exported with its cache for the first provider; or an exported model (an ONNX file, or a folder with one)
+            with tokenizer.json and the checkpoint's configs next to it. A folder with both is an exported model.
+        eager: run a checkpoint with NumPy instead of exporting it.
+        providers, threads: of the `Session`.
+        ignore: options of a checkpoint's config that are read as if it did not have them, as for `lucid.models.load`.
+        bits: the weights of a checkpoint in so many bits: 4, 8, or by layer, as for `lucid.quantize`. By default as the
+            checkpoint has them, which may be in few bits.
+        quantization: further arguments of `lucid.quantize`, such as ``block=64``.
+
+    Raises:
+        ValueError: for a source that holds no decoder, or files that are not what their names say; `ConfigError` for an
+            architecture or option that is not supported.
+        OSError: if a file is missing.
+        ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
+        ProviderError: for a provider that does not exist or does not work.
+    """
+    path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file or folder {os.fspath(source)!r}{or_check(source)}")
+    exported = None if eager else _exported(path)
+    tokenizer = load_tokenizer(path if exported is None else exported.parent)
+    if exported is not None and bits is not None:
+        raise ValueError(f"{exported}: is an exported model, whose weights stay as they are; leave out bits={bits}")
+    if exported is not None:
+        model: CausalDecoder | Session = Session(exported, providers, threads=threads)
+    else:
+        model = _decoder(path, bits is not None, ignore)
+        if bits is not None:
+            model = quantize(model, bits, **quantization)
+        if not eager:
+            model = _session(model, providers, threads)
+    return LanguageModel(model, tokenizer)
+
+
+def _exported(path: Path) -> Path | None:
+    """The ONNX file that a source is or holds; None if it is a checkpoint."""
+    if not path.is_dir():
+        return path if path.suffix.lower() == ".onnx" else None
+    named = decoder_name(path)
+    files = [path / named] if named is not None else sorted(path.glob("*.onnx"))
+    if len(files) > 1:
+        files = [file for file in files if file.name == "model.onnx"] or files
+    if len(files) > 1:
+        shown = ", ".join(file.name for file in files[:4])
+        raise ValueError(f"{path}: holds {len(files)} ONNX files ({shown}), expected one; give the path of the decoder")
+    return files[0] if files else None
+
+
+def _decoder(path: Path, dequantize: bool, ignore: Sequence[str]) -> CausalDecoder:
+    with phase("reading weights"):
+        model = load(path, dequantize=dequantize, ignore=ignore)
+    if not isinstance(model, CausalDecoder):
+        raise ValueError(
+            f"{path}: is the checkpoint of a {type(model).__name__}, which does not continue texts; expected a "
+            "decoder, such as GPT2 or Llama"
+        )
+    return model
+
+
+def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int | None) -> Session:
+    """A decoder exported with its cache for the first provider and this onnxruntime, and loaded.
+
+    The files are removed again. Weights in a file of their own are mapped, not read: a table that an embedding and the
+    output layer share is in memory once, in the layout of products.
+    """
+    provider = full_name(providers[0] if providers else "cpu")
+    name = next((name for name in ("cpu", *RUNTIMES) if RUNTIMES[name].provider == provider), "any")
+    target = Target(name, onnxruntime=installed())
+    # Buffers that are written in place are the fastest on a CPU; elsewhere they have not been measured. States of a
+    # fixed size, such as Mamba's, need none.
+    cache: CacheKind = "fixed" if name == "cpu" and not isinstance(model, RecurrentDecoder) else "growing"
+    with tempfile.TemporaryDirectory(prefix="lucid-", ignore_cleanup_errors=True) as folder:
+        file = Path(folder) / "model.onnx"
+        kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep else None
+        to_onnx(model, path=file, cache=cache, target=target, kwargs=kwargs, external_data=True)
+        return Session(file, providers, threads=threads)

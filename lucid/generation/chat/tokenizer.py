@@ -1,0 +1,79 @@
+"""The text side of a checkpoint: its tokenizer, the ids that end a text, its chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import tokenizers
+
+from lucid.generation.chat.template import ChatTemplate, Message
+from lucid.generation.chat.text_stream import TextStream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokenizer:
+    """Text to token ids and back, as a checkpoint says. `load_tokenizer` reads it.
+
+    Args:
+        where: the file or folder that it is from, for messages.
+        library: the tokenizer of the library `tokenizers`.
+        eos_token_ids: the ids that end a text.
+        special_tokens: tokens by the names that chat templates know, such as ``{"bos_token": "<s>"}``.
+        options: what else is in the checkpoint's tokenizer_config.json, for other libraries.
+        chat_template: how a conversation becomes text; None for models that were not trained on any.
+        max_positions: the most tokens that the model was trained on; None where the checkpoint does not say.
+    """
+
+    where: str
+    library: tokenizers.Tokenizer
+    eos_token_ids: tuple[int, ...] = ()
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    chat_template: ChatTemplate | None = None
+    max_positions: int | None = None
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, with those that the tokenizer adds before and after it, and without padding.
+
+        Raises:
+            ValueError: for text without any token, or that is not valid Unicode.
+        """
+        return self._encode(text, add_special_tokens=True)
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """The ids of a conversation, up to where the assistant answers.
+
+        Raises:
+            ValueError: if there is no chat template, or (`ChatTemplateError`) it cannot be rendered.
+        """
+        if self.chat_template is None:
+            raise ValueError(
+                f"{self.where}: has no chat template, so the model was not trained on conversations; "
+                "continue a text instead, or take the instruct version of the model"
+            )
+        return self._encode(self.chat_template.render(messages), add_special_tokens=False)  # the template has them
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids, without special tokens."""
+        text: str = self.library.decode(list(ids))
+        return text
+
+    def stream(self, stop: Sequence[str] = ()) -> TextStream:
+        """The text of ids that come one by one, up to a stop string."""
+        return TextStream(self.decode, stop)
+
+    def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"the text is not valid Unicode: {error.reason} at character {error.start}; give it in UTF-8"
+            ) from None
+        found = self.library.encode(text, add_special_tokens=add_special_tokens)
+        ids = [each for each, kept in zip(found.ids, found.attention_mask, strict=True) if kept]  # without padding
+        if not ids:
+            what = "no token of the model is in the text" if text else "the text is empty"
+            raise ValueError(f"{what}, expected at least one token to continue from")
+        return ids

@@ -1,0 +1,222 @@
+"""Reading the text side of a checkpoint, an exported folder or a GGUF file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+
+from lucid.core.words.text import visible
+from lucid.files.atomic import open_regular, write_atomically
+from lucid.generation.chat.template import ChatTemplate
+from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.models.checkpoints.pretrained import gguf_module
+
+_LARGEST = 256 << 20  # bytes; the largest published tokenizer.json has 33 MB
+# Where ids and the number of positions are looked for, first to last. transformers generates by the first of the two
+# configs; genai_config.json is onnxruntime-genai's.
+_CONFIGS = ("genai_config.json", "generation_config.json", "config.json")
+# transformers' class for a tokenizer that is all in tokenizer.json; onnxruntime-genai wants one that it knows.
+_CLASS = "PreTrainedTokenizerFast"
+_POSITIONS = ("context_length", "max_position_embeddings", "n_positions", "model_max_length")
+
+
+def load_tokenizer(source: str | os.PathLike[str]) -> Tokenizer:
+    """Read what a checkpoint says about text.
+
+    Args:
+        source: a folder with tokenizer.json (a checkpoint, or an exported model with the same files next to it), a GGUF
+            file, or a folder with one.
+
+    Raises:
+        FileNotFoundError: if there is no tokenizer.
+        ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
+        ValueError: for a file that is not what its name says, such as a ConfigError for a GGUF file.
+    """
+    path = Path(source)
+    if (path / "tokenizer.json").exists():
+        return _from_folder(path)
+    files = sorted(path.glob("*.gguf")) if path.is_dir() else [path]
+    if len(files) == 1:
+        return _from_gguf(files[0])
+    raise FileNotFoundError(
+        f"{path}: has no tokenizer.json and no GGUF file; expected one of them: a tokenizer of another kind is "
+        "converted by transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+    )
+
+
+def decoder_name(folder: Path) -> str | None:
+    """The file that a genai_config.json names as the decoder; None if there is none.
+
+    Raises:
+        ValueError: for anything but a name in this folder.
+    """
+    name = _section(_section(_read_json(folder / "genai_config.json"), "model"), "decoder").get("filename")
+    if name is not None and (not isinstance(name, str) or not name or Path(name).name != name):
+        raise ValueError(
+            f"{folder / 'genai_config.json'}: the decoder's filename is {visible(str(name)[:80])}, expected the name "
+            "of a file in the same folder"
+        )
+    return name
+
+
+def _from_folder(folder: Path) -> Tokenizer:
+    library = _library(folder / "tokenizer.json")
+    about = _read_json(folder / "tokenizer_config.json")
+    special = _special_tokens({**_read_json(folder / "special_tokens_map.json"), **about})
+    configs = [_read_json(folder / name) for name in _CONFIGS]
+    configs[0] = _section(configs[0], "model")
+    return Tokenizer(
+        where=str(folder),
+        library=library,
+        eos_token_ids=_eos_ids(folder, configs) or _ids_of(library, special.get("eos_token")),
+        special_tokens=special,
+        options={name: value for name, value in about.items() if name != "chat_template"},
+        chat_template=_template(folder, about, special),
+        max_positions=_positions([*configs, about]),
+    )
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: str | os.PathLike[str]) -> None:
+    """Write the files that `load_tokenizer` reads, next to an exported model.
+
+    They are tokenizer.json, tokenizer_config.json and generation_config.json, as transformers writes them, and as
+    onnxruntime-genai reads them too.
+
+    Args:
+        folder: one that exists.
+
+    Raises:
+        OSError: if a file cannot be written.
+    """
+    # That class makes token_type_ids unless it is told what the model takes.
+    about: dict[str, object] = {"tokenizer_class": _CLASS, "model_input_names": ["input_ids", "attention_mask"]}
+    about |= {**tokenizer.special_tokens, **tokenizer.options}
+    if tokenizer.chat_template is not None:
+        about["chat_template"] = tokenizer.chat_template.text
+    if tokenizer.max_positions is not None:
+        about["model_max_length"] = tokenizer.max_positions
+    texts = {
+        "tokenizer.json": tokenizer.library.to_str(),
+        "tokenizer_config.json": json.dumps(about, indent=2),
+        "generation_config.json": json.dumps({"eos_token_id": list(tokenizer.eos_token_ids)}),
+    }
+    for name, text in texts.items():
+        with write_atomically(Path(folder) / name) as file:
+            file.write(text.encode("utf-8"))
+
+
+def _library(path: Path) -> tokenizers.Tokenizer:
+    text = _read_text(path)
+    try:
+        return tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises nothing narrower
+        error.add_note(f"{path}: the library tokenizers {tokenizers.__version__} does not read it:")
+        raise
+
+
+def _ids_of(library: tokenizers.Tokenizer, token: str | None) -> tuple[int, ...]:
+    number = None if token is None else library.token_to_id(token)
+    return () if number is None else (number,)
+
+
+def _special_tokens(options: Mapping[str, Any]) -> dict[str, str]:
+    """Tokens by name, such as eos_token: each is text, or an object with its text in it."""
+    found = {}
+    for name, value in options.items():
+        token = value.get("content") if isinstance(value, dict) else value
+        if name.endswith("_token") and isinstance(token, str):
+            found[name] = token
+    return found
+
+
+def _eos_ids(folder: Path, configs: list[dict[str, Any]]) -> tuple[int, ...]:
+    """The ids of the first config that gives any: one, or a list."""
+    for name, config in zip(_CONFIGS, configs, strict=True):
+        value = config.get("eos_token_id")
+        ids = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in ids):
+            raise ValueError(
+                f"{folder / name}: eos_token_id is {visible(str(value)[:80])}, expected an id or a list of ids"
+            )
+        if ids:
+            return tuple(ids)
+    return ()
+
+
+def _positions(configs: Sequence[Mapping[str, Any]]) -> int | None:
+    """What the first config says that says anything; transformers writes 1e30 for "any number"."""
+    found = (_count(config.get(name)) for config in configs for name in _POSITIONS)
+    return next((count for count in found if count is not None), None)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31 else None
+
+
+def _template(folder: Path, about: Mapping[str, Any], special: Mapping[str, str]) -> ChatTemplate | None:
+    """The file chat_template.jinja, or the option chat_template: text, or a list of templates with names."""
+    path = folder / "chat_template.jinja"
+    if path.exists():
+        return ChatTemplate(_read_text(path), str(path), special)
+    path = folder / "tokenizer_config.json"
+    found = about.get("chat_template")
+    if isinstance(found, list):
+        named = {one["name"]: one.get("template") for one in found if isinstance(one, dict) and "name" in one}
+        if "default" not in named:
+            shown = visible(", ".join(map(str, named))[:80]) or "nothing"
+            raise ValueError(f"{path}: chat_template names {shown}, expected a template with the name default")
+        found = named["default"]
+    if found is None:
+        return None
+    if not isinstance(found, str):
+        raise ValueError(f"{path}: chat_template is a {type(found).__name__}, expected text, or a list of named ones")
+    return ChatTemplate(found, str(path), special)
+
+
+def _read_text(path: Path) -> str:
+    with open_regular(path) as file:
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ValueError(f"{path}: more than {_LARGEST} bytes, expected a few megabytes; download it again")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not text in UTF-8 (byte {error.start}); download it again") from None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """The object in a file; empty if there is none."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(_read_text(path))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: not valid JSON ({visible(str(error)[:80])}); download it again") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: holds a JSON {type(found).__name__}, expected an object")
+    return found
+
+
+def _section(options: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = options.get(name, {})
+    return found if isinstance(found, dict) else {}
+
+
+def _from_gguf(path: Path) -> Tokenizer:
+    header = gguf_module("gguf_header", path).read_header(path)
+    words = gguf_module("gguf_tokenizer", path).tokenizer_in(header)
+    special = {f"{name}_token": words.tokenizer.id_to_token(number) for name, number in words.special.items()}
+    template = words.chat_template
+    return Tokenizer(
+        where=str(path),
+        library=words.tokenizer,
+        eos_token_ids=tuple(dict.fromkeys(words.special[name] for name in ("eos", "eot") if name in words.special)),
+        special_tokens=special,
+        chat_template=None if template is None else ChatTemplate(template, str(path), special),
+        max_positions=_count(header.metadata.get(f"{header.metadata.get('general.architecture')}.context_length")),
+    )

@@ -1,0 +1,11 @@
+"""One page about a model: its graph, cost, attention maps, errors, files by target. It works without a network."""
+
+from lucid.core.words import public as _public
+from lucid.inspection.report.report import graph_page as graph_page
+from lucid.inspection.report.report import report as report
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,179 @@
+"""Collects the data of a page and writes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import Array
+from lucid.core.sizes.dims import names_of
+from lucid.export import explain
+from lucid.export.explain import title
+from lucid.export.tuned.tuned_file import read_table
+from lucid.export.tuned.tuned_table import TunedTable
+from lucid.inspection.report.attention_maps import attention_weights, maps_data
+from lucid.inspection.report.costs import cost_data
+from lucid.inspection.report.graph_data import file_data, graph_data, node_ids
+from lucid.inspection.report.page import write_page
+from lucid.inspection.report.targets import compare_targets
+from lucid.nn.module import Module
+from lucid.nn.quantizing.observing import Call
+from lucid.ops.tensor.tensor import Tensor
+from lucid.testing.parity import compare_nodes
+from lucid.testing.precision import PrecisionReport, precision_report
+from lucid.testing.random_inputs import large_enough, random_inputs
+from lucid.tracing.trace import Model, arguments_of, trace
+from lucid.version import __version__
+
+TARGETS = ("any", "cpu", "portable")
+_BATCH, _LENGTH = 1, 16  # default sizes: of the first axis of an input, of any other
+
+
+def report(
+    model: Model | Graph,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    path: str | os.PathLike[str],
+    data: Mapping[str, Array] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    tokens: Sequence[str] = (),
+    targets: Sequence[str] = TARGETS,
+    seconds: float = 0.5,
+    name: str = "",
+    floating: Module | None = None,
+    calls: Iterable[Call] | None = None,
+    tuned: str | os.PathLike[str] | TunedTable | None = None,
+) -> None:
+    """Write a page about a model: graph, cost and time by module, attention maps, error of each node, files by target.
+
+    Args:
+        model, inputs, kwargs: as for `lucid.export.to_onnx`.
+        path: the HTML file. It appears whole or not at all.
+        data: arrays by input name; random ones otherwise.
+        sizes: values of the symbolic sizes for random inputs; by default 1 for the first axis of an input, else 16.
+        tokens: labels of the positions, for the attention maps.
+        targets: the targets to export for.
+        seconds: how long to measure each target.
+        name: the page's title.
+        floating: for a model in few bits, the float model that it was: the page then says what the bits cost.
+        calls: what this is measured with, as `lucid.testing.precision_report` takes it; by default the page's inputs.
+        tuned: the forms that were measured for one of the targets, as `lucid.export.Target` takes them.
+
+    Raises:
+        KeyError, TypeError, ValueError: for data or sizes that do not fit the model's inputs, and for measured forms of
+            no target on the page.
+    """
+    graph = model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs)
+    table = read_table(tuned) if isinstance(tuned, (str, os.PathLike)) else tuned
+    if table is not None and table.target not in targets:
+        raise ValueError(f'report: forms were tuned for target "{table.target}", expected one of {", ".join(targets)}')
+    arrays = _arrays(graph, data, sizes or {})
+    precision = None
+    if floating is not None:
+        if not isinstance(model, Module):
+            raise TypeError(f"report: floating is given with a {type(model).__name__}, expected a Module in few bits")
+        measured = [_call(model, inputs, kwargs, arrays)] if calls is None else calls
+        precision = precision_report(floating, model, measured)
+    compared = compare_nodes(graph, arrays)
+    errors = {id(result.node): _finite(comparison.max_abs) for result, comparison in compared}
+    taken = {title(decision): f"{decision.taken}: {decision.nodes} nodes" for decision in explain(graph).decisions}
+    forms: dict[int, str] = {}
+    for node in graph.nodes():
+        key = f"{node.scope}/{node.op.name}" if node.scope else node.op.name
+        if key in taken:
+            forms[id(node)] = taken[key]
+    compared_targets, cost = compare_targets(graph, arrays, targets, seconds, table)
+    numbers = node_ids(graph)
+    write_page(
+        Path(path),
+        {
+            "title": name or _name(model),
+            "version": __version__,
+            "shapes": {value.name: list(array.shape) for value, array in zip(graph.inputs, arrays, strict=True)},
+            "random": data is None,
+            "graph": graph_data(graph, forms, errors),
+            "attention": maps_data(attention_weights(graph, arrays), tokens),
+            "errors": [
+                {
+                    "id": numbers[id(r.node)],
+                    "module": r.node.scope,
+                    "op": r.node.op.name,
+                    "max_abs": _finite(c.max_abs),
+                }
+                for r, c in compared
+            ],
+            "precision": None if precision is None else precision_data(precision),
+            "targets": compared_targets,
+            "cost": cost,
+        },
+    )
+
+
+def graph_page(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
+    """Write a page with the graph of an ONNX file, from Lucid or not, and the cost of its modules."""
+    shown = file_data(Path(model))
+    page = {"title": Path(model).name, "version": __version__, "shapes": {}, "random": False, "graph": shown}
+    nothing: dict[str, Any] = {"errors": [], "precision": None, "targets": [], "cost": cost_data(Path(model), {})}
+    write_page(Path(path), {**page, **nothing, "attention": maps_data({}, [])})
+
+
+def precision_data(found: PrecisionReport) -> dict[str, Any]:
+    """The layers and the summary in the page's format; a layer without any error has no number."""
+    layers = [
+        {
+            "module": layer.path,
+            "bits": layer.bits,
+            "alone": None if layer.alone is None else _finite(layer.alone),
+            "in_model": None if layer.in_model is None else _finite(layer.in_model),
+        }
+        for layer in found.layers
+    ]
+    return {"layers": layers, "summary": found.summary}
+
+
+def _call(model: Module, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, arrays: Sequence[Array]) -> Call:
+    """The page's inputs as a call by name."""
+    given = iter(arrays)
+    in_order, by_name = arguments_of(model, inputs, kwargs, lambda *_: Tensor.from_array(next(given)))
+    return signature(model.forward).bind(*in_order, **by_name).arguments
+
+
+def _arrays(graph: Graph, data: Mapping[str, Array] | None, sizes: Mapping[str, int]) -> list[Array]:
+    if data is None:
+        return _random(graph, sizes)
+    names = [value.name for value in graph.inputs]
+    missing, unknown = sorted(set(names) - set(data)), sorted(set(data) - set(names))
+    if missing or unknown:
+        raise KeyError(
+            f"report: inputs missing: {', '.join(missing) or 'none'}; unknown: {', '.join(unknown) or 'none'}; "
+            f"the model takes {', '.join(names)}"
+        )
+    return [data[name] for name in names]
+
+
+def _random(graph: Graph, given: Mapping[str, int]) -> list[Array]:
+    unknown = sorted(given.keys() - graph.sizes())
+    if unknown:
+        raise ValueError(
+            f"report: size {', '.join(unknown)}: the model's symbolic sizes are "
+            f"{', '.join(sorted(graph.sizes())) or 'none'}"
+        )
+    sizes: dict[str, int] = {}
+    for value in graph.inputs:
+        for axis, size in enumerate(value.type.shape):
+            for name in sorted(names_of([size])):
+                sizes.setdefault(name, given.get(name, _BATCH if axis == 0 else _LENGTH))
+    sizes = {**large_enough(graph, sizes), **given}
+    return list(random_inputs(graph, sizes).values())
+
+
+def _name(model: Model | Graph) -> str:
+    return type(model).__name__ if isinstance(model, (Module, Graph)) else model.__qualname__
+
+
+def _finite(value: float) -> float | None:
+    return value if abs(value) < float("inf") else None

@@ -1,0 +1,141 @@
+"""A model exported for several targets: how exact each file is, its time and memory; and the cost of its modules."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import Array, bind_sizes
+from lucid.core.process.threads import blas_threads_for
+from lucid.core.targets.known import RUNTIMES
+from lucid.core.words.phases import phase
+from lucid.export import Explanation, ExportError, Target
+from lucid.export.explain import title
+from lucid.export.exporter import lower
+from lucid.export.tuned.tuned_table import TunedTable
+from lucid.files.npz import write_npz
+from lucid.inspection.report.costs import cost_data
+from lucid.testing import compare_file
+from lucid.testing.cut_at_rounding import rounded_values
+from lucid.tracing.parts import TracedPart
+
+_TIMEOUT = 600  # seconds for one target
+
+
+def compare_targets(
+    graph: Graph, arrays: Sequence[Array], targets: Sequence[str], seconds: float, tuned: TunedTable | None = None
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Export for each target, and run each file in a separate process, so that its memory can be measured. `tuned` has
+    the measured forms of one of them.
+
+    Returns:
+        The targets in the page's format; and the cost by module in the first file that runs, if there is one.
+    """
+    found: list[dict[str, Any]] = []
+    cost: dict[str, Any] | None = None
+    if not targets:
+        return found, cost
+    with TemporaryDirectory() as scratch:
+        data = Path(scratch) / "inputs.npz"
+        with data.open("wb") as archive:
+            write_npz(archive, {value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
+        with blas_threads_for(sum(array.size for array in arrays)):
+            expected = graph.run(arrays)
+        case = _Case(graph, arrays, expected, data, seconds, tuned)
+        for target in targets:
+            with phase(f"measuring target {target}"):
+                entry, measured_cost = case.measured(target, Path(scratch) / f"{target}.onnx", with_cost=cost is None)
+                found.append(entry)
+                cost = cost or measured_cost
+    return found, cost
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What all targets are measured and compared with."""
+
+    graph: Graph
+    arrays: Sequence[Array]
+    expected: Sequence[Array]
+    data: Path
+    seconds: float
+    tuned: TunedTable | None
+
+    def measured(self, target: str, path: Path, *, with_cost: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """One target, and the cost of its modules if it is asked for and the file runs; its files are removed again."""
+        about = {"target": target, "about": RUNTIMES[target].about}
+        try:
+            table = self.tuned if self.tuned is not None and self.tuned.target == target else None
+            lowered = lower(TracedPart.whole(self.graph), Target(target, tuned=table))
+            model = lowered.write(path, "auto")
+        except ExportError as error:
+            return {**about, "problem": str(error)}, None
+        files = [entry for entry in path.parent.iterdir() if entry.name.startswith(path.name)]
+        entry = {
+            **about,
+            "opset": model.opset_import[0].version,
+            "nodes": len(model.graph.node),
+            "bytes": sum(file.stat().st_size for file in files),
+            "forms": forms_data(lowered.explain()),
+            "tuned": list(lowered.explain().tuned),
+            "problem": "",
+        }
+        provider = RUNTIMES[target].provider
+        entry |= _measure(path, self.data, provider, self.seconds, nodes=with_cost)
+        times = entry.pop("nodes_seconds", None)
+        cost = None
+        if not entry["problem"]:
+            entry |= self._parity(path, provider)
+            if times is not None:
+                names, types = [i.name for i in self.graph.inputs], [i.type for i in self.graph.inputs]
+                cost = {"target": target, **cost_data(path, bind_sizes(names, types, self.arrays), times)}
+        for file in files:
+            file.unlink()
+        return entry, cost
+
+    def _parity(self, path: Path, provider: str) -> dict[str, Any]:
+        """The largest difference from NumPy and the largest number of the outputs; and whether the difference is
+        allowed, which is not said of a model whose products round their inputs to 8 bits."""
+        compared = compare_file(self.graph, self.arrays, path, provider, self.expected)
+        agrees = None if rounded_values(self.graph) else all(c.passed for c in compared)
+        largest = [float(np.abs(each.astype(np.float64)).max(initial=0.0)) for each in self.expected]
+        return {"max_abs": _worst([c.max_abs for c in compared]), "of": _worst(largest), "agrees": agrees}
+
+
+def _worst(numbers: Sequence[float]) -> float | None:
+    """The largest, or None if one is not finite."""
+    return max(numbers) if np.isfinite(numbers).all() else None
+
+
+def _measure(path: Path, data: Path, provider: str, seconds: float, *, nodes: bool) -> dict[str, Any]:
+    command = [sys.executable, "-m", "lucid.inspection.measure", str(path), str(data), provider, str(seconds)]
+    done = subprocess.run([*command, *["nodes"] * nodes], capture_output=True, text=True, timeout=_TIMEOUT)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines()
+        return {"problem": lines[-1] if lines else f"ended with {done.returncode}"}
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
+
+
+def forms_data(taken: Explanation) -> list[dict[str, Any]]:
+    """The form taken for each attention node, why the others were refused, and what was measured of them."""
+    return [
+        {
+            "node": title(d),
+            "form": d.taken,
+            "nodes": d.nodes,
+            "note": d.note,
+            "measured": list(d.measured),
+            "refused": [list(pair) for pair in d.refused],
+        }
+        for d in taken.attention
+    ]

@@ -1,0 +1,19 @@
+"""A checkpoint's preprocessor of images as part of its model, which then takes decoded images.
+
+::
+
+    preprocessor = lucid.layouts.images.Preprocessor.from_folder("vit-base-patch16-224")
+    pixels = preprocessor(lucid.tensor(images))  # (N, H, W, 3) uint8 to (N, 3, 224, 224), as Pillow resizes
+"""
+
+from lucid.core.words import public as _public
+from lucid.layouts.images.parts import IMAGES as IMAGES
+from lucid.layouts.images.parts import with_preprocessor as with_preprocessor
+from lucid.layouts.images.preprocessor import NotExactError as NotExactError
+from lucid.layouts.images.preprocessor import Preprocessor as Preprocessor
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

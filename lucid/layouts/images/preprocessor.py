@@ -1,0 +1,168 @@
+"""What preprocessor_config.json says about images, as ops: from decoded images to the pixels that a model takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+import lucid
+from lucid import Tensor
+from lucid.core.graph.types import Array
+from lucid.core.words.text import visible
+from lucid.layouts.images.pillow import FILTERS, length, resize
+from lucid.models.checkpoints.config import read_json
+
+CONFIG = "preprocessor_config.json"
+_KNOWN = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb")
+_LARGEST = 1 << 14  # pixels of a side
+# How the names of classes and models begin for which one number is the side of a square, or the shorter side.
+_SQUARE, _BY_EDGE = ("vit", "swin", "siglip"), ("clip", "convnext", "bit", "dinov2")
+_WHOLE = 384  # from this size on ConvNeXt takes the whole image
+
+
+class NotExactError(ValueError):
+    """A preprocessor that is not computed as its checkpoint says; the message says why."""
+
+
+@dataclass(frozen=True)
+class Preprocessor:
+    """Images (N, H, W, 3) uint8, red, green and blue, to pixels (N, 3, height, width) float32.
+
+    It computes what transformers' image processors compute with Pillow: resizing bit for bit, then scaling in float32.
+
+    Args:
+        window: height and width of the pixels.
+        edge: what the shorter side of an image is resized to, before the middle is taken; None where an image gets the
+            size `resized`, whatever its own shape.
+        resized: height and width that images are resized to.
+        resample: Pillow's number of the filter.
+        factor: what numbers are multiplied with; None for none.
+        mean, deviation: by channel; None for none.
+    """
+
+    window: tuple[int, int]
+    edge: int | None
+    resized: tuple[int, int]
+    resample: int
+    factor: float | None
+    mean: Array | None
+    deviation: Array | None
+
+    @classmethod
+    def from_folder(cls, folder: str | os.PathLike[str]) -> Self:
+        """Read preprocessor_config.json.
+
+        Raises:
+            FileNotFoundError: if there is none.
+            ConfigError: for a file that is not JSON.
+            NotExactError: for options that are not known, or a filter other than bilinear and bicubic.
+        """
+        path = Path(folder) / CONFIG
+        if not path.is_file():
+            raise FileNotFoundError(f"{folder}: has no {CONFIG}, which says how images become pixels")
+        return cls._read(read_json(path), path)
+
+    @classmethod
+    def _read(cls, options: Mapping[str, Any], path: Path) -> Self:
+        others = [name for name, value in options.items() if name.startswith("do_") and value and name not in _KNOWN]
+        if others or not options.get("do_resize", True):
+            what = ", ".join(others) if others else "do_resize false"
+            raise NotExactError(f"{path}: {what} is not written; leave the preprocessor outside of the file")
+        said = _Said(options, path)
+        resample = said.get("resample", 2)
+        if resample not in FILTERS:
+            names = ", ".join(f"{number} ({name})" for number, (name, *_) in FILTERS.items())
+            raise NotExactError(f"{path}: resample is {visible(repr(resample)[:80])}, expected one of {names}")
+        height, width = said.size("size")
+        percent = options.get("crop_pct")
+        cropped = percent is None and said.get("do_center_crop", False)
+        window = said.size("crop_size") if cropped else (height, width)
+        edge = height if said.is_edge else None
+        if edge is not None and percent is not None:  # ConvNeXt's: larger, of which the middle is taken
+            edge = int(edge / said.number("crop_pct", 1.0)) if edge < _WHOLE else None
+        elif edge is not None and not cropped:
+            raise NotExactError(f"{path}: images keep their own shape (shortest_edge, and no crop); expected one shape")
+        smallest = (height, width) if edge is None else (edge, edge)
+        if window[0] > smallest[0] or window[1] > smallest[1]:
+            raise NotExactError(f"{path}: crop_size is {list(window)}, expected no more than {list(smallest)}")
+        scaled, normal = options.get("do_rescale", True), options.get("do_normalize", True)
+        return cls(
+            window,
+            edge,
+            (height, width),
+            resample,
+            said.number("rescale_factor", 1 / 255) if scaled else None,
+            said.channels("image_mean") if normal else None,
+            said.channels("image_std") if normal else None,
+        )
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The pixels of images."""
+        height, width = (length(size) for size in images.shape[1:3])
+        if self.edge is None:
+            new = tuple(lucid.tensor(np.float64(size)) for size in self.resized)
+        else:  # the longer side, rounded down, which is larger than the edge
+            edge = float(self.edge)
+            new = tuple(
+                lucid.maximum((one * edge / other).floor(), edge) for one, other in ((height, width), (width, height))
+            )
+        pixels = resize(images, new[0], new[1], self.window, self.resample).astype(lucid.float32)
+        if self.factor is not None:
+            pixels = pixels * self.factor
+        if self.mean is not None and self.deviation is not None:
+            pixels = (pixels - lucid.tensor(self.mean)) / lucid.tensor(self.deviation)
+        return pixels
+
+
+class _Said:
+    """The options of a file. What it leaves out depends on its class, of which ViT's is known."""
+
+    def __init__(self, options: Mapping[str, Any], path: Path) -> None:
+        self.options, self.path = options, path
+        config = path.with_name("config.json")
+        model = read_json(config).get("model_type") if config.is_file() else None
+        kinds = (options.get(name) for name in ("image_processor_type", "feature_extractor_type"))
+        name = str(next((kind for kind in kinds if kind), model)).lower()
+        self.kind = next((kind for kind in (*_SQUARE, *_BY_EDGE) if name.startswith(kind)), "")
+
+    def get(self, name: str, default: Any) -> Any:
+        if name in self.options or self.kind in _SQUARE:
+            return self.options.get(name, default)
+        raise NotExactError(f"{self.path}: does not say {name}, whose default depends on the class; write it there")
+
+    @property
+    def is_edge(self) -> bool:
+        """Whether the size is that of the shorter side."""
+        given = self.options.get("size")
+        return set(given) == {"shortest_edge"} if isinstance(given, Mapping) else self.kind in _BY_EDGE
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Height and width; twice the shorter side where that is what is given."""
+        given = self.get(name, 224)
+        sides = given if isinstance(given, Mapping) else {"shortest_edge": given}
+        found = [sides.get("shortest_edge")] * 2 if len(sides) == 1 else [sides.get("height"), sides.get("width")]
+        known = isinstance(given, Mapping) or name == "crop_size" or self.kind
+        whole = [side for side in found if type(side) is int and 0 < side <= _LARGEST]
+        if not known or len(sides) > 2 or len(whole) != 2:
+            shown = visible(repr(given)[:80])
+            raise NotExactError(f"{self.path}: {name} is {shown}, expected height and width, or shortest_edge")
+        return whole[0], whole[1]
+
+    def number(self, name: str, default: float) -> float:
+        """A number above 0."""
+        value = self.options.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+            raise NotExactError(f"{self.path}: {name} is {visible(repr(value)[:80])}, expected a number above 0")
+        return float(value)
+
+    def channels(self, name: str) -> Array:
+        """A number for each channel."""
+        given = self.get(name, [0.5, 0.5, 0.5])
+        if not isinstance(given, list) or len(given) != 3 or not all(isinstance(one, (int, float)) for one in given):
+            raise NotExactError(f"{self.path}: {name} is {visible(repr(given)[:80])}, expected three numbers")
+        return np.asarray(given, np.float32).reshape(3, 1, 1)

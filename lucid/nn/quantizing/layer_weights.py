@@ -1,0 +1,133 @@
+"""The weights of a model that can be stored in another way, and those that are: found, and replaced."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from lucid.nn.module import Module, Parameter, WeightUse
+from lucid.nn.stored import StoredWeight
+from lucid.ops.tensor.tensor import Tensor
+
+M = TypeVar("M", bound=Module)
+Identity: TypeAlias = tuple[int, bool]
+
+
+class LayerWeight(NamedTuple):
+    """A parameter that its module reads in one way (`Module.quantizable`)."""
+
+    path: str  # of the module
+    module: Module
+    name: str  # of the parameter
+    use: WeightUse
+    parameter: Parameter
+
+    @property
+    def key(self) -> str:
+        """As in `state_dict`."""
+        return f"{self.path}.{self.name}" if self.path else self.name
+
+    @property
+    def tensor(self) -> Tensor:
+        """(N outputs or entries, K inputs or width)."""
+        return self.parameter.mT if self.use == "transposed" else self.parameter
+
+    @property
+    def identity(self) -> Identity:
+        """The same for layers that share a weight."""
+        return id(self.parameter), self.use == "transposed"
+
+    def matches(self, pattern: str) -> bool:
+        """Whether a pattern names the layer or its parameter."""
+        return names(pattern, self.key)
+
+    def replace(self, weight: StoredWeight) -> None:
+        """Put a weight in the place of the parameter."""
+        setattr(self.module, self.name, weight)
+
+
+def names(pattern: str, key: str) -> bool:
+    """Whether a pattern matches the key of a parameter, or the path of its module."""
+    return fnmatchcase(key.rpartition(".")[0], pattern) or fnmatchcase(key, pattern)
+
+
+def layer_weights(model: Module, smallest_table: int = 0) -> list[LayerWeight]:
+    """Those of products, and of tables that have so many rows or share the weight of a product."""
+    found = list(_found(model))
+    multiplied = {id(weight.parameter) for weight in found if weight.use != "table"}
+    return [w for w in found if id(w.parameter) in multiplied or w.parameter.size(0) >= smallest_table]
+
+
+def _found(model: Module) -> Iterator[LayerWeight]:
+    for path, module in model.named_modules():
+        for name, use in module.quantizable.items():
+            parameter = getattr(module, name)
+            if isinstance(parameter, Parameter):
+                yield LayerWeight(path, module, name, use, parameter)
+
+
+class Place(NamedTuple):
+    """Where a weight is that a module declares: the module's path, and the name of the attribute."""
+
+    path: str
+    name: str
+
+    @property
+    def layer(self) -> str:
+        """As `LayerWeight.matches` takes it: the module, or the attribute if it is not just `weight`."""
+        return self.path if self.name == "weight" else ".".join(filter(None, self))
+
+
+def stored_weights(model: Module) -> dict[Place, StoredWeight]:
+    """Those that are not parameters; one that layers share is at the place of each."""
+    return {place: weight for place, weight in _declared(model) if isinstance(weight, StoredWeight)}
+
+
+def weights_at(model: Module, places: Iterable[Place]) -> dict[Place, Tensor | StoredWeight]:
+    """The weights (N outputs or entries, K inputs or width) at those of the places that have one."""
+    there: dict[Place, Tensor | StoredWeight] = {Place(each.path, each.name): each.tensor for each in _found(model)}
+    there |= stored_weights(model)
+    return {place: there[place] for place in places if place in there}
+
+
+def with_weights(model: M, weights: Mapping[Place, StoredWeight]) -> M:
+    """A copy with other weights at these places; everything else is shared."""
+    made = copied(model)
+    modules = dict(made.named_modules())
+    for place, weight in weights.items():
+        setattr(modules[place.path], place.name, weight)
+    return made
+
+
+def parameter_count(model: Module) -> int:
+    """How many numbers the parameters of a model are; a weight in few bits counts as what it stands for."""
+    stored = {id(weight): weight for weight in model.modules() if isinstance(weight, StoredWeight)}.values()
+    inside = {id(part) for weight in stored for part in weight.parameters()}
+    floats: int = sum(each.numpy().size for each in model.parameters() if id(each) not in inside)
+    return floats + sum(int(math.prod(weight.shape)) for weight in stored)
+
+
+def unchanged_bytes(model: Module) -> dict[str, int]:
+    """What parameters take that are in no stored weight, by the type of their module, the most first."""
+    modules, taken = dict(model.named_modules()), Counter[str]()
+    for key, parameter in model.named_parameters():
+        module = modules[key.rpartition(".")[0]]
+        if not isinstance(module, StoredWeight):
+            taken[type(module).__name__] += parameter.numpy().nbytes
+    return dict(taken.most_common())
+
+
+def _declared(model: Module) -> Iterator[tuple[Place, Any]]:
+    for path, module in model.named_modules():
+        for name in module.quantizable:
+            yield Place(path, name), getattr(module, name)
+
+
+def copied(model: M) -> M:
+    """The same tree of modules over the same tensors."""
+    tensors = [tensor for _, tensor in (*model.named_parameters(), *model.named_buffers())]
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})

@@ -1,0 +1,274 @@
+"""Checks that an exported model computes the same as the eager one, and finds the first node that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx
+
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import Array, DTypeLike, TensorType, bind_sizes
+from lucid.core.graph.values import Result
+from lucid.core.process.threads import blas_threads_for
+from lucid.core.sizes.dims import bind
+from lucid.core.words.phases import phase
+from lucid.core.words.text import visible
+from lucid.export.exporter import export_graph, to_onnx
+from lucid.export.half_precision import halved
+from lucid.export.onnx_file.writer import in_memory
+from lucid.export.target import Target
+from lucid.nn.parts import Draw
+from lucid.runtime.accuracy import at_level_0
+from lucid.runtime.session import Session
+from lucid.testing.outputs import compare_file as compare_file
+from lucid.testing.outputs import compare_outputs
+from lucid.testing.overflow import Overflow as Overflow
+from lucid.testing.overflow import half_precision_overflow as half_precision_overflow
+from lucid.testing.precision import PrecisionReport as PrecisionReport
+from lucid.testing.precision import precision_report as precision_report
+from lucid.testing.random_inputs import default_sizes, random_inputs, run_eagerly
+from lucid.testing.report import ParityError as ParityError
+from lucid.testing.report import ParityReport as ParityReport
+from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs
+from lucid.testing.tolerance import AS_EAGER
+from lucid.testing.tolerance import Comparison as Comparison
+from lucid.testing.tolerance import compare as compare
+from lucid.testing.weights import compare_weights, export_again
+from lucid.tracing.parts import TracedPart
+from lucid.tracing.trace import Model, trace
+
+__all__ = [
+    "Comparison",
+    "Divergence",
+    "Overflow",
+    "ParityError",
+    "ParityReport",
+    "PrecisionReport",
+    "assert_parity",
+    "bisect",
+    "compare_file",
+    "half_precision_overflow",
+    "precision_report",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first node whose exported value differs from the eager one."""
+
+    node: str
+    module: str
+    max_abs: float
+    expected: TensorType
+
+    def __str__(self) -> str:
+        module = self.module or "the model itself"
+        return visible(f"first difference: {self.node} in {module}, max abs {self.max_abs:.2e}, {self.expected}")
+
+
+def assert_parity(
+    model: Model,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    providers: Sequence[str] | None = None,
+    sizes: Sequence[Mapping[str, int]] | None = None,
+    exported: ModelOrPath | None = None,
+    target: Target | str = "any",
+    dtype: DTypeLike | None = None,
+    keep_io_types: bool = True,
+    draw: Draw | None = None,
+    times: float = AS_EAGER,
+    **export: Any,
+) -> ParityReport:
+    """Export a model, run it in onnxruntime and compare with the eager results.
+
+    A model with weights in few bits is compared at accuracy level 0; the report says what level 4 adds, if the target
+    or the model that is given has it. One whose products round their inputs to 8 bits, too, is compared part by
+    part: each product gets the inputs that it has in the exported model (see `lucid.testing.cut_at_rounding`).
+
+    Args:
+        model, inputs, kwargs: as for `lucid.export.to_onnx`. Specs are filled with random numbers
+            (`lucid.manual_seed`): normal ones for floats, all rows of the tables that they index for integers, and 0
+            and 1 for masks, which pad on the left in one run and on the right in others.
+        rtol, atol: each element may differ by atol + rtol * |eager|. By default rtol is 1e-5 for float32, looser or
+            tighter for other types, and atol is rtol times the output's typical magnitude; a larger difference passes
+            if the element is about as close to the result in float64 as the eager one.
+        providers: the providers to run, each of which must start; by default all that start, except TensorRT.
+        sizes: values of the symbolic sizes, one run each; by default three runs, one of them all ones, or larger where
+            a window of a convolution would not fit, and for sequences of indices a long one: as long as the table of
+            positions, or as can be computed in some tenths of a second.
+        exported: a model made by `to_onnx`, or its path, to be compared instead of a new export.
+        target, dtype, keep_io_types: as for `to_onnx`. With `dtype` the eager results are those of the model whose
+            weights are rounded to it, computed in the type in which the target computes.
+        draw: called with the values of the sizes; gives arrays for inputs, by name, instead of random numbers.
+        times: how many times as far from the result in float64 as the eager one an element may be.
+        export: further arguments of `to_onnx`, but for `part`, `cache` and `capacity`: with `lucid verify`, which takes
+            them, a step gets a cache that the model has made.
+
+    Returns:
+        The report, which is also in the message of the error.
+
+    Raises:
+        ParityError: if an output differs or holds NaN, or nothing could be compared.
+        ValueError: for a tolerance that is not a finite number, or sizes that the inputs do not have; for a part or a
+            cache.
+    """
+    check_tolerance(rtol, atol)
+    if given_parts := {"part", "cache", "capacity"} & export.keys():
+        raise ValueError(
+            f"assert_parity: got {', '.join(sorted(given_parts))}, expected a model as it is called; "
+            "lucid verify compares parts and steps with a cache"
+        )
+    graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
+    _check_runs(graph, providers, sizes)
+    given = to_onnx(graph, target=target, **export) if exported is None else exported
+    weights = None
+    if exported is not None:
+        weights = compare_weights(exported, export_again(TracedPart.whole(graph), exported, target))
+        if weights.damaged:
+            raise ParityError(ParityReport((), {}, weights=weights))
+    report = compare_runs(
+        model,
+        inputs,
+        kwargs,
+        given,
+        graph,
+        rtol=rtol,
+        atol=atol,
+        providers=providers,
+        sizes=sizes,
+        target=target,
+        dtype=dtype,
+        draw=draw,
+        times=times,
+    )
+    report = replace(report, weights=weights)
+    if not report.passed:
+        raise ParityError(report)
+    return report
+
+
+def _graph(
+    model: Model,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    target: Target | str,
+    dtype: DTypeLike | None,
+    keep_io_types: bool,
+) -> Graph:
+    """The graph that an export with these arguments computes."""
+    graph = trace(model, *inputs, kwargs=kwargs)
+    if dtype is None:
+        return graph
+    return halved(TracedPart.whole(graph), dtype, Target.of(target, None, None), keep_io_types).traced.graph
+
+
+@phase("finding the first difference")
+def bisect(
+    model: Model,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    exported: onnx.ModelProto | None = None,
+    provider: str = "cpu",
+    rtol: float | None = None,
+    atol: float | None = None,
+    target: Target | str = "any",
+    opset: int | None = None,
+    attention: str = "auto",
+    dtype: DTypeLike | None = None,
+    keep_io_types: bool = True,
+    arrays: Mapping[str, Array] | None = None,
+) -> Divergence | None:
+    """The first node, in the order of the graph, whose value differs between NumPy and onnxruntime; None if none does.
+
+    Args:
+        model, inputs, kwargs, rtol, atol, dtype, keep_io_types: as for `assert_parity`.
+        exported: the model to examine, made by `to_onnx` with the same arguments; by default a new export.
+        arrays: the inputs by name, such as `failing` of a report of parity; by default random ones, in the runs of
+            `assert_parity` until there is a difference.
+    """
+    graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
+    wanted = Target.of(target, opset, attention)
+    runs = list(enumerate(default_sizes(graph))) if arrays is None else []
+    for given in (
+        [arrays] if arrays is not None else (random_inputs(graph, values, run) for run, values in reversed(runs))
+    ):
+        taken: list[Array] = []
+        run_eagerly(model, inputs, kwargs, given, taken)
+        taken = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, taken, strict=True)]
+        values = bind_sizes([i.name for i in graph.inputs], [i.type for i in graph.inputs], taken)
+        for result, comparison in compare_nodes(graph, taken, exported, provider, rtol, atol, wanted):
+            if not comparison.passed:
+                expected = result.type.with_shape(bind(result.type.shape, values))
+                return Divergence(comparison.output, result.node.scope, comparison.max_abs, expected)
+    return None
+
+
+@phase("comparing every node")
+def compare_nodes(
+    graph: Graph,
+    arrays: Sequence[Array],
+    exported: onnx.ModelProto | None = None,
+    provider: str = "cpu",
+    rtol: float | None = None,
+    atol: float | None = None,
+    target: Target | str = "any",
+) -> list[tuple[Result, Comparison]]:
+    """Compare every value inside a graph that the exported model also has, in order, between NumPy and onnxruntime.
+
+    Args:
+        arrays: the inputs, in the order of the graph's inputs.
+        exported: the model to examine, made by `to_onnx` from this graph for this target; by default a new export.
+
+    Returns:
+        Pairs of a node's result and its comparison, whose `output` is the name in the exported model.
+    """
+    assembled, lowering = export_graph(graph, Target.of(target, None, None))
+    sizes = bind_sizes([i.name for i in graph.inputs], [i.type for i in graph.inputs], arrays)
+    results: list[Result] = [result for node in graph.nodes() for result in node.results]
+    inner = {name for node in assembled.skeleton.graph.node for name in node.output}
+    names = {id(result): lowering.build.final_name(result) for result in results}
+    shown = [result for result in results if names[id(result)] in inner]
+    with_outputs = onnx.ModelProto()
+    with_outputs.CopyFrom(exported if exported is not None else in_memory(assembled))
+    outputs = {value.name for value in with_outputs.graph.output}
+    infos = {info.name: info for info in with_outputs.graph.value_info}
+    for result in shown:
+        name = names[id(result)]
+        if name not in outputs and name in infos:
+            outputs.add(name)
+            with_outputs.graph.output.append(infos[name])
+    exact = at_level_0(with_outputs)
+    session = Session(with_outputs if exact is None else exact[0], provider, spinning=False, optimize=False)
+    found = session.run(dict(zip(session.inputs, arrays, strict=True)))
+    examined = [result for result in shown if names[id(result)] in found]
+    # Nodes that compute the same are one in the exported model.
+    once = {names[id(result)]: result for result in reversed(examined)}
+    reference = graph.with_outputs(once)
+    found = {name: found[name] for name in reference.output_names}
+    with blas_threads_for(sum(array.size for array in arrays)):
+        compared = compare_outputs(reference, arrays, found, reference.run(arrays), provider, sizes, rtol, atol)
+    by_name = dict(zip(once, compared, strict=True))
+    return [(result, by_name[names[id(result)]]) for result in examined]
+
+
+def _check_runs(graph: Graph, providers: Sequence[str] | None, sizes: Sequence[Mapping[str, int]] | None) -> None:
+    if providers is not None and not providers:
+        raise ValueError("assert_parity: providers is empty; leave it out to run all that are available")
+    if sizes is not None and not sizes:
+        raise ValueError("assert_parity: sizes is empty; leave it out for three runs with different sizes")
+    for run in sizes or ():
+        if run.keys() != graph.sizes() or not all(isinstance(n, (int, np.integer)) and n >= 0 for n in run.values()):
+            wanted = ", ".join(sorted(graph.sizes())) or "none"
+            raise ValueError(
+                f"assert_parity: sizes {dict(run)}: expected a whole number of 0 or more for each of: {wanted}"
+            )

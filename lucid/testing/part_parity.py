@@ -1,0 +1,143 @@
+"""A part of a model compared with what was exported of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import Array, DTypeLike
+from lucid.core.words.phases import phase
+from lucid.export.exporter import Lowered
+from lucid.export.half_precision import halved
+from lucid.export.target import Target
+from lucid.nn.parts import ModelPart, Steps
+from lucid.testing.outputs import compare_outputs
+from lucid.testing.random_inputs import (
+    QUICK,
+    default_sizes,
+    largest,
+    longest_run,
+    random_inputs,
+    run_eagerly,
+    short_sizes,
+)
+from lucid.testing.report import ParityReport
+from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs, sessions_for
+from lucid.testing.tolerance import AS_EAGER, Comparison
+from lucid.testing.weights import compare_weights, export_again
+from lucid.tracing.index_ranges import IndexRanges
+from lucid.tracing.parts import TracedPart, trace_part
+
+# A step with a cache has two outputs for each layer: that one of hundreds of results has a rounding error of more than
+# three times eager's is usual. In SmolLM2, 30 layers, it is up to 7.5 times; a fault is thousands of times.
+_TIMES_IN_CACHES = 10.0
+
+
+def part_parity(
+    part: ModelPart,
+    exported: ModelOrPath,
+    *,
+    providers: Sequence[str] | None = None,
+    sizes: Sequence[Mapping[str, int]] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    target: Target | str = "any",
+    dtype: DTypeLike | None = None,
+    keep_io_types: bool = True,
+    operations: float = QUICK,
+    again: Lowered | None = None,
+) -> ParityReport:
+    """The report of `assert_parity` for a part of a model, whether or not the results agree.
+
+    A part with a cache is also run step by step: a prompt, and tokens after it with the cache that the file itself
+    returned.
+
+    Args:
+        part: what was exported. Of one with a condition both alternatives are compared.
+        exported: the model, or its path.
+        providers, sizes, rtol, atol, target, dtype, keep_io_types: as for `assert_parity`; by default the part's own
+            sizes.
+        operations: about how many the longest run may take.
+        again: the part as it is exported now, if that is known, which the file's weights are compared with.
+    """
+    check_tolerance(rtol, atol)
+    traced = trace_part(part) if again is None else again.traced
+    compared = traced
+    if dtype is not None:
+        half = None if again is None else again.half
+        compared = (half or halved(traced, dtype, Target.of(target, None, None), keep_io_types)).traced
+    expected = export_again(traced, exported, target, dtype, keep_io_types) if again is None else again
+    weights = compare_weights(exported, expected)
+    if weights.damaged:
+        return ParityReport((), {}, weights=weights)
+    graph = compared.graph
+    given: dict[str, Any] = {"providers": providers, "rtol": rtol, "atol": atol}
+    if part.condition is not None:
+        report = _alternatives(
+            part, compared, part.condition, exported, part.sizes if sizes is None else sizes, **given
+        )
+    else:
+        steps = None if part.steps is None or sizes is not None else _steps(graph, part.steps, operations)
+        if sizes is None and part.sizes is None:
+            sizes = short_sizes(graph) if steps is not None else default_sizes(graph, operations)
+        times = AS_EAGER if part.draw is None else _TIMES_IN_CACHES
+        given |= {"target": target, "dtype": dtype, "draw": part.draw, "times": times, "steps": steps}
+        runs = part.sizes if sizes is None else sizes
+        report = compare_runs(part.function, (), part.inputs, exported, graph, sizes=runs, **given)
+    return replace(report, weights=weights)
+
+
+def _steps(graph: Graph, steps: Callable[[int], Steps], operations: float) -> Steps:
+    """Steps after the longest prompt whose positions the tables of a graph hold, and that this takes."""
+    ranges = IndexRanges(graph)
+
+    def fits(prompt: int) -> bool:
+        for step in steps(prompt).runs:
+            uses = ranges.uses(step.sizes)
+            allowed = {name: use.allowed for name, use in uses.items() if use.allowed is not None}
+            if not ranges.fits(step.sizes) or not all(
+                allowed[name].low <= array.min() and array.max() <= allowed[name].high
+                for name, array in step.given.items()
+                if name in allowed
+            ):
+                return False
+        return True
+
+    return steps(largest(longest_run(graph, operations) // 2, fits))
+
+
+@phase("checking parity")
+def _alternatives(
+    part: ModelPart,
+    traced: TracedPart,
+    condition: str,
+    exported: ModelOrPath,
+    sizes: Sequence[Mapping[str, int]] | None,
+    providers: Sequence[str] | None,
+    rtol: float | None,
+    atol: float | None,
+) -> ParityReport:
+    """The graph of such a part has the outputs of both alternatives, one after the other, and the exported model those
+    of the one that the condition chooses.
+    """
+    graph, names = traced.graph, traced.output_names
+    sessions, not_run = sessions_for(exported, providers, {})
+    comparisons: list[Comparison] = []
+    for provider, session in sessions.items():
+        for run, sizes_of_run in enumerate(default_sizes(graph) if sizes is None else sizes):
+            arrays: list[Array] = []
+            drawn = random_inputs(graph, sizes_of_run, run, part.draw)
+            run_eagerly(part.function, (), part.inputs, drawn, arrays)
+            arrays = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)]
+            expected, inputs = graph.run(arrays), dict(zip(session.inputs, arrays, strict=True))
+            for chosen, start in ((True, 0), (False, len(names))):
+                half = graph.with_outputs(dict(zip(names, graph.outputs[start : start + len(names)], strict=True)))
+                found = session.run({**inputs, condition: np.array([chosen])})
+                results = {name: found[name] for name in names}
+                wanted = expected[start : start + len(names)]
+                comparisons += compare_outputs(half, arrays, results, wanted, provider, sizes_of_run, rtol, atol)
+    return ParityReport(tuple(comparisons), {}, not_run)

@@ -1,0 +1,11 @@
+"""What weights in few bits cost: errors by layer and of the outputs, sizes and times."""
+
+from lucid.core.words import public as _public
+from lucid.testing.precision.measuring import precision_report as precision_report
+from lucid.testing.precision.report import PrecisionReport as PrecisionReport
+
+__all__ = _public.offered(globals())
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,157 @@
+"""Measuring a model with weights in few bits beside the float one, call by call."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from math import prod
+
+import numpy as np
+
+from lucid.core.graph.types import Array, show_shape
+from lucid.core.process.evaluation import evaluating
+from lucid.nn.decoding import CausalDecoder
+from lucid.nn.module import Module
+from lucid.nn.quantizing.layer_weights import Place, stored_weights, weights_at, with_weights
+from lucid.nn.quantizing.observing import BoundCall, Call, Use, WatchedWeight, bound_call
+from lucid.nn.stored import StoredWeight
+from lucid.ops.tensor.tensor import Tensor
+from lucid.testing.precision.outputs import OutputSums, TextSums, squares
+from lucid.testing.precision.report import LayerError, PrecisionReport
+from lucid.testing.precision.timing import side_by_side
+from lucid.tracing.trace import outputs_of
+
+
+def precision_report(
+    model: Module, quantized: Module, data: Iterable[Call], *, seconds: float | None = None
+) -> PrecisionReport:
+    """What weights in few bits cost, on data: errors by layer and of the outputs, and which layers to leave out.
+
+    Each layer is measured twice: alone, on the inputs that it has in the float model, and in the quantised model, where
+    the errors of earlier layers come to it too. All outputs of the layers in one call are held for that.
+
+    Args:
+        model: the float model.
+        quantized: the same model with weights in few bits, as `lucid.quantize` makes it or a checkpoint holds them.
+        data: calls of the model, each an array, a sequence of them, or a mapping by name. For a decoder each is a
+            batch of texts, whose perplexity is measured.
+        seconds: how long to time the exported models side by side, on the first call; None: not at all.
+
+    Raises:
+        ValueError: for models of which the second does not have weights in few bits in the places of the first's
+            weights; no data; inputs of other names, or with NaN or infinity.
+    """
+    sums = _sums(model, quantized)
+    floating = with_weights(model, {place: WatchedWeight(s.before, s.see_float) for place, s in sums.items()})
+    in_few_bits = with_weights(quantized, {place: WatchedWeight(s.after, s.see_after) for place, s in sums.items()})
+    outputs: dict[str, OutputSums] = {}
+    texts, first = TextSums(), None
+    for number, call in enumerate(data):
+        bound = bound_call(model, call, f"precision_report: call {number} of the data")
+        first = first or bound
+        before, after = outputs_for(floating, bound), outputs_for(in_few_bits, bound)
+        for name, wanted in before.items():
+            outputs.setdefault(name, OutputSums()).add(number, wanted, after[name])
+        if isinstance(model, CausalDecoder):
+            texts.add(bound.by_name, next(iter(before.values())), next(iter(after.values())))
+    if first is None:
+        raise ValueError("precision_report: the data are empty, expected at least one call of the model")
+    return PrecisionReport(
+        layers=_layers(sums),
+        outputs=tuple(each.error(name) for name, each in outputs.items()),
+        texts=texts.error(),
+        bytes_before=bytes_of(model),
+        bytes_after=bytes_of(quantized),
+        times=None if seconds is None else side_by_side(model, quantized, first, seconds),
+    )
+
+
+def outputs_for(model: Module, call: BoundCall) -> dict[str, Array]:
+    """The outputs of a call that have floating-point numbers, by name."""
+    with evaluating():
+        found = outputs_of(model(*call.args, **call.kwargs), model)
+    return {name: tensor.numpy() for name, tensor in found.items() if tensor.dtype.kind == "float"}
+
+
+def bytes_of(model: Module) -> int:
+    """Of all parameters and buffers, each once."""
+    tensors = {id(tensor): tensor.numpy().nbytes for tensor in model.state_dict().values()}
+    return sum(tensors.values())
+
+
+class _Sums:
+    """Sums of squares of a layer's outputs, and of their differences."""
+
+    def __init__(self, before: Tensor | StoredWeight, after: StoredWeight) -> None:
+        self.before, self.after = before, after
+        self.uses, self.signal, self.alone, self.in_model = 0, 0.0, 0.0, 0.0
+        self._kept: deque[Array] = deque()  # outputs in the float model, until the other one has its own
+
+    def see_float(self, use: Use) -> None:
+        """An output in the float model; what the weight in few bits gives for the same input is compared with it."""
+        wanted = use.found.numpy()
+        given = Tensor.from_array(use.given) if isinstance(use.given, np.ndarray) else use.given
+        found = self.after.rows(given) if use.kind == "rows" else self._rows(use)(given)
+        self.uses += 1
+        self.signal += squares(wanted)
+        self.alone += squares(found.numpy(), wanted)
+        self._kept.append(wanted)
+
+    def _rows(self, use: Use) -> StoredWeight:
+        """The rows of the weight that a product is with: attention multiplies parts of its joined projections."""
+        count = use.found.numpy().shape[-1]
+        return self.after if count == self.after.shape[0] else self.after.part(use.first, use.first + count, "")
+
+    def see_after(self, use: Use) -> None:
+        """The same output in the other model."""
+        self.in_model += squares(use.found.numpy(), self._kept.popleft())
+
+
+def _sums(model: Module, quantized: Module) -> dict[Place, _Sums]:
+    found: dict[Place, _Sums] = {}
+    stored = stored_weights(quantized)
+    floats = weights_at(model, stored)
+    for place, after in stored.items():
+        before = floats.get(place)
+        if before is None or tuple(before.shape) != tuple(after.shape):
+            has = "no weight" if before is None else f"one of {show_shape(before.shape)}"
+            raise ValueError(
+                f"precision_report: {place.layer} has a weight {show_shape(after.shape)} in few bits, and the float "
+                f"model has {has} there; give the model that was quantised"
+            )
+        found[place] = _Sums(before, after)
+    if not found:
+        raise ValueError(
+            f"precision_report: the second model, a {type(quantized).__name__}, has no weights in few bits; "
+            "lucid.quantize makes such a model"
+        )
+    return found
+
+
+def _layers(sums: dict[Place, _Sums]) -> tuple[LayerError, ...]:
+    first: dict[int, str] = {}  # layer with a weight
+    found = []
+    for place, each in sums.items():
+        found.append(
+            LayerError(
+                path=place.layer,
+                shares=first.setdefault(id(each.after), place.layer),
+                bits=each.after.bits,
+                parameters=prod(each.after.shape),
+                bytes_before=_weight_bytes(each.before),
+                bytes_after=_weight_bytes(each.after),
+                noise_alone=_ratio(each.alone, each),
+                noise_in_model=_ratio(each.in_model, each),
+            )
+        )
+    return tuple(found)
+
+
+def _weight_bytes(weight: Tensor | StoredWeight) -> int:
+    return bytes_of(weight) if isinstance(weight, StoredWeight) else weight.numpy().nbytes
+
+
+def _ratio(noise: float, sums: _Sums) -> float | None:
+    if not sums.uses:
+        return None
+    return noise / sums.signal if sums.signal else 0.0 if not noise else float("inf")

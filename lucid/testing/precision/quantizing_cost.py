@@ -1,0 +1,83 @@
+"""What quantising cost: the outputs of the source beside those of the quantised model, on drawn inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lucid.core.graph.graph import Graph
+from lucid.core.words.phases import phase
+from lucid.nn.module import Module
+from lucid.nn.parts import ModelPart
+from lucid.nn.quantizing.layer_weights import parameter_count
+from lucid.testing.precision.outputs import OutputSums
+from lucid.testing.precision.report import OutputError
+from lucid.testing.random_inputs import large_enough, random_inputs, run_eagerly, short_sizes
+from lucid.tracing.index_ranges import IndexRanges
+from lucid.tracing.parts import trace_part
+
+MOST = 1 << 30
+"""Parameters of a source that is measured: in float32 they take 4 GiB."""
+_ROWS, _LENGTH = 8, 24
+_PADDED_RIGHT = 2  # the run of `random_inputs` whose masks pad on the right
+
+
+@dataclass(frozen=True)
+class QuantizingCost:
+    """Errors of the outputs of a quantised model; the source, in float32, is what they are measured against.
+
+    Args:
+        outputs: those with floating-point numbers.
+        sizes: the values of the symbolic sizes of the inputs.
+    """
+
+    outputs: tuple[OutputError, ...]
+    sizes: dict[str, int]
+
+    @property
+    def worst(self) -> OutputError | None:
+        """The output with the lowest cosine."""
+        return min(self.outputs, key=lambda each: each.cosine_worst, default=None)
+
+    def __str__(self) -> str:
+        worst = self.worst
+        if worst is None:
+            return "no output has numbers that could be compared"
+        at = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return (
+            f"{worst.name}: cosine {worst.cosine_mean:.4f} in the mean, {worst.cosine_worst:.4f} at worst; relative "
+            f"error {worst.error:.2g}" + (f" ({at})" if at else "")
+        )
+
+
+def measurable(source: Module) -> bool:
+    """Whether a source is small enough to be run in float32 beside the quantised model."""
+    return parameter_count(source) <= MOST
+
+
+@phase("measuring what quantising costs")
+def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
+    """Run a part of both models with NumPy, on the same inputs: token ids from all rows of their tables, masks that pad
+    on the right, normal numbers. Texts of your own tell more: `lucid.testing.precision_report`.
+
+    Args:
+        source: of the model in float32.
+        quantized: the same part of the quantised model.
+    """
+    traced = trace_part(quantized)
+    sizes = _sizes(traced.graph) if quantized.sizes is None else dict(quantized.sizes[-1])
+    given = random_inputs(traced.graph, sizes, _PADDED_RIGHT, quantized.draw)
+    before, after = (run_eagerly(part.function, (), part.inputs, given, []) for part in (source, quantized))
+    found = []
+    for name, wanted, got in zip(traced.output_names, before, after, strict=True):
+        if wanted.dtype.kind == "f":
+            sums = OutputSums()
+            sums.add(0, wanted, got)
+            found.append(sums.error(name))
+    return QuantizingCost(tuple(found), sizes)
+
+
+def _sizes(graph: Graph) -> dict[str, int]:
+    """Some rows of some length, or what the tables of the model have room for."""
+    first = {str(value.type.shape[0]) for value in graph.inputs if value.type.rank}
+    sizes = {name: _ROWS if name in first else _LENGTH for name in sorted(graph.sizes())}
+    return large_enough(graph, sizes) if IndexRanges(graph).fits(sizes) else short_sizes(graph)[-1]

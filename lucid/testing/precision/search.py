@@ -1,0 +1,182 @@
+"""The fewest bits of a model whose outputs stay within an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from lucid.core.words.phases import phase
+from lucid.nn.module import Module
+from lucid.nn.quantizing.layer_weights import Place, stored_weights, with_weights
+from lucid.nn.quantizing.observing import BoundCall, Call, bound_call
+from lucid.nn.stored import StoredWeight
+from lucid.ops.tensor.tensor import Tensor
+from lucid.testing.precision.measuring import outputs_for, precision_report
+from lucid.testing.precision.outputs import OutputSums
+from lucid.testing.precision.report import PrecisionReport
+
+M = TypeVar("M", bound=Module)
+# Of the room below the target, for steps that are taken back: noises do not just add up.
+_SHARES = (1.0, 0.5, 0.25, 0.125)
+_ENOUGH = 256  # numbers in the inputs of calls, such as tokens
+
+
+class Step(NamedTuple):
+    """A weight that gets more bits: 8, or None for the float one."""
+
+    path: str
+    bits: int | None
+    noise: float  # of the outputs, that it takes away
+    gain: float  # for each byte
+
+
+class Found(NamedTuple, Generic[M]):
+    """What the search found.
+
+    Args:
+        model: with these bits.
+        bits: as `lucid.quantize` takes them.
+        error: of its outputs.
+    """
+
+    model: M
+    bits: dict[str, int | None]
+    error: float
+
+
+class TargetError(ValueError):
+    """No model in few bits stays below the error."""
+
+
+@phase("searching bits")
+def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], target: float) -> Found[M]:
+    """Begin with 4 bits for all weights; raise some to 8, then keep some as they are, until the outputs are near.
+
+    The error is that of the outputs over all calls: the root of the sum of the squared differences, relative to that of
+    the float outputs' squares; of several outputs the largest. It is defined for every model, and needs no labels.
+
+    Weights are raised in the order of the noise that the outputs lose for each byte. That of a weight in 4 bits is
+    measured with all others as they are, on the first calls; that in 8 bits follows from the layers' own noise. The
+    fewest steps that reach the target are found by bisection. If they end far below it, because the last was a large
+    one, those that gained least are taken back. The result is the same each time.
+
+    Args:
+        model: the float model.
+        quantized: makes the model with all weights in so many bits, 4 or 8.
+        calls: the data to measure with.
+        target: the largest error allowed.
+
+    Raises:
+        TargetError: for a target that no model with a weight in few bits reaches; it says what 8 bits reach.
+        ValueError: for a target that is not above 0, and as `precision_report`.
+    """
+    if not target > 0:
+        raise ValueError(f"the target error is {target}, expected a number above 0, such as 0.02")
+    narrow, wide = quantized(4), quantized(8)
+    in_4, in_8 = precision_report(model, narrow, calls), precision_report(model, wide, calls)
+    weights = {4: stored_weights(narrow), 8: stored_weights(wide)}
+    places = _by_path(in_4, weights[4])
+    bound = [bound_call(model, call, f"call {number} of the data") for number, call in enumerate(calls)]
+    expected = [outputs_for(model, call) for call in bound]
+
+    def error_with(tried: Module, count: int) -> float:
+        """The error of the outputs over the first calls."""
+        sums = {name: OutputSums() for name in expected[0]}
+        for number, (call, wanted) in enumerate(zip(bound[:count], expected, strict=False)):
+            found = outputs_for(tried, call)
+            for name, each in sums.items():
+                each.add(number, wanted[name], found[name])
+        return max(each.relative for each in sums.values())
+
+    first = _first_calls(bound)
+    noises = {
+        path: error_with(with_weights(model, {place: weights[4][place] for place in group}), first) ** 2
+        for path, group in places.items()
+    }
+    steps = _steps(in_4, in_8, noises)
+
+    def made(taken: Sequence[Step]) -> M:
+        """The model after these steps."""
+        bits = _bits(taken)
+        chosen = {path: bits.get(path, 4) for path in places}
+        return with_weights(
+            model,
+            {place: weights[width][place] for path, width in chosen.items() if width for place in places[path]},
+        )
+
+    def error_of(taken: Sequence[Step]) -> float:
+        return error_with(made(taken), len(bound))
+
+    most = len(steps) - 1  # the last step leaves no weight in few bits
+    errors = {0: in_4.error, len(steps) // 2: in_8.error}
+    low, high = 0, most
+    while low < high:
+        middle = (low + high) // 2
+        if middle not in errors:
+            errors[middle] = error_of(steps[:middle])
+        low, high = (low, middle) if errors[middle] <= target else (middle + 1, high)
+    error = errors[low] if low in errors else error_of(steps[:low])
+    if error > target:
+        raise TargetError(
+            f"no model in few bits has an error of {target:g} or less: all weights in 8 bits reach {in_8.error:.2g}, "
+            f"all but one as they are {error:.2g}"
+        )
+    taken = steps[:low]
+    for share in _SHARES:
+        fewer = _without(taken, share * (target**2 - error**2))
+        if len(fewer) < len(taken) and (reached := error_of(fewer)) <= target:
+            taken, error = fewer, reached
+            break
+    return Found(made(taken), {**_bits(taken), "*": 4}, error)
+
+
+def _bits(steps: Sequence[Step]) -> dict[str, int | None]:
+    """Of each weight that was raised."""
+    return {step.path: step.bits for step in steps}
+
+
+def _without(steps: Sequence[Step], noise: float) -> list[Step]:
+    """The steps without those of the least gain that took away so much noise together."""
+    kept = list(steps)
+    for step in sorted(steps, key=lambda step: (step.gain, step.path)):
+        last = _bits(kept)[step.path] == step.bits  # not 8 bits of a weight that is kept as it is
+        if last and step.noise <= noise:
+            noise -= step.noise
+            kept.remove(step)
+    return kept
+
+
+def _by_path(report: PrecisionReport, stored: Mapping[Place, StoredWeight]) -> dict[str, list[Place]]:
+    """The places of each weight, by the first layer that has it."""
+    shares = {layer.path: layer.shares for layer in report.layers}
+    found: dict[str, list[Place]] = {}
+    for place in stored:
+        found.setdefault(shares[place.layer], []).append(place)
+    return found
+
+
+def _first_calls(calls: Sequence[BoundCall]) -> int:
+    """How many have so many numbers together that they tell what a weight does to the outputs."""
+    numbers = 0
+    for count, call in enumerate(calls, 1):
+        numbers += sum(value.numpy().size for value in call.by_name.values() if isinstance(value, Tensor))
+        if numbers >= _ENOUGH:
+            return count
+    return len(calls)
+
+
+def _steps(in_4: PrecisionReport, in_8: PrecisionReport, noises: Mapping[str, float]) -> list[Step]:
+    """All weights to 8 bits, then all to float; each time those first that gain most for each byte."""
+    ranked = {each.paths[0]: each for each in in_4.ranking}
+    widened, kept = [], []
+    for wide in in_8.ranking:
+        path, narrow = wide.paths[0], ranked[wide.paths[0]]
+        left = noises[path] * (wide.noise / narrow.noise if narrow.noise else 1.0)
+        gone = noises[path] - left
+        widened.append(Step(path, 8, gone, gone / max(narrow.bytes_more - wide.bytes_more, 1)))
+        kept.append(Step(path, None, left, left / max(wide.bytes_more, 1)))
+    return [*sorted(widened, key=_by_gain), *sorted(kept, key=_by_gain)]
+
+
+def _by_gain(step: Step) -> tuple[float, str]:
+    return -step.gain, step.path

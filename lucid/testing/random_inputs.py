@@ -1,0 +1,200 @@
+"""Inputs for a model whose inputs are only described: sizes, and random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import Array, DType, TensorType
+from lucid.core.graph.values import Constant
+from lucid.core.process import random
+from lucid.core.process.context import holding
+from lucid.core.process.evaluation import evaluating
+from lucid.core.sizes.dims import Dim, evaluate, names_of
+from lucid.core.words.user_code import located_errors
+from lucid.nn.parts import Draw
+from lucid.ops.engine import engine
+from lucid.ops.tensor.tensor import Tensor
+from lucid.tracing.index_ranges import FAR, INDEXING, IndexRanges, Range, Use, largest
+from lucid.tracing.trace import Model, arguments_of, outputs_of
+
+Padding: TypeAlias = Literal["left", "right"] | None
+"""At which end masks pad; None for masks that are random everywhere."""
+
+QUICK, THOROUGH = 4e9, 4e10  # operations of the longest run: some tenths of a second, and some seconds
+_VALUES = (2, 3, 5, 7, 11, 13)
+_WINDOWED = ("conv", "max_pool", "average_pool")
+_TRIPLINGS = 10  # from 1 to 59,049, some seconds of sound; odd sizes stay odd, and different ones different
+_LONG, _LONGEST, _SHORTEST = 64, 4096, 16  # tokens: where no table says how many there may be, ever, and at least
+_ENDLESS = 1 << 20
+_PADDING: tuple[Padding, ...] = (None, "left", "right")  # of the first runs
+_SELDOM = 8  # one in so many indices is one that the model tells apart, such as that of padding
+
+
+def default_sizes(graph: Graph, operations: float = QUICK) -> list[dict[str, int]]:
+    """`short_sizes`, and one run of long sequences.
+
+    Sequences are those whose positions index a table, and those of integers. They are as long as the table, or as can
+    be computed in about this number of operations.
+    """
+    long = _long_sizes(graph, operations)
+    return [*short_sizes(graph), *([] if long is None else [large_enough(graph, long)])]
+
+
+def short_sizes(graph: Graph) -> list[dict[str, int]]:
+    """All ones, and twice different numbers, so that sizes that were mixed up are noticed.
+
+    They are larger where the windows of a convolution or of pooling would not fit otherwise.
+    """
+    names = sorted(graph.sizes())
+    if not names:
+        return [{}]
+    runs: list[dict[str, int]] = [dict.fromkeys(names, 1)]
+    for start in (1, 0):
+        runs.append({name: _VALUES[(start + index) % len(_VALUES)] for index, name in enumerate(names)})
+    return [large_enough(graph, run) for run in runs]
+
+
+def _long_sizes(graph: Graph, operations: float) -> dict[str, int] | None:
+    """Sizes with which sequences are long, and of all else there is one; None for a graph without sequences."""
+    ones, ranges = dict.fromkeys(sorted(graph.sizes()), 1), IndexRanges(graph)
+    limited = {name for name in ones if not ranges.fits({**ones, name: _ENDLESS})}
+    whole = [value.type.shape for value in graph.inputs if value.type.dtype.kind != "float"]
+    lengths = limited | names_of(size for shape in whole for size in shape[1:])
+    if not lengths:
+        return None
+    most = max(1, longest_run(graph, operations, _LONGEST if limited else _LONG) // len(lengths))
+    return {
+        **ones,
+        **dict.fromkeys(lengths, largest(most, lambda n: ranges.fits({**ones, **dict.fromkeys(lengths, n)}))),
+    }
+
+
+def longest_run(graph: Graph, operations: float, most: int = _LONG) -> int:
+    """How many tokens a run may have that takes about so many operations."""
+    weights = {
+        id(value): value.array.size
+        for node in graph.nodes()
+        if node.op.name not in INDEXING
+        for value in node.inputs
+        if isinstance(value, Constant) and value.type.rank > 1
+    }
+    return min(most, max(_SHORTEST, int(operations / (2 * sum(weights.values()) + 1))))
+
+
+def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes, tripled until each convolution and pooling of the graph has a window."""
+    found = dict(sizes)
+    windows = [
+        size
+        for node in graph.nodes()
+        if node.op.name in _WINDOWED
+        for size in node.results[0].type.shape[2:]
+        if isinstance(size, Dim)
+    ]
+    for _ in range(_TRIPLINGS):
+        short = names_of(size for size in windows if evaluate(size, found) < 1)
+        found = {name: 3 * size if name in short else size for name, size in found.items()}
+    return found
+
+
+def random_inputs(
+    graph: Graph, sizes: Mapping[str, int], run: int = 0, given: Draw | Mapping[str, Array] | None = None
+) -> dict[str, Array]:
+    """Arrays for the inputs of a graph by name: those that are given or drawn, and random ones for the rest.
+
+    Floats are normal numbers. Integers that index a table are drawn from all of its rows, and one in eight is one that
+    the model tells apart, if there are any; integers that are compared with positions, such as lengths, are drawn from
+    all positions. Other integers, and booleans, are 0 and 1: masks, whose first row hides nothing, with padding on the
+    left in run 1, on the right in run 2, and some random rows.
+    """
+    drawn = given(sizes) if callable(given) else given or {}
+    uses = IndexRanges(graph).uses(sizes)
+    padding = _PADDING[min(run, len(_PADDING) - 1)]
+    found: dict[str, Array] = {}
+    for value in graph.inputs:
+        shape = tuple(evaluate(size, sizes) for size in value.type.shape)
+        array = drawn.get(value.name)
+        if array is None:
+            array = _array(value.type.dtype, shape, uses.get(value.name, Use()), padding)
+        found[value.name] = array
+    return found
+
+
+def run_eagerly(
+    model: Model,
+    inputs: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    given: Mapping[str, Array],
+    arrays: list[Array],
+) -> list[Array]:
+    """Run the model itself with NumPy, on its examples and on given arrays for the rest; the inputs are added to
+    `arrays`.
+    """
+
+    def fill(path: str, kind: TensorType, example: Array | None) -> Tensor:
+        arrays.append(given[path].astype(kind.dtype.numpy, copy=False) if example is None else example)
+        return Tensor.from_array(arrays[-1])
+
+    call, named = arguments_of(model, inputs, kwargs, fill)
+    # Evaluating as in the export; by NumPy, as the export is what onnxruntime computes.
+    with evaluating(), holding(engine, None), located_errors():
+        result = model(*call, **named)
+    return [tensor.numpy() for tensor in outputs_of(result).values()]
+
+
+def random_array(dtype: DType, shape: tuple[int, ...]) -> Array:
+    """Normal numbers for floats, 0 and 1 for integers, true and false for booleans."""
+    generator = random.generator()
+    if dtype.kind == "float":
+        return generator.standard_normal(shape).astype(dtype.numpy)
+    return generator.integers(0, 2, shape).astype(dtype.numpy)
+
+
+def _array(dtype: DType, shape: tuple[int, ...], use: Use, padding: Padding) -> Array:
+    generator = random.generator()
+    if dtype.kind == "int" and use.allowed is not None:
+        low, high = _drawable(use.allowed, dtype)
+        array = generator.integers(low, high + 1, shape)
+        special = [number for number in use.told_apart if low <= number <= high]
+        if special:
+            array = np.where(generator.integers(0, _SELDOM, shape) == 0, generator.choice(special, shape), array)
+        return array.astype(dtype.numpy)
+    if dtype.kind == "int" and use.compared is not None:
+        low, high = _drawable(Range(use.compared.low, use.compared.high + 1), dtype)
+        return generator.integers(low, high + 1, shape).astype(dtype.numpy)
+    if dtype.kind == "int" and set(use.told_apart) - {0, 1}:
+        return generator.choice([0, 1, *use.told_apart], shape).astype(dtype.numpy)
+    array = random_array(dtype, shape)
+    return array if dtype.kind == "float" or len(shape) < 2 else _padded(array, padding)
+
+
+def _drawable(allowed: Range, dtype: DType) -> Range:
+    """The range as far as it can be drawn from, which is never empty."""
+    limits = np.iinfo(dtype.numpy)
+    low = max(allowed.low, int(limits.min)) if allowed.low > -FAR // 2 else min(0, allowed.high)
+    high = min(allowed.high, int(limits.max)) if allowed.high < FAR // 2 else max(1, low)
+    return Range(low, max(low, high))
+
+
+def _padded(mask: Array, side: Padding) -> Array:
+    """A mask of the last axis, from a random one, of whose rows every other one from the third on remains, or all
+    without a side.
+
+    The first row hides nothing, and the others pad more and more; one row alone pads a quarter. No row hides all, since
+    a mean over nothing is NaN.
+    """
+    if not mask.size:
+        return mask
+    length = mask.shape[-1]
+    rows = mask.reshape(-1, length)
+    index, places = np.arange(len(rows)), np.arange(length)
+    hidden = index[:, None] % length if len(rows) > 1 else np.full((1, 1), length // 4)
+    if side is not None:
+        padded = (index == 0) | (index % 2 == 1)
+        rows[padded] = (places >= hidden if side == "left" else places < length - hidden)[padded]
+    rows[index, index % length] |= ~rows.any(1)
+    return mask

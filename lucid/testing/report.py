@@ -1,0 +1,181 @@
+"""The report of a comparison of eager and exported results, for every run and output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lucid.core.graph.types import Array
+from lucid.core.words import html
+from lucid.core.words.text import visible
+from lucid.testing.tolerance import Comparison
+
+
+class ParityError(AssertionError):
+    """Eager and exported results differ, or nothing was compared; `report` holds the comparisons."""
+
+    def __init__(self, report: ParityReport) -> None:
+        super().__init__(f"the exported model differs from the eager one\n{report}")
+        self.report = report
+
+
+@dataclass(frozen=True)
+class DifferentWeight:
+    """An initializer of a file that is not the model's: how many numbers differ, and the first one of them."""
+
+    name: str
+    count: int
+    where: tuple[int, ...]
+    got: str
+    wanted: str
+
+    def __str__(self) -> str:
+        numbers = "1 number" if self.count == 1 else f"{self.count:,} numbers"
+        return f"{self.name}: {numbers}, the first at {list(self.where)}: {self.got}, expected {self.wanted}"
+
+
+@dataclass(frozen=True)
+class WeightReport:
+    """The initializers and nodes of a file, compared bit by bit with those that the model is exported with now.
+
+    Args:
+        compared: how many initializers were compared, of those `stored` in the file.
+        numbers: how many numbers these hold.
+        different: those that differ.
+        not_compared: why others were not compared, by name.
+        missing: initializers of the export that the file does not have.
+        changed_nodes: nodes whose attributes differ.
+        damaged: whether constants that are no weights differ, such as shapes, or nodes: such a file may do anything.
+        note: why the file's nodes are others; empty if they are the same.
+    """
+
+    compared: int
+    stored: int
+    numbers: int = 0
+    different: tuple[DifferentWeight, ...] = ()
+    not_compared: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    changed_nodes: tuple[str, ...] = ()
+    damaged: bool = False
+    note: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything that was compared is equal."""
+        return not self.different and not self.changed_nodes
+
+    @property
+    def equal(self) -> int:
+        """How many initializers are equal."""
+        return self.compared - len(self.different)
+
+    def lines(self) -> list[str]:
+        """The report as lines, the first of which counts."""
+        found = [f"{_mark(self.passed)}  weights: {self.equal} of {self.stored} equal the model's, bit for bit"]
+        if not self.passed:
+            found[0] += f"; {sum(item.count for item in self.different):,} numbers of {len(self.different)} differ"
+        found += [f"FAIL  {item}" for item in self.different[:_SHOWN]]
+        if self.changed_nodes:
+            found.append(f"FAIL  nodes with other attributes: {_some(self.changed_nodes)}")
+        if self.damaged:
+            found.append("note  the file was not run: nodes or constants that it computes with are not the model's")
+        if self.not_compared:
+            reasons = [f"{name} ({why})" for name, why in self.not_compared.items()]
+            found.append(f"note  {len(reasons)} were not compared: {_some(reasons)}")
+        if self.missing:
+            found.append(f"note  {len(self.missing)} of the export are not in the file: {_some(self.missing)}")
+        if self.note:
+            found.append(f"note  {self.note}")
+        return [visible(line) for line in found]
+
+
+_SHOWN = 5
+
+
+def _mark(passed: bool) -> str:
+    return "ok  " if passed else "FAIL"
+
+
+def _some(items: Sequence[str]) -> str:
+    return ", ".join(items[:_SHOWN]) + (f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else "")
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """All comparisons of `assert_parity`. Print it to read it."""
+
+    comparisons: tuple[Comparison, ...]
+    elsewhere: Mapping[str, Mapping[str, str]]
+    not_run: Mapping[str, str] = field(default_factory=dict)  # providers that do not start, and why
+    rounded: Mapping[str, float] = field(default_factory=dict)
+    """By provider, how much accuracy level 4 differs from level 0, which is compared, relative to an output's largest
+    number. Empty for models without weights in few bits."""
+    whole: Mapping[str, float] = field(default_factory=dict)
+    """By provider, how much the outputs of a model differ whose products round their inputs to 8 bits, relative to an
+    output's largest number; the comparisons are of its parts."""
+
+    weights: WeightReport | None = None
+    """Of a file: its stored numbers, compared with the model's."""
+    failing: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
+    """The inputs by name of the first run in which outputs differ."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every output agreed in every run, something was compared, and no stored number differs."""
+        return self.agrees and (self.weights is None or self.weights.passed)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every output agreed in every run, and something was compared."""
+        return all(c.passed for c in self.comparisons) and any(c.elements for c in self.comparisons)
+
+    @property
+    def max_abs(self) -> float:
+        """The largest absolute difference."""
+        return max((c.max_abs for c in self.comparisons), default=0.0)
+
+    @property
+    def max_rel(self) -> float:
+        """The largest relative difference."""
+        return max((c.max_rel for c in self.comparisons), default=0.0)
+
+    @property
+    def worst(self) -> Comparison | None:
+        """The comparison with the largest error relative to its tolerance."""
+        return max((c for c in self.comparisons if c.tolerance is not None), key=lambda c: c.share, default=None)
+
+    def __str__(self) -> str:
+        lines = [str(comparison) for comparison in self.comparisons]
+        for provider, nodes in self.elsewhere.items():
+            shown = ", ".join(f"{node} on {actual}" for node, actual in list(nodes.items())[:5])
+            lines.append(visible(f"note  {provider}: {len(nodes)} nodes are computed elsewhere: {shown}"))
+        lines += [f"note  {provider} was not run: {why}" for provider, why in self.not_run.items()]
+        for provider, share in self.rounded.items():
+            lines.append(
+                f"note  {provider}: compared at accuracy level 0; level 4 adds up to {share:.2g} of the largest"
+            )
+        for provider, share in self.whole.items():
+            lines.append(
+                f"note  {provider}: inputs of products are rounded to 8 bits, so each is compared with those that the "
+                f"export has; the outputs of the whole model differ by up to {share:.2g} of the largest"
+            )
+        damaged = self.weights is not None and self.weights.damaged
+        if not damaged and not any(c.elements for c in self.comparisons):
+            lines.append("FAIL  no output has any element, so nothing was compared")
+        lines += [] if self.weights is None else self.weights.lines()
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (c.passed, c.provider, dict(c.sizes), c.output, f"{c.max_abs:.2e}", *_worst(c), c.problem)
+            for c in self.comparisons
+        ]
+        titles = ("passed", "provider", "sizes", "output", "max abs", "worst", "allowed", "tolerance", "problem")
+        verdict = html.paragraph("eager and exported " + ("agree" if self.passed else "differ"), self.passed)
+        return verdict + html.table(titles, rows)
+
+
+def _worst(comparison: Comparison) -> tuple[str, str, str]:
+    if comparison.tolerance is None:
+        return "", "", ""
+    return f"{comparison.error:.2e}", f"{comparison.allowed:.2e}", str(comparison.tolerance)

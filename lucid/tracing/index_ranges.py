@@ -1,0 +1,297 @@
+"""Which integers a graph takes: the rows of the tables that they index, and how long the tables let a sequence be.
+
+Ranges of integers are propagated through the graph twice, for given sizes: forward, from constants and `arange` to what
+a value can be; and backward, from the size of a table to what an input may be. An op that is not known here gives no
+range, and asks for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.types import Array
+from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.sizes.dims import Shape, Size, evaluate
+
+FAR = 1 << 62
+"""The end of a range without an end."""
+_LARGEST = 1 << 20
+
+
+class Range(NamedTuple):
+    """The integers from `low` to `high`, both included."""
+
+    low: int
+    high: int
+
+    def meet(self, other: Range) -> Range:
+        """Those in both; `low` is above `high` if there are none."""
+        return Range(max(self.low, other.low), min(self.high, other.high))
+
+    def join(self, other: Range) -> Range:
+        """The smallest range that holds both."""
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
+
+@dataclass(frozen=True)
+class Use:
+    """What the integers of an input are used for.
+
+    Args:
+        allowed: as indices of tables; None if they are not used so.
+        compared: the range of what they are compared with: positions, for lengths; None if with nothing but single
+            numbers.
+        told_apart: single numbers that they are compared with, such as the id of padding.
+    """
+
+    allowed: Range | None = None
+    compared: Range | None = None
+    told_apart: tuple[int, ...] = ()
+
+
+class IndexRanges:
+    """The integers that a graph takes, by the values of its sizes.
+
+    Args:
+        graph: the graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        constants = (value for node in graph.nodes() for value in node.inputs if isinstance(value, Constant))
+        self._constants = {id(value): _range_of(value.array) for value in constants if _is_small(value)}
+
+    def uses(self, sizes: Mapping[str, int]) -> dict[str, Use]:
+        """The use of each integer input by name."""
+        return _Ranges(self._graph, self._constants, sizes).uses()
+
+    def fits(self, sizes: Mapping[str, int]) -> bool:
+        """Whether tables hold all positions that the graph computes, as far as their range is known."""
+        ranges = _Ranges(self._graph, self._constants, sizes)
+        if not all(start >= 0 and stop <= size for start, stop, size in ranges.slices()):
+            return False
+        found = ranges.uses()
+        if any(use.allowed is not None and use.allowed.low > use.allowed.high for use in found.values()):
+            return False
+        ranges.assume({name: use.allowed or use.compared or Range(0, 1) for name, use in found.items()})
+        known = ((ranges.known.get(id(value)), max(rows)) for value, rows in ranges.indices())
+        return all(reached is None or -rows <= reached.low <= reached.high < rows for reached, rows in known)
+
+
+class _Ranges:
+    """Of the integers and booleans of a graph, by the identity of their value."""
+
+    def __init__(self, graph: Graph, constants: Mapping[int, Range], sizes: Mapping[str, int]) -> None:
+        self._graph, self._nodes, self._constants, self._sizes = graph, graph.nodes(), constants, sizes
+        self.known: dict[int, Range] = {}
+        self.assume({})
+
+    def assume(self, inputs: Mapping[str, Range]) -> None:
+        """Compute forward, from ranges of some inputs."""
+        self.known = dict(self._constants)
+        self.known |= {id(value): Range(0, 1) for value in self._graph.inputs if value.type.dtype.kind == "bool"}
+        self.known |= {id(value): inputs[value.name] for value in self._graph.inputs if value.name in inputs}
+        for node in self._nodes:
+            for result in node.results:
+                reached = self._reached(node, result) if _whole(result) else None
+                if reached is not None:
+                    self.known[id(result)] = reached
+
+    def _reached(self, node: Node, result: Result) -> Range | None:
+        name, attributes = node.op.name, node.attributes
+        if name in _MADE:
+            return _MADE[name](self, attributes)
+        if name == "argmax" or (name == "topk" and result.index == 1):
+            operand = node.inputs[0]
+            return None if operand is None else Range(0, self._size(operand.type.shape[attributes["axis"]]) - 1)
+        operands = [None if value is None else self.known.get(id(value)) for value in node.inputs]
+        if name in _MOVED:
+            return _joined(operands[_MOVED[name]])
+        if name == "cumsum" and operands[0] is not None and (axis := node.inputs[0]) is not None:
+            length, (low, high) = self._size(axis.type.shape[attributes["axis"]]), operands[0]
+            return Range(min(low, low * length), max(high, high * length))
+        known = [reached for reached in operands if reached is not None]
+        if name in _COMPUTED and len(known) == len(operands):
+            return _COMPUTED[name](*known)
+        if name == "int_mod" and operands[1] is not None and operands[1].low > 0:
+            return Range(0, operands[1].high - 1)
+        return Range(0, 1) if result.type.dtype.kind == "bool" else None
+
+    def _size(self, size: Size) -> int:
+        return evaluate(size, self._sizes)
+
+    def slices(self) -> Iterator[tuple[int, int, int]]:
+        """Start, stop and the axis' size of every slice that is cut by a size."""
+        for node in self._nodes:
+            if node.op.name == "slice" and (operand := node.inputs[0]) is not None:
+                for axis, start, stop, step in node.attributes["cuts"]:
+                    if step > 0:
+                        yield self._size(start), self._size(stop), self._size(operand.type.shape[axis])
+
+    def indices(self) -> Iterator[tuple[Value, list[int]]]:
+        """Each value that indexes something, and the number of its rows, of each axis where it indexes several."""
+        for node in self._nodes:
+            if node.op.name in INDEXING:
+                place, rows = INDEXING[node.op.name]
+                shapes = [() if value is None else value.type.shape for value in node.inputs]
+                index = node.inputs[place]
+                if index is not None:
+                    yield index, [self._size(size) for size in rows(shapes, node.attributes)]
+
+    def uses(self) -> dict[str, Use]:
+        """The use of each integer input by name."""
+        allowed: dict[int, Range] = {}
+        compared: dict[int, Range] = {}
+        told_apart: dict[int, set[int]] = {}
+
+        def allow(value: Value | None, wanted: Range) -> None:
+            if value is not None and _whole(value):
+                allowed[id(value)] = allowed[id(value)].meet(wanted) if id(value) in allowed else wanted
+
+        for index, rows in self.indices():
+            allow(index, Range(0, min(rows) - 1))
+        for node in reversed(self._nodes):
+            wanted = [allowed[id(result)] for result in node.results if id(result) in allowed]
+            others = [None if value is None else self.known.get(id(value)) for value in node.inputs]
+            if wanted:
+                self._ask(node, wanted[0], others, allow)
+            if node.op.name in _COMPARING and all(value is not None for value in node.inputs):
+                for value, other in zip(node.inputs, reversed(others), strict=True):
+                    if other is not None and other.low == other.high:
+                        told_apart.setdefault(id(value), set()).add(other.low)
+                    elif other is not None:
+                        before = compared.get(id(value), other)
+                        compared[id(value)] = before.join(other)
+            for name in _MOVED.keys() & {node.op.name}:  # a cast mask is compared as the mask itself
+                for result in node.results:
+                    for value in node.inputs[_MOVED[name]]:
+                        if id(result) in compared:
+                            compared[id(value)] = compared[id(result)]
+                        told_apart.setdefault(id(value), set()).update(told_apart.get(id(result), ()))
+        return {
+            value.name: Use(
+                allowed.get(id(value)), compared.get(id(value)), tuple(sorted(told_apart.get(id(value), ())))
+            )
+            for value in self._graph.inputs
+            if value.type.dtype.kind == "int"
+        }
+
+    def _ask(
+        self, node: Node, wanted: Range, others: Sequence[Range | None], allow: Callable[[Value | None, Range], None]
+    ) -> None:
+        """Pass on what a result may be to the operands of its node."""
+        name, operands = node.op.name, node.inputs
+        if name in _MOVED:
+            for value in operands[_MOVED[name]]:
+                allow(value, wanted)
+        elif name in ("add", "sub", "mul", "minimum", "maximum"):
+            for value, other, first in ((operands[0], others[1], True), (operands[1], others[0], False)):
+                if other is not None:
+                    allow(value, _ASKED[name](wanted, other, first))
+
+
+def largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `most` that fits, where all smaller ones do, too; 1 if none does."""
+    low, high = 1, most + 1  # fits, does not fit
+    if fits(most):
+        return most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _is_small(constant: Constant) -> bool:
+    """Whether a constant can be a table of positions, and is none of packed weights."""
+    return _whole(constant) and 0 < constant.array.size <= _LARGEST
+
+
+def _range_of(array: Array) -> Range:
+    return Range(int(array.min()), int(array.max()))
+
+
+def _whole(value: Value) -> bool:
+    return value.type.dtype.kind in ("int", "bool")
+
+
+def _joined(operands: Sequence[Range | None]) -> Range | None:
+    found: Range | None = None
+    for operand in operands:
+        if operand is None:
+            return None
+        found = operand if found is None else found.join(operand)
+    return found
+
+
+def _products(x: Range, y: Range) -> Range:
+    found = [a * b for a in x for b in y]
+    return Range(min(found), max(found))
+
+
+def _factor(wanted: Range, other: Range, first: bool) -> Range:
+    """What may be multiplied by numbers from 0 on, or from 1 on; other factors ask for nothing."""
+    if other.low < 0 or other.high == 0 or (other.low == 0 and not wanted.low <= 0 <= wanted.high):
+        return Range(-FAR, FAR)
+    return Range(-(-wanted.low // other.high), wanted.high // other.high)
+
+
+def _difference(wanted: Range, other: Range, first: bool) -> Range:
+    if first:
+        return Range(wanted.low + other.high, wanted.high + other.low)
+    return Range(other.high - wanted.high, other.low - wanted.low)
+
+
+def _at_least(wanted: Range, other: Range, first: bool) -> Range:
+    """Of the larger of two numbers: where the other one is allowed, this one may also lie below it."""
+    return Range(other.low - 1 if other.low >= wanted.low else wanted.low, wanted.high)
+
+
+def _at_most(wanted: Range, other: Range, first: bool) -> Range:
+    return Range(wanted.low, other.high + 1 if other.high <= wanted.high else wanted.high)
+
+
+_ASKED: dict[str, Callable[[Range, Range, bool], Range]] = {
+    "add": lambda wanted, other, first: Range(wanted.low - other.low, wanted.high - other.high),
+    "sub": _difference,
+    "mul": _factor,
+    "maximum": _at_least,
+    "minimum": _at_most,
+}
+_COMPARING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_MADE: dict[str, Callable[[_Ranges, Mapping[str, Any]], Range | None]] = {
+    "arange": lambda ranges, made: Range(ranges._size(made["start"]), ranges._size(made["stop"]) - 1),
+    "size": lambda ranges, made: Range(ranges._size(made["size"]), ranges._size(made["size"])),
+    "full": lambda ranges, made: Range(int(made["value"]), int(made["value"])),
+}
+# Ops whose results are elements of some operands.
+_ONLY = slice(0, 1)
+_MOVED = {
+    **dict.fromkeys(("cast", "reshape", "squeeze", "unsqueeze", "permute", "expand", "tile", "slice", "split"), _ONLY),
+    **dict.fromkeys(("take", "take_along", "gather_nd", "max", "min"), _ONLY),
+    "concat": slice(None),
+    "where": slice(1, 3),
+}
+_COMPUTED: dict[str, Callable[..., Range]] = {
+    "add": lambda x, y: Range(x.low + y.low, x.high + y.high),
+    "sub": lambda x, y: Range(x.low - y.high, x.high - y.low),
+    "mul": _products,
+    "neg": lambda x: Range(-x.high, -x.low),
+    "minimum": lambda x, y: Range(min(x.low, y.low), min(x.high, y.high)),
+    "maximum": lambda x, y: Range(max(x.low, y.low), max(x.high, y.high)),
+}
+_Rows = Callable[[Sequence[Shape], Mapping[str, Any]], Sequence[Size]]
+# By op: which operand holds the indices, and how many rows they choose from, of which the fewest count.
+INDEXING: dict[str, tuple[int, _Rows]] = {
+    "embedding": (0, lambda shapes, made: shapes[1][:1]),
+    "quantized_embedding": (0, lambda shapes, made: shapes[1][:1]),
+    "int8_embedding": (0, lambda shapes, made: shapes[1][:1]),
+    "take": (1, lambda shapes, made: [shapes[0][made["axis"]]]),
+    "take_along": (1, lambda shapes, made: [shapes[0][made["axis"]]]),
+    "scatter": (1, lambda shapes, made: [shapes[0][made["axis"]]]),
+    "gather_nd": (1, lambda shapes, made: shapes[0][: shapes[1][-1]]),
+    "write_at": (2, lambda shapes, made: [shapes[0][made["axis"]] - shapes[1][made["axis"]] + 1]),
+    "buffered_attention": (5, lambda shapes, made: [shapes[3][2] - shapes[0][-2] + 1]),
+}

@@ -1,0 +1,228 @@
+"""Tracing: run a model once on placeholders for its inputs, and record the computation as a graph."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from lucid.core.graph.graph import Graph
+from lucid.core.graph.names import Names
+from lucid.core.graph.scope import Scope, entered
+from lucid.core.graph.structure import like, taken_apart
+from lucid.core.graph.types import Array, TensorType, as_dtype, spec
+from lucid.core.graph.values import Input, Value
+from lucid.core.process.evaluation import evaluating
+from lucid.core.process.threads import single_threaded_blas
+from lucid.core.sizes.dims import Dim, names_of
+from lucid.core.sizes.readings import readings
+from lucid.core.torch_names.other_libraries import check_model
+from lucid.core.words.phases import phase
+from lucid.core.words.user_code import located_errors
+from lucid.nn.module import Module
+from lucid.ops.tensor.tensor import Tensor
+
+Model: TypeAlias = Module | Callable[..., Any]
+Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
+
+
+@phase("tracing")
+def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> Graph:
+    """The graph of a module or a function.
+
+    Args:
+        model: what to trace: a module, a method of one, or a function. A module is traced in evaluation mode, whatever
+            its mode; for a method, parameters and paths have the names that they have in its module.
+        inputs: for each argument, a `lucid.spec(...)`; a tuple such as ``("N", "L", 512)`` for a float32 one; an
+            example tensor or array, whose exact shape is then fixed; or a list, tuple or dict of these. Without any, a
+            module's own `input_specs()`.
+        kwargs: arguments by name: the same, or plain Python values, which become part of the graph.
+
+    Returns:
+        The graph; its inputs are named after the arguments.
+
+    Raises:
+        TypeError: if no inputs are known, or the model returns something other than tensors.
+        SymbolicSizeError, TracedValueError: if the model needs a number that is known only when it runs.
+    """
+    check_model("trace", _self(model))
+    if not callable(model):
+        raise TypeError(f"trace: the model has type {type(model).__name__}, expected a Module or a function")
+    graph_inputs: list[Input] = []
+
+    def placeholder(path: str, kind: TensorType, example: Array | None) -> Tensor:
+        graph_inputs.append(Input(path, kind))
+        return Tensor.from_value(graph_inputs[-1])
+
+    call, named = arguments_of(model, inputs, kwargs, placeholder)
+    _check_sizes(graph_inputs)
+    owner = owner_of(model)
+    names = Names({} if owner is None else owner.state_dict())
+    paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
+    # One BLAS thread: the rounding of a product of constants depends on the number of threads.
+    with evaluating(), entered(Scope("", paths, names)), single_threaded_blas(), located_errors():
+        result = model(*call, **named)
+    outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
+    graph = Graph(graph_inputs, outputs, names, taken_apart(result, lambda value: isinstance(value, Tensor))[0])
+    _check_origin(graph)
+    return graph
+
+
+def owner_of(model: Model) -> Module | None:
+    """The module that is traced, or one of whose methods is."""
+    owner = _self(model)
+    return owner if isinstance(owner, Module) else None
+
+
+def _self(model: Model) -> Any:
+    return model.__self__ if inspect.ismethod(model) else model
+
+
+def arguments_of(
+    model: Model, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None, make: Make
+) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of a call, with every spec and every example replaced by the result of `make`.
+
+    `make` gets the name of the argument, its type, and the example's array or None.
+    """
+    positional, keywords = _arguments(model, inputs, dict(kwargs or {}))
+    call = [_replace(name, value, make, top=True) for name, value in positional]
+    return call, {name: _replace(name, value, make) for name, value in keywords.items()}
+
+
+def _arguments(
+    model: Model, inputs: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
+    """Positional arguments with their names, and keyword arguments."""
+    signature = inspect.signature(model.forward if isinstance(model, Module) else model)
+    if not inputs and isinstance(model, Module):
+        known = model.input_specs()
+        # If one of the inputs that the module knows is given, the others are not added: query alone is self-attention.
+        if not any(_has_spec(kwargs[name]) for name in known.keys() & kwargs.keys()):
+            kwargs = {name: kind for name, kind in known.items() if name not in kwargs} | kwargs
+        order = {name: index for index, name in enumerate(signature.parameters)}
+        kwargs = dict(sorted(kwargs.items(), key=lambda item: order.get(item[0], len(order))))
+    try:
+        bound = signature.bind(*inputs, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"trace: {error}; {_usage(model, signature)}") from None
+    if not inputs and not any(_has_spec(value) for value in kwargs.values()) and _needs_input(signature, kwargs):
+        raise TypeError(f"trace: no inputs given; {_usage(model, signature)}")
+    positional = list(bound.arguments)[: len(inputs)]
+    names: list[str] = []
+    for name in positional:
+        value = bound.arguments[name]
+        variadic = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        names += [f"{name}.{index}" for index in range(len(value))] if variadic else [name]
+    return list(zip(names, inputs, strict=True)), kwargs
+
+
+def _needs_input(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> bool:
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return any(p.name not in kwargs and p.kind not in kinds for p in signature.parameters.values())
+
+
+def _usage(model: Model, signature: inspect.Signature) -> str:
+    name = type(model).__name__ if isinstance(model, Module) else getattr(model, "__name__", "the function")
+    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    taken = signature.replace(parameters=parameters, return_annotation=signature.empty)
+    wanted = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    specs = ", ".join(f'{argument}=lucid.spec("N", ...)' for argument in wanted or ["x"])
+    return f"{name} takes {taken}: write lucid.export.to_onnx(model, kwargs=dict({specs})), one spec for each argument"
+
+
+def _is_shorthand(value: Any) -> bool:
+    return isinstance(value, tuple) and all(isinstance(size, (str, int, Dim)) for size in value)
+
+
+def _has_spec(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_spec, value))
+    if isinstance(value, dict):
+        return any(map(_has_spec, value.values()))
+    return isinstance(value, (TensorType, Tensor, np.ndarray))
+
+
+def _replace(path: str, value: Any, make: Make, top: bool = False) -> Any:
+    """An argument with every spec or example in it replaced by the result of `make`."""
+    if top and _is_shorthand(value):
+        return make(path, spec(*value), None)
+    if isinstance(value, TensorType):
+        return make(path, value, None)
+    if isinstance(value, Tensor):
+        return make(path, value.type, value.numpy())
+    if isinstance(value, np.ndarray):
+        return make(path, TensorType(as_dtype(value.dtype), value.shape), value)
+    if isinstance(value, (list, tuple)):
+        names = getattr(value, "_fields", range(len(value)))  # a named tuple's items have names
+        items = [_replace(f"{path}.{name}", item, make, top) for name, item in zip(names, value, strict=True)]
+        return like(value, items)
+    if isinstance(value, dict):
+        return {key: _replace(f"{path}.{key}", item, make, top) for key, item in value.items()}
+    return value
+
+
+def _check_sizes(inputs: Sequence[Input]) -> None:
+    shapes = [value.type.shape for value in inputs]
+    unknown = names_of(size for shape in shapes for size in shape) - {reading.name for reading in readings(shapes)}
+    if unknown:
+        raise ValueError(
+            f"trace: size {', '.join(sorted(unknown))} cannot be told from the sizes of the inputs; give one of them "
+            'an axis of this size alone, or of one that it alone decides, such as "2*L + 1"'
+        )
+
+
+def _check_origin(graph: Graph) -> None:
+    own = {id(value) for value in graph.inputs}
+    for value in (*(value for node in graph.nodes() for value in node.inputs), *graph.outputs):
+        if isinstance(value, Input) and id(value) not in own:
+            raise ValueError(
+                "trace: the model uses a tensor that it kept from another trace or from inside a loop "
+                f"({value.name}: {value.type}); do not store what forward computes; return it or pass it on"
+            )
+
+
+def outputs_of(result: Any, model: Model | None = None) -> dict[str, Tensor]:
+    """The tensors that a model returned by name: ``output``, ``output_0`` in a list or tuple, the key in a dict.
+
+    A module that has `output_names` gives them these.
+
+    Raises:
+        TypeError: for anything else in it, and if there are none.
+        ValueError: for another number of outputs than the module has names.
+    """
+    outputs: dict[str, Tensor] = {}
+    _collect(result, outputs, "output")
+    if not outputs:
+        raise TypeError(
+            f"trace: the model returned {type(result).__name__}, expected a tensor or a structure of tensors"
+        )
+    names = model.output_names if isinstance(model, Module) else ()
+    if not names:
+        return outputs
+    if len(names) != len(outputs):
+        raise ValueError(
+            f"trace: {type(model).__name__} returned {len(outputs)} outputs, but its output_names are "
+            f"{', '.join(names)}: expected a name for each"
+        )
+    return dict(zip(names, outputs.values(), strict=True))
+
+
+def _collect(value: Any, outputs: dict[str, Tensor], path: str) -> None:
+    if isinstance(value, Tensor):
+        if path in outputs:
+            raise ValueError(f"trace: two outputs would both be called {path}; rename a key of the returned dict")
+        outputs[path] = value
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            _collect(item, outputs, f"{path}_{index}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _collect(item, outputs, str(key) if path == "output" else f"{path}_{key}")
+    elif value is not None:
+        raise TypeError(
+            f"trace: the model returned {type(value).__name__} as {path}, "
+            "expected tensors, None, or lists, tuples, dicts of them"
+        )

@@ -1,0 +1,38 @@
+"""How many labels a head has: its weights say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from lucid.models.checkpoints.pretrained import Config, ConfigError
+
+C = TypeVar("C")
+
+
+def reading_labels(read: Callable[[Config], C], key: str, expected: int | None = None) -> Callable[[Config], C]:
+    """How a config is read with the number of labels that the head's last weight tells.
+
+    Args:
+        read: how it is read without.
+        key: a regular expression for the whole key of that weight, in which only optional parts are special.
+        expected: how many labels there must be, if that is known.
+    """
+
+    def reading(options: Config) -> C:
+        found = next((name for name in options.weights if re.fullmatch(key, name)), None)
+        if found is None:
+            name = re.sub(r"\(\?:.*?\)\?|\\", "", key)
+            raise KeyError(
+                f"{options.where}: the checkpoint has no {name}; load it for another task, without this head"
+            )
+        shape = options.weights[found].shape
+        if len(shape) != 2:
+            raise KeyError(f"{options.where}: {found} has shape {list(shape)}, expected [labels, width]")
+        if expected is not None and shape[0] != expected:
+            raise ConfigError(f"{options.where}: {found} has {shape[0]} labels, expected {expected}")
+        return replace(read(options), num_labels=shape[0])  # type: ignore[type-var]  # the config is a dataclass
+
+    return reading

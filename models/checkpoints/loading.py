@@ -1,0 +1,114 @@
+"""From a checkpoint of any known type to its model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lucid import DType, float32
+from lucid.models._sentence_encoder import PooledEncoder
+from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
+from lucid.models.checkpoints.sentence_files import read_modules
+from lucid.models.checkpoints.stored_weights import write_checkpoint
+from lucid.models.checkpoints.tasks import SENTENCES, class_of, reader_for, saved_options, with_architecture
+
+READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
+    "albert.Albert": ("albert",),
+    "bart.Bart": ("bart", "marian", "mbart", "m2m_100"),
+    "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie", "mpnet"),
+    "clip.CLIP": ("clip",),
+    "convnext.ConvNext": ("convnext", "convnextv2"),
+    "deberta.Deberta": ("deberta-v2",),
+    "gemma.Gemma": ("gemma2", "gemma3_text"),
+    "gpt2.GPT2": ("gpt2",),
+    "llama.Llama": (
+        "llama",
+        "mistral",
+        "qwen2",
+        "qwen3",
+        "smollm3",
+        "granite",
+        "helium",
+        "olmo2",
+        "ministral",
+        "seed_oss",
+    ),
+    "mixtral.Mixtral": ("mixtral", "qwen3_moe"),
+    "mamba2.Mamba2": ("mamba2",),
+    "modernbert.ModernBert": ("modernbert",),
+    "phi3.Phi3": ("phi3",),
+    "siglip.SigLIP": ("siglip",),
+    "swin.Swin": ("swin",),
+    "t5.T5": ("t5", "mt5", "umt5"),
+    "vit.ViT": ("vit", "deit", "dinov2"),
+    "wav2vec2.Wav2Vec2": ("wav2vec2", "hubert"),
+    "whisper.Whisper": ("whisper",),
+}
+_CLASSES = {kind: name for name, kinds in READERS.items() for kind in kinds}
+
+
+def load(
+    source: str | os.PathLike[str],
+    task: str | None = None,
+    dtype: DType | Auto | None = None,
+    *,
+    architecture: str | None = None,
+    dequantize: bool = False,
+    ignore: Sequence[str] = (),
+) -> Pretrained[object]:
+    """Read a checkpoint with the model that its model_type asks for; `Llama.from_pretrained` and its kin read one type.
+
+    Args:
+        source: a folder with config.json and safetensors, a GGUF file, or a folder with one. Pickles (.bin) beside the
+            safetensors are not read; the command line says so.
+        task: what the model is for, as Hugging Face's hub calls it: feature-extraction, text-classification, fill-mask,
+            ... By default sentence-similarity if the folder has a modules.json of sentence-transformers, and else what
+            `architectures` of config.json says.
+        architecture: the class of transformers that the checkpoint is, such as "LlamaModel", where its config names
+            another one (`architectures`) or code of its own (`auto_map`).
+        dtype: the element type of the parameters; float32 by default, whatever the checkpoint stores. "auto": as it
+            stores each, without a copy.
+        dequantize: whether weights that the checkpoint has in few bits become parameters too. By default each is an
+            `nn.QuantizedWeight` or `nn.Int8Weight`, exactly as stored, where its type is one that Lucid has.
+        ignore: options of config.json that are read as if the file did not have them, such as one that is refused and
+            that you know to change nothing: ``("hidden_size",)``, or ``("text_config.hidden_act",)`` of an object.
+
+    Raises:
+        ConfigError: for an unknown type, listing those that are known; an option that is not supported; a class or code
+            that is not transformers'; a task that is unknown or that the weights do not hold, listing those that there
+            are.
+        ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
+        KeyError: listing all weights that are missing, unexpected or of another shape.
+        WeightsError: for an invalid weights file.
+        OSError: if a file is missing.
+    """
+    modules = read_modules(source) if task in (None, SENTENCES) else None
+    options = read_options(source if modules is None else modules.encoder, *_CLASSES, ignore=ignore)
+    if architecture is not None:
+        options = with_architecture(options, architecture)
+    reader = reader_for(class_of(_CLASSES[options.model_type]), task, options, pooled=modules is not None)
+    return reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore)
+
+
+def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
+    """Write a model of a checkpoint, such as `lucid.quantize` makes of it, as one that `load` reads as it is.
+
+    Args:
+        model: with or without weights in few bits.
+        source: the checkpoint that it was loaded from, which has its options.
+        folder: one that exists. It gets config.json and model.safetensors; copy the files of the tokenizer too.
+
+    Raises:
+        ValueError: for a weight that is stored in another way than as `nn.QuantizedWeight` or `nn.Int8Weight`.
+        ConfigError, ModuleNotFoundError, WeightsError: as `load`.
+        OSError: if a file is missing or cannot be written.
+    """
+    modules = read_modules(source) if isinstance(model, PooledEncoder) else None
+    encoder = source if modules is None else modules.encoder
+    options = read_options(encoder, *_CLASSES, ignore=model.unread.on_request)
+    base = class_of(_CLASSES[options.model_type])
+    write_checkpoint(model, saved_options(base, model, options), folder)
+    if modules is not None:
+        modules.write(Path(folder))

@@ -1,0 +1,265 @@
+"""Reading published checkpoints: one `from_pretrained` for all models; the differences between models are data.
+
+::
+
+    class GPT2(Pretrained[GPT2Config]):
+        checkpoint = Checkpoint(
+            model_types=("gpt2",),                                 # model_type of config.json
+            read=GPT2Config.read,                                  # from its options to the model's config
+            ignored_options=["summary_.*"],                        # options that transformers reads for other uses
+            renames=[(r"^h\\.", "transformer.h.")],                # the checkpoint's keys to the model's
+            ignored_keys=[r"attn\\.bias$"],                        # arrays that the model does not use
+            tied_keys={"lm_head.weight": "transformer.wte.weight"},  # one weight under two names
+        )
+
+A key that is neither read nor named there is an error, and so is an option that transformers' code reads; `_config.py`
+reads the options.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
+
+import lucid
+from lucid import DType, nn
+from lucid.models.checkpoints.adapters import no_adapter
+from lucid.models.checkpoints.config import ACTIVATIONS as ACTIVATIONS
+from lucid.models.checkpoints.config import MAX_CONFIG as MAX_CONFIG
+from lucid.models.checkpoints.config import MAX_NUMBER as MAX_NUMBER
+from lucid.models.checkpoints.config import Config as Config
+from lucid.models.checkpoints.config import ConfigError as ConfigError
+from lucid.models.checkpoints.config import names_of
+from lucid.models.checkpoints.held_weights import Held
+from lucid.models.checkpoints.load_into import building, parameter_keys
+from lucid.models.checkpoints.load_into import load_into as load_into
+from lucid.models.checkpoints.options_read import transformers_version
+from lucid.models.checkpoints.packed_weights import OPTION, with_packed_weights
+from lucid.models.checkpoints.stacked_weights import StackedWeights
+from lucid.models.checkpoints.stored_weights import METHOD, with_stored_weights
+
+C = TypeVar("C")
+Auto: TypeAlias = Literal["auto"]
+"""The element types of a checkpoint."""
+IGNORED = "lucid.ignored_options"
+"""The metadata key of exported files for options that were ignored on request."""
+
+_log = logging.getLogger("lucid.models")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Generic[C]):
+    """How the published checkpoints of a model are read.
+
+    Args:
+        model_types: the values of model_type in config.json that are accepted.
+        read: makes the model's config from the options of config.json.
+        ignored_options: regular expressions for the whole names of options that transformers reads, but not for what
+            this model computes: for training, or for heads that it does not have.
+        renames: pairs (regular expression, replacement), applied in order to each key.
+        ignored_keys: regular expressions found in keys (as renamed) of arrays that the model does not use; one that is
+            the name of a parameter is used all the same.
+        task: what the model is for, by the name that Hugging Face's hub has for it.
+        heads: by task the class, as its file and name, that reads the same checkpoints for it.
+        head_keys: regular expressions, each of which is found in a key (as renamed) of a checkpoint that has the head.
+        tied_keys: key -> key of the same weight. A stored copy under the first must equal the second, and is dropped;
+            if the model has a weight of that name, it is loaded as a separate weight.
+        stacked: arrays of the model in which those of a checkpoint are joined, before keys are renamed; see
+            `StackedWeights`.
+    """
+
+    model_types: tuple[str, ...]
+    read: Callable[[Config], C]
+    ignored_options: Sequence[str] = ()
+    renames: Sequence[tuple[str, str]] = ()
+    ignored_keys: Sequence[str] = ()
+    tied_keys: Mapping[str, str] = field(default_factory=dict)
+    task: str = "feature-extraction"
+    heads: Mapping[str, str] = field(default_factory=dict)
+    head_keys: Sequence[str] = ()
+    stacked: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def renamed(self, key: str) -> str:
+        """A key of the checkpoint as the model's name."""
+        for pattern, replacement in self.renames:
+            key = re.sub(pattern, replacement, key)
+        return key
+
+
+class Unread(NamedTuple):
+    """The options of a config.json that a model was made without."""
+
+    ignored: tuple[str, ...] = ()
+    """Those that transformers' code of the model_type does not read."""
+    on_request: tuple[str, ...] = ()
+    """Those that the caller asked to ignore."""
+
+
+class Pretrained(nn.Module, Generic[C]):
+    """A model made from a config, which says how its published checkpoints are read."""
+
+    checkpoint: ClassVar[Checkpoint[Any]]
+    unread: Unread = Unread()
+
+    def __init__(self, config: C) -> None:
+        self.config = config
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | os.PathLike[str],
+        dtype: DType | Auto = lucid.float32,
+        *,
+        dequantize: bool = False,
+        ignore: Sequence[str] = (),
+    ) -> Self:
+        """Read Hugging Face's config.json and model.safetensors, in one file or in shards, or a GGUF file.
+
+        Weights that the checkpoint has in few bits stay so: each is an `nn.QuantizedWeight` or `nn.Int8Weight` in the
+        place of a parameter, where it holds what is stored exactly.
+
+        Args:
+            folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json.
+            dtype: the element type of the parameters, and of the scales of weights in few bits. "auto": of each
+                parameter that of the checkpoint, whose arrays are used without a copy: they stay in the mapped file
+                (but those of single experts are joined, which is a copy).
+            dequantize: whether weights in few bits become parameters, as for `lucid.quantize`.
+            ignore: options of the config that are read as if the file did not have them, such as one that is refused:
+                ``("hidden_size",)``, or ``("text_config.hidden_act",)`` of an object. `unread` of the model names them.
+
+        Raises:
+            ConfigError: for another architecture, an option that is not supported, or one to `ignore` that it lacks.
+            ModuleNotFoundError: for a GGUF file if the extra `gguf` is not installed.
+            KeyError: listing all weights that are missing, unexpected or of another shape; nothing is loaded then.
+            WeightsError: for an invalid weights file.
+            OSError: if a file is missing.
+        """
+        model = cls._from_checkpoint(folder, cls.checkpoint.read, dequantize, dtype, ignore=ignore)
+        return model if dtype in (lucid.float32, "auto") else model.to(dtype)
+
+    def file_notes(self) -> Mapping[str, str]:
+        return {IGNORED: names_of(self.unread.on_request)} if self.unread.on_request else {}
+
+    @classmethod
+    def fits(cls, options: Config) -> bool:
+        """Whether the names of a checkpoint's weights are those that this class loads. No weight is read."""
+        known = cls.checkpoint
+        fresh = options.again()
+        try:
+            config = known.read(fresh)
+            fresh.done(known.ignored_options)
+            weights = StackedWeights(options.weights, known.stacked) if known.stacked else options.weights
+            with building(options.where, weights):
+                own = cls(config).state_dict()
+            tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
+            sources = parameter_keys(cls.__name__, own, weights, known.renames, known.ignored_keys, tied)
+        except (KeyError, ValueError):
+            return False
+        return {tied.get(name, name) for name in sources} == own.keys()
+
+    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
+        """The inputs by name that other programs give it: those of `input_specs`, and what else its tokenizer makes."""
+        return self.input_specs()
+
+    @classmethod
+    def _from_checkpoint(
+        cls,
+        folder: str | os.PathLike[str],
+        read: Callable[[Config], C],
+        dequantize: bool,
+        dtype: DType | Auto,
+        more: Mapping[str, Held] | None = None,
+        ignore: Sequence[str] = (),
+    ) -> Self:
+        """The model; `more` are weights from other files, by their names in it."""
+        known = cls.checkpoint
+        options = _read_options(Path(folder), known.model_types, ignore)
+        config = read(options)
+        options.done(known.ignored_options)
+        weights = StackedWeights(options.weights, known.stacked) if known.stacked else options.weights
+        weights = ChainMap(dict(more), weights) if more else weights  # type: ignore[arg-type]
+        with building(options.where, weights):
+            model = cls(config)
+        own = model.state_dict()
+        tied = {copy: original for copy, original in known.tied_keys.items() if copy not in own}
+        load_into(model, weights, known.renames, known.ignored_keys, tied, dequantize, dtype == "auto")
+        model.unread = Unread(options.ignored, options.dropped)
+        _say_what_is_unread(options)
+        return model
+
+
+def _say_what_is_unread(options: Config) -> None:
+    """One line in the log, and a warning where code beside the checkpoint may read what transformers does not."""
+    if options.ignored:
+        _log.info(
+            "%s: ignored, as transformers %s does not read them for model_type %s: %s",
+            *(options.where, transformers_version(), options.model_type, names_of(options.ignored)),
+        )
+    strange = [name for name in options.ignored if options.reads is None or name not in options.reads.unread]
+    if strange and "auto_map" in (*options.options, *options.dropped):
+        _log.warning(
+            "%s: auto_map names code of the checkpoint's own, which may read these options; they are ignored here: %s",
+            *(options.where, names_of(strange)),
+        )
+
+
+def read_model_type(source: str | os.PathLike[str], *known: str) -> str:
+    """The model_type of a checkpoint, which must be one of those known.
+
+    Raises:
+        ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
+    """
+    return read_options(source, *known).model_type
+
+
+def read_options(source: str | os.PathLike[str], *known: str, ignore: Sequence[str] = ()) -> Config:
+    """The options of a checkpoint, whose model_type must be one of those known, without those to `ignore`.
+
+    Raises:
+        ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
+    """
+    return _read_options(Path(source), known, ignore)
+
+
+def _read_options(path: Path, model_types: Sequence[str], ignore: Sequence[str]) -> Config:
+    """The options of a folder's config.json, or of a GGUF file."""
+    files = [path]
+    if path.is_dir():
+        no_adapter(path)
+        files = [] if (path / "config.json").exists() else sorted(path.glob("*.gguf"))
+        if not files and not (path / "config.json").exists():
+            raise FileNotFoundError(
+                f"{path}: has no config.json; give the folder of a checkpoint, as it was downloaded, or a GGUF file"
+            )
+    elif path.suffix.lower() != ".gguf" and not path.is_file():
+        files = []
+    if not files:
+        options = Config.read(path, *model_types, ignore=ignore)
+        if not options.has(OPTION):
+            return options
+        own = options.get(OPTION, dict).get("quant_method") == METHOD
+        return with_stored_weights(options) if own else with_packed_weights(options)
+    if len(files) > 1:
+        raise ConfigError(f"{path}: holds {len(files)} GGUF files, expected one; give the path of the one to read")
+    config: Config = gguf_module("gguf", files[0]).read_config(files[0], *model_types, ignore=ignore)
+    return config
+
+
+def gguf_module(name: str, path: Path) -> ModuleType:
+    """A module of this package that reads GGUF files. It is imported when there is one: `gguf` takes 0.3 s.
+
+    Raises:
+        ModuleNotFoundError: naming the file at `path`, if the extra `gguf` is not installed.
+    """
+    if find_spec("gguf") is None:
+        raise ModuleNotFoundError(f"{path}: reading GGUF files needs gguf: pip install 'lucid-onnx[gguf]'")
+    return import_module(f"lucid.models.checkpoints.{name}")

@@ -1,0 +1,180 @@
+"""modules.json of sentence-transformers: which encoder a folder has, and which layers follow it.
+
+It lists a Transformer, a Pooling, and then any number of Dense and Normalize. Each layer has a folder with its config::
+
+    [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+     {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+     {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lucid
+from lucid.files.atomic import write_atomically
+from lucid.models._sentence_layers import DENSE, DENSE_ACTIVATIONS, NORMALIZE, POOLING, SentenceLayer
+from lucid.models.checkpoints.config import Array, Config, ConfigError, parse_json, read_json, show
+
+MODULES = "modules.json"
+PREFIX = "sentence_layers"  # of the names of their parameters in a model
+
+_ENCODER = "Transformer"
+_PLAIN_NAME = re.compile(r"[\w-]{1,100}", re.ASCII)
+_MODES = {  # by mode the option that older files have for it, in the order in which the results are joined
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
+    "mean": "pooling_mode_mean_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+
+
+@dataclass(frozen=True)
+class SentenceModules:
+    """What a folder's modules.json lists: the folder of the encoder, and the layers after it."""
+
+    encoder: Path
+    layers: tuple[SentenceLayer, ...]
+    folder: Path
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        """The weights of the layers by their names in a model, as far as they have files of their own."""
+        found: dict[str, Array] = {}
+        for layer in self.layers:
+            if layer.kind == DENSE and _holds_weights(self.folder / layer.name):
+                held = lucid.load(self.folder / layer.name)
+                found |= {f"{PREFIX}.{layer.name}.{key}": array for key, array in held.items()}
+        return found
+
+    def write(self, folder: Path) -> None:
+        """Write modules.json and the configs of the layers beside the weights that a model has saved."""
+        listed = [("", _ENCODER), *((layer.name, layer.kind) for layer in self.layers)]
+        lines = [
+            {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for index, (path, kind) in enumerate(listed)
+        ]
+        _write_json(folder / MODULES, lines)
+        for layer in self.layers:
+            if layer.kind != NORMALIZE:
+                (folder / layer.name).mkdir(exist_ok=True)
+                _write_json(folder / layer.name / "config.json", read_json(self.folder / layer.name / "config.json"))
+
+
+def read_modules(source: str | os.PathLike[str]) -> SentenceModules | None:
+    """What the modules.json of a checkpoint's folder lists; None without one, or if it lists the encoder alone.
+
+    Raises:
+        ConfigError: for a module or an option that is not known here, by its name.
+        OSError: if a file is missing.
+    """
+    folder = Path(source)
+    path = folder / MODULES
+    if not folder.is_dir() or not path.exists():
+        return None
+    lines = [_read_line(line, str(path), first=not index) for index, line in enumerate(_listed(path))]
+    kinds = [kind for kind, _ in lines]
+    if kinds == [_ENCODER]:  # of a cross-encoder, whose head is the model's own
+        return None
+    if kinds[0] != _ENCODER:
+        raise ConfigError(f"{path}: begins with {kinds[0]}, supported: {_ENCODER}; {_alone(folder, lines[0][1])}")
+    if kinds[:2] != [_ENCODER, POOLING] or not set(kinds[2:]) <= {DENSE, NORMALIZE}:
+        raise ConfigError(
+            f"{path}: lists {', '.join(kinds)}; supported: Transformer, Pooling, and then any of Dense and Normalize; "
+            f"{_alone(folder, lines[0][1])}"
+        )
+    layers = tuple(_read_layer(folder, kind, name) for kind, name in lines[1:])
+    return SentenceModules(folder / lines[0][1], layers, folder)
+
+
+def _alone(folder: Path, name: str) -> str:
+    """What to do with modules that are not known: the first may be a checkpoint by itself."""
+    if not (folder / name / "config.json").exists():
+        return "its library computes it, Lucid does not"
+    if name:
+        return f"to read {name} alone, give the folder {folder / name}"
+    return "to read the encoder alone, give the task feature-extraction"
+
+
+def _listed(path: Path) -> list[Any]:
+    found = parse_json(path)
+    if not isinstance(found, list) or not found:
+        raise ConfigError(f"{path}: expected a JSON list of modules, found {show(found)}")
+    return found
+
+
+def _read_line(line: Any, where: str, first: bool) -> tuple[str, str]:
+    """The kind of a module, and its path."""
+    if not isinstance(line, Mapping) or not all(isinstance(line.get(key), str) for key in ("type", "path")):
+        raise ConfigError(f'{where}: lists {show(line)}, expected an object with a "type" and a "path"')
+    kind, path = line["type"], line["path"]
+    if not kind.startswith("sentence_transformers."):
+        raise ConfigError(
+            f"{where}: lists a module of type {show(kind)}, which is not one of sentence-transformers; "
+            "to read an encoder alone, give the task feature-extraction"
+        )
+    kind = kind.rpartition(".")[2]
+    if not (_PLAIN_NAME.fullmatch(path) if path else first):
+        raise ConfigError(f"{where}: the path of {show(kind)} is {show(path)}, expected the name of a folder in it")
+    return kind, path
+
+
+def _read_layer(folder: Path, kind: str, name: str) -> SentenceLayer:
+    if kind == NORMALIZE:
+        return SentenceLayer(name, kind)
+    path = folder / name / "config.json"
+    options = Config(read_json(path), str(path))
+    if kind == POOLING:
+        layer = SentenceLayer(name, kind, _read_modes(options))
+    else:
+        options.only("module_input_name", "sentence_embedding")
+        options.only("module_output_name", "sentence_embedding")
+        options.only("use_residual", False)
+        layer = SentenceLayer(
+            name,
+            kind,
+            in_features=options.whole("in_features", high=1 << 16),
+            out_features=options.whole("out_features", high=1 << 16),
+            bias=options.get("bias", bool, True),
+            activation=options.choose(
+                "activation_function", {known: known for known in DENSE_ACTIVATIONS}, "torch.nn.modules.activation.Tanh"
+            ),
+        )
+    options.done()
+    return layer
+
+
+def _read_modes(options: Config) -> tuple[str, ...]:
+    """The modes of a Pooling, in the order in which they are joined."""
+    options.get("word_embedding_dimension", int, 0)
+    options.get("embedding_dimension", int, 0)
+    options.only("include_prompt", True)
+    old = tuple(mode for mode, name in _MODES.items() if options.get(name, bool, False))
+    if not options.has("pooling_mode"):
+        return old or ("mean",)
+    given = options.options["pooling_mode"]
+    if isinstance(given, list):
+        options.get("pooling_mode", list)
+    else:
+        given = [options.get("pooling_mode", str)]
+    if not given or not all(isinstance(mode, str) and mode in _MODES for mode in given):
+        raise options.wrong("pooling_mode", f"supported: {', '.join(_MODES)}, or a list of these")
+    return tuple(given)
+
+
+def _holds_weights(folder: Path) -> bool:
+    """Whether a layer's folder has any: `lucid.models.save` puts them beside those of the encoder."""
+    return any(path.suffix in (".safetensors", ".bin") for path in folder.iterdir())
+
+
+def _write_json(path: Path, content: object) -> None:
+    with write_atomically(path) as file:
+        file.write(json.dumps(content, indent=2).encode())
