@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lucid import eager as eager
     from lucid import export as export
     from lucid import generation as generation
+    from lucid import inspection as inspection
     from lucid import layouts as layouts
     from lucid import models as models
     from lucid import nn as nn
@@ -26,12 +27,9 @@ if TYPE_CHECKING:
     from lucid import serving as serving
     from lucid import testing as testing
     from lucid._api import *  # noqa: F403  # re-exports each of its names
-    from lucid.generation import chat as chat
-    from lucid.inspection import tuning as tuning
 else:
     _PARTS = (
         "batch",
-        "chat",
         "eager",
         "export",
         "generation",
@@ -40,13 +38,10 @@ else:
         "models",
         "nn",
         "ops",
-        "plot",
         "quantization",
-        "report",
         "runtime",
         "serving",
         "testing",
-        "tuning",
     )
 
     def __getattr__(name: str) -> Any:

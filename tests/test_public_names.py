@@ -91,7 +91,6 @@ FORMER = {
     "lucid.nn.functional": "real_scale",
     "lucid.testing": "compare compare_nodes",
     "lucid.export": "exporter forms target",
-    "lucid.op": "Op composite",
     "lucid._tensor": "Tensor",
 }
 

@@ -43,8 +43,8 @@ class Target:
         forms: the same for any op, by name: `{"rms_norm": "expanded"}`.
         accuracy_level: how products with weights in few bits are computed: 4 rounds their inputs to 8 bits, in blocks
             of a row; 0 computes in float32.
-        tuned: the forms that were fastest where the model will run: what `lucid.inspection.tuning.tune` returns, or the path of
-            what `lucid tune` wrote. A node that is not in the table takes the best form by default.
+        tuned: the forms that were fastest where the model will run: what `lucid.inspection.tuning.tune` returns, or the
+            path of what `lucid tune` wrote. A node that is not in the table takes the best form by default.
         lengths: the fewest and the most queries of an attention that the model is expected to see, such as (1, 512):
             what only other lengths need is left out. Other lengths are computed all the same, but not the fastest way.
 

@@ -1,6 +1,7 @@
 """Inspect an ONNX file from any exporter: modules, parameters, cost, and what can load it."""
 
 from lucid.core.words import public as _public
+from lucid.core.words.html import AttentionMaps as AttentionMaps
 from lucid.inspection.cost import Cost as Cost
 from lucid.inspection.inspect import Inspection as Inspection
 from lucid.inspection.inspect import inspect_model as inspect_model

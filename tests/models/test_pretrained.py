@@ -1,4 +1,4 @@
-"""models/checkpoints/config.py and _pretrained.py: configs are read option by option, weights key by key, the same for all."""
+"""models/checkpoints: configs are read option by option, weights key by key, the same for all."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Attention in NumPy, tile by tile: a tile's scores fit into the cache, and the L x S scores are never in memory.
 
-Worker threads (`lucid.core.process.threads`) take the jobs that `attention_tiles` plans. A job walks in blocks over the keys that
-its rows can see, and keeps for each row the sum of the weights and the weighted sum of the values (Rabe & Staats 2021,
-"Self-attention does not need O(n^2) memory"; the running maximum is that of Milakov & Gimelshein 2018, "Online
+Worker threads (`lucid.core.process.threads`) take the jobs that `tiles.py` plans. A job walks in blocks over the keys
+that its rows can see, and keeps for each row the sum of the weights and the weighted sum of the values (Rabe & Staats
+2021, "Self-attention does not need O(n^2) memory"; the running maximum is that of Milakov & Gimelshein 2018, "Online
 normalizer calculation for softmax"). The division comes last.
 
-Few scores without a mask are computed at once (`attention_calm`). Besides the tiles, two things make the others fast.
+Few scores without a mask are computed at once (`calm.py`). Besides the tiles, two things make the others fast.
 While the scores are *calm*, none below -60, no maximum is subtracted, which saves two passes over the tile; if a score
 is not calm, or the sum of a query's weights overflows or underflows, the job is done again with the maximum. And no
 weight is denormal, because arithmetic on denormals is tens of times slower: below e^-43 of the largest, a weight is
