@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lucid import serving as serving
     from lucid import testing as testing
     from lucid._api import *  # noqa: F403  # re-exports each of its names
+    from lucid.compiled import compile as compile
 else:
     _PARTS = (
         "batch",
@@ -47,6 +48,9 @@ else:
     def __getattr__(name: str) -> Any:
         if name == "__all__":  # used by a star import
             return _load()
+        if name == "compile":  # beside those of `_api`: it needs onnx and onnxruntime
+            globals()[name] = _import_module("lucid.compiled").compile
+            return globals()[name]
         if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them
             raise _public.unknown(f"module {__name__!r}", name, [])
         if _find_spec(f"lucid.{name}") is not None:
@@ -57,7 +61,7 @@ else:
         return globals()[name]
 
     def __dir__() -> list[str]:
-        return sorted({*_load(), *_PARTS, "__version__"})
+        return sorted({*_load(), *_PARTS, "compile", "__version__"})
 
     def _load() -> list[str]:
         api = vars(_import_module("lucid._api"))

@@ -50,7 +50,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
         metadata = archive.read(next(name for name in names if name.endswith("METADATA"))).decode()
     tops = {name.split("/")[0] for name in names}
     assert tops == {"lucid", next(top for top in tops if top.endswith(".dist-info"))}
-    for needed in ("lucid/py.typed", "lucid/inspection/report/static/page.html", "lucid/inspection/report/static/LICENSES.txt"):
+    for needed in (
+        "lucid/py.typed",
+        "lucid/inspection/report/static/page.html",
+        "lucid/inspection/report/static/LICENSES.txt",
+    ):
         assert needed in names
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "lucid").rglob("*.py")}
     models = {f"lucid/models/{path.name}" for path in (ROOT / "models").glob("*.py")}

@@ -53,8 +53,7 @@ ABSENT: dict[str, dict[str, str]] = {
         **dict.fromkeys(("autograd", "optim", "enable_grad"), _NO_GRADIENTS),
         **dict.fromkeys(("cuda", "mps", "device", "distributed"), _NO_DEVICES),
         **dict.fromkeys(("unique", "masked_select"), _UNKNOWN_SIZE),
-        "compile": "nothing is compiled: export the model with lucid.export.to_onnx(model, ...)",
-        "jit": "nothing is compiled: export the model with lucid.export.to_onnx(model, ...)",
+        "jit": "write lucid.compile(model), or export the model with lucid.export.to_onnx(model, ...)",
         "onnx": "write lucid.export.to_onnx(model, *specs, path=...)",
         "from_numpy": "write lucid.tensor(array), or lucid.Tensor.from_array(array), which does not copy",
         **dict.fromkeys(
