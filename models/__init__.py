@@ -1,5 +1,7 @@
 """Whole models, one readable file each, that read published checkpoints: `lucid.models`.
 
+Models use the public names of `lucid` only. Exporting and generating do not belong here.
+
 ::
 
     model = lucid.models.load("folder with config.json and model.safetensors")     # or a GGUF file

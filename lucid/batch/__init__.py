@@ -1,5 +1,7 @@
 """An exported model over many rows: a callable for any engine, and `map_rows`, which is the command `lucid map`.
 
+`serving` and `cli` import from it. HTTP does not belong here.
+
 Needs the extra `batch`.
 
 ::

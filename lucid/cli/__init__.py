@@ -1,4 +1,7 @@
-"""The `lucid` command."""
+"""The `lucid` command: a file for each subcommand, and what they share.
+
+Nothing imports from it. What a user could want from Python belongs to a room below.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Export to ONNX. The only part of Lucid that builds ONNX models."""
+"""Export to ONNX. The only part of Lucid that builds ONNX models.
+
+Every room above it may import from it. Running a model does not belong here, nor does `lucid.nn`: an exporter sees
+graphs only.
+"""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""Text from a decoder, token by token, over an eager module or an exported session."""
+"""Text from a decoder, token by token, over an eager module or an exported session.
+
+Models of speech, `batch`, `serving` and `cli` import from it. Text and tokenizers belong to `generation.chat`.
+"""
 
 from lucid.core.words import public as _public
 from lucid.generation.encoder_decoder import EncoderDecoderGenerator as EncoderDecoderGenerator

@@ -1,4 +1,7 @@
-"""Inspect an ONNX file from any exporter: modules, parameters, cost, and what can load it."""
+"""Inspect an ONNX file from any exporter: modules, parameters, cost, and what can load it.
+
+`cli` imports from it. Comparing results belongs to `lucid.testing`.
+"""
 
 from lucid.core.words import public as _public
 from lucid.core.words.html import AttentionMaps as AttentionMaps

@@ -1,5 +1,7 @@
 """Folders from which other runtimes load a model: its ONNX file, its configs and its tokenizer. Needs the extra `chat`.
 
+`batch` and `cli` import from it. The ONNX file itself belongs to `lucid.export`.
+
 ::
 
     model = lucid.models.load("SmolLM2-135M-Instruct")

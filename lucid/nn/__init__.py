@@ -1,4 +1,7 @@
-"""Neural-network modules."""
+"""Neural-network modules, and `nn.functional`.
+
+Models, tracing and every room above import from it. ONNX, and reading checkpoints, do not belong here.
+"""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

@@ -1,5 +1,7 @@
 """The ops, by family. `OPS` holds all of them by name, and the convenience functions that wrap some of them.
 
+`nn`, `export` and every room above import from it. Modules and parameters belong to `lucid.nn`.
+
 `sum_`, `max_` and so on are older names of `sum`, `max`; `arange_between` is an older name of `arange_op`.
 """
 

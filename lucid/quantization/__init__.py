@@ -1,4 +1,7 @@
-"""Weights in few bits: their layout, and the ways to find codes for them. NumPy only."""
+"""Quantized weights as NumPy arrays: their layout, and the ways to find codes for them.
+
+`ops`, `nn` and every room above import from it. Modules and tensors do not belong here.
+"""
 
 from lucid.core.words import public as _public
 from lucid.quantization.blocks import Blocks as Blocks

@@ -1,4 +1,7 @@
-"""Running exported models in onnxruntime."""
+"""Running exported models in onnxruntime: `Session`, and the checks of a file before it is loaded.
+
+Every room from `generation` up may import from it. Building a model does not belong here.
+"""
 
 from lucid.core.words import public as _public
 from lucid.runtime.bound_run import BoundRun as BoundRun

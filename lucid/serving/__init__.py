@@ -1,5 +1,7 @@
 """An exported model behind HTTP, by the routes that clients already speak: what `lucid serve` runs.
 
+`cli` imports from it. What a model does with a row belongs to `lucid.batch`.
+
 Needs the extra `serve`.
 
 ::

@@ -1,4 +1,7 @@
-"""The forms of Lucid's ops, by family, and the order in which an op's forms are tried."""
+"""The forms of Lucid's ops, by family, and the order in which an op's forms are tried.
+
+Only `export` imports from it. The meaning of an op belongs to its body in `lucid.ops`.
+"""
 
 from lucid.export.form import Form
 from lucid.export.forms import (

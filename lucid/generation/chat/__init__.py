@@ -1,5 +1,7 @@
 """Text and conversations with a decoder: its tokenizer, its chat template, answers that come piece by piece.
 
+`layouts`, `batch`, `serving` and `cli` import from it. The loop over tokens belongs to `lucid.generation`.
+
 Needs the extra `chat`.
 """
 

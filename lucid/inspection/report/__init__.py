@@ -1,4 +1,7 @@
-"""One page about a model: its graph, cost, attention maps, errors, files by target. It works without a network."""
+"""One page about a model: its graph, cost, attention maps, errors, files by target. It works without a network.
+
+`cli` imports from it. What is measured or compared belongs to `inspection` and `testing`.
+"""
 
 from lucid.core.words import public as _public
 from lucid.inspection.report.report import graph_page as graph_page

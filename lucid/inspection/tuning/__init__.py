@@ -1,4 +1,7 @@
-"""Which forms of a model's nodes are fastest where it will run, found by measuring them there."""
+"""Which forms of a model's nodes are fastest where it will run, found by measuring them there.
+
+`cli` and the benchmarks import from it. Choosing a form by default belongs to `lucid.export`.
+"""
 
 from lucid.core.words import public as _public
 from lucid.export.tuned.tuned_file import TunedTableError as TunedTableError

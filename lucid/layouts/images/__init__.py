@@ -1,5 +1,7 @@
 """A checkpoint's preprocessor of images as part of its model, which then takes decoded images.
 
+`layouts`, `batch` and `cli` import from it. Decoding image files belongs to `lucid.batch`.
+
 ::
 
     preprocessor = lucid.layouts.images.Preprocessor.from_folder("vit-base-patch16-224")

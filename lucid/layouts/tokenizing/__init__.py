@@ -1,5 +1,7 @@
 """A checkpoint's tokenizer as part of its ONNX file, which then takes texts. Needs the extras `chat` and `extensions`.
 
+`layouts` and `cli` import from it. Tokenizing in Python belongs to `generation.chat`.
+
 ::
 
     preprocessing = lucid.layouts.tokenizing.text_preprocessing("all-MiniLM-L6-v2")

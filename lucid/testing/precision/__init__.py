@@ -1,4 +1,7 @@
-"""What weights in few bits cost: errors by layer and of the outputs, sizes and times."""
+"""What weights in few bits cost: errors by layer and of the outputs, sizes and times.
+
+`testing`, `cli` and the report import from it. Quantizing belongs to `nn.quantizing`.
+"""
 
 from lucid.core.words import public as _public
 from lucid.testing.precision.measuring import precision_report as precision_report
