@@ -11,11 +11,11 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid import testing as lucid_testing
 from lucid.export import ExportError, WeightWarning, to_onnx
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.testing import Comparison, ParityError, ParityReport, assert_parity, compare
+from lucid.testing import parity as lucid_testing
 
 X = ("N", 64)
 NAN, INF = math.nan, math.inf

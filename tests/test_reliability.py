@@ -223,7 +223,7 @@ import numpy as np
 import lucid
 from lucid import nn
 from lucid.export import to_onnx
-from lucid.types import DTYPES
+from lucid.core.graph.types import DTYPES
 
 lucid.manual_seed(7)
 noise = lucid.randn(256, 256)
@@ -286,7 +286,8 @@ import re, sys
 from pathlib import Path
 import numpy as np
 import lucid
-from lucid.export import to_onnx, writer
+from lucid.export import to_onnx
+from lucid.export.onnx_file import writer
 
 limit, megabytes, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 writer.LIMIT = limit or writer.LIMIT

@@ -80,7 +80,7 @@ def test_strided_and_big_endian_arrays_are_written_by_value(tmp_path):
 
 def test_the_same_arrays_give_the_same_bytes_in_another_process(tmp_path):
     code = (
-        "import sys, numpy as np; from lucid import weights;"
+        "import sys, numpy as np; from lucid.files import safetensors as weights;"
         "arrays = {c: np.full(3, i, np.float32) for i, c in enumerate('zebra')};"
         "weights.save(sys.argv[1], arrays, {'k': 'v', 'a': 'b'})"
     )
@@ -254,7 +254,7 @@ def test_a_killed_writer_leaves_the_earlier_file_and_the_next_one_cleans_up(tmp_
     path = tmp_path / "model.onnx"
     path.write_bytes(b"old")
     code = (
-        "import os, signal, sys; from lucid import files\n"
+        "import os, signal, sys; from lucid.files import atomic as files\n"
         "with files.write_atomically(sys.argv[1]) as f:\n"
         "    f.write(b'x' * 100000); f.flush(); os.kill(os.getpid(), signal.SIGKILL)"
     )
