@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from benchmarks.attention import TORCH
 from benchmarks.bench import LUCID, Bench
 from benchmarks.graphs import Array
 from benchmarks.results import Line
-from lucid.eager import onnxruntime_kernels
 from lucid.models.whisper import Whisper
 
 INPUTS = {  # the shape of the input of each model that `transformers_peer.encoder` makes
@@ -29,7 +27,7 @@ INPUTS = {  # the shape of the input of each model that `transformers_peer.encod
 
 
 def models(bench: Bench) -> list[Line]:
-    """One call of each, on NumPy alone and with onnxruntime's kernels."""
+    """One call of each, on NumPy and compiled."""
     if peers.transformers is None:
         return []
     lines = []
@@ -48,15 +46,10 @@ def models(bench: Bench) -> list[Line]:
             agreement = np.abs(found.reshape(-1) - wanted.reshape(-1)).max()
             assert agreement < 1e-3 * np.abs(wanted).max(), f"{name}: Lucid and torch differ by {agreement}"
             work = f"{name}, {shape}"
-            calls = {"eager_models": partial(ours, tensor), "eager_engine": partial(_by_onnxruntime, ours, tensor)}
+            calls = {"eager_models": partial(ours, tensor), "compiled": partial(lucid.compile(ours), tensor)}
             for section, own in calls.items():
                 lines.append(bench.line(section, work, TORCH, {TORCH: run, LUCID: own}, goal=1.1))
     return lines
-
-
-def _by_onnxruntime(model: Callable[[lucid.Tensor], object], given: lucid.Tensor) -> object:
-    with onnxruntime_kernels():
-        return model(given)
 
 
 def _given(shape: tuple[int, ...]) -> Array:

@@ -9,12 +9,11 @@ from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
 from lucid.core.torch_names.absent import why_absent as _why_absent
+from lucid.core.version import __version__ as __version__
 from lucid.core.words import public as _public
-from lucid.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from lucid import batch as batch
-    from lucid import eager as eager
     from lucid import export as export
     from lucid import generation as generation
     from lucid import inspection as inspection
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 else:
     _PARTS = (
         "batch",
-        "eager",
         "export",
         "generation",
         "inspection",

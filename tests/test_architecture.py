@@ -18,7 +18,7 @@ PAGE, ROOMS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "rooms.md"
 # Rooms from the lowest floor up; a module may import from its own floor and from those below it. A room is a package,
 # an inner room is on its own floor where it is named, and otherwise on that of the room around it.
 FLOORS = [
-    ["lucid.core.process", "lucid.core.sizes", "lucid.core.targets", "lucid.version"],
+    ["lucid.core.process", "lucid.core.sizes", "lucid.core.targets", "lucid.core.version"],
     ["lucid.core.words"],
     ["lucid.core.graph"],
     ["lucid.core.torch_names", "lucid.quantization"],
@@ -28,7 +28,7 @@ FLOORS = [
     ["lucid.nn.quantizing", "lucid.tracing"],
     ["lucid", "lucid._api"],
     ["lucid.export", "lucid.generation"],
-    ["lucid.eager", "lucid.inspection.tuning", "lucid.models", "lucid.testing.precision"],
+    ["lucid.compiled", "lucid.inspection.tuning", "lucid.models", "lucid.testing.precision"],
     ["lucid.generation.chat", "lucid.layouts.images", "lucid.testing"],
     ["lucid.inspection", "lucid.layouts", "lucid.layouts.tokenizing"],
     ["lucid.batch", "lucid.inspection.report"],

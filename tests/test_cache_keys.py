@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucid
-from lucid import Tensor, eager, nn, ops
+from lucid import Tensor, nn, ops
 from lucid.core.process.cache_keys import kind_of
-from lucid.eager import onnxruntime_engine
 from lucid.export import to_onnx
 from lucid.nn import functional as F
 from lucid.ops import REGISTERED, known_calls
@@ -68,7 +67,6 @@ def forget() -> None:
         op._known.clear()
     op_module._infer_body.cache_clear()
     attention_call.remembered_options.cache_clear()
-    onnxruntime_engine._model.cache_clear()
 
 
 def outcome(call: Callable[[Any], Any], argument: Any) -> tuple[Any, ...]:
@@ -181,14 +179,3 @@ def test_nodes_of_a_model_with_equal_attributes_of_other_types_are_not_one() -> 
         eager_array for eager_array in lucid.runtime.Session(to_onnx(call, ("N",)))(np.array([-1.0], np.float32))
     )
     assert (positive, negative) == (-np.inf, np.inf)
-
-
-def test_calls_of_onnxruntime_with_equal_attributes_of_other_types() -> None:
-    x = Tensor(np.zeros((128, 128), np.float32))
-    with eager.onnxruntime_kernels():
-        for equal in (ZEROS[:4], ONES[:3]):
-            forget()
-            kinds = {kind_of(value) for value in equal}
-            for value in equal:
-                ops.layer_norm(x, eps=value)
-            assert onnxruntime_engine._model.cache_info().currsize == len(kinds)

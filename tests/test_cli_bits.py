@@ -94,7 +94,7 @@ def test_the_card_of_a_quantised_model_says_both(call: Any, llama: Path, tmp_pat
 def test_a_source_too_large_to_be_run_is_not_measured_and_the_line_says_so(
     call: Any, llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lucid.testing.precision.quantizing_cost.MOST", 1000)
+    monkeypatch.setattr("lucid.testing.quantizing_cost.MOST", 1000)
     code, out, _ = call("export", llama, "--bits", "4", "-o", tmp_path / "small.onnx")
     assert code == 0 and "cost  of quantising was not measured: the source has more than" in out
 

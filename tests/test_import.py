@@ -75,5 +75,5 @@ def test_a_star_brings_what_is_offered() -> None:
 
 
 def test_the_version() -> None:
-    assert lucid.__version__ == lucid.version.__version__
+    assert lucid.__version__ == lucid.core.version.__version__
     assert len(lucid.__version__.split(".")) == 3

@@ -12,8 +12,6 @@ import lucid
 from lucid import ops
 from lucid.core.graph.types import Array, DType, TensorType
 from lucid.core.graph.values import Node
-from lucid.eager import calls
-from lucid.eager import sessions as eager_sessions
 from lucid.export import ExportError, Target
 from lucid.export.exporter import export_graph
 from lucid.export.forms import FORMS
@@ -87,29 +85,6 @@ def test_the_kernel_gives_what_the_reference_says(op: str) -> None:
             expected = expected if isinstance(expected, tuple) else (expected,)
             for got, want in zip(eager(s, arrays, sizes), expected, strict=True):
                 check(got, np.asarray(want).astype(got.dtype), s.name)
-
-
-@pytest.mark.parametrize("op", sorted(calls.LEAST.keys() - {"matmul"}))  # whose sample is no product with a weight
-def test_onnxruntime_as_the_kernel_gives_what_the_reference_says(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each call twice: first in a session of its own, then as a branch of the one that all share."""
-    monkeypatch.setattr(calls, "LEAST", dict.fromkeys(calls.LEAST, 1))
-    monkeypatch.setattr(calls, "SHARED", 1)
-    monkeypatch.setattr(calls, "SCORES", 1)
-    monkeypatch.setattr(eager_sessions, "MOST", 8)
-    computed, run = [], Session.run_unchecked
-    monkeypatch.setattr(Session, "run_unchecked", lambda self, inputs: computed.append(op) or run(self, inputs))
-    runs = [(s, dtype) for s, dtype in RUNS if s.op.name == op and dtype == lucid.float32]
-    for s, dtype, sizes in sized(runs, op):
-        with case(f"{s.name} at {sizes}"):
-            arrays = arrays_of(s, dtype, sizes)
-            expected = s.reference(*map(widened, arrays[: len(s.inputs)]), **attributes_of(s, sizes))
-            expected = expected if isinstance(expected, tuple) else (expected,)
-            with lucid.eager.onnxruntime_kernels():
-                found, again = eager(s, arrays, sizes), eager(s, arrays, sizes)
-            for got, same, want in zip(found, again, expected, strict=True):
-                check(got, np.asarray(want).astype(got.dtype), s.name)
-                assert same.tobytes() == got.tobytes()
-    assert computed
 
 
 @pytest.mark.parametrize("s", SAMPLES, ids=[s.name for s in SAMPLES])

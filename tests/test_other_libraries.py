@@ -13,7 +13,7 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.core.torch_names.other_libraries import is_module, library_of
+from lucid.core.words.other_libraries import is_module, library_of
 from lucid.generation import Generator
 from lucid.nn import functional as F
 

@@ -14,7 +14,7 @@ from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
 from lucid.cli.errors import USAGE
 from lucid.cli.help import Command, Group
-from lucid.version import __version__
+from lucid.core.version import __version__
 
 app = typer.Typer(
     name="lucid",

@@ -27,7 +27,7 @@ from lucid.nn.module import Module
 from lucid.nn.quantizing.layer_weights import parameter_count
 from lucid.testing import ParityReport
 from lucid.testing.part_parity import part_parity
-from lucid.testing.precision.quantizing_cost import QuantizingCost, measurable, quantizing_cost
+from lucid.testing.quantizing_cost import QuantizingCost, measurable, quantizing_cost
 from lucid.testing.weights import compare_weights
 from lucid.tracing.parts import CacheKind, PartName, trace_part
 from lucid.tracing.trace import Model

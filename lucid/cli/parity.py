@@ -6,7 +6,7 @@ from typing import Any
 
 from lucid.cli import show
 from lucid.nn.module import Module
-from lucid.testing.precision.quantizing_cost import MOST, QuantizingCost
+from lucid.testing.quantizing_cost import MOST, QuantizingCost
 from lucid.testing.report import ParityReport, WeightReport
 from lucid.testing.tolerance import Comparison, Tolerance
 

@@ -14,6 +14,7 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import unused_name
 from lucid.core.graph.types import DTypeLike, TensorType
 from lucid.core.graph.values import Value
+from lucid.core.version import __version__
 from lucid.core.words.phases import phase
 from lucid.export.alternatives import either
 from lucid.export.builder import Builder
@@ -30,7 +31,6 @@ from lucid.export.target import ExportError, Target
 from lucid.export.tuned.tuned_table import TunedTable
 from lucid.tracing.parts import CacheKind, PartName, TracedPart, notes_of, part_of, trace_part
 from lucid.tracing.trace import Model, trace
-from lucid.version import __version__
 
 
 class Tuner(Protocol):

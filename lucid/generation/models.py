@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucid.core.torch_names.other_libraries import check_model
+from lucid.core.words.other_libraries import check_model
 from lucid.generation.fixed import FixedStepper
 from lucid.generation.growing import EagerDecoder, GrowingStepper, SessionDecoder
 from lucid.generation.session_caches import CACHE, STATE, capacity_of, heads_of, is_fixed, some_of, state_shape

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lucid.core.graph.types import TensorType
+from lucid.core.version import __version__
 from lucid.core.words.text import visible
 from lucid.export.strings import Strings
 from lucid.layouts.companions import name_of, sources
@@ -19,7 +20,6 @@ from lucid.nn.stored import StoredWeight
 from lucid.runtime.release import installed
 from lucid.testing.precision.report import OutputError
 from lucid.testing.report import ParityReport
-from lucid.version import __version__
 
 CARD = "README.md"
 # What the hub calls the library that loads a folder.

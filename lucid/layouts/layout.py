@@ -12,7 +12,7 @@ from lucid.export.strings import Strings
 from lucid.layouts.images import Preprocessor
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart
-from lucid.testing.precision.quantizing_cost import QuantizingCost
+from lucid.testing.quantizing_cost import QuantizingCost
 from lucid.testing.report import ParityReport
 
 

@@ -6,9 +6,9 @@ import errno
 from pathlib import Path
 from typing import Any
 
+from lucid.core.version import __version__
 from lucid.layouts.companions import sha256, write_json
 from lucid.models.checkpoints.config import ConfigError, read_json
-from lucid.version import __version__
 
 MANIFEST = "lucid_export.json"
 _EDITED = 1 << 20  # larger files are told by their size: nobody edits those by hand

@@ -25,7 +25,7 @@ from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.module import Module
 from lucid.nn.parts import CacheKind, ModelPart
 from lucid.testing.part_parity import part_parity
-from lucid.testing.precision.quantizing_cost import measurable, quantizing_cost
+from lucid.testing.quantizing_cost import measurable, quantizing_cost
 from lucid.testing.report import ParityReport
 from lucid.testing.weights import compare_weights, export_again
 from lucid.tracing.parts import trace_part

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lucid.core.torch_names.other_libraries import advice, type_name
+from lucid.core.words.other_libraries import advice, type_name
 from lucid.nn.module import Module
 
 

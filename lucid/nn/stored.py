@@ -91,7 +91,7 @@ def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None,
         product = x @ weight
     elif isinstance(weight, StoredWeight):
         product = weight(x)
-    elif weight.ndim == 1:
+    elif isinstance(weight, Tensor) and weight.ndim == 1:
         product = ops.squeeze(ops.linear(x, ops.unsqueeze(weight, 0)), -1)
     else:
         return ops.linear(x, weight, bias)

@@ -10,7 +10,6 @@ import numpy as np
 from lucid.core.graph.types import TensorType, known_type
 from lucid.core.graph.values import Part
 from lucid.core.process.cache_keys import kind_of
-from lucid.ops.engine import Engine
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -49,7 +48,6 @@ class KnownCall:
         return Tensor.from_array(array, part)
 
 
-def key_of(by: Engine | None, kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells calls apart: what computes them, types of operands, and attributes with their types, which tell 1 from
-    1.0 and True."""
-    return (by, *kinds, *attributes.items(), *map(kind_of, attributes.values())) if attributes else (by, *kinds)
+def key_of(kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells calls apart: types of operands, and attributes with their types, which tell 1 from 1.0 and True."""
+    return (*kinds, *attributes.items(), *map(kind_of, attributes.values())) if attributes else tuple(kinds)

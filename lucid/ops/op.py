@@ -24,7 +24,6 @@ from lucid.core.process.context import holding
 from lucid.core.process.quiet import quietly
 from lucid.core.sizes.dims import identity
 from lucid.core.torch_names.arguments import in_our_names, torch_names
-from lucid.ops.engine import engine
 from lucid.ops.known_calls import KnownCall, key_of
 from lucid.ops.operands import are_tensors, arrays_of, as_tensors, known_operands, promoted
 from lucid.ops.tensor.tensor import OPS, Tensor
@@ -133,7 +132,7 @@ class Op(Generic[P, R]):
         self, args: Sequence[Any], kinds: Sequence[int | None], given: Mapping[str, Any]
     ) -> KnownCall | None:
         """What is known of a call of known tensors of these types; None if it does not go to the kernel as it is."""
-        key = key_of(engine.get(), kinds, given)
+        key = key_of(kinds, given)
         try:
             known = self._known.get(key)
         except TypeError:  # a list among the attributes
@@ -158,9 +157,7 @@ class Op(Generic[P, R]):
         if self.body is not None and self._kernel is None:
             return self.body(*tensors, **attributes)  # type: ignore[arg-type]  # P is not known here
         here = scope.get()
-        # While tracing, NumPy computes: constants have the same bits, whoever computes eager calls.
-        by = engine.get() if here is None else None
-        key = key_of(by, [None if t is None else id(t.type) for t in tensors], attributes)
+        key = key_of([None if t is None else id(t.type) for t in tensors], attributes)
         known = self._known.get(key) or self._check(key, tensors, attributes)
         part = None if here is None else self._part(tensors)
         return known.tensors(quietly(known.kernel, *arrays), part)
@@ -174,10 +171,7 @@ class Op(Generic[P, R]):
         types = self.infer(operands, attributes)
         if len(self._known) >= _KEPT:
             self._known.clear()
-        by = key[0]
-        kernel = None if by is None else by.kernel(self, tensors, attributes, types)
-        if kernel is None and self._plan is not None:
-            kernel = self._plan(operands, attributes)
+        kernel = None if self._plan is None else self._plan(operands, attributes)
         if kernel is None:
             kernel = functools.partial(self._kernel, **attributes)
         self._known[key] = known = KnownCall(self.name, kernel, tensors, types, missing)
@@ -202,8 +196,7 @@ class Op(Generic[P, R]):
         if self._kernel is not None:
             result = quietly(functools.partial(self._kernel, **attributes), *inputs)
             return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
-        with holding(engine, None):
-            results = self.expand([x if x is None else Tensor.from_array(x) for x in inputs], attributes)
+        results = self.expand([x if x is None else Tensor.from_array(x) for x in inputs], attributes)
         return tuple(t.numpy() for t in results)
 
     def infer(self, inputs: Sequence[TensorType | None], attributes: Attributes) -> tuple[TensorType, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array, DType, Scalar, common_dtype, dtype_of_scalar, float32, known_type
 from lucid.core.sizes.dims import Dim
-from lucid.core.torch_names.other_libraries import advice, shown_type, type_name
+from lucid.core.words.other_libraries import advice, shown_type, type_name
 from lucid.ops.opaque import Opaque
 from lucid.ops.tensor.tensor import OPS, Tensor
 

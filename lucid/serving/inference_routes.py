@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from lucid.batch.rows import objects
 from lucid.core.graph.types import Array
+from lucid.core.version import __version__
 from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tensors
 from lucid.serving.answers import JsonAnswer, json_bytes
@@ -25,7 +26,6 @@ from lucid.serving.bodies import Body, parsed
 from lucid.serving.errors import INFERENCE, RequestError
 from lucid.serving.served import IMAGE, ServedModel
 from lucid.serving.waiting import while_wanted
-from lucid.version import __version__
 
 VERSION = "1"
 _HEADER = "inference-header-content-length"

@@ -11,12 +11,10 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DType, TensorType
 from lucid.core.graph.values import Constant
 from lucid.core.process import random
-from lucid.core.process.context import holding
 from lucid.core.process.evaluation import evaluating
 from lucid.core.sizes.dims import Dim, evaluate, names_of
 from lucid.core.words.user_code import located_errors
 from lucid.nn.parts import Draw
-from lucid.ops.engine import engine
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.index_ranges import FAR, INDEXING, IndexRanges, Range, Use, largest
 from lucid.tracing.trace import Model, arguments_of, outputs_of
@@ -140,8 +138,7 @@ def run_eagerly(
         return Tensor.from_array(arrays[-1])
 
     call, named = arguments_of(model, inputs, kwargs, fill)
-    # Evaluating as in the export; by NumPy, as the export is what onnxruntime computes.
-    with evaluating(), holding(engine, None), located_errors():
+    with evaluating(), located_errors():  # as in the export
         result = model(*call, **named)
     return [tensor.numpy() for tensor in outputs_of(result).values()]
 

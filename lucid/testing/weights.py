@@ -18,6 +18,7 @@ import onnx
 from lucid.core.graph.types import Array, DTypeLike
 from lucid.core.process.threads import share
 from lucid.core.targets.known import ACCURACY_LEVEL, OLDEST_RELEASE
+from lucid.core.version import __version__
 from lucid.core.words.phases import phase
 from lucid.export.exporter import Lowered, lower
 from lucid.export.onnx_file.array_bytes import byte_blocks, in_order
@@ -28,7 +29,6 @@ from lucid.runtime.model_file import check_model_file
 from lucid.runtime.stored_tensors import bytes_of, stored_tensors
 from lucid.testing.report import DifferentWeight, WeightReport
 from lucid.tracing.parts import TracedPart
-from lucid.version import __version__
 
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
 _Signature = tuple[str, str, list[str], list[str]]

@@ -18,7 +18,7 @@ from lucid.core.process.evaluation import evaluating
 from lucid.core.process.threads import single_threaded_blas
 from lucid.core.sizes.dims import Dim, names_of
 from lucid.core.sizes.readings import readings
-from lucid.core.torch_names.other_libraries import check_model
+from lucid.core.words.other_libraries import check_model
 from lucid.core.words.phases import phase
 from lucid.core.words.user_code import located_errors
 from lucid.nn.module import Module

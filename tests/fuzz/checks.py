@@ -17,7 +17,6 @@ from lucid import Tensor
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DType
 from lucid.core.sizes.dims import bind, evaluate
-from lucid.eager import onnxruntime_kernels
 from lucid.export import ExportError, Target
 from lucid.export.exporter import export_graph
 from lucid.export.lowering import Decision
@@ -82,14 +81,13 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Run:
-    """A graph, its inputs, and the eager result, with NumPy and with onnxruntime's kernels; `where` names its model.
+    """A graph, its inputs, and the eager result; `where` names its model.
     `definition` is the same in plainer ops; `in_place`: the outputs that may be written over an input, and these
     inputs, by their numbers."""
 
     graph: Graph
     arrays: Sequence[Array]
     eager: Sequence[Array]
-    by_onnxruntime: Sequence[Array]
     where: str
     definition: Graph | None = None
     in_place: Sequence[tuple[int, int]] = ()
@@ -116,9 +114,8 @@ def runs_of_program(
         ]
         eager = _eager(program, arrays, sizes, coverage)
         if eager is not None:
-            again = _by_onnxruntime(program, arrays)
             where = f"with {'known ' * known}{dict(sizes)}, {program!r}"
-            yield Run(graph, arrays, eager, again, where, definition, program.in_place)
+            yield Run(graph, arrays, eager, where, definition, program.in_place)
 
 
 def runs_of_sample(
@@ -147,8 +144,7 @@ def runs_of_sample(
 
     eager = _eager(call, arrays, sizes, coverage)
     if eager is not None:
-        again = _by_onnxruntime(call, arrays)
-        yield Run(graph, arrays, eager, again, f"{s.name} in {dtype} of {recipe} numbers, with {dict(sizes)}")
+        yield Run(graph, arrays, eager, f"{s.name} in {dtype} of {recipe} numbers, with {dict(sizes)}")
 
 
 def _eager(
@@ -163,12 +159,6 @@ def _eager(
             raise
         coverage.refused += 1
         return None
-    return [t.numpy() for t in (result if isinstance(result, tuple) else (result,))]
-
-
-def _by_onnxruntime(function: Callable[..., Any], arrays: Sequence[Array]) -> list[Array]:
-    with onnxruntime_kernels():
-        result = function(*map(Tensor.from_array, arrays))
     return [t.numpy() for t in (result if isinstance(result, tuple) else (result,))]
 
 
@@ -199,8 +189,8 @@ class Prepared:
 
 
 def verify(runs: Iterable[Run], target: Target, reference: bool, coverage: Coverage) -> None:
-    """Export a model and compare its runs: eager, with NumPy and with onnxruntime's kernels, the graph run with
-    NumPy, and onnxruntime with and without optimizations, with the judge.
+    """Export a model and compare its runs with the judge: eager, the graph run with NumPy, and onnxruntime with and
+    without optimizations.
 
     With `reference`, compare onnx's own evaluator too.
 
@@ -230,9 +220,6 @@ def _compare(run: Run, prepared: Prepared, reference: bool, coverage: Coverage) 
             same(got, want, verdict, way, where)
 
     hold(run.eager, "eager")
-    outputs = zip(verdicts, run.graph.outputs, strict=True)
-    computed = [verdict.if_constants_are_computed(value.type.dtype) for verdict, value in outputs]
-    hold(run.by_onnxruntime, "eager with onnxruntime's kernels", computed)
     hold(run.graph.run(run.arrays), "the graph run with NumPy")
     for verdict in verdicts:
         coverage.decide(verdict)

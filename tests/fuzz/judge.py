@@ -14,7 +14,7 @@ result depends on an overflow or a denormal number and is left open.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,15 +50,6 @@ class Verdict:
         with np.errstate(all="ignore"):
             near = (np.abs(wide - self.expected) <= self.allowed) | (wide == self.expected)
         return np.asarray(~(near | (np.isnan(wide) & (np.isnan(self.expected) | self.may_be_nan)) | self.open))
-
-    def if_constants_are_computed(self, dtype: DType) -> Verdict:
-        """The verdict on a run that computes again what NumPy computed while tracing: constants are exact to the judge,
-        but onnxruntime may round them otherwise."""
-        if dtype.kind != "float":
-            return self
-        size = np.abs(np.where(np.isfinite(self.expected), self.expected, 0.0))
-        rounding = MARGIN * precision(dtype).epsilon * size
-        return replace(self, allowed=np.where(self.allowed == 0, rounding, self.allowed))
 
 
 class Judge:

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 
 from lucid.core.graph.types import DType
-from lucid.eager import calls, onnxruntime_engine
-from lucid.eager import sessions as eager_sessions
 from lucid.export import Target
 from lucid.export.forms import convolution
 from lucid.export.forms.attention import cpu as attention_cpu
@@ -75,7 +73,7 @@ class Model:
         with tiles(self.small_tiles):
             runs = list(self._runs(Coverage()))
             models = [exported(run.graph, self.target)[0].SerializeToString(deterministic=True) for run in runs[:1]]
-            return [*models, *(array.tobytes() for run in runs for array in (*run.eager, *run.by_onnxruntime))]
+            return [*models, *(array.tobytes() for run in runs for array in run.eager)]
 
     def _runs(self, coverage: Coverage) -> Iterator[Run]:
         if isinstance(self.what, Program):
@@ -135,27 +133,14 @@ def draw_sizes(choices: Choices) -> dict[str, int]:
 @contextmanager
 def tiles(small: bool) -> Iterator[None]:
     """Eager attention in tiles, kernels in pieces, and exported attention in blocks, so small that a few numbers take
-    several; or unchanged, which for small sizes means one of each and the plain node. Of eager calls onnxruntime may
-    compute the smallest, too, in two threads and with few models loaded."""
+    several; or unchanged, which for small sizes means one of each and the plain node."""
     with ExitStack() as stack:
-        for module, name, value in (*_EVERY, *_SMALL) if small else _EVERY:
+        for module, name, value in _SMALL if small else ():
             stack.callback(setattr, module, name, getattr(module, name))
             setattr(module, name, value)
         yield
 
 
-_EVERY: list[tuple[ModuleType, str, object]] = [
-    (calls, "LEAST", dict.fromkeys(calls.LEAST, 1)),
-    (calls, "SHARED", 1),
-    (calls, "SCORES", 1),
-    (calls, "LARGE_WEIGHT", 1),
-    (calls, "FEW_ROWS", 3),
-    (calls, "MANY_ROWS", 4),
-    (calls, "WIDER", 1),
-    (onnxruntime_engine, "get_num_threads", lambda: 2),  # on every machine
-    (onnxruntime_engine, "SHARED", 1),
-    (eager_sessions, "MOST", 6),
-]
 _SMALL: list[tuple[ModuleType, str, object]] = [
     *(
         (attention_tiles, *tile)

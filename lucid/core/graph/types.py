@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from lucid.core.sizes.dims import Dim, Shape, Size, dim, evaluate, same
 from lucid.core.sizes.readings import readings
-from lucid.core.torch_names.other_libraries import library_of
+from lucid.core.words.other_libraries import library_of
 
 Array: TypeAlias = npt.NDArray[Any]
 Scalar: TypeAlias = bool | int | float

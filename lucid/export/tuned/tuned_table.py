@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from lucid.core.process.machine import onnxruntime_version, processor
+from lucid.core.version import __version__
 from lucid.core.words.text import visible
 from lucid.files.atomic import write
-from lucid.version import __version__
 
 SCHEMA = 1
 """The version of the format of files."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from lucid.core.graph.types import Array, DTypeLike, as_dtype, show_shape
-from lucid.core.torch_names.other_libraries import check_model
+from lucid.core.words.other_libraries import check_model
 from lucid.core.words.phases import phase
 from lucid.nn.int8 import Activations, Int8Weight
 from lucid.nn.module import Module
