@@ -32,7 +32,7 @@ from typing import Any, TypeVar, overload
 import lucid
 from lucid import Tensor
 from lucid.models.checkpoints.config_file import MAX_CONFIG as MAX_CONFIG
-from lucid.models.checkpoints.config_file import MAX_NAMED, cut, shown, way_out, without_options
+from lucid.models.checkpoints.config_file import MAX_NAMED, OptionError, cut, shown, without_options
 from lucid.models.checkpoints.config_file import ConfigError as ConfigError
 from lucid.models.checkpoints.config_file import names_of as names_of
 from lucid.models.checkpoints.config_file import parse_json as parse_json
@@ -117,12 +117,16 @@ class Config:
         """The same options, none of which is asked for yet."""
         return self.with_weights(self._weights, self._shapes, self.options)
 
-    def without(self, names: Sequence[str]) -> Config:
+    def without(self, names: str | Sequence[str]) -> Config:
         """These options as if the file did not have some: ``hidden_size``, or ``text_config.hidden_act`` of an object.
+
+        Args:
+            names: of the options; a string is one name.
 
         Raises:
             ConfigError: for one that it does not have.
         """
+        names = (names,) if isinstance(names, str) else names
         options = without_options(self.options, names, self.where)
         found = self.with_weights(self._weights, self._shapes, options)
         found.dropped = (*self.dropped, *names)
@@ -200,9 +204,9 @@ class Config:
                 return default[0]
             known = self._default(name)
             if known is None:
-                raise ConfigError(f"{self.where}: option {name} is missing, expected {kind.__name__}")
+                raise self._refused(f"option {name} is missing, expected {kind.__name__}", name)
             if name in self.options and known:
-                raise ConfigError(f"{self.where}: option {name} is null, expected {kind.__name__}")
+                raise self._refused(f"option {name} is null, expected {kind.__name__}", name)
             return list(known) if kind is list else kind(known)
         value = self.options[name]
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -272,9 +276,12 @@ class Config:
             raise self.wrong(name, f"expected a number from {low:g} to {high:g}")
         return value
 
-    def wrong(self, name: str, remedy: str) -> ConfigError:
+    def wrong(self, name: str, remedy: str) -> OptionError:
         """The error for an invalid value; the remedy says which are valid: "expected ..."."""
-        return ConfigError(f"{self.where}: option {name} is {show(self.options.get(name))}, {remedy}")
+        return self._refused(f"option {name} is {show(self.options.get(name))}, {remedy}", name)
+
+    def _refused(self, problem: str, *names: str) -> OptionError:
+        return OptionError(self.where, problem, [self._path + name for name in names])
 
     def choose(self, name: str, table: Mapping[str, T], default: str | None = None) -> T:
         """The entry of a table under the name that the option gives.
@@ -295,7 +302,7 @@ class Config:
         """Require that an option, if it is given, has one of these values; null counts as not given."""
         if self.has(name) and self.options[name] not in values:
             supported = " or ".join(map(repr, values))
-            raise self.wrong(name, f"supported: {supported}; {way_out(self._path + name)}")
+            raise self.wrong(name, f"supported: {supported}")
 
     def section(self, name: str) -> Config:
         """The options of an object inside this one; empty if it is absent. `done` checks them too."""
@@ -326,7 +333,7 @@ class Config:
             elif not read and self.reads is not None and name not in self.reads.aliases:
                 ignored.append(name)
         if left:
-            raise ConfigError(f"{self.where}: not supported here, so the results could be wrong: {self._shown(left)}")
+            raise self._refused(f"not supported here, so the results could be wrong: {self._shown(left)}", *left)
         for name, section in self._sections.items():
             section.done(ignore)
             ignored += [f"{name}.{inner}" for inner in section.ignored]
@@ -344,5 +351,4 @@ class Config:
     def _shown(self, names: Sequence[str]) -> str:
         listed = [f"{shown(name)} = {show(self.options[name])}" for name in names]
         more = f"; and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
-        first = next((name for name in names if name.isidentifier()), "NAME")
-        return f"{'; '.join(map(cut, listed[:MAX_NAMED]))}{more}; {way_out(self._path + first)}"
+        return f"{'; '.join(map(cut, listed[:MAX_NAMED]))}{more}"

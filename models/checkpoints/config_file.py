@@ -19,6 +19,20 @@ class ConfigError(ValueError):
     """A config.json asks for something that the model does not support, or lacks a required option."""
 
 
+class OptionError(ConfigError):
+    """Options are refused, or missing.
+
+    Attributes:
+        where: the file, and the object in it.
+        problem: what the options are, and what was expected.
+        names: of the options in the file, ``text_config.hidden_act`` for one of an object.
+    """
+
+    def __init__(self, where: str, problem: str, names: Sequence[str]) -> None:
+        super().__init__(f"{where}: {problem}")
+        self.where, self.problem, self.names = where, problem, tuple(names)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The options in an untrusted JSON file.
 
@@ -76,11 +90,6 @@ def without_options(options: Mapping[str, Any], names: Sequence[str], where: str
             raise ConfigError(f"{where}: has no option {show(name)} to ignore, expected one in the file{near}")
         del place[last]
     return found
-
-
-def way_out(name: str) -> str:
-    """The end of a message that refuses an option."""
-    return f'if you know that it changes nothing, load with ignore=("{name}",) or --ignore-option {name}'
 
 
 def names_of(options: Sequence[str]) -> str:

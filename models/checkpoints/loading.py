@@ -73,7 +73,7 @@ def load(
         dequantize: whether weights that the checkpoint has in few bits become parameters too. By default each is an
             `nn.QuantizedWeight` or `nn.Int8Weight`, exactly as stored, where its type is one that Lucid has.
         ignore: options of config.json that are read as if the file did not have them, such as one that is refused and
-            that you know to change nothing: ``("hidden_size",)``, or ``("text_config.hidden_act",)`` of an object.
+            that you know to change nothing: ``"hidden_act"``, or ``("text_config.hidden_act", ...)`` of objects.
 
     Raises:
         ConfigError: for an unknown type, listing those that are known; an option that is not supported; a class or code

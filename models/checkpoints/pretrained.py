@@ -44,6 +44,7 @@ from lucid.models.checkpoints.load_into import building, parameter_keys
 from lucid.models.checkpoints.load_into import load_into as load_into
 from lucid.models.checkpoints.options_read import transformers_version
 from lucid.models.checkpoints.packed_weights import OPTION, with_packed_weights
+from lucid.models.checkpoints.refusals import read_or_list_refusals
 from lucid.models.checkpoints.stacked_weights import StackedWeights
 from lucid.models.checkpoints.stored_weights import METHOD, with_stored_weights
 
@@ -182,9 +183,14 @@ class Pretrained(nn.Module, Generic[C]):
     ) -> Self:
         """The model; `more` are weights from other files, by their names in it."""
         known = cls.checkpoint
-        options = _read_options(Path(folder), known.model_types, ignore)
-        config = read(options)
-        options.done(known.ignored_options)
+
+        def read_config(ignore: Sequence[str]) -> tuple[Config, C]:
+            options = _read_options(Path(folder), known.model_types, ignore)
+            config = read(options)
+            options.done(known.ignored_options)
+            return options, config
+
+        options, config = read_or_list_refusals(read_config, ignore)
         weights = StackedWeights(options.weights, known.stacked) if known.stacked else options.weights
         weights = ChainMap(dict(more), weights) if more else weights  # type: ignore[arg-type]
         with building(options.where, weights):
@@ -227,7 +233,7 @@ def read_options(source: str | os.PathLike[str], *known: str, ignore: Sequence[s
     Raises:
         ConfigError, ModuleNotFoundError, WeightsError, OSError: as `Pretrained.from_pretrained`.
     """
-    return _read_options(Path(source), known, ignore)
+    return read_or_list_refusals(lambda without: _read_options(Path(source), known, without), ignore)
 
 
 def _read_options(path: Path, model_types: Sequence[str], ignore: Sequence[str]) -> Config:

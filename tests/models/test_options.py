@@ -136,6 +136,56 @@ def test_an_option_of_an_object_is_ignored_on_request(tmp_path: Path) -> None:
     assert lucid.models.load(folder, ignore=("text_config.is_causal",)).unread.on_request == ("text_config.is_causal",)
 
 
+def test_all_refused_options_are_named_at_once_with_the_way_out(tmp_path: Path) -> None:
+    changes = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 4, "is_causal": False}
+    folder = edited(tmp_path, "llama/llama2", **changes)
+    with pytest.raises(ConfigError) as caught:
+        lucid.models.load(folder)
+    expected = (
+        f"{folder / 'config.json'}: option layer_types is ['sliding_attention', 'full_attention'], "
+        "supported for llama: 2 of full_attention; option sliding_window is 4, supported for llama: null, or 64 and "
+        "more; not supported here, so the results could be wrong: is_causal = False; if you know that they change "
+        'nothing, load with ignore=("layer_types", "sliding_window", "is_causal") or --ignore-option layer_types '
+        "--ignore-option sliding_window --ignore-option is_causal"
+    )
+    assert str(caught.value) == expected
+    assert lucid.models.load(folder, ignore=tuple(changes)).unread.on_request == tuple(changes)
+
+
+def test_the_way_out_keeps_what_is_ignored_already(tmp_path: Path) -> None:
+    folder = edited(tmp_path, "llama/llama2", is_causal=False, hidden_act="gelu_foo")
+    with pytest.raises(
+        ConfigError, match=r"hidden_act is 'gelu_foo', .*ignore=\(.is_causal., .hidden_act.\) or --ignore"
+    ):
+        lucid.models.load(folder, ignore=("is_causal",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "way_out"),
+    [
+        ({"hidden_act": "gelu_foo"}, "hidden_act"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "rope_parameters.partial_rotary_factor"),
+        ({"model_type": "foo"}, None),
+        ({"hidden_size": 1 << 40}, "hidden_size"),
+    ],
+)
+def test_the_way_out_names_options_without_which_the_checkpoint_is_read(
+    tmp_path: Path, changes: dict[str, object], way_out: str | None
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        lucid.models.load(edited(tmp_path, "llama/llama2", **changes))
+    message = str(caught.value)
+    hint = f"--ignore-option {way_out}"
+    way_out_end = f'; if you know that it changes nothing, load with ignore=("{way_out}",) or {hint}'
+    assert message.endswith(way_out_end) is bool(way_out), message
+    assert ("--ignore-option" in message) is bool(way_out), message
+
+
+def test_one_name_to_ignore_may_be_a_string(tmp_path: Path) -> None:
+    folder = edited(tmp_path, is_causal=False)
+    assert lucid.models.load(folder, ignore="is_causal").unread.on_request == ("is_causal",)
+
+
 @pytest.mark.parametrize(("name", "hint"), [("iscausal", "did you mean is_causal?"), ("text_config.x", "in the file")])
 def test_what_is_not_there_cannot_be_ignored(name: str, hint: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"has no option '{re.escape(name)}' to ignore.*{re.escape(hint)}"):
