@@ -66,9 +66,15 @@ def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
 
     Raises:
         FileNotFoundError: if there is no such folder, or no model in it; the message names the command that exports it.
+        NotADirectoryError: for a file, such as one ONNX file.
         ValueError: for a folder with several models, an encoder without a merged decoder, or a file that is no model.
     """
     path = Path(os.path.abspath(source))
+    if path.is_file():
+        raise NotADirectoryError(
+            f"{os.fspath(source)!r} is a file, expected the folder of a model with its config and tokenizer, as "
+            "lucid export CHECKPOINT --for onnxruntime writes it"
+        )
     if not path.is_dir():
         raise FileNotFoundError(f"there is no folder {os.fspath(source)!r}{or_check(source)}")
     model, decoder = _models_in(path)

@@ -13,7 +13,7 @@ from lucid.cli import show
 from lucid.cli.errors import OK, usage
 from lucid.files.atomic import open_regular
 from lucid.serving import Limits
-from lucid.serving.running import KEY, Settings, make, serve
+from lucid.serving.running import KEY, Settings, check_address, make, serve
 
 _LONGEST = 4096  # bytes of a file with a key
 
@@ -23,6 +23,7 @@ def run(*, key_file: Path | None, limits: dict[str, Any], **settings: Any) -> in
     wanted = Settings(**settings, limits=replace(Limits(), **{k: v for k, v in limits.items() if v is not None}))
     if key_file is not None:
         os.environ[KEY] = _key(key_file)
+    check_address(wanted.host, wanted.port)
     app = make(wanted)
     model, host = app.state.model, f"[{wanted.host}]" if ":" in wanted.host else wanted.host
     out = show.console()

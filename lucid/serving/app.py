@@ -102,5 +102,5 @@ async def _not_found(request: Request, error: Exception) -> Response:
     """What Starlette refuses: a path that there is not, a method that it does not have."""
     assert isinstance(error, HTTPException)
     said = f"{request.method} {request.url.path}: {HTTPStatus(error.status_code).phrase}"
-    paths = [route.path for route in request.app.routes if isinstance(route, Route)]
+    paths = [route.path_format for route in request.app.routes if isinstance(route, Route)]
     return response(request.url.path, RequestError(f"{said}; there are {', '.join(paths)}", status=error.status_code))

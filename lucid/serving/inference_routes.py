@@ -19,6 +19,7 @@ from starlette.routing import Route
 from lucid.batch.rows import objects
 from lucid.core.graph.types import Array
 from lucid.core.version import __version__
+from lucid.runtime.indices import outside
 from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tensors
 from lucid.serving.answers import JsonAnswer, json_bytes
@@ -131,13 +132,20 @@ async def _computed(model: ServedModel, arrays: dict[str, Array]) -> dict[str, A
     # A size of 0 counts as 1: a model makes something of each of the other axes all the same.
     tokens = max((prod(map(partial(max, 1), array.shape)) for array in arrays.values() if array.ndim <= 2), default=0)
     model.check_tokens(tokens, "inputs")
+    if wrong := outside(model.table_rows, arrays):
+        raise RequestError(f"inputs: {wrong}", "inputs")
     loop = asyncio.get_running_loop()
     try:
         return await loop.run_in_executor(model.thread, model.session.run, arrays)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RequestError(str(error.args[0] if error.args else error), "inputs") from error
+    except KeyError as error:
+        instead = f", or for its task {' and '.join(names)}, of BYTES" if names else ""
+        raise RequestError(f"{error.args[0]}{instead}", "inputs") from error
+    except (TypeError, ValueError) as error:
+        raise RequestError(str(error), "inputs") from error
     except NOT_COMPUTED as error:
-        raise RequestError(f"the model does not compute these: {error}", "inputs") from error
+        empty = [f"{name} has no elements" for name, array in arrays.items() if not array.size]
+        why = f"{', '.join(empty)}; send at least one of each" if empty else str(error)
+        raise RequestError(f"inputs: the model does not compute these: {why}", "inputs") from error
 
 
 async def _of_rows(model: ServedModel, given: list[Array]) -> dict[str, Array]:

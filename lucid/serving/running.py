@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import socket
 import tempfile
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -50,6 +52,38 @@ class Settings:
     def hosts(self) -> list[str]:
         """The values of `Host` that are served: on this machine alone, only names of this machine."""
         return [*_LOCAL, f"[{_LOCAL[-1]}]"] if self.host in _LOCAL else ["*"]
+
+
+def check_address(host: str, port: int) -> None:
+    """Bind to the address and let go of it, so that a server which cannot listen there ends before it loads a model.
+
+    Raises:
+        OSError: for a port that is taken or not permitted, or a host that is not an address of this machine.
+    """
+    try:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        errors = [error for address in addresses if (error := _bind_error(*address))]
+        # A name such as localhost may also stand for an address of IPv6, which this machine may not have.
+        if errors and (len(errors) == len(addresses) or any(error.errno == errno.EADDRINUSE for error in errors)):
+            raise errors[0]
+    except OSError as error:
+        raise OSError(
+            f"cannot listen at {host}, port {port}: {error.strerror}; give another --port or --host, or stop the "
+            "program that uses this one"
+        ) from error
+
+
+def _bind_error(family: int, kind: int, protocol: int, _: str, address: Any) -> OSError | None:
+    try:
+        with socket.socket(family, kind, protocol) as probe:
+            if os.name == "posix":  # as uvicorn: a port of which only closing connections are left is free
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, True)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, True)
+            probe.bind(address)
+    except OSError as error:
+        return error
+    return None
 
 
 def make(settings: Settings) -> Starlette:

@@ -14,6 +14,8 @@ from lucid.batch.tasks import Choices, open_task, task_name
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.runtime import Session
+from lucid.runtime.indices import table_rows
+from lucid.runtime.model_file import check_model_file
 from lucid.serving.batcher import Batcher
 from lucid.serving.errors import RequestError
 from lucid.serving.limits import Limits
@@ -40,6 +42,7 @@ class ServedModel:
         session: runs it.
         language: of a decoder, what writes answers.
         fields: the inputs of which the task makes rows; none of a decoder.
+        table_rows: by inputs of the model that index a table, such as token ids, how many rows the table has.
 
     Raises:
         FileNotFoundError: for a folder that is not there or is not exported; the message names the command.
@@ -66,6 +69,7 @@ class ServedModel:
         self.name, self.limits, self.metrics = name or found.path.name, limits, metrics
         self.created = int(found.model.stat().st_mtime)
         self.session = Session(found.model, providers, threads=threads, spinning=False)
+        self.table_rows = table_rows(check_model_file(found.model))
         self.task = task_name(self.session, str(found.path))
         self.thread = ThreadPoolExecutor(1, "lucid-serving")  # one run at a time, over all threads of the session
         choices = Choices(max_characters=limits.body, prompt=prompt)

@@ -118,7 +118,7 @@ def test_other_content_other_paths_and_other_methods_are_refused(server):
     assert (reply.status, said(reply)) == (415, "the content type is text/plain, expected application/json")
     reply = server.ask("GET", "/v1/chat/completions")
     assert reply.status == 404
-    assert "there are /v1/models, " in said(reply)
+    assert "there are /v1/models, /v1/models/{name}, " in said(reply)
     assert server.ask("GET", EMBEDDINGS).status == 405
 
 
@@ -264,7 +264,7 @@ def infer(server, *inputs, **more):
 
 
 def ids(rows) -> list[dict]:
-    array = np.array(rows)
+    array = np.array(rows, np.int64)
     shape = list(array.shape)
     given = {"input_ids": array, "attention_mask": np.ones_like(array), "token_type_ids": np.zeros_like(array)}
     return [
@@ -329,11 +329,18 @@ TEXT = {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"]}
         ([{**TEXT, "parameters": {"binary_data_size": 9}}], "binary_data_size is 9, and 0 bytes are left"),
         ([{**TEXT, "parameters": {"shared_memory_region": "x"}}], "shared_memory_region"),
         ([{**TEXT, "name": "words"}], "inputs missing: attention_mask, input_ids, token_type_ids; unknown: words"),
+        (
+            [{**TEXT, "name": "image"}],
+            "the model takes input_ids, attention_mask, token_type_ids, or for its task text, ",
+        ),
+        ([TEXT, {**TEXT, "name": "pair"}], ", or for its task text, of BYTES"),
         ([7], "inputs[0] is 7, expected an object"),
         ([{"name": "input_ids", "datatype": "INT8", "shape": [1], "data": [300]}], "data that are not INT8"),
         ([{"name": "input_ids", "datatype": "INT64", "shape": [1], "data": [1.5]}], "data that are not INT64"),
         (ids([5]), "input input_ids has shape [1], expected [batch_size, sequence_length]"),
-        (ids([[1, 4000]]), "4000"),
+        (ids([[1, 4000]]), "inputs: input_ids[0, 1] is 4000, expected 0 to "),
+        (ids([[1, 2], [5, -4]]), "inputs: input_ids[1, 1] is -4, expected 0 to "),
+        (ids([[]]), "input_ids has no elements"),
         ([{**TEXT, "shape": [0, 10**30], "data": []}], "inputs[0].shape is [0, 1000000000000"),
         ([{**TEXT, "shape": [0, 1 << 62, 1 << 62], "data": []}], "expected sizes of an array"),
         ([{**TEXT, "name": "\ud800", "shape": [2]}], "input \\ud800 has 1 elements"),

@@ -196,6 +196,7 @@ def test_no_request_names_a_file_of_the_server(images, tmp_path):
     for name in ("image", "text"):
         reply = images.ask("POST", INFER, {"inputs": [{**tensor("BYTES", [place]), "name": name}]})
         assert reply.status == 400, reply.data
+    assert said(reply).endswith("the model takes pixel_values, or for its task image, of BYTES")
     reply = classified(images, "image", place.encode())
     assert (reply.status, "image[0]: it is no image of a format that is read" in said(reply)) == (400, True)
 
