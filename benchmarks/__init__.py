@@ -1,7 +1,7 @@
 """Benchmarks of Lucid's eager kernels and exported graphs, compared with torch and its exports: `make bench`.
 
-`docs/benchmarks.md` shows the figures and explains the graphs. torch, its exporter and jax2onnx are compared if they
-are installed; everything else is measured without them.
+`docs/benchmarks.md` explains the results, and the pages beside it show every figure. torch, its exporter and jax2onnx
+are compared if they are installed; everything else is measured without them.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""``python -m benchmarks``: measure, print tables, write results, plots and the tables of docs/benchmarks.md."""
+"""``python -m benchmarks``: measure, print tables, write results, plots and the pages of figures."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks import (
@@ -92,13 +92,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="with --only models: these alone; the other rows are kept",
     )
     parser.add_argument("--threads", type=int, default=2, help="threads of an op (2)")
-    parser.add_argument(
-        "--show", action="store_true", help="put these sections' tables of this machine into the page, for another's"
-    )
+    parser.add_argument("--pages", action="store_true", help="measure nothing: write the pages of figures")
     parser.add_argument("--output", type=Path, help="folder for results and plots (docs/benchmarks, with --quick none)")
     options = parser.parse_args(arguments)
     if options.rows and options.only != ["models"]:
         parser.error("--rows is for --only models, whose rows take almost a minute each")
+    if options.pages:
+        write_pages()
+        return 0
     if peers.torch is not None:
         peers.torch.set_threads(options.threads)
     else:
@@ -110,25 +111,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bench = Bench(QUICK if options.quick else FULL, options.threads, options.quick, tuple(options.rows), cores)
     results.machine = machine.describe(bench.threads, results.machine)
     print(report.machine(results) + "\n")
-    shown: dict[str, Results] = {}
     for name in options.only or (MAIN_SECTIONS if options.quick else SECTIONS):
         lines = SECTIONS[name](bench)
         results.machine = machine.describe(bench.threads, results.machine) | {"core_to_core_ns": cores.nearest}
         for section in dict.fromkeys([name, *(line.section for line in lines)]):
             put = results.renew if options.rows else results.replace
             put(section, [line for line in lines if line.section == section])
-            shown |= {section: results} if options.show else {}
             if results.of(section):
                 print(report.terminal(results, section), flush=True)
         if file is not None:
             results.save(file)
     if folder is not None:
-        write(results, folder, shown)
+        write(results, folder)
     return 0
 
 
-def write(results: Results, folder: Path, shown: Mapping[str, Results]) -> None:
-    """Write the plots and, if they are those of the docs, the page's tables."""
+def write(results: Results, folder: Path) -> None:
+    """Write the plots and, if they are those of the docs, the pages of figures."""
     try:
         from benchmarks import plots  # noqa: PLC0415  # needs matplotlib
     except ModuleNotFoundError:
@@ -136,11 +135,18 @@ def write(results: Results, folder: Path, shown: Mapping[str, Results]) -> None:
     else:
         plots.write(results, folder)
     if folder == DOCS / "benchmarks":
-        files = [Results.load(file) for file in sorted(folder.glob("*.json"))]
-        here = results.machine["processor"]
-        machines = [results, *(other for other in files if other.machine["processor"] != here)]
-        machines.sort(key=lambda measured: -len(measured.lines))  # on every machine the same
-        report.update_page(DOCS / "benchmarks.md", machines, shown)
+        write_pages()
+
+
+def write_pages() -> None:
+    """Write a page for each measured processor, and the tables of docs/benchmarks.md and docs/benchmarks/goals.md."""
+    folder = DOCS / "benchmarks"
+    machines = {file: Results.load(file) for file in sorted(folder.glob("*.json"))}
+    for file, measured in machines.items():
+        file.with_suffix(".md").write_text(report.machine_page(measured), encoding="utf-8")
+    ordered = sorted(machines.values(), key=lambda measured: -len(measured.lines))  # on every machine the same
+    for page in (DOCS / "benchmarks.md", folder / "goals.md"):
+        report.update_page(page, ordered)
 
 
 if __name__ == "__main__":
