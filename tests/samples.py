@@ -290,6 +290,7 @@ SAMPLES: list[Sample] = [
     sample(elementwise.fmod, x(N, 1, L), whole(S, L), ref=np.vectorize(math.fmod, otypes=[float])),
     sample(elementwise.float_mod, x(N, 1, L), whole(S, L), ref=np.vectorize(lambda a, b: a % b, otypes=[float])),
     sample(elementwise.float_floor_div, x(N, 1, L), whole(S, L), ref=np.vectorize(lambda a, b: a // b, otypes=[float])),
+    sample(elementwise.float_trunc_div, x(N, 1, L), whole(S, L), ref=lambda a, b: np.trunc(a / b)),
     sample(ops.where, flag(N, 1, 1), x(S, 1), x(L), ref=lambda c, a, b: c * a + (1 - c) * b, dtypes=NUMBERS),
     sample(ops.where, flag(N, 1, 1), x(S, 1), x(L), ref=lambda c, a, b: (c & a) | (~c & b), dtypes=BOOL, label="bool"),
     *[sample(elementwise.cast, x(N, L), ref=to_type, dtypes=ALL, label=t.name, dtype=t) for t in ALL if t is not uint8],

@@ -84,10 +84,33 @@ def test_roots_of_squares_that_overflow(name: str, dtype: DType) -> None:
         [[1, 2, 3], [0.25, -3, 2]],
         [[0, 0, 0], [0, 1, 0]],
     ):
-        array = np.array(rows).astype(dtype.numpy)
-        wide = array.astype(np.float64)
-        largest = np.abs(wide).max()  # float64 can hold the squares of its shares
-        check(everywhere(ROOTS[name][0], array), ROOTS[name][1](wide / largest) * largest, dtype)
+        check_root(name, np.array(rows), dtype)
+
+
+def check_root(name: str, rows: Array, dtype: DType) -> None:
+    """The root of squares of `ROOTS` is right everywhere."""
+    array = rows.astype(dtype.numpy)
+    wide = array.astype(np.float64)
+    largest = np.abs(wide).max()  # float64 can hold the squares of its shares
+    check(everywhere(ROOTS[name][0], array), ROOTS[name][1](wide / largest) * largest, dtype)
+
+
+@each_float
+@pytest.mark.parametrize("name", [name for name in ROOTS if name.startswith("std")])
+def test_deviations_of_numbers_whose_sum_overflows(name: str, dtype: DType) -> None:
+    """The sum, the distance from the mean, and the root before it is divided by the number."""
+    for rows in (
+        [[0.9, 0.6, 0.8, 0.7], [0.9, 0.9, -0.5, -0.9], [-0.9, -0.8, -0.9, -0.8]],
+        [[0.9, -0.3, -0.3, -0.3], [0.9, 0.9, 0.9, 0.5]],
+        [[0.7] * 60 + [-0.7] * 60],
+    ):
+        check_root(name, np.array(rows) * float(np.array(dtype.largest)), dtype)
+
+
+def test_deviations_of_infinite_numbers_are_nan() -> None:
+    rows = np.array([[np.inf, 1, 2], [np.inf, np.inf, 3], [np.inf, -np.inf, 0]], np.float32)
+    for place, got in everywhere(lambda x: x.std(-1), rows).items():
+        np.testing.assert_array_equal(got, [np.nan] * 3, err_msg=place)
 
 
 @each_float
@@ -114,6 +137,34 @@ def test_quotients_and_remainders_have_the_sign_of_pythons_zeros(name: str, dtyp
         np.testing.assert_array_equal(wide, want, err_msg=place)
         there = ~np.isnan(want)
         np.testing.assert_array_equal(np.signbit(wide)[there], np.signbit(want)[there], err_msg=place)
+
+
+@each_float
+def test_quotients_without_their_fraction_have_the_sign_of_zeros(dtype: DType) -> None:
+    pairs = [(-0.5, 1), (0.5, -1), (-3, 4), (0.5, 1), (-0.0, 2), (0, -2), (0, 2), (-7, 2), (7, -2), (8, 3)]
+    pairs += [(1, np.inf), (-1, np.inf), (5, 0), (-5, 0), (0, 0), (np.inf, 2), (np.nan, 1)]
+    x, y = (np.array(side).astype(dtype.numpy) for side in zip(*pairs, strict=True))
+    with np.errstate(all="ignore"):
+        want = np.trunc(x.astype(np.float64) / y.astype(np.float64))
+    for place, got in everywhere(lambda x, y: x.div(y, rounding_mode="trunc"), x, y).items():
+        wide = np.asarray(got, np.float64)
+        np.testing.assert_array_equal(wide, want, err_msg=place)
+        there = ~np.isnan(want)
+        np.testing.assert_array_equal(np.signbit(wide)[there], np.signbit(want)[there], err_msg=place)
+
+
+@pytest.mark.parametrize("dtype", [float16, bfloat16], ids=str)
+@pytest.mark.parametrize("mode", ["floor", "trunc"])
+def test_quotients_of_half_precision_are_cut_before_they_are_rounded(dtype: DType, mode: str) -> None:
+    x = (np.random.default_rng(0).standard_normal(400) * 20).astype(dtype.numpy)
+    third = np.full((), 1 / 3).astype(dtype.numpy)
+    quotients = x.astype(np.float32) / third.astype(np.float32)
+    want = {"floor": np.floor, "trunc": np.trunc}[mode](quotients).astype(dtype.numpy)
+    by_one = everywhere(lambda x: x.div(Tensor(third), rounding_mode=mode), x)
+    by_each = everywhere(lambda x, y: x.div(y, rounding_mode=mode), x, np.full(400, third))
+    for found in (by_one, by_each):
+        for place, got in found.items():
+            np.testing.assert_array_equal(np.asarray(got, np.float64), want.astype(np.float64), err_msg=place)
 
 
 @each_float

@@ -89,6 +89,11 @@ OTHER_MEANINGS: list[tuple[str, str, str]] = [
     ),
     ("`int8` with `uint8`", "int32", "int16, which Lucid does not have"),
     ("`x.sort()`, `x.argsort()`, `x.topk(k)` of NaN", "NaN counts as infinity", "NaN is greater"),
+    (
+        '`x.div(y, rounding_mode="trunc")` of two tensors in half precision',
+        "the quotient is cut off before it is rounded, as for a single number in torch",
+        "it is rounded to half precision before",
+    ),
     ("`x.sign()` of NaN", "NaN, as in NumPy and ONNX", "0"),
     ("`F.gelu` of infinity", "infinity, and -0.0 of its negative", "NaN in float32 and half precision"),
     ("`nn.LayerNorm(n)(x.half())` and other normalisations with float32 weights", "float32", "float16"),

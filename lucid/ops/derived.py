@@ -11,12 +11,11 @@ from lucid.ops.elementwise import (
     abs_,
     div,
     exp,
-    floor,
+    float_trunc_div,
     log,
     maximum,
     minimum,
     mul,
-    neg,
     pow_,
     reciprocal,
     round_,
@@ -138,7 +137,6 @@ def rounded_div(x: Tensor, y: TensorLike, rounding_mode: str | None = None) -> T
     if rounding_mode != "trunc":
         raise ValueError(f'div: rounding_mode is {rounding_mode!r}, expected None, "floor" or "trunc"')
     if x.dtype.kind == "float" or (isinstance(y, Tensor) and y.dtype.kind == "float") or isinstance(y, float):
-        quotient = div(x, y)
-        return where(quotient < 0, neg(floor(neg(quotient))), floor(quotient))
+        return float_trunc_div(x, y)
     down, rest = x // y, x % y
     return down + ((rest != 0) & ((rest < 0) != (x < 0))).astype(down.dtype)

@@ -198,6 +198,15 @@ def _float_floor_div(x: Tensor, y: Tensor) -> Tensor:
     return whole.astype(x.dtype)
 
 
+def _float_trunc_div(x: Tensor, y: Tensor) -> Tensor:
+    """The quotient of floats without its fraction; a zero has the sign of the quotient. Half precision as float32."""
+    wide_x, wide_y = (v.astype(float32) if v.dtype.itemsize == 2 else v for v in (x, y))
+    quotient = true_div(wide_x, wide_y)
+    size = floor(abs_(quotient))
+    # Where keeps the sign of zeros in its last operand alone, as in _float_floor_div.
+    return where(size > 0, size * sign(quotient), quotient * 0.0).astype(x.dtype)
+
+
 def _signs_differ(rest: Tensor, y: Tensor) -> Tensor:
     """Whether a remainder, which has the sign of the dividend, is not 0 and differs in sign from the divisor."""
     return logical_and(rest != 0, logical_xor(rest < 0, y < 0))
@@ -210,6 +219,7 @@ def _promoting(body: Callable[[Tensor, Tensor], Tensor], kernel: Callable[[Array
 
 float_mod = _promoting(_float_mod, np.mod)
 float_floor_div = _promoting(_float_floor_div, np.floor_divide)
+float_trunc_div = _promoting(_float_trunc_div, lambda x, y: np.trunc(np.divide(x, y)))
 
 
 @function

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,17 @@ def var(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = Fa
 
 @function
 def std(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = False) -> Tensor:
-    """The root of the variance, also where that overflows."""
+    """The root of the variance, also where the variance or the sum of the numbers overflows."""
     axes = _every("std", x, axis)
     wide = _wide(x)
-    root = _root_of_squares(wide - mean(wide, axis=axes, keepdims=True), axes, keepdims)
     count = as_tensor("std", product(x.shape[i] for i in axes)).astype(wide.dtype)
-    return (root / sqrt(maximum(count - correction, 0))).astype(x.dtype)
+    divisor = sqrt(maximum(count - correction, 0))
+
+    def deviation(numbers: Tensor) -> Tensor:
+        centred = numbers - mean(numbers, axis=axes, keepdims=True)
+        return sqrt(sum_(centred * centred, axis=axes, keepdims=keepdims)) / divisor
+
+    return _scaled(deviation, wide, axes, keepdims).astype(x.dtype)
 
 
 @function
@@ -58,24 +64,27 @@ def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Te
     """
     check_kind("norm", x.type, ("float",))
     power = 2.0 if p in ("fro", None) else float(p)
-    if power == 2:
-        return _root_of_squares(_wide(x), _every("norm", x, axis), keepdims).astype(x.dtype)
-    return _sum_of_powers(x, power, axis, keepdims)
+    if power != 2:
+        return _sum_of_powers(x, power, axis, keepdims)
+    axes = _every("norm", x, axis)
+
+    def root(numbers: Tensor) -> Tensor:
+        return sqrt(sum_(numbers * numbers, axis=axes, keepdims=keepdims))
+
+    return _scaled(root, _wide(x), axes, keepdims).astype(x.dtype)
 
 
-def _root_of_squares(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
-    """The root of the sum of squares. Numbers whose squares may overflow are multiplied by a power of two before, and
-    the root is divided by it, which rounds nothing."""
+def _scaled(root: Callable[[Tensor], Tensor], x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+    """A function that is proportional to its numbers and squares them. Numbers whose squares may overflow are
+    multiplied by a power of two before, and the result is divided by it, which rounds nothing."""
     if not x.is_traced:
-        root = sqrt(sum_(x * x, axis=axes, keepdims=keepdims))
-        if np.isfinite(root.numpy()).all():
-            return root
+        result = root(x)
+        if np.isfinite(result.numpy()).all():
+            return result
     large, factor = (2.0**500, 2.0**-600) if x.dtype == float64 else (2.0**62, 2.0**-80)
     one, less = (as_tensor("norm", number, x.dtype) for number in (1.0, factor))
     factors = where(sum_(abs_(x), axis=axes, keepdims=True) > large, less, one)
-    scaled = x * factors
-    root = sqrt(sum_(scaled * scaled, axis=axes, keepdims=keepdims))
-    return root / (factors if keepdims else squeeze(factors, axes))
+    return root(x * factors) / (factors if keepdims else squeeze(factors, axes))
 
 
 def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tensor:
