@@ -43,7 +43,7 @@ class ImageReader:
         """The pixels (3, H, W) of an image: PNG, JPEG, WebP, GIF, BMP or TIFF, whatever the file's name.
 
         Raises:
-            RowError: for anything but an image, and for one that is too large or broken.
+            RowError: for anything but an image, and for one that is broken, or too large as it is or as it is resized.
         """
         said = self._preprocessor
         image = _cropped(_resized(_image(values[0]), said), *said.window)
@@ -92,6 +92,12 @@ def _resized(image: Image.Image, said: Preprocessor) -> Image.Image:
     height, width = said.resized
     if said.edge is not None:  # of the shorter side; the longer one is rounded down
         width, height = (said.edge * side // min(image.size) for side in image.size)
+    most = max(height, image.height)  # rows come to their width first, and all of them are kept until then
+    if width * most > _MOST_PIXELS:
+        raise RowError(
+            f"the image has {image.width} x {image.height} pixels, and {width} x {most} while it is resized; at most "
+            f"{_MOST_PIXELS:,} are computed"
+        )
     return image.resize((width, height), said.resample)  # its number is Pillow's
 
 

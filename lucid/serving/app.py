@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -22,6 +22,7 @@ from lucid.serving.guard import Guard
 from lucid.serving.limits import Limits
 from lucid.serving.metrics import Metrics
 from lucid.serving.served import ServedModel
+from lucid.serving.waiting import GONE
 
 
 def application(
@@ -87,7 +88,7 @@ def application(
             Middleware(Guard, limits=limits, metrics=metrics, key=key),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts)),
         ],
-        exception_handlers={RequestError: _refused, HTTPException: _not_found},
+        exception_handlers={RequestError: _refused, HTTPException: _not_found, ClientDisconnect: _unread},
     )
     made.state.model = model
     return made
@@ -104,3 +105,8 @@ async def _not_found(request: Request, error: Exception) -> Response:
     said = f"{request.method} {request.url.path}: {HTTPStatus(error.status_code).phrase}"
     paths = [route.path_format for route in request.app.routes if isinstance(route, Route)]
     return response(request.url.path, RequestError(f"{said}; there are {', '.join(paths)}", status=error.status_code))
+
+
+async def _unread(request: Request, error: Exception) -> Response:
+    """For a client that goes while it sends its body: nobody receives it."""
+    return response(request.url.path, RequestError("the client has gone", status=GONE))

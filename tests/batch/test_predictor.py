@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -360,6 +361,28 @@ def test_images_are_decoded_by_their_content_and_only_those_that_people_send(tmp
             with pytest.raises(rows.RowError, match="no image of a format that is read: PNG, JPEG, "):
                 reader.ready([value])
     assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "shape", "resized"),
+    [
+        ({"size": {"shortest_edge": 8}, "do_center_crop": True, "crop_size": 8}, (1, 4_000_000), "8 x 32000000"),
+        ({"size": {"shortest_edge": 8}, "do_center_crop": True, "crop_size": 8}, (4_000_000, 1), "32000000 x 8"),
+        ({"size": {"height": 224, "width": 224}}, (1, 4_000_000), "224 x 4000000"),  # between Pillow's two passes
+    ],
+)
+def test_an_image_too_large_once_it_is_resized_is_the_error_of_its_row(tmp_path, options, shape, resized):
+    images = pytest.importorskip("lucid.batch.images")
+    rows = pytest.importorskip("lucid.batch.rows")
+    told = {"image_processor_type": "CLIPImageProcessor", "do_center_crop": False, "resample": 3, "do_normalize": False}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**told, **options}))
+    reader = images.ImageReader(tmp_path, ("N", 3, "H", "W"))
+    made = io.BytesIO()
+    Image.new("L", shape).save(made, "PNG")
+    wanted = f"the image has {shape[0]} x {shape[1]} pixels, and {resized} while it is resized; at most 89,000,000 are computed"
+    with pytest.raises(rows.RowError, match=wanted):
+        reader.ready([made.getvalue()])
+    assert reader.ready([np.zeros((40, 2, 3), np.uint8)]).data.shape[0] == 3
 
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "goldens" / "images.json").read_text())

@@ -216,6 +216,17 @@ def test_a_body_that_does_not_come_ends_with_its_time(folder):
         assert slow.recv(1 << 16).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.parametrize("path", [EMBEDDINGS, INFER])
+@pytest.mark.parametrize("coming", ["Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"])
+def test_a_client_that_goes_while_it_sends_its_body_is_no_error_of_the_server(folder, capfd, path, coming):
+    with served(folder, name="tiny") as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            client.sendall((head + coming).encode())
+        until(lambda: server.figure('lucid_requests_total{route="' + path.replace("tiny", "{name}") + '",status="499"}'))
+    assert capfd.readouterr() == ("", "")
+
+
 # Connections ----------------------------------------------------------------------------------------------------------
 
 _SERVER = """
