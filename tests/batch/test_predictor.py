@@ -379,7 +379,10 @@ def test_an_image_too_large_once_it_is_resized_is_the_error_of_its_row(tmp_path,
     reader = images.ImageReader(tmp_path, ("N", 3, "H", "W"))
     made = io.BytesIO()
     Image.new("L", shape).save(made, "PNG")
-    wanted = f"the image has {shape[0]} x {shape[1]} pixels, and {resized} while it is resized; at most 89,000,000 are computed"
+    wanted = (
+        f"the image has {shape[0]} x {shape[1]} pixels, and {resized} while it is resized; at most 89,000,000 are "
+        "computed"
+    )
     with pytest.raises(rows.RowError, match=wanted):
         reader.ready([made.getvalue()])
     assert reader.ready([np.zeros((40, 2, 3), np.uint8)]).data.shape[0] == 3

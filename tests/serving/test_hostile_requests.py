@@ -223,7 +223,8 @@ def test_a_client_that_goes_while_it_sends_its_body_is_no_error_of_the_server(fo
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             client.sendall((head + coming).encode())
-        until(lambda: server.figure('lucid_requests_total{route="' + path.replace("tiny", "{name}") + '",status="499"}'))
+        route = path.replace("tiny", "{name}")
+        until(lambda: server.figure(f'lucid_requests_total{{route="{route}",status="499"}}'))
     assert capfd.readouterr() == ("", "")
 
 
