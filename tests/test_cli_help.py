@@ -38,7 +38,7 @@ def test_help_has_examples_and_groups(command, monkeypatch, capsys):
     assert any(line.strip().removeprefix("Example: ").startswith(f"lucid {command}") for line in lines)
     assert "General:" in lines
     if command in ("export", "verify", "report", "quantize"):
-        assert {"The model:", "Weights in few bits:"} <= set(lines)
+        assert {"The model:", "Quantization:"} <= set(lines)
 
 
 def test_many_choices_are_in_the_description(monkeypatch, capsys):

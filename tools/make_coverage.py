@@ -72,7 +72,7 @@ FILES = {
     "broken files": "truncated files, files with extra bytes or overlapping arrays, and indexes that point outside their "
     "folder are refused before anything is mapped",
     "GPTQ, AWQ": "weights in 4 bits, GPTQ's also in 8, stay as they are; in groups of neighbours (no `desc_act`), AWQ's of "
-    "version gemm; anything else is an error ([how](howto/smaller.md#checkpoints-that-are-in-few-bits))",
+    "version gemm; anything else is an error ([how](howto/smaller.md#quantized-checkpoints))",
     "GGUF": "a GGUF file in the place of the folder: Llama, Mistral, Qwen2 and Qwen3; Q4_0, Q4_1 and Q8_0 as they are, other types in float32 "
     "([how](howto/gguf.md))",
     "pickle": "is never read; the error says how to convert it",

@@ -58,7 +58,7 @@ class FewBits(NamedTuple):
         return self.method is not MethodName.gptq and self.activations is None
 
 
-_BITS = "Weights in few bits"
+_BITS = "Quantization"
 
 Bits = Annotated[
     str | None,
