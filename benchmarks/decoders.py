@@ -96,7 +96,7 @@ def gpt2_small() -> GPT2:
 
 def export(model: Any, folder: Path, cache: str = "fixed", target: Target | str = CPU) -> Path:
     """The file of an exported decoder."""
-    name = f"{type(model).__name__}-{cache}-{target if isinstance(target, str) else target.provider}.onnx"
+    name = f"{type(model).__name__}-{cache}-{target if isinstance(target, str) else target.name}.onnx"
     wanted: dict[str, Any] = {"cache": cache, "target": target, "kwargs": {"logits_to_keep": 1}}
     to_onnx(model, path=folder / name, external_data=True, **wanted)
     return folder / name

@@ -116,7 +116,7 @@ def measured(threads: int, seconds: float) -> TunedTable:
         sizes = [{"L": length} for length in usual.lengths] if len(usual.lengths) > 1 else ()
         tuning = Tuning(sizes, threads, seconds, partial(in_turns, clock=clock))
         forms += tuning(usual.graph, TARGET).forms
-    return TunedTable(TARGET.provider, tuple(forms), threads)
+    return TunedTable(TARGET.name, tuple(forms), threads)
 
 
 def tables() -> list[TunedTable]:

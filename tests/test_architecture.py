@@ -8,6 +8,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
+from lucid.core.targets.known import RUNTIMES
 from tools import make_rooms
 
 ROOT = Path(__file__).parents[1]
@@ -246,6 +247,22 @@ def test_nn_and_export_do_not_know_each_other() -> None:
             assert not any(name.startswith(("lucid.export", "lucid.runtime")) for name in imported)
         if module.startswith("lucid.export"):
             assert not any(name.startswith("lucid.nn") for name in imported)
+
+
+def test_nothing_decides_by_the_name_of_a_target() -> None:
+    """The record of its runtime decides. Names are defaults of arguments; in commands "cpu" is a provider's too."""
+    named = []
+    for path in FILES:
+        room = ".".join(name_of(path).split(".")[:2])
+        if room in ("lucid.export", "lucid.layouts", "lucid.cli"):
+            nodes = nodes_of(path)
+            signatures = [node for node in nodes if isinstance(node, ast.arguments)]
+            given = [value for each in signatures for value in (*each.defaults, *each.kw_defaults)]
+            given += [node.value for node in nodes if isinstance(node, ast.AnnAssign)]
+            names = set(RUNTIMES) - ({"cpu"} if room == "lucid.cli" else set())
+            texts = (node for node in nodes if isinstance(node, ast.Constant) and node not in given)
+            named += [f"{name_of(path)}:{node.lineno} names {node.value}" for node in texts if node.value in names]
+    assert not named
 
 
 def test_models_use_the_public_interface() -> None:

@@ -58,7 +58,7 @@ def drawn(rows: int, length: int, options: dict[str, Any], width: int = 8) -> li
     return [random.standard_normal(shape, np.float32) for shape in (*new, *[(rows, kv_heads, CAPACITY, width)] * 2)]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.provider}-{t.opset}-{t.onnxruntime}")
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.name}-{t.opset}-{t.onnxruntime}")
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target) -> None:
     session = Session(exported(target, options), threads=1)
@@ -76,7 +76,7 @@ def test_every_form_agrees_with_float64(options: dict[str, Any], target: Target)
             np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-6)
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.provider}-{t.opset}-{t.onnxruntime}")
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: f"{t.name}-{t.opset}-{t.onnxruntime}")
 def test_nan_stays_with_its_query(target: Target) -> None:
     """As NaN; among several new positions it may become 0, as in one kernel of onnxruntime (docs/attention.md)."""
     session = Session(exported(target, OPTIONS[0]), threads=1)

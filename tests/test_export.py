@@ -548,7 +548,7 @@ def test_wrong_options_are_errors(options: dict[str, Any], error: type[Exception
         ({"onnxruntime": "1.5"}, "onnxruntime 1.5 is older than 1.20"),
         ({"onnxruntime": "new"}, "onnxruntime is 'new', expected a version as text"),
         ({"onnxruntime": "1.24", "opset": 26}, "opset 26: onnxruntime 1.24 loads up to opset 25; ask for opset=25"),
-        ({"provider": "tpu"}, "target 'tpu' does not exist"),
+        ({"name": "tpu"}, "target 'tpu' does not exist"),
         ({"attention": "flash"}, "attention 'flash' does not exist"),
     ],
     ids=str,

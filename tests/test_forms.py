@@ -14,13 +14,14 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.scope import new_node
 from lucid.core.graph.values import Input, Node
 from lucid.core.sizes.dims import dim
-from lucid.export import ExportError, Target, explain
+from lucid.core.targets.known import RUNTIMES
+from lucid.export import Builder, ExportError, Target, explain, lowers
 from lucid.export.form import Refused, form
 from lucid.export.forms import FORMS
 from lucid.export.lowering import Decision
 from lucid.export.registry import forms_of
-from lucid.export.target import PROVIDERS
-from lucid.ops import Op
+from lucid.export.target import TARGET_NAMES
+from lucid.ops import Op, composite
 from tests.cases import case
 from tests.samples import SAMPLES, Sample
 
@@ -60,7 +61,7 @@ def decided(s: Sample, planted: int, target: Target) -> Decision | None:
 
 @pytest.mark.parametrize("s", EXPORTED, ids=lambda s: s.op.name)
 def test_an_attribute_that_no_form_has_heard_of_is_refused_or_left_to_the_body(s: Sample) -> None:
-    for target in PROVIDERS:
+    for target in TARGET_NAMES:
         with case(target):
             _refused_or_left_to_the_body(s, target)
 
@@ -130,6 +131,29 @@ def test_the_forms_of_an_op_stand_in_one_place_best_first() -> None:
         "products, for their tanh",
     ]
     assert all(f.op == name for name, forms in FORMS.items() for f in forms)
+
+
+def test_a_form_of_ones_own_op_says_which_runtimes_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    @composite
+    def doubled(x: lucid.Tensor) -> lucid.Tensor:
+        return x * 2
+
+    monkeypatch.setitem(FORMS, doubled.name, ())
+
+    @lowers(doubled, name="own", domain="com.microsoft")
+    def own(build: Builder, node: Node) -> str:
+        return build.op("Add", *node.inputs, *node.inputs)
+
+    @lowers(doubled, name="in blocks", strategy="blocks")
+    def in_blocks(build: Builder, node: Node) -> str:
+        return build.op("Sum", *node.inputs, *node.inputs)
+
+    for target, runtime in RUNTIMES.items():
+        tried = [f.name for f in forms_of(doubled, Target(target))]
+        assert tried == ["own"] + ["in blocks"] * ("blocks" in runtime.strategies)
+    decisions = explain(lambda x: doubled(x), ("N",), target="openvino").decisions
+    (decision,) = (d for d in decisions if d.op == doubled.name)
+    assert (decision.taken, decision.refused) == ("expanded", (("own", 'target "openvino" takes only standard ops'),))
 
 
 def test_dropout_has_a_form_that_says_why_there_is_none() -> None:

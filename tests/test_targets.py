@@ -13,7 +13,7 @@ from lucid import nn, ops
 from lucid.core.targets.known import OLDEST, RELEASES, RUNTIMES
 from lucid.core.targets.record import shown
 from lucid.export import ExportError, Target, explain, to_onnx
-from lucid.export.target import OPSETS, PROVIDERS, Provider
+from lucid.export.target import OPSETS, TARGET_NAMES, TargetName
 from tests.test_attention import CASES, function_of, specs_of
 
 NAMED = {case.name: case for case in CASES}
@@ -219,11 +219,11 @@ def test_the_com_microsoft_op_is_not_taken_unasked_where_any_runtime_is_meant() 
 # Explanations ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_every_target_explains_the_readme_example(provider: Provider) -> None:
+@pytest.mark.parametrize("target", TARGET_NAMES)
+def test_every_target_explains_the_readme_example(target: TargetName) -> None:
     mha = nn.MultiHeadAttention(embed_dim=512, num_heads=8)
-    text = str(explain(mha, ("N", "L", 512), target=provider))
-    assert text.startswith(f"target {provider}, opset {RUNTIMES[provider].opset}, onnxruntime >= 1.28\nattention  ")
+    text = str(explain(mha, ("N", "L", 512), target=target))
+    assert text.startswith(f"target {target}, opset {RUNTIMES[target].opset}, onnxruntime >= 1.28\nattention  ")
     assert max(map(len, text.split("\n"))) <= 120
 
 

@@ -18,7 +18,7 @@ from lucid.core.targets.record import shown
 from lucid.export import Target
 from lucid.export.builder import Builder
 from lucid.export.lowering import Lowering
-from lucid.export.target import OPSETS, PROVIDERS
+from lucid.export.target import OPSETS, TARGET_NAMES
 from lucid.models.transformer import Transformer
 from tests.models import goldens
 from tests.models.zoo import ZOO
@@ -65,18 +65,18 @@ def forms() -> tuple[Row, Iterator[Row]]:
         ("fixed", "float16", "buffered_attention", _filled(float16)),
         ("fixed", "the write", "write_at", _written()),
     )
-    rows = ([kind, what, *(_by_release(graph, op, to) for to in PROVIDERS)] for kind, what, op, graph in asked)
-    return ["cache", "step", *(f"`{provider}`" for provider in PROVIDERS)], rows
+    rows = ([kind, what, *(_by_release(graph, op, to) for to in TARGET_NAMES)] for kind, what, op, graph in asked)
+    return ["cache", "step", *(f"`{target}`" for target in TARGET_NAMES)], rows
 
 
-def _by_release(graph: lucid.Graph, op: str, provider: str) -> str:
+def _by_release(graph: lucid.Graph, op: str, target: str) -> str:
     """``expanded; from 23: ai.onnx Attention``, and the same for the newest release if it differs."""
-    default, newest = (_by_opset(graph, op, provider, release) for release in RELEASES)
+    default, newest = (_by_opset(graph, op, target, release) for release in RELEASES)
     return default if newest == default else f"{default}. onnxruntime {RELEASES[1]}: {newest}"
 
 
-def _by_opset(graph: lucid.Graph, op: str, provider: str, release: str) -> str:
-    found = [(opset, _form(graph, op, Target(provider, opset, onnxruntime=release))) for opset in OPSETS]
+def _by_opset(graph: lucid.Graph, op: str, target: str, release: str) -> str:
+    found = [(opset, _form(graph, op, Target(target, opset, onnxruntime=release))) for opset in OPSETS]
     since = [(form, next(group)[0]) for form, group in groupby(found, lambda pair: pair[1])]
     return "; ".join(form if opset == OPSETS[0] else f"from {opset}: {form}" for form, opset in since)
 

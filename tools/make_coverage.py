@@ -24,7 +24,7 @@ sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 import lucid  # noqa: E402
 from lucid import Tensor, nn  # noqa: E402
 from lucid.export import Target, to_onnx  # noqa: E402
-from lucid.export.target import OPSETS, PROVIDERS  # noqa: E402
+from lucid.export.target import OPSETS, TARGET_NAMES  # noqa: E402
 from lucid.models.delightful_tts import ConformerBlock  # noqa: E402
 from lucid.models.transformer import Transformer  # noqa: E402
 from lucid.ops.op import REGISTERED  # noqa: E402
@@ -231,8 +231,8 @@ def _ops() -> str:
             rows.append([f"`{name}`", kind, "none: only for training"])
             continue
         graph = traced(samples[0])
-        found = {target: _by_opset(graph, name, target) for target in PROVIDERS}
-        others = [f"`{target}` {found[target]}" for target in PROVIDERS[1:] if found[target] != found["any"]]
+        found = {target: _by_opset(graph, name, target) for target in TARGET_NAMES}
+        others = [f"`{target}` {found[target]}" for target in TARGET_NAMES[1:] if found[target] != found["any"]]
         rows.append([f"`{name}`", kind, ". ".join([found["any"], *others])])
     return table(("op", "kind", "ONNX"), rows)
 
@@ -252,9 +252,9 @@ def _attention() -> str:
     rows = []
     for sample in (sample for sample in SAMPLES if sample.op.name == "attention" and sample.exported):
         graph = traced(sample)
-        forms = [form(graph, "attention", target, Target.of(target, None, None).opset) for target in PROVIDERS]
+        forms = [form(graph, "attention", target, Target.of(target, None, None).opset) for target in TARGET_NAMES]
         rows.append([sample.label or "plain", *forms])
-    return table(("attention", *(f"`{target}`" for target in PROVIDERS)), rows)
+    return table(("attention", *(f"`{target}`" for target in TARGET_NAMES)), rows)
 
 
 # Caches ---------------------------------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def grid(target: Target) -> Iterator[tuple[str, list[str]]]:
         found = cached(causal, masked, target)
         if found is not None:
             yield name, found
-    if target.provider == "cpu":
+    if target.name == "cpu":
         for case, packed in product(SELF, (False, True)):
             model = exported(function_of(case, packed), self_specs(case, packed), target)
             runs = []
@@ -188,8 +188,8 @@ def main(floor: str) -> None:
     newest = newest_opset(Target(onnxruntime=floor).release)
     targets = [Target("any", opset, floor) for opset in sorted({17, 18, min(newest, 23), newest})]
     targets += [Target("cpu", min(newest, 23), floor), Target("portable", 18, floor)]
-    contract = {f"{target.provider}, opset {target.opset}": summary(grid(target)) for target in targets}
-    kernels = {f"opset {target.opset}": summary(samples(target)) for target in targets if target.provider == "any"}
+    contract = {f"{target.name}, opset {target.opset}": summary(grid(target)) for target in targets}
+    kernels = {f"opset {target.opset}": summary(samples(target)) for target in targets if target.name == "any"}
     # The results of Attention if it were used as for the newest release.
     trusting = summary(grid(Target("any", 23, attention="standard"))) if newest >= 23 else None
     found = {"contract": contract, "ops": kernels, "Attention": trusting}

@@ -12,7 +12,7 @@ import lucid
 from lucid import Tensor, nn
 from lucid.core.graph.types import Array, TensorType
 from lucid.export import Target, explain, to_onnx
-from lucid.export.target import PROVIDERS
+from lucid.export.target import TARGET_NAMES
 from lucid.models.delightful_tts import ConformerBlock
 from lucid.models.transformer import Transformer
 from lucid.quantization import Blocks
@@ -30,28 +30,28 @@ BLOCK = 16  # of the models, which are small
 
 def forms() -> tuple[Row, Iterator[Row]]:
     """By what the weights of a product are stored in, its form at each target's default opset."""
-    rows = [[dtype, *(_float(dtype, to) for to in PROVIDERS)] for dtype in ("float32", "float16", "bfloat16")]
+    rows = [[dtype, *(_float(dtype, to) for to in TARGET_NAMES)] for dtype in ("float32", "float16", "bfloat16")]
     for bits in (8, 4):
         weights = lucid.quantize(nn.Linear(64, 32), bits)
         for level in (4, 0):
-            rows.append([f"{bits} bits, level {level}", *(_few(weights, to, level) for to in PROVIDERS)])
-    rows.append(["4 bits with minimums, level 4", *(_few(_with_minimums(), to, 4) for to in PROVIDERS)])
+            rows.append([f"{bits} bits, level {level}", *(_few(weights, to, level) for to in TARGET_NAMES)])
+    rows.append(["4 bits with minimums, level 4", *(_few(_with_minimums(), to, 4) for to in TARGET_NAMES)])
     for dtype in ("float16", "bfloat16"):
         weights = lucid.quantize(nn.Linear(64, 32, dtype=dtype), 4)
-        rows.append([f"4 bits, inputs of {dtype}, level 4", *(_few(weights, to, 4) for to in PROVIDERS)])
+        rows.append([f"4 bits, inputs of {dtype}, level 4", *(_few(weights, to, 4) for to in TARGET_NAMES)])
     for activations in ("dynamic", "dynamic_rows", "static"):
         inputs = [np.ones((1, 64), np.float32)] if activations == "static" else None
         weights = lucid.quantize(nn.Linear(64, 32), 8, activations=activations, calibration=inputs)  # type: ignore[arg-type]
-        rows.append([f'8 bits, activations="{activations}"', *(_few(weights, to, 4) for to in PROVIDERS)])
+        rows.append([f'8 bits, activations="{activations}"', *(_few(weights, to, 4) for to in TARGET_NAMES)])
     for bits in (8, 4):
         table = lucid.quantize(nn.Embedding(16, 32), bits, smallest_table=1)
-        rows.append([f"a table in {bits} bits", *(_few(table, to, 4) for to in PROVIDERS)])
-    return ["weights", *(f"`{provider}`" for provider in PROVIDERS)], iter(rows)
+        rows.append([f"a table in {bits} bits", *(_few(table, to, 4) for to in TARGET_NAMES)])
+    return ["weights", *(f"`{target}`" for target in TARGET_NAMES)], iter(rows)
 
 
-def _float(dtype: str, provider: str) -> str:
+def _float(dtype: str, target: str) -> str:
     """What a product computes in, and whether its weight is cast."""
-    model = to_onnx(nn.Linear(64, 32, bias=False), dtype=None if dtype == "float32" else dtype, target=provider)
+    model = to_onnx(nn.Linear(64, 32, bias=False), dtype=None if dtype == "float32" else dtype, target=target)
     stored = {weight.name: weight.data_type for weight in model.graph.initializer}
     (product,) = (node for node in model.graph.node if node.op_type in ("MatMul", "Gemm"))
     if product.input[1] in stored:
@@ -60,8 +60,8 @@ def _float(dtype: str, provider: str) -> str:
     return f"Cast of the weight, {product.op_type} of float32"
 
 
-def _few(layer: nn.Module, provider: str, level: int) -> str:
-    decisions = explain(layer, target=Target(provider, accuracy_level=level)).decisions
+def _few(layer: nn.Module, target: str, level: int) -> str:
+    decisions = explain(layer, target=Target(target, accuracy_level=level)).decisions
     forms = (decision.taken for decision in decisions if decision.op.startswith(("quantized_", "int8_")))
     return next(forms, "expanded")  # no form but the body
 
@@ -96,8 +96,8 @@ class Small(NamedTuple):
 
     def check_other_targets(self) -> None:
         """In 4 bits all other targets are exported, too, and pass ONNX's checker."""
-        for provider in set(PROVIDERS) - set(TARGETS):
-            to_onnx(self._in_few(4), target=Target(provider, accuracy_level=0))
+        for target in set(TARGET_NAMES) - set(TARGETS):
+            to_onnx(self._in_few(4), target=Target(target, accuracy_level=0))
 
     def _in_few(self, bits: Bits) -> nn.Module:
         return lucid.quantize(self.model, bits, block=BLOCK, smallest_table=1)

@@ -78,8 +78,8 @@ def run(
     lowered = lower(traced, where, dtype, keep_io_types, preprocessing=preprocessing)
     exported = lowered.write(output, True if external else "auto")
     taken = lowered.explain()
-    provider = lowered.lowering.build.target.provider
-    half: dict[str, Any] = {"target": provider, "dtype": dtype, "keep_io_types": keep_io_types}
+    name = lowered.lowering.build.target.name
+    half: dict[str, Any] = {"target": name, "dtype": dtype, "keep_io_types": keep_io_types}
     written = exported if is_stream(output) else output
     report: ParityReport | None = None
     if check and texts is None:

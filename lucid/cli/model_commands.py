@@ -11,8 +11,9 @@ from lucid.cli import bits_options as b
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
 from lucid.cli.errors import usage
+from lucid.core.targets.known import GENERAL, PROCESSOR
 
-_ANY, _CPU, _AUTO = o.TargetName("any"), o.TargetName("cpu"), o.AttentionName.auto
+_ANY, _CPU, _AUTO = o.TargetName(GENERAL), o.TargetName(PROCESSOR), o.AttentionName.auto
 
 
 def export(

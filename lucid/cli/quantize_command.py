@@ -10,8 +10,9 @@ import typer
 from lucid.cli import bits_options as b
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
+from lucid.core.targets.known import GENERAL
 
-_ANY = o.TargetName("any")
+_ANY = o.TargetName(GENERAL)
 
 
 def quantize(

@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 from lucid.cli.errors import usage
+from lucid.core.targets.known import GENERAL
 from lucid.export import Target
 from lucid.export.tuned.tuned_file import read_table
-
-DEFAULT = "any"
 
 
 def target_of(name: str | None, tuned: Path | None, lengths: str | None = None) -> Target:
@@ -21,7 +20,7 @@ def target_of(name: str | None, tuned: Path | None, lengths: str | None = None) 
         UsageError: for lengths that are not two numbers.
     """
     table = None if tuned is None else read_table(tuned)
-    made = Target(name or (DEFAULT if table is None else table.target), tuned=table)
+    made = Target(name or (GENERAL if table is None else table.target), tuned=table)
     return made if lengths is None else made.with_lengths(_two_numbers(lengths))
 
 

@@ -19,7 +19,7 @@ from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
 from lucid.export import Target
 from lucid.export.onnx_file.assemble import TARGET
-from lucid.export.target import PROVIDERS
+from lucid.export.target import TARGET_NAMES
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
 from lucid.testing.part_parity import part_parity
@@ -70,7 +70,7 @@ def run(
         known = trace(compared.function, kwargs=compared.inputs).sizes()
         for values in runs:
             check_known(values, known)
-    wanted = Target.of(target_of(recorded if recorded in PROVIDERS else None, tuned), None, attention)
+    wanted = Target.of(target_of(recorded if recorded in TARGET_NAMES else None, tuned), None, attention)
     half: dict[str, Any] = {"target": wanted, "dtype": dtype, "keep_io_types": keep_io_types}
     given: dict[str, Any] = {"providers": providers or None, "rtol": rtol, "atol": atol, **half}
     texts = Texts.of(source, weights, compared, eager) if takes_texts(told) else None

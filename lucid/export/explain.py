@@ -75,7 +75,7 @@ class Explanation:
 
     def _head(self) -> str:
         target = self.target
-        head = f"target {target.provider}, opset {target.opset}, onnxruntime >= {target.onnxruntime}"
+        head = f"target {target.name}, opset {target.opset}, onnxruntime >= {target.onnxruntime}"
         return "\n".join([head, *[self.weights] * bool(self.weights), *self.tuned])
 
 

@@ -15,7 +15,7 @@ import onnx
 from lucid.core.graph.printing import show_attribute
 from lucid.core.graph.values import Node, Value
 from lucid.core.sizes.dims import Dim
-from lucid.core.targets.record import Fault
+from lucid.core.targets.record import Fault, Strategy
 from lucid.export.builder import Builder, Operands
 from lucid.export.target import Target
 from lucid.ops.op import Op
@@ -82,7 +82,8 @@ class Form:
         domain: the domain of the operator that it writes; empty for ONNX's own.
         kernel: the ONNX op that must have a kernel for the element type of the node's first input, or several,
             separated by spaces; empty: none.
-        targets: the targets that it is tuned for, where it replaces a form of the same name; empty: all.
+        strategy: a way to compute that the target's runtime must gain from; there it replaces a form of the same name.
+            None: it is tried for every runtime.
         mends: a fault that it works around: it is tried only if the target's runtime has this fault.
         looks_at: the names of ops at whose nodes it looks, where they compute its inputs.
     """
@@ -95,14 +96,14 @@ class Form:
     kind: str = "standard"
     domain: str = ""
     kernel: str = ""
-    targets: tuple[str, ...] = ()
+    strategy: Strategy | None = None
     mends: Fault | None = None
     looks_at: tuple[str, ...] = ()
 
     def serves(self, target: Target) -> bool:
         """Whether it is tried on a target at all."""
-        tuned = not self.targets or target.provider in self.targets
-        return tuned and (self.mends is None or bool(target.wrong(self.mends)))
+        gains = self.strategy is None or self.strategy in target.runtime.strategies
+        return gains and (self.mends is None or bool(target.wrong(self.mends)))
 
     def check(self, node: Node, target: Target) -> None:
         """Refuse a node with an attribute or input that this form does not write, or that the target rules out."""
@@ -114,9 +115,8 @@ class Form:
             refuse(f"needs opset {self.opset}, this export asks for {target.opset}")
         if self.takes is not None:
             _refuse_others(node, node.op, self.takes)
-        runtime = target.runtime
-        if self.domain and self.domain not in (*runtime.domains, *(runtime.asked_for if insisted == self.kind else ())):
-            refuse(f'target "{target.provider}" takes only standard ops')
+        if not target.runtime.allows(self.domain, asked=insisted == self.kind):
+            refuse(f'target "{target.name}" takes only standard ops')
         first = node.inputs[0] if node.inputs else None
         if self.kernel and node.op.body is not None and first is not None:  # primitives have been widened already
             for kernel in self.kernel.split():
@@ -162,7 +162,7 @@ def form(
     kind: str = "standard",
     domain: str = "",
     kernel: str = "",
-    targets: tuple[str, ...] = (),
+    strategy: Strategy | None = None,
     mends: Fault | None = None,
     looks_at: tuple[str, ...] = (),
 ) -> Callable[[Emit], Form]:
@@ -180,7 +180,7 @@ def form(
         raise ValueError(f"a form of {op.name} takes {', '.join(sorted(unknown))}, which the op does not have")
 
     def make(emit: Emit) -> Form:
-        return Form(op.name, name or emit.__name__, taken, emit, opset, kind, domain, kernel, targets, mends, looks_at)
+        return Form(op.name, name or emit.__name__, taken, emit, opset, kind, domain, kernel, strategy, mends, looks_at)
 
     return make
 

@@ -164,7 +164,7 @@ class Lowering:
         if insisted not in ("auto", "expanded"):
             asked = {form.name for form in forms if form.kind == insisted}
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in asked)
-            reasons = reasons or f'target "{target.provider}" has none'
+            reasons = reasons or f'target "{target.name}" has none'
             raise ExportError(f"{path}: no form of {insisted_on(op.name, insisted)} is exact here ({reasons})")
         if op.body is None:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in refused)

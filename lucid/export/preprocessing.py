@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from lucid.core.targets.known import OWN, RUNTIMES
 from lucid.export.builder import Builder
 from lucid.export.strings import Strings
 from lucid.export.target import ExportError
-
-_ONNXRUNTIME = "com.microsoft"  # a runtime that takes operators of this domain is onnxruntime, or runs inside it
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,11 @@ class Preprocessing:
                 runtime does not have the operators.
         """
         runtime = build.target.runtime
-        if _ONNXRUNTIME not in (*runtime.domains, *runtime.asked_for):
+        if not runtime.allows(OWN):
+            choices = ", ".join(name for name, record in RUNTIMES.items() if record.allows(OWN))
             raise ExportError(
-                f"preprocessing is written with operators of onnxruntime, got target {runtime.name!r}; choose cpu, any "
-                "or cuda"
+                f"preprocessing is written with operators of onnxruntime, got target {runtime.name!r}; choose one of "
+                f"{choices}"
             )
         computed = {value.name: value for value in build.graph.inputs if value.name in self.computes}
         if not computed:

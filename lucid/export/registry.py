@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lucid.core.targets.record import Strategy
 from lucid.export.form import Emit, Form, named
 from lucid.export.form import form as form_of
 from lucid.export.forms import FORMS
@@ -22,16 +23,18 @@ def lowers(
     name: str = "",
     opset: int = 17,
     form: str = "standard",
-    targets: tuple[str, ...] = (),
+    domain: str = "",
+    strategy: Strategy | None = None,
 ) -> Callable[[Emit], Emit]:
-    """Add a form to an op of your own, from an opset on, for some or all targets. Forms added first are tried first.
+    """Add a form to an op of your own, from an opset on. Forms added first are tried first.
 
     `takes` names the attributes and optional inputs that the form writes, separated by spaces: if a node has another
-    one, the next form is tried. By default the form takes all.
+    one, the next form is tried. By default the form takes all. `domain` is that of the operator that it writes: targets
+    that take only standard ops leave it out. With a `strategy` it is tried where the target's runtime gains from that.
     """
 
     def register(emit: Emit) -> Emit:
-        added = form_of(op, takes=takes, name=name, opset=opset, kind=form, targets=targets)(emit)
+        added = form_of(op, takes=takes, name=name, opset=opset, kind=form, domain=domain, strategy=strategy)(emit)
         FORMS[op.name] = (*FORMS.get(op.name, ()), added)
         return emit
 
@@ -41,8 +44,8 @@ def lowers(
 def forms_of(op: Op[..., Any], target: Target) -> tuple[Form, ...]:
     """The forms of an op on a target, in the order in which they are tried."""
     listed = [form for form in FORMS.get(op.name, ()) if form.serves(target)]
-    tuned = {form.name for form in listed if form.targets}
-    general = tuple(form for form in listed if form.targets or form.name not in tuned)
+    tuned = {form.name for form in listed if form.strategy}
+    general = tuple(form for form in listed if form.strategy or form.name not in tuned)
     return general if op.onnx is None else (*general, named(op, op.onnx, target.opset))
 
 

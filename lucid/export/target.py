@@ -1,4 +1,4 @@
-"""The target of an exported model: provider, opset, the oldest onnxruntime."""
+"""The target of an exported model: its runtime, opset, the oldest onnxruntime."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lucid.export.tuned.tuned_file import read_table
 from lucid.export.tuned.tuned_table import TunedTable
 
 AttentionForm: TypeAlias = Literal["auto", "standard", "contrib", "expanded"]
-Provider: TypeAlias = str
+TargetName: TypeAlias = str
 """The name of a record in `lucid.core.targets.known`."""
 
 ATTENTION_FORMS: tuple[str, ...] = get_args(AttentionForm)
-PROVIDERS: tuple[str, ...] = tuple(RUNTIMES)
+TARGET_NAMES: tuple[str, ...] = tuple(RUNTIMES)
 OPSETS = range(17, 27)
 ACCURACY_LEVELS = (0, 4)
 
@@ -33,7 +33,7 @@ class Target:
     """Where an exported model is to run.
 
     Args:
-        provider: "any" (only standard ops), "cpu", "cuda" (forms tuned for that onnxruntime provider, including
+        name: "any" (only standard ops), "cpu", "cuda" (forms tuned for that onnxruntime provider, including
             com.microsoft ops), "portable" (primitive ops of opset 18, for runtimes without Attention), or another name
             in `lucid.core.targets.known`.
         opset: the ONNX opset; by default 23, or 24 for models with caches of a fixed capacity, and 18 for "portable".
@@ -54,7 +54,7 @@ class Target:
         TunedTableError: for a file that is no table.
     """
 
-    provider: Provider = "any"
+    name: TargetName = "any"
     opset: int = 0
     onnxruntime: str = "1.28"
     attention: AttentionForm = "auto"
@@ -65,7 +65,7 @@ class Target:
     _by_default: bool = field(default=False, init=False, repr=False, compare=False)  # nobody asked for the opset
 
     def __post_init__(self) -> None:
-        _one_of("target", self.provider, PROVIDERS)
+        _one_of("target", self.name, TARGET_NAMES)
         _one_of("attention", self.attention, ATTENTION_FORMS)
         if not is_whole(self.accuracy_level) or self.accuracy_level not in ACCURACY_LEVELS:
             raise ExportError(
@@ -80,9 +80,9 @@ class Target:
             raise ExportError(
                 f"tuned is {self.tuned!r}, expected a lucid.inspection.tuning.TunedTable, or the path of one"
             )
-        if self.table is not None and self.table.target != self.provider:
+        if self.table is not None and self.table.target != self.name:
             raise ExportError(
-                f'the table was tuned for target "{self.table.target}", this export is for "{self.provider}": their '
+                f'the table was tuned for target "{self.table.target}", this export is for "{self.name}": their '
                 "forms differ; export for the former, or tune for the latter"
             )
         if self.opset == 0:
@@ -105,7 +105,7 @@ class Target:
     @property
     def runtime(self) -> Runtime:
         """The record of the runtime."""
-        return RUNTIMES[self.provider]
+        return RUNTIMES[self.name]
 
     @cached_property
     def release(self) -> Release:
@@ -163,7 +163,7 @@ class Target:
         if isinstance(target, cls):
             made = target
         else:
-            made = cls(provider=_one_of("target", str(target), PROVIDERS), opset=opset or 0)
+            made = cls(name=_one_of("target", str(target), TARGET_NAMES), opset=opset or 0)
         if opset is not None:
             made = replace(made, opset=opset)
         if attention is None or _one_of("attention", attention, ATTENTION_FORMS) == "auto":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from lucid.core.targets.known import RELEASES, RUNTIMES
+from lucid.core.targets.known import GENERAL, RELEASES, RUNTIMES
 from lucid.core.targets.record import Release, shown
 
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")
@@ -71,7 +71,7 @@ def _first_correct(operators: Collection[str], declared: Release | None) -> tupl
         return declared, "exported for this release and newer ones"
     faults = [
         (known.until, fault.op)
-        for fault, known in RUNTIMES["any"].faults.items()
+        for fault, known in RUNTIMES[GENERAL].faults.items()
         if fault.op in operators and known.until is not None
     ]
     until, op = max(faults, default=((0,), ""))

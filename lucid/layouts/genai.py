@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lucid.core.targets.known import CPU, OWN, PROCESSOR, targets_of
 from lucid.export import Target
 from lucid.files.atomic import write_atomically
 from lucid.generation.chat import Tokenizer, load_tokenizer, save_tokenizer
@@ -25,13 +26,13 @@ from lucid.nn.recurrent_decoding import RecurrentDecoder
 from lucid.tracing.parts import trace_part
 
 _ONNXRUNTIME = "1.31"
-_TARGETS = ("cpu", "any")  # the first by default
+_TARGETS = targets_of(CPU, domain=OWN)
 _MAX_LENGTH = 2048  # positions: onnxruntime-genai allocates a cache of max_length, by default of all the model has
 
 
 def write(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
     """A decoder or Whisper in a folder for onnxruntime-genai."""
-    target = options.target or _TARGETS[0]
+    target = options.target or PROCESSOR
     _check_options(target, options)
     plan = _plan(model, checkpoint, options)
     tokenizer = load_tokenizer(checkpoint)

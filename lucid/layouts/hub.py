@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lucid.core.targets.known import CPU, CUDA, GENERAL, PROCESSOR, RUNTIMES, WEBGPU, targets_of
 from lucid.export import Target
 from lucid.layouts.companions import (
     SENTENCE_COMPANIONS,
@@ -48,25 +49,27 @@ class _Kind:
 
     Args:
         place: the folder of the ONNX files.
-        targets: that it runs; the first by default.
+        targets: that it runs.
+        default: the one that is taken if none is asked for.
         by_precision: whether the name of a file tells how its weights are stored.
         pools: whether the runtime makes embeddings of texts from the states of their tokens.
     """
 
     place: str
     targets: tuple[str, ...]
+    default: str = PROCESSOR
     by_precision: bool = False
     pools: bool = True
 
 
-_PLAIN = _Kind("", ("cpu", "any", "cuda", "portable", "openvino", "webgpu"), pools=False)
-_OPTIMUM = _Kind("", ("cpu", "any", "cuda", "portable"))
-_SENTENCES = _Kind("onnx", ("cpu", "any", "cuda", "portable"))
-_JAVASCRIPT = _Kind("onnx", ("any", "cpu", "portable", "webgpu"), by_precision=True)
+_PLAIN = _Kind("", tuple(RUNTIMES), pools=False)
+_OPTIMUM = _Kind("", targets_of(CPU, CUDA))
+_SENTENCES = _Kind("onnx", targets_of(CPU, CUDA))
+_JAVASCRIPT = _Kind("onnx", targets_of(CPU, WEBGPU), GENERAL, by_precision=True)
 
 
 def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
-    target = target_of(options, kind.targets)
+    target = target_of(options, kind.targets, kind.default)
     parts = parts_of(model, options, states=kind.pools)
     precision, ending = _precision(model, options) if kind.by_precision else ("", "")
     write_tokenizer(files_home(checkpoint), folder)
@@ -81,13 +84,13 @@ def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: 
     return files
 
 
-def target_of(options: Options, known: tuple[str, ...]) -> Target:
-    """The target that is asked for, or the first one known.
+def target_of(options: Options, known: tuple[str, ...], default: str) -> Target:
+    """The target that is asked for, or the default.
 
     Raises:
         ValueError: for one that is not known.
     """
-    target = options.target or known[0]
+    target = options.target or default
     if target not in known:
         raise ValueError(f"target {target!r} is not for this layout; choose one of {', '.join(known)}")
     return Target(target)

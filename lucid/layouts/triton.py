@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Dim, Size
+from lucid.core.targets.known import CPU, CUDA, PROCESSOR, RUNTIMES, targets_of
 from lucid.core.words.text import encoded
 from lucid.files.atomic import write_atomically
 from lucid.layouts.companions import files_home, name_of, write_config, write_tokenizer
@@ -23,7 +24,7 @@ from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
 
-_TARGETS = ("cpu", "any", "cuda", "portable")
+_TARGETS = targets_of(CPU, CUDA)
 _MAX_BATCH = 32
 _TYPES = {
     "bool": "BOOL",
@@ -36,7 +37,7 @@ _TYPES = {
 
 
 def _write(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
-    target = target_of(options, _TARGETS)
+    target = target_of(options, _TARGETS, PROCESSOR)
     if isinstance(model, EncoderDecoder):
         raise ValueError(
             f"Triton runs a {type(model).__name__} as several models and a program between them, which is not written; "
@@ -66,7 +67,7 @@ def data_type(kind: TensorType) -> str:
 def _config(name: str, file: Exported) -> str:
     """config.pbtxt, in protobuf's text format."""
     batched = _has_batch([*file.tensors.values(), *file.outputs.values()])
-    kind = "KIND_GPU" if file.target == "cuda" else "KIND_CPU"
+    kind = "KIND_GPU" if RUNTIMES[file.target].device else "KIND_CPU"
     lines = [
         f'name: "{name}"',
         'backend: "onnxruntime"',

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import metadata, util
 from pathlib import Path
 
-from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.known import CUDA, RUNTIMES
 
 
 class ProviderError(RuntimeError):
@@ -90,7 +90,7 @@ def check_available(names: Sequence[str]) -> None:
             wheel = "onnxruntime-gpu" if _installed("onnxruntime-gpu") else "onnxruntime"
             hint = (
                 "pip uninstall -y onnxruntime && pip install onnxruntime-gpu"
-                if name == RUNTIMES["cuda"].provider
+                if name == CUDA
                 else "see onnxruntime's documentation of it"
             )
             raise ProviderError(

@@ -74,7 +74,7 @@ class Coverage:
     def note(self, graph: Graph, prepared: Prepared) -> None:
         self.models += 1
         for node in graph.nodes():
-            self.ops[node.op.name, str(node.types[0].dtype), prepared.target.provider] += 1
+            self.ops[node.op.name, str(node.types[0].dtype), prepared.target.name] += 1
         for decision in prepared.decisions:
             self.forms[decision.op, decision.taken] += 1
 

@@ -33,7 +33,15 @@ SIZE_LIMITS = "lucid.limits"  # the metadata key for the largest values of symbo
 OLDEST_RELEASE = "lucid.onnxruntime"  # the metadata key for the oldest release that a file was exported for
 ACCURACY_LEVEL = "lucid.accuracy_level"  # the metadata key for that of standard products with weights in few bits
 DEFAULT_LEVEL = 4  # onnxruntime's own
+OWN = "com.microsoft"  # the domain of onnxruntime's own operators
 EXTENSIONS = "ai.onnx.contrib"  # the domain of the operators of onnxruntime-extensions, a library of its own
+
+# onnxruntime's providers by which readers of models differ.
+CPU, CUDA, WEBGPU = "CPUExecutionProvider", "CUDAExecutionProvider", "WebGpuExecutionProvider"
+
+# The names of the targets that are taken where none is asked for.
+GENERAL = "any"  # for a model that may run anywhere
+PROCESSOR = "cpu"  # for one that runs on this machine's processor, in onnxruntime
 
 # Faults that forms ask about -------------------------------------------------------------------------------------
 
@@ -236,7 +244,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 "any",
                 "only standard ops",
                 engine="onnxruntime's CPU provider",
-                asked_for=("com.microsoft",),
+                asked_for=(OWN,),
                 newer=_NEWER,
                 lacks=_CPU_LACKS,
                 faults={**_CPU_FAULTS, **_CPU_ATTENTION, **_SLOW_GROUPS},
@@ -245,7 +253,8 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 "cpu",
                 "tuned for onnxruntime's CPU provider",
                 engine="onnxruntime's CPU provider",
-                domains=("com.microsoft",),
+                domains=(OWN,),
+                strategies=frozenset({"blocks", "tiles", "products", "groups", "partial reads", "reshapes"}),
                 newer=_NEWER,
                 lacks=_CPU_LACKS,
                 faults={**_CPU_FAULTS, **_CPU_ATTENTION, **_SLOW_GROUPS},
@@ -254,11 +263,12 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 "cuda",
                 "tuned for onnxruntime's CUDA provider",
                 engine="onnxruntime's CUDA provider",
-                provider="CUDAExecutionProvider",
+                provider=CUDA,
                 device=True,
                 memory="cuda",
-                domains=("com.microsoft",),
+                domains=(OWN,),
                 newer=_NEWER,
+                strategies=frozenset({"flash"}),
                 half_arithmetic=True,
                 lacks=_CUDA_LACKS,
                 faults=_CUDA_FAULTS,
@@ -303,9 +313,9 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 "tuned for onnxruntime's WebGPU provider",
                 engine="onnxruntime's WebGPU provider",
                 opset=20,
-                provider="WebGpuExecutionProvider",
+                provider=WEBGPU,
                 device=True,
-                domains=("com.microsoft",),
+                domains=(OWN,),
                 lacks=(
                     *_CPU_LACKS,
                     _NO_BYTES,
@@ -322,3 +332,14 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
         )
     }
 )
+
+
+def targets_of(*providers: str, domain: str = "") -> tuple[str, ...]:
+    """The targets whose models run with one of these providers of onnxruntime, and may have operators of a domain."""
+    return tuple(r.name for r in RUNTIMES.values() if r.provider in providers and r.allows(domain))
+
+
+def tuned_for(provider: str) -> Runtime:
+    """The record that gains most from a provider of onnxruntime; the general one for a provider that has none."""
+    own = [runtime for runtime in RUNTIMES.values() if runtime.provider == provider]
+    return max(own, key=lambda runtime: len(runtime.strategies), default=RUNTIMES[GENERAL])

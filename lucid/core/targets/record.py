@@ -1,4 +1,4 @@
-"""The classes that describe a runtime (the records themselves are in `known_runtimes`)."""
+"""The classes that describe a runtime (the records themselves are in `known`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 Release: TypeAlias = tuple[int, ...]
 """A release of onnxruntime as numbers: (1, 23) is 1.23.0."""
+
+Strategy: TypeAlias = Literal["blocks", "tiles", "products", "groups", "flash", "partial reads", "reshapes"]
+"""A way to compute that is faster than plain nodes on some runtimes. Forms ask for one; the records list theirs.
+
+- "blocks": attention in blocks of queries, whose scores stay in the caches
+- "tiles": attention in an op that keeps a tile of the scores
+- "products": attention as products, which all threads share
+- "groups": the query heads of a group as queries of one head
+- "flash": attention in nodes for which the runtime chooses among fused kernels by what they hold
+- "partial reads": kernels that read a part where it lies: of a cache's buffers, a table in few bits, a layer of experts
+- "reshapes": the same numbers in another shape, for which the runtime has a faster kernel
+"""
 
 
 def shown(release: Release) -> str:
@@ -104,6 +116,7 @@ class Runtime:
         device: whether that provider computes on a device other than the processor.
         domains: the domains of operators, besides the standard one, that exports may use.
         asked_for: domains that exports may use if the user insists on a form that needs them.
+        strategies: the ways to compute that were measured to be faster on it.
         half_arithmetic: whether it gains from computing in half precision.
         lacks: the kernels that are missing.
         faults: what it computes wrongly.
@@ -120,10 +133,15 @@ class Runtime:
     device: bool = False
     domains: tuple[str, ...] = ()
     asked_for: tuple[str, ...] = ()
+    strategies: frozenset[Strategy] = frozenset()
     half_arithmetic: bool = False
     lacks: tuple[Missing, ...] = ()
     faults: Mapping[Fault, Known] = field(default_factory=lambda: MappingProxyType({}))
     differs: tuple[Difference, ...] = ()
+
+    def allows(self, domain: str, asked: bool = True) -> bool:
+        """Whether exports may use the operators of a domain: of themselves, or because the user asks for them."""
+        return not domain or domain in self.domains or (asked and domain in self.asked_for)
 
     @lru_cache(maxsize=4096)  # noqa: B019  # records are never released
     def missing(self, kernel: str, dtype: str, release: Release, opset: int) -> str:

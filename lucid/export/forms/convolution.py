@@ -27,7 +27,7 @@ _LINE = np.asarray([2])
     takes="bias strides pads dilations group",
     name="convolution over images of one line",
     kind="images",
-    targets=("cpu",),
+    strategy="reshapes",
 )
 def over_one_line(build: Builder, node: Node) -> Taken:
     x, weight, bias = operand(node), operand(node, 1), node.inputs[2]

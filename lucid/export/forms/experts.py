@@ -58,7 +58,7 @@ def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
     kind="contrib",
     domain="com.microsoft",
     kernel="MoE",
-    targets=("cpu",),
+    strategy="partial reads",
 )
 def moe(build: Builder, node: Node) -> Taken:
     """Of equal experts it takes the last, so it is given them in reverse; and gates and what they scale in turn."""

@@ -43,7 +43,7 @@ def gelu(build: Builder, node: Node) -> str:
     neural.layer_norm,
     takes="weight bias axes eps",
     name="ai.onnx LayerNormalization, apart from a sum",
-    targets=("cpu",),
+    strategy="reshapes",
     looks_at=("add",),
 )
 def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:

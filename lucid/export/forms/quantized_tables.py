@@ -26,7 +26,7 @@ from lucid.ops.tensor.tensor import Tensor
     kind="contrib",
     domain="com.microsoft",
     kernel="GatherBlockQuantized",
-    targets=("cpu",),
+    strategy="partial reads",
 )
 def gather_block_quantized(build: Builder, node: Node) -> str:
     _, packed, scales, zero_points, _ = node.inputs

@@ -64,7 +64,7 @@ def assemble(
         ir_version=build.target.ir_version, producer_name=PRODUCER, producer_version=version, graph=graph
     )
     model.metadata_props.add(key=OLDEST_RELEASE, value=build.target.onnxruntime)
-    model.metadata_props.add(key=TARGET, value=build.target.provider)
+    model.metadata_props.add(key=TARGET, value=build.target.name)
     if build.headers and build.target.accuracy_level != DEFAULT_LEVEL:
         model.metadata_props.add(key=ACCURACY_LEVEL, value=str(build.target.accuracy_level))
     if limits := size_limits(build.graph):

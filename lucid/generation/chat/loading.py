@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.known import CPU, tuned_for
 from lucid.core.words.phases import phase
 from lucid.core.words.suggestions import or_check
 from lucid.export import Target, to_onnx
@@ -102,12 +102,12 @@ def _session(model: CausalDecoder, providers: Sequence[str] | None, threads: int
     The files are removed again. Weights in a file of their own are mapped, not read: a table that an embedding and the
     output layer share is in memory once, in the layout of products.
     """
-    provider = full_name(providers[0] if providers else "cpu")
-    name = next((name for name in ("cpu", *RUNTIMES) if RUNTIMES[name].provider == provider), "any")
-    target = Target(name, onnxruntime=installed())
-    # Buffers that are written in place are the fastest on a CPU; elsewhere they have not been measured. States of a
-    # fixed size, such as Mamba's, need none.
-    cache: CacheKind = "fixed" if name == "cpu" and not isinstance(model, RecurrentDecoder) else "growing"
+    runtime = tuned_for(full_name(providers[0]) if providers else CPU)
+    target = Target(runtime.name, onnxruntime=installed())
+    # Without partial reads, buffers would be read whole in each step. States of a fixed size, such as Mamba's, need
+    # none.
+    fixed = "partial reads" in runtime.strategies and not isinstance(model, RecurrentDecoder)
+    cache: CacheKind = "fixed" if fixed else "growing"
     with tempfile.TemporaryDirectory(prefix="lucid-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "model.onnx"
         kwargs = {"logits_to_keep": 1} if model.takes_logits_to_keep else None

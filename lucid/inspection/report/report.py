@@ -11,6 +11,7 @@ from typing import Any
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array
 from lucid.core.sizes.dims import names_of
+from lucid.core.targets.known import CPU, targets_of
 from lucid.core.version import __version__
 from lucid.export import explain
 from lucid.export.explain import title
@@ -29,7 +30,7 @@ from lucid.testing.precision import PrecisionReport, precision_report
 from lucid.testing.random_inputs import large_enough, random_inputs
 from lucid.tracing.trace import Model, arguments_of, trace
 
-TARGETS = ("any", "cpu", "portable")
+TARGETS = targets_of(CPU)
 _BATCH, _LENGTH = 1, 16  # default sizes: of the first axis of an input, of any other
 
 

@@ -42,7 +42,7 @@ class Contest:
         default, model = _taken(self.alone, target)
         found = {default: model}
         for name in self.forms:
-            first = TunedTable(target.provider, (TunedForm(self.key, name, default),))
+            first = TunedTable(target.name, (TunedForm(self.key, name, default),))
             taken, model = _taken(self.alone, target.with_table(first))
             if taken == name and model not in found.values():
                 found[name] = model

@@ -70,7 +70,7 @@ class Tuning:
         smallest sum, over the sizes, of its time relative to the fastest one's.
         """
         if target.runtime.device:
-            raise ValueError(f'tune: target "{target.provider}" computes on a device, expected one for a processor')
+            raise ValueError(f'tune: target "{target.name}" computes on a device, expected one for a processor')
         given = _checked(graph, _points_of(self.sizes))
         wanted = target.for_ops(graph.op_names())
         nodes = contests(graph, wanted)
@@ -81,7 +81,7 @@ class Tuning:
                 if len(models) > 1:
                     measured.append(self._measured(node, models, given, target.runtime.provider))
                 advance(1)
-        return TunedTable(target.provider, tuple(measured), self.threads)
+        return TunedTable(target.name, tuple(measured), self.threads)
 
     def _measured(self, node: Contest, models: Mapping[str, bytes], given: Sequence[Sizes], provider: str) -> TunedForm:
         # Threads that spin between runs would slow the other forms down.

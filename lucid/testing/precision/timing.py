@@ -8,6 +8,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from lucid.core.graph.types import Array, TensorType
+from lucid.core.targets.known import PROCESSOR
 from lucid.export import Target, to_onnx
 from lucid.nn.module import Module
 from lucid.nn.quantizing.observing import BoundCall
@@ -45,7 +46,7 @@ def side_by_side(before: Module, after: Module, call: BoundCall, seconds: float)
 
 def _session(model: Module, call: BoundCall, path: Path) -> Session:
     """Threads that spin between runs would slow the other model down."""
-    target = Target("cpu", onnxruntime=installed())
+    target = Target(PROCESSOR, onnxruntime=installed())
     to_onnx(model, *call.args, kwargs=call.kwargs, target=target, path=path, external_data=True)
     return Session(path, spinning=False)
 

@@ -38,7 +38,7 @@ Attend: TypeAlias = Callable[[Builder, Call], Tensor]
     kind="contrib",
     domain="com.microsoft",
     kernel="GroupQueryAttention",
-    targets=("cpu",),
+    strategy="partial reads",
 )
 def group_query(build: Builder, node: Node) -> Taken:
     """It reads the buffers where they are. It could write to them too, but `write_at` does, with its errors."""

@@ -45,7 +45,7 @@ ROWS_HANDED_ON, ROWS_HANDED_ON_IF_GROUPED = ((2048, 128), (4096, 256)), ((2048, 
     name="query blocks",
     opset=23,
     kind="blocks",
-    targets=("cpu",),
+    strategy="blocks",
 )
 def query_blocks(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
@@ -71,7 +71,7 @@ def query_blocks(build: Builder, node: Node) -> Taken:
     kind="blocks",
     domain="com.microsoft",
     kernel="FusedMatMul",
-    targets=("cpu",),
+    strategy="blocks",
 )
 def blocks_in_products(build: Builder, node: Node) -> Taken:
     """The same for known lengths, in products, which all threads share."""
@@ -91,7 +91,7 @@ def blocks_in_products(build: Builder, node: Node) -> Taken:
     name="query blocks, keys handed on",
     opset=23,
     kind="blocks",
-    targets=("cpu",),
+    strategy="blocks",
 )
 def blocks_with_a_cache(build: Builder, node: Node) -> Taken:
     """The same for known lengths, where each block gets the keys of those before it as a cache."""

@@ -26,7 +26,7 @@ HALF = (float16, bfloat16)
     name="ai.onnx Attention",
     opset=23,
     kernel="Attention",
-    targets=("cuda",),
+    strategy="flash",
 )
 def standard(build: Builder, node: Node) -> Taken:
     return Taken(write_node(build, node), _kernel(Call.of(node)))
@@ -39,7 +39,7 @@ def standard(build: Builder, node: Node) -> Taken:
     kind="contrib",
     domain="com.microsoft",
     kernel="GroupQueryAttention",
-    targets=("cuda",),
+    strategy="flash",
 )
 def group_query(build: Builder, node: Node) -> Taken:
     """Causal attention with grouped heads, for releases that have no CUDA kernel of Attention."""

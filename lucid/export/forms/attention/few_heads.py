@@ -28,7 +28,7 @@ SHARED_BY_THREADS = "all threads share a head, of which the node has one do all"
     kind="blocks",
     domain="com.microsoft",
     kernel="FusedMatMul",
-    targets=("cpu",),
+    strategy="products",
 )
 def products_of_few_heads(build: Builder, node: Node) -> Taken:
     """Products where the Attention node, which computes a head on one thread, would leave others idle."""
@@ -46,7 +46,7 @@ def products_of_few_heads(build: Builder, node: Node) -> Taken:
     kind="blocks",
     domain="com.microsoft",
     kernel="FusedMatMul Attention",
-    targets=("cpu",),
+    strategy="products",
 )
 def products_of_few_heads_if_long(build: Builder, node: Node) -> Taken:
     """The same where a text turns out to be long, chosen when the model runs."""

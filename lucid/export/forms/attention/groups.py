@@ -28,7 +28,7 @@ from lucid.ops.tensor.tensor import Tensor
     opset=23,
     kind="blocks",
     kernel="Attention",
-    targets=("cpu",),
+    strategy="groups",
 )
 def groups_as_queries(build: Builder, node: Node) -> Taken:
     call = Call.of(node)

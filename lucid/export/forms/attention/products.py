@@ -37,7 +37,7 @@ LONG_IF_CAPPED, ROWS_IF_CAPPED = 2048, 256
     kind="blocks",
     domain="com.microsoft",
     kernel="FusedMatMul",
-    targets=("cpu",),
+    strategy="products",
 )
 def three_products(build: Builder, node: Node) -> Taken:
     """FusedMatMul, Softmax, MatMul: what the node does, without its copies."""
@@ -63,7 +63,7 @@ def in_three_products(build: Builder, call: Call) -> tuple[str, str]:
     return build.op("MatMul", weights, call.value), weights
 
 
-@form(attention, takes="*", name="products, for their tanh", kind="expanded", targets=("cpu",))
+@form(attention, takes="*", name="products, for their tanh", kind="expanded", strategy="products")
 def capped_scores(build: Builder, node: Node) -> Taken:
     """Products where scores are capped: `Tanh` computes eight numbers or more at a time, the Attention node one."""
     call = Call.of(node)

@@ -31,7 +31,7 @@ WHY = "nothing is masked, so tiles of scores stay in the caches"
     kind="contrib",
     domain="com.microsoft",
     kernel="MultiHeadAttention",
-    targets=("cpu",),
+    strategy="tiles",
 )
 def tiled(build: Builder, node: Node) -> Taken:
     """The op alone, where texts are long."""
@@ -51,7 +51,7 @@ def tiled(build: Builder, node: Node) -> Taken:
     kind="blocks",
     domain="com.microsoft",
     kernel="MultiHeadAttention Attention",
-    targets=("cpu",),
+    strategy="tiles",
 )
 def tiled_if_long(build: Builder, node: Node) -> Taken:
     """The op where a text turns out to be long, chosen when the model runs."""

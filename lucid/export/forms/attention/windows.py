@@ -48,7 +48,7 @@ REACH = 384  # from so many visible keys besides its own, a query's window is wi
     opset=23,
     kind="blocks",
     kernel="Attention",
-    targets=("cpu",),
+    strategy="blocks",
 )
 def window_blocks(build: Builder, node: Node) -> Taken:
     call = Call.of(node)
