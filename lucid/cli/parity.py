@@ -36,6 +36,7 @@ def parity_json(report: ParityReport) -> dict[str, Any]:
         "runs": runs,
         "elsewhere": {provider: dict(nodes) for provider, nodes in report.elsewhere.items()},
         "not_run": dict(report.not_run),
+        "branches_not_run": list(report.branches_not_run),
         "weights": None if report.weights is None else _weights_json(report.weights),
     }
 
@@ -101,7 +102,7 @@ def print_parity(out: show.Output, report: ParityReport, brief: bool = False) ->
         if report.worst is not None:
             text += f"; at the worst element {report.worst.error:.1e} where {report.worst.allowed:.1e} is allowed"
         out.line(show.verdict(True), text)
-        for line in report.weights.lines() if report.weights is not None else ():
+        for line in (*report.notes(), *(report.weights.lines() if report.weights is not None else ())):
             out.line(line)
         return
     if report.passed:

@@ -81,7 +81,7 @@ def run(
         report = texts.parity(compared, model, compare_weights(model, again), **given)
     else:
         of_runs = [{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None
-        report = part_parity(compared, model, sizes=of_runs, operations=THOROUGH, **given)
+        report = part_parity(compared, model, sizes=of_runs, effort=THOROUGH, **given)
     first = None
     if texts is None and report.failing:
         first = _first_difference(compared, model, report, {"rtol": rtol, "atol": atol, **half})

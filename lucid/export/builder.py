@@ -16,6 +16,7 @@ from lucid.core.graph.names import unused_name
 from lucid.core.graph.types import Array, TensorType, bfloat16
 from lucid.core.graph.values import Constant, Input, Value
 from lucid.core.process.cache_keys import kind_of
+from lucid.core.sizes.dims import Size
 from lucid.core.targets.known import EMPTY_CONSTANTS
 from lucid.core.words.text import encodable
 from lucid.export.onnx_file.element_codes import onnx_code
@@ -60,6 +61,7 @@ class Builder:
         self.headers: dict[str, tuple[int, tuple[int, ...]]] = {}  # ONNX type and shape of those stored in another type
         self.parameters: set[str] = set()  # the names of initializers that are parameters, or parts of one
         self.types: dict[str, TensorType | Strings] = {}
+        self.thresholds: list[tuple[Size, int]] = []  # sizes that choose a branch: one up to the number, one above
         self.sizes: dict[str, str] = {}  # of sizes that forms compute, the vector of one number
         self._blocks: list[list[Emitted]] = [[]]
         self._memo: list[dict[Any, tuple[str, ...]]] = [{}]

@@ -23,13 +23,14 @@ from lucid.export.target import Target
 from lucid.nn.parts import Draw
 from lucid.runtime.accuracy import at_level_0
 from lucid.runtime.session import Session
+from lucid.testing.branches import branches_by_size
 from lucid.testing.outputs import compare_file as compare_file
 from lucid.testing.outputs import compare_outputs
 from lucid.testing.overflow import Overflow as Overflow
 from lucid.testing.overflow import half_precision_overflow as half_precision_overflow
 from lucid.testing.precision import PrecisionReport as PrecisionReport
 from lucid.testing.precision import precision_report as precision_report
-from lucid.testing.random_inputs import default_sizes, random_inputs, run_eagerly
+from lucid.testing.random_inputs import QUICK, default_sizes, random_inputs, run_eagerly
 from lucid.testing.report import ParityError as ParityError
 from lucid.testing.report import ParityReport as ParityReport
 from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs
@@ -105,7 +106,8 @@ def assert_parity(
         providers: the providers to run, each of which must start; by default all that start, except TensorRT.
         sizes: values of the symbolic sizes, one run each; by default three runs, one of them all ones, or larger where
             a window of a convolution would not fit, and for sequences of indices a long one: as long as the table of
-            positions, or as can be computed in some tenths of a second.
+            positions, or as can be computed in some tenths of a second; and one for each branch of the exported model
+            that a size chooses, within that time.
         exported: a model made by `to_onnx`, or its path, to be compared instead of a new export.
         target, dtype, keep_io_types: as for `to_onnx`. With `dtype` the eager results are those of the model whose
             weights are rounded to it, computed in the type in which the target computes.
@@ -133,9 +135,19 @@ def assert_parity(
     given = to_onnx(graph, target=target, **export) if exported is None else exported
     weights = None
     if exported is not None:
-        weights = compare_weights(exported, export_again(TracedPart.whole(graph), exported, target))
+        again = export_again(TracedPart.whole(graph), exported, target)
+        weights = compare_weights(exported, again)
         if weights.damaged:
             raise ParityError(ParityReport((), {}, weights=weights))
+        thresholds = () if isinstance(again, str) else again.lowering.build.thresholds
+    elif sizes is None:
+        _, lowering = export_graph(graph, Target.of(target, export.get("opset"), export.get("attention")))
+        thresholds = lowering.build.thresholds
+    not_run: Sequence[str] = ()
+    if sizes is None:
+        runs = default_sizes(graph)
+        reached, not_run = branches_by_size(graph, thresholds, runs, QUICK.branches)
+        sizes = [*runs, *reached]
     report = compare_runs(
         model,
         inputs,
@@ -151,7 +163,7 @@ def assert_parity(
         draw=draw,
         times=times,
     )
-    report = replace(report, weights=weights)
+    report = replace(report, weights=weights, branches_not_run=not_run)
     if not report.passed:
         raise ParityError(report)
     return report

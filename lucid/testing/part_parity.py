@@ -15,11 +15,12 @@ from lucid.export.exporter import Lowered
 from lucid.export.half_precision import halved
 from lucid.export.target import Target
 from lucid.nn.parts import ModelPart, Steps
+from lucid.testing.branches import branches, branches_by_size
 from lucid.testing.outputs import compare_outputs
 from lucid.testing.random_inputs import (
     QUICK,
+    Effort,
     default_sizes,
-    largest,
     longest_run,
     random_inputs,
     run_eagerly,
@@ -29,7 +30,7 @@ from lucid.testing.report import ParityReport
 from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs, sessions_for
 from lucid.testing.tolerance import AS_EAGER, Comparison
 from lucid.testing.weights import compare_weights, export_again
-from lucid.tracing.index_ranges import IndexRanges
+from lucid.tracing.index_ranges import IndexRanges, largest
 from lucid.tracing.parts import TracedPart, trace_part
 
 # A step with a cache has two outputs for each layer: that one of hundreds of results has a rounding error of more than
@@ -48,20 +49,20 @@ def part_parity(
     target: Target | str = "any",
     dtype: DTypeLike | None = None,
     keep_io_types: bool = True,
-    operations: float = QUICK,
+    effort: Effort = QUICK,
     again: Lowered | None = None,
 ) -> ParityReport:
     """The report of `assert_parity` for a part of a model, whether or not the results agree.
 
     A part with a cache is also run step by step: a prompt, and tokens after it with the cache that the file itself
-    returned.
+    returned. Where the exported model chooses a branch by a size, some run reaches each branch.
 
     Args:
         part: what was exported. Of one with a condition both alternatives are compared.
         exported: the model, or its path.
         providers, sizes, rtol, atol, target, dtype, keep_io_types: as for `assert_parity`; by default the part's own
             sizes.
-        operations: about how many the longest run may take.
+        effort: about how many operations the runs may take.
         again: the part as it is exported now, if that is known, which the file's weights are compared with.
     """
     check_tolerance(rtol, atol)
@@ -75,39 +76,59 @@ def part_parity(
     if weights.damaged:
         return ParityReport((), {}, weights=weights)
     graph = compared.graph
+    runs, steps, not_run = (sizes, (), ()) if sizes is not None else _planned(part, graph, expected, effort)
     given: dict[str, Any] = {"providers": providers, "rtol": rtol, "atol": atol}
     if part.condition is not None:
-        report = _alternatives(
-            part, compared, part.condition, exported, part.sizes if sizes is None else sizes, **given
-        )
+        report = _alternatives(part, compared, part.condition, exported, runs, **given)
     else:
-        steps = None if part.steps is None or sizes is not None else _steps(graph, part.steps, operations)
-        if sizes is None and part.sizes is None:
-            sizes = short_sizes(graph) if steps is not None else default_sizes(graph, operations)
         times = AS_EAGER if part.draw is None else _TIMES_IN_CACHES
         given |= {"target": target, "dtype": dtype, "draw": part.draw, "times": times, "steps": steps}
-        runs = part.sizes if sizes is None else sizes
         report = compare_runs(part.function, (), part.inputs, exported, graph, sizes=runs, **given)
-    return replace(report, weights=weights)
+    return replace(report, weights=weights, branches_not_run=not_run)
+
+
+def _planned(
+    part: ModelPart, graph: Graph, expected: Lowered | str, effort: Effort
+) -> tuple[Sequence[Mapping[str, int]], Sequence[Steps], Sequence[str]]:
+    """Values of the sizes, one run each; steps that follow each other; and the branches that these do not reach."""
+    usual = short_sizes(graph) if part.steps is not None else default_sizes(graph, effort.longest)
+    sizes: list[Mapping[str, int]] = list(usual if part.sizes is None else part.sizes)
+    steps = [] if part.steps is None else [_steps(graph, part.steps, effort.longest)]
+    runs = [*sizes, *(step.sizes for each in steps for step in each.runs)]
+    if isinstance(expected, str):
+        return sizes, steps, ()
+    thresholds = expected.lowering.build.thresholds
+    if part.steps is None:
+        reached, not_run = branches_by_size(graph, thresholds, sizes, effort.branches)
+        return [*sizes, *reached], steps, not_run
+    consecutive, ranges = part.steps, IndexRanges(graph)
+
+    def reachable(lengths: Mapping[str, int]) -> bool:
+        first = consecutive(max(lengths.values()))
+        return lengths.items() <= first.runs[0].sizes.items() and _fit(ranges, first)
+
+    prompts, not_run = branches(graph, thresholds, runs, effort.branches, reachable)
+    return sizes, [*steps, *(consecutive(max(lengths.values())) for lengths in prompts)], not_run
 
 
 def _steps(graph: Graph, steps: Callable[[int], Steps], operations: float) -> Steps:
     """Steps after the longest prompt whose positions the tables of a graph hold, and that this takes."""
     ranges = IndexRanges(graph)
+    return steps(largest(longest_run(graph, operations) // 2, lambda prompt: _fit(ranges, steps(prompt))))
 
-    def fits(prompt: int) -> bool:
-        for step in steps(prompt).runs:
-            uses = ranges.uses(step.sizes)
-            allowed = {name: use.allowed for name, use in uses.items() if use.allowed is not None}
-            if not ranges.fits(step.sizes) or not all(
-                allowed[name].low <= array.min() and array.max() <= allowed[name].high
-                for name, array in step.given.items()
-                if name in allowed
-            ):
-                return False
-        return True
 
-    return steps(largest(longest_run(graph, operations) // 2, fits))
+def _fit(ranges: IndexRanges, steps: Steps) -> bool:
+    """Whether tables hold all positions of steps."""
+    for step in steps.runs:
+        uses = ranges.uses(step.sizes)
+        allowed = {name: use.allowed for name, use in uses.items() if use.allowed is not None}
+        if not ranges.fits(step.sizes) or not all(
+            allowed[name].low <= array.min() and array.max() <= allowed[name].high
+            for name, array in step.given.items()
+            if name in allowed
+        ):
+            return False
+    return True
 
 
 @phase("checking parity")

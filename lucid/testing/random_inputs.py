@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,15 @@ from lucid.tracing.trace import Model, arguments_of, outputs_of
 Padding: TypeAlias = Literal["left", "right"] | None
 """At which end masks pad; None for masks that are random everywhere."""
 
-QUICK, THOROUGH = 4e9, 4e10  # operations of the longest run: some tenths of a second, and some seconds
+
+class Effort(NamedTuple):
+    """About how many operations a check may take: the run of long sequences, and all runs that reach other branches."""
+
+    longest: float
+    branches: float
+
+
+QUICK, THOROUGH = Effort(4e9, 4e9), Effort(4e10, 1e12)  # some tenths of a second, and some seconds
 _VALUES = (2, 3, 5, 7, 11, 13)
 _WINDOWED = ("conv", "max_pool", "average_pool")
 _TRIPLINGS = 10  # from 1 to 59,049, some seconds of sound; odd sizes stay odd, and different ones different
@@ -32,7 +40,7 @@ _PADDING: tuple[Padding, ...] = (None, "left", "right")  # of the first runs
 _SELDOM = 8  # one in so many indices is one that the model tells apart, such as that of padding
 
 
-def default_sizes(graph: Graph, operations: float = QUICK) -> list[dict[str, int]]:
+def default_sizes(graph: Graph, operations: float = QUICK.longest) -> list[dict[str, int]]:
     """`short_sizes`, and one run of long sequences.
 
     Sequences are those whose positions index a table, and those of integers. They are as long as the table, or as can
@@ -73,6 +81,11 @@ def _long_sizes(graph: Graph, operations: float) -> dict[str, int] | None:
 
 def longest_run(graph: Graph, operations: float, most: int = _LONG) -> int:
     """How many tokens a run may have that takes about so many operations."""
+    return min(most, max(_SHORTEST, int(operations / operations_per_token(graph))))
+
+
+def operations_per_token(graph: Graph) -> int:
+    """About how many operations a model takes for each token: two for each number of its weights."""
     weights = {
         id(value): value.array.size
         for node in graph.nodes()
@@ -80,7 +93,7 @@ def longest_run(graph: Graph, operations: float, most: int = _LONG) -> int:
         for value in node.inputs
         if isinstance(value, Constant) and value.type.rank > 1
     }
-    return min(most, max(_SHORTEST, int(operations / (2 * sum(weights.values()) + 1))))
+    return 2 * sum(weights.values()) + 1
 
 
 def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:

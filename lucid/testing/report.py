@@ -116,6 +116,8 @@ class ParityReport:
 
     weights: WeightReport | None = None
     """Of a file: its stored numbers, compared with the model's."""
+    branches_not_run: Sequence[str] = ()
+    """Branches of the exported model that no run reached, by the sizes that choose them."""
     failing: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
     """The inputs by name of the first run in which outputs differ."""
 
@@ -159,11 +161,19 @@ class ParityReport:
                 f"note  {provider}: inputs of products are rounded to 8 bits, so each is compared with those that the "
                 f"export has; the outputs of the whole model differ by up to {share:.2g} of the largest"
             )
+        lines += self.notes()
         damaged = self.weights is not None and self.weights.damaged
         if not damaged and not any(c.elements for c in self.comparisons):
             lines.append("FAIL  no output has any element, so nothing was compared")
         lines += [] if self.weights is None else self.weights.lines()
         return "\n".join(lines)
+
+    def notes(self) -> list[str]:
+        """What was left out for the time it takes, as lines."""
+        if not self.branches_not_run:
+            return []
+        where = ", ".join(self.branches_not_run)
+        return [visible(f"note  not run, since it takes longer than this check may: the branch for {where}")]
 
     def _repr_html_(self) -> str:
         rows = [

@@ -17,7 +17,7 @@ from lucid.core.sizes.dims import bind
 from lucid.core.words.phases import phase
 from lucid.export.exporter import export_graph
 from lucid.export.target import Target
-from lucid.nn.parts import Draw, Steps
+from lucid.nn.parts import Draw, Step, Steps
 from lucid.runtime.accuracy import at_level_0
 from lucid.runtime.inner_values import with_inner_values
 from lucid.runtime.providers import REMOTE, ProviderError, available
@@ -53,20 +53,20 @@ def compare_runs(
     dtype: DTypeLike | None = None,
     draw: Draw | None = None,
     times: float = AS_EAGER,
-    steps: Steps | None = None,
+    steps: Sequence[Steps] = (),
 ) -> ParityReport:
     """The report of `assert_parity` for a model and its graph, whether or not the results agree.
 
     Args:
         given: the exported model, or its path.
         graph: what the export computes.
-        steps: more runs, of which each takes outputs of the one before.
+        steps: more runs, of which each but the first takes outputs of the one before.
         model, inputs, kwargs, rtol, atol, providers, sizes, target, dtype, draw, times: as for `assert_parity`.
     """
-    planned: list[tuple[Mapping[str, int], Mapping[str, Array] | None]] = [
-        (values, None) for values in (default_sizes(graph) if sizes is None else sizes)
+    planned: list[tuple[Mapping[str, int], Steps | None, Step | None]] = [
+        (values, None, None) for values in (default_sizes(graph) if sizes is None else sizes)
     ]
-    planned += [] if steps is None else [(step.sizes, step.given) for step in steps.runs]
+    planned += [(step.sizes, consecutive, step) for consecutive in steps for step in consecutive.runs]
     exact = at_level_0(given) if "quantized_linear" in graph.op_names() else None
     compared, config = (given, {}) if exact is None else exact
     inner: list[str] = []  # names of values that products round to 8 bits
@@ -95,13 +95,14 @@ def compare_runs(
         if session.elsewhere():
             elsewhere[provider] = session.elsewhere()
         before: list[Array] = []  # the outputs of the step before
-        for run, (sizes_of_run, known) in enumerate(planned):
+        for run, (sizes_of_run, consecutive, step) in enumerate(planned):
             with blas_threads_for(_numbers(graph, sizes_of_run)):
                 arrays: list[Array] = []
-                if steps is None or known is None:
+                if consecutive is None or step is None:
                     drawn = random_inputs(graph, sizes_of_run, run, draw)
                 else:
-                    continued = {**known, **_carried(graph, steps, sizes_of_run, before)}
+                    before = [] if step is consecutive.runs[0] else before
+                    continued = {**step.given, **_carried(graph, consecutive, sizes_of_run, before)}
                     drawn = random_inputs(graph, sizes_of_run, run, continued)
                 expected = run_eagerly(model, inputs, kwargs, drawn, arrays)
                 if dtype is not None:
@@ -111,7 +112,7 @@ def compare_runs(
                     expected = graph.run(arrays)
                 found = session.run(dict(zip(session.inputs, arrays, strict=True)))
                 results = {name: found[name] for name in outputs}
-                before = [] if known is None else list(results.values())
+                before = [] if step is None else list(results.values())
                 if inner:
                     whole[provider] = max(whole[provider], *map(_share, results.values(), expected))
                     arrays += [found[name] for name in inner]

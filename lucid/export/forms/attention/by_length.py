@@ -24,6 +24,7 @@ def by_length(
         return long()
     if not build.target.expects(limit + 1):
         return short()
+    build.thresholds.append((length, limit))
     condition = build.name_of(size_op(size=length) <= limit)
     then = build.block(lambda: [(build.name_of(short()), output)])
     orelse = build.block(lambda: [(build.name_of(long()), output)])
