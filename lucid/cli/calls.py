@@ -35,25 +35,6 @@ def part(
         raise usage(str(error)) from None
 
 
-def compared_part(
-    model: Model,
-    given: Sequence[str],
-    call: Sequence[str],
-    part_name: PartName | None,
-    cache: CacheKind | None,
-    capacity: int | None,
-) -> ModelPart:
-    """`part`, for a comparison with NumPy.
-
-    Raises:
-        CommandError: as `part`, and for a merged decoder, whose two alternatives have different inputs.
-    """
-    found = part(model, given, call, part_name, cache, capacity)
-    if found.condition is not None:
-        raise usage(f"--part {part_name} cannot be compared: use --no-check, and compare --part decoder instead")
-    return found
-
-
 def arguments(model: Model, given: Sequence[str], call: Sequence[str]) -> dict[str, Any]:
     """The `kwargs` of `lucid.trace` from `--input` and `--call`, checked against the model's arguments.
 

@@ -67,8 +67,7 @@ def run(
     show.check_apart(output, json)
     check_folder(output)
     model, original = load_beside_source(source, settings("--set", arguments), weights, seed, few_bits, reading)
-    find = calls.compared_part if check else calls.part
-    chosen = find(model, inputs, call, part, cache, capacity)
+    chosen = calls.part(model, inputs, call, part, cache, capacity)
     if with_preprocessor:
         chosen = of_images(source, weights, chosen, model)
     traced = trace_part(chosen)

@@ -131,7 +131,7 @@ def export(
 
 def verify(
     source: o.Source,
-    model: o.ModelFile,
+    model: o.ModelPath,
     weights: o.Weights = None,
     task: o.Task = None,
     architecture: o.Architecture = None,
@@ -175,13 +175,16 @@ def verify(
 ) -> None:
     """Compare an exported file with its model on NumPy, over several sizes and all providers.
 
-    If they differ, it names the first node that does; for this, give the --target, --attention and --tuned of the
-    export; for a file in half precision, its --dtype; for one in few bits, its --bits and what was given with it.
+    For the folder that `export --for` wrote, it compares all ONNX files. The inputs, their sizes and the part of the
+    model come from the file, unless --input, --call, --part or --cache is given. If results differ, it names the first
+    node that does; for this, give the --target, --attention and --tuned of the export; for a file in half precision,
+    its --dtype; for one in few bits, its --bits and what was given with it.
 
     Examples:
 
     \b
       lucid verify all-MiniLM-L6-v2 minilm.onnx
+      lucid verify all-MiniLM-L6-v2 all-MiniLM-L6-v2-onnxruntime
       lucid verify all-MiniLM-L6-v2 minilm.onnx --size N=2,L=64 --size N=1,L=1
     """
     run_command(

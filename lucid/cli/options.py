@@ -90,6 +90,12 @@ Source = Annotated[
     ),
 ]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.ONNX", help="An ONNX file.", show_default=False)]
+ModelPath = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL.ONNX", help="An ONNX file, or the folder that `export --for` wrote.", show_default=False
+    ),
+]
 Weights = Annotated[
     Path | None,
     typer.Option(

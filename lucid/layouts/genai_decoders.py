@@ -9,17 +9,14 @@ cache can be reordered by a beam search.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from types import MethodType
 
 from lucid.core.graph.graph import Graph
 from lucid.layouts.genai_plan import Plan, stack_section
+from lucid.layouts.parts import with_last_logits
 from lucid.models.checkpoints.pretrained import Pretrained, read_model_type
-from lucid.nn.cache import Cache
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.parts import CacheKind
-from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.parts import trace_part
 
 _MODEL = "model.onnx"
@@ -47,7 +44,7 @@ def plan_decoder(decoder: CausalDecoder, checkpoint: Path, cache: CacheKind | No
     """
     part = decoder.part(cache or "fixed")
     if decoder.takes_logits_to_keep:
-        part = part._replace(function=MethodType(_last_tokens, decoder))
+        part = with_last_logits(part, decoder)
     if cache == "growing" and _has_windows(trace_part(part).graph):
         raise ValueError(
             "cache='growing': the model has sliding windows, which onnxruntime-genai would count over the padding "
@@ -59,21 +56,6 @@ def plan_decoder(decoder: CausalDecoder, checkpoint: Path, cache: CacheKind | No
         sections={"decoder": stack_section(_MODEL, decoder.cache_shape, _INPUTS, _OUTPUTS)},
         shares_buffer=cache != "growing",
     )
-
-
-def _last_tokens(
-    decoder: CausalDecoder,
-    input_ids: Tensor,
-    attention_mask: Tensor,
-    position_ids: Tensor,
-    past_key_values: Sequence[Cache],
-) -> tuple[Tensor, list[Cache]]:
-    """A step with logits (N, 1, vocabulary): of the last token of each row, which has the largest position.
-
-    onnxruntime-genai gives padding, which comes after a text, position 0.
-    """
-    last = position_ids.argmax(1)
-    return decoder(input_ids, attention_mask, position_ids, past_key_values=past_key_values, logits_to_keep=last)
 
 
 def _has_windows(graph: Graph) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 
 from lucid.layouts.genai_plan import Plan, stack_section
+from lucid.layouts.parts import with_last_logits
 from lucid.models.whisper import Whisper
 from lucid.nn.parts import CacheKind
 
@@ -59,8 +60,7 @@ def plan_whisper(whisper: Whisper, cache: CacheKind | None) -> Plan:
         },
     )
     encoder |= {"hidden_size": whisper.encoder_width, "num_attention_heads": shape.kv_heads}
-    step = whisper.part("decoder", "growing")
-    step = step._replace(inputs={**step.inputs, "logits_to_keep": 1})  # all prompts of a batch are of one length
+    step = with_last_logits(whisper.part("decoder", "growing"), whisper)
     return Plan(
         kind="whisper",
         parts={_ENCODER: whisper.part("encoder", "growing"), _DECODER: step},

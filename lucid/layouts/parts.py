@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MethodType
 from typing import Any
 
 from lucid.core.graph.types import TensorType
@@ -12,10 +13,12 @@ from lucid.layouts.images import with_preprocessor
 from lucid.layouts.layout import Options
 from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models.checkpoints.pretrained import Pretrained
+from lucid.nn.cache import Cache
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
 from lucid.nn.parts import ModelPart
+from lucid.ops.tensor.tensor import Tensor
 
 MODEL = "model"
 # Sizes of our models by the names that optimum gives them.
@@ -48,8 +51,35 @@ def parts_of(model: Module, options: Options, *, states: bool, cached: bool = Tr
         raise ValueError(f"cache and capacity are for decoders, got a {type(model).__name__}; leave them out")
     inputs = with_known_axes(model.full_input_specs() if isinstance(model, Pretrained) else model.input_specs())
     if isinstance(model, PooledEncoder) and states:
-        return {MODEL: ModelPart(model.states_and_embedding, inputs, ("last_hidden_state", "sentence_embedding"))}
+        return {MODEL: states_and_embedding(model, inputs)}
     return {MODEL: ModelPart(model, inputs)}
+
+
+def states_and_embedding(model: PooledEncoder[Any], inputs: Mapping[str, Any]) -> ModelPart:
+    """A sentence encoder that gives the states of its tokens too."""
+    return ModelPart(model.states_and_embedding, inputs, ("last_hidden_state", "sentence_embedding"))
+
+
+def with_last_logits(part: ModelPart, model: CausalDecoder | EncoderDecoder) -> ModelPart:
+    """A step of a model that gives the logits of the last token of each row alone, as onnxruntime-genai calls it."""
+    if isinstance(model, EncoderDecoder):
+        return part._replace(inputs={**part.inputs, "logits_to_keep": 1})  # all prompts of a batch are of one length
+    return part._replace(function=MethodType(_last_tokens, model))
+
+
+def _last_tokens(
+    decoder: CausalDecoder,
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    position_ids: Tensor,
+    past_key_values: Sequence[Cache],
+) -> tuple[Tensor, list[Cache]]:
+    """A step with logits (N, 1, vocabulary): of the last token of each row, which has the largest position.
+
+    onnxruntime-genai gives padding, which comes after a text, position 0.
+    """
+    last = position_ids.argmax(1)
+    return decoder(input_ids, attention_mask, position_ids, past_key_values=past_key_values, logits_to_keep=last)
 
 
 def with_known_axes(specs: Mapping[str, TensorType]) -> dict[str, Any]:

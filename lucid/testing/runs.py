@@ -88,7 +88,8 @@ def compare_runs(
         outputs = list(session.outputs)[: len(graph.outputs) if inner else None]
         if len(session.inputs) != len(graph.inputs) or len(outputs) != len(graph.outputs):
             raise ValueError(
-                "assert_parity: the file is of another model, or of another part, step or task of it; export it again. "
+                "assert_parity: the file has other inputs or outputs than the model as it is called here; give the "
+                "inputs of the export, its part, step or task, or export it again. "
                 f"The file maps {', '.join(session.inputs)} to {', '.join(session.outputs)}, "
                 f"the model {', '.join(i.name for i in graph.inputs)} to {', '.join(graph.output_names)}"
             )

@@ -9,7 +9,7 @@ compared then is counted and named.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -31,7 +31,6 @@ from lucid.testing.report import DifferentWeight, WeightReport
 from lucid.tracing.parts import TracedPart
 
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
-_Signature = tuple[str, str, list[str], list[str]]
 
 
 def export_again(
@@ -178,28 +177,71 @@ def _type(tensor: onnx.TensorProto) -> str:
 
 
 def _compared_nodes(model: onnx.ModelProto, made: onnx.ModelProto) -> tuple[bool, list[str]]:
-    """Whether a file computes what the export computes, by its nodes, and the nodes whose attributes differ."""
-    names = {
-        value.name: other.name
-        for ours, theirs in ((made.graph.input, model.graph.input), (made.graph.output, model.graph.output))
-        for value, other in zip(ours, theirs, strict=False)
-    }
-    ours = [_signature(node, names) for node in made.graph.node]
-    if ours != [_signature(node, {}) for node in model.graph.node]:
-        return False, []
-    pairs = zip(model.graph.node, made.graph.node, strict=True)
-    return True, [node.name or node.op_type for node, other in pairs if _attributes(node) != _attributes(other)]
+    """Whether a file computes what the export computes, by its nodes, and the nodes whose attributes differ.
+
+    Nodes are compared by where their inputs come from: the names of the values between them do not matter.
+    """
+    names: dict[str, str] = {}
+    for ours, theirs in ((made.graph.input, model.graph.input), (made.graph.output, model.graph.output)):
+        names.update((value.name, other.name) for value, other in zip(ours, theirs, strict=False))
+    changed: list[str] = []
+    return _same_nodes(made.graph, model.graph, names, changed), changed
 
 
-def _signature(node: onnx.NodeProto, names: Mapping[str, str]) -> _Signature:
-    def renamed(values: Sequence[str]) -> list[str]:
-        return [names.get(value, value) for value in values]
+def _same_nodes(
+    ours: onnx.GraphProto, theirs: onnx.GraphProto, names: dict[str, str], changed: list[str], within: str = ""
+) -> bool:
+    """Whether the nodes of two graphs are the same in their order.
 
-    return node.op_type, node.domain, renamed(node.input), renamed(node.output)
+    Args:
+        ours, theirs: the graphs.
+        names: by a value of ours that of theirs; those that nodes compute are added.
+        changed: gets the nodes whose attributes differ, or the node of the whole graph that holds these in its body.
+        within: that node.
+    """
+    if len(ours.node) != len(theirs.node):
+        return False
+    for node, other in zip(ours.node, theirs.node, strict=True):
+        kinds = (node.op_type, node.domain, len(node.output)), (other.op_type, other.domain, len(other.output))
+        if kinds[0] != kinds[1] or [names.get(value, value) for value in node.input] != list(other.input):
+            return False
+        for value, computed in zip(node.output, other.output, strict=True):
+            if not value or not computed:
+                if value != computed:
+                    return False
+            elif names.setdefault(value, computed) != computed:
+                return False
+        title = within or other.name or other.op_type
+        bodies, other_bodies = _bodies(node), _bodies(other)
+        if bodies.keys() != other_bodies.keys():
+            return False
+        if _attributes(node) != _attributes(other):
+            changed.append(title)
+        for name, body in bodies.items():
+            inner = dict(names)
+            for values, others in ((body.input, other_bodies[name].input), (body.output, other_bodies[name].output)):
+                if len(values) != len(others):
+                    return False
+                inner.update((value.name, same.name) for value, same in zip(values, others, strict=True))
+            if not _same_nodes(body, other_bodies[name], inner, changed, title):
+                return False
+            if _constants(body) != _constants(other_bodies[name]):
+                changed.append(title)
+    return True
+
+
+def _bodies(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
+    """The graphs among a node's attributes: bodies of loops, and alternatives."""
+    return {each.name: each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH}
+
+
+def _constants(body: onnx.GraphProto) -> dict[str, bytes]:
+    return {tensor.name: tensor.SerializeToString(deterministic=True) for tensor in body.initializer}
 
 
 def _attributes(node: onnx.NodeProto) -> dict[str, bytes]:
-    return {attribute.name: attribute.SerializeToString(deterministic=True) for attribute in node.attribute}
+    plain = (attribute for attribute in node.attribute if attribute.type != onnx.AttributeProto.GRAPH)
+    return {attribute.name: attribute.SerializeToString(deterministic=True) for attribute in plain}
 
 
 def _is_ours(model: onnx.ModelProto) -> bool:

@@ -92,6 +92,18 @@ def arguments_of(
     return call, {name: _replace(name, value, make) for name, value in keywords.items()}
 
 
+def input_types(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> dict[str, TensorType]:
+    """The types of the inputs of `trace` with the same arguments, by name. Nothing is computed."""
+    found: dict[str, TensorType] = {}
+
+    def placeholder(path: str, kind: TensorType, example: Array | None) -> Tensor:
+        found[path] = kind
+        return Tensor.from_value(Input(path, kind))
+
+    arguments_of(model, inputs, kwargs, placeholder)
+    return found
+
+
 def _arguments(
     model: Model, inputs: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[list[tuple[str, Any]], dict[str, Any]]:
