@@ -139,13 +139,13 @@ def write(results: Results, folder: Path) -> None:
 
 
 def write_pages() -> None:
-    """Write a page for each measured processor, and the tables of docs/benchmarks.md and docs/benchmarks/goals.md."""
+    """Write a page for each measured processor, and the tables of the other pages."""
     folder = DOCS / "benchmarks"
     machines = {file: Results.load(file) for file in sorted(folder.glob("*.json"))}
     for file, measured in machines.items():
         file.with_suffix(".md").write_text(report.machine_page(measured), encoding="utf-8")
     ordered = sorted(machines.values(), key=lambda measured: -len(measured.lines))  # on every machine the same
-    for page in (DOCS / "benchmarks.md", folder / "goals.md"):
+    for page in (DOCS / "benchmarks.md", folder / "goals.md", DOCS.parent / "README.md"):
         report.update_page(page, ordered)
 
 

@@ -150,9 +150,34 @@ def results_of(machines: Sequence[Results], section: str) -> list[list[str]]:
     return rows
 
 
+def headlines(machines: Sequence[Results]) -> list[list[str]]:
+    """What README shows: of each machine that measured exports, some figures of Lucid and of torch."""
+    shown = [results for results in machines if results.of("exports")]
+    subjects = {
+        "MiniLM-L6 exported to a file, ms": ("exports", "MiniLM-L6", "torch export"),
+        "MiniLM-L6 run, ratio to torch": ("minilm", "", ""),
+        "causal attention, 512 positions, ratio to torch": ("causal", "L = 512", "torch export 23"),
+    }
+    rows = [["", *(_name(results) for results in shown)]]
+    for title, (section, work, other) in subjects.items():
+        cells = []
+        for results in shown:
+            lines = [line for line in results.of(section) if line.work.startswith(work)]
+            text = _range([line.cells["Lucid"] for line in lines])
+            cells.append(f"{text}; {other}: {_range([line.cells[other] for line in lines])}" if other else text)
+        rows.append([title, *cells])
+    return rows
+
+
+def _range(cells: Sequence[Cell]) -> str:
+    """The lowest and the highest ratio of some cells, or their time."""
+    ratios = sorted(f"{cell.ratio.median:.2f}" if cell.ratio else _number(cell.value.median) for cell in cells)
+    return ratios[0] if ratios[0] == ratios[-1] else f"{ratios[0]} to {ratios[-1]}"
+
+
 def update_page(page: Path, machines: Sequence[Results]) -> None:
     """Put the tables of all machines into a page, each between ``<!-- table: NAME -->`` and ``<!-- end -->``. A name is
-    "machines", "overview", "goals", or a section, whose goals are then shown.
+    "machines", "overview", "headlines", "goals", or a section, whose goals are then shown.
     """
     text = page.read_text(encoding="utf-8")
 
@@ -161,6 +186,8 @@ def update_page(page: Path, machines: Sequence[Results]) -> None:
             body = "\n".join(f"- {machine(results)}" for results in machines)
         elif match[1] == "overview":
             body = _markdown(overview(machines))
+        elif match[1] == "headlines":
+            body = _markdown(headlines(machines))
         elif match[1] == "goals":
             body = _markdown(goals(machines))
         else:
