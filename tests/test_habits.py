@@ -135,7 +135,7 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
             r"no attribute 'values': max\(axis=...\) gives the values alone",
         ),
         (lambda: X.sume, "no attribute 'sume'; did you mean sum?"),
-        (lambda: lucid.compile, "module 'lucid' has no attribute 'compile': nothing is compiled: export the model"),
+        (lambda: lucid.jit, "module 'lucid' has no attribute 'jit': write lucid.compile"),
         (lambda: nn.MSELoss, "module 'lucid.nn' has no attribute 'MSELoss': losses are for training"),
         (lambda: F.cross_entropy, "module 'lucid.nn.functional' has no attribute 'cross_entropy': losses are"),
         (lambda: nn.Lineer, "no attribute 'Lineer'; did you mean Linear"),

@@ -178,7 +178,8 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     only for CUDA, two for half precision (test_attention_half, test_quantize), one of a newer onnxruntime
     (test_buffered_attention), one of steps over a cache (test_attention_groups), two of constant weights
     (test_quantize, test_convolution_forms), one of positions (test_portable), five of many queries
-    (test_attention_cpu), one only for OpenVINO (test_portable) and dropout's, which says why there is none."""
+    (test_attention_cpu), two only for OpenVINO (test_portable, test_openvino) and dropout's, which says why there is
+    none."""
     taken = {
         (s.op.name, form)
         for s in SAMPLES
@@ -199,6 +200,7 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("dropout", "dropout"),
         ("group_norm", "ai.onnx GroupNormalization"),
         ("less_equal", "not greater"),
+        ("softmax", "between transposes"),
         ("max_pool", "ai.onnx MaxPool"),
         ("quantized_linear", "ai.onnx DequantizeLinear, MatMul"),
         ("quantized_linear", "float32 between casts"),

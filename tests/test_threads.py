@@ -186,7 +186,8 @@ LATE = """
 import atexit, sys, tempfile, threading
 import numpy as np
 import lucid
-from lucid import nn, ops, threads
+from lucid import nn, ops
+from lucid.core.process import threads
 
 threads.set_num_threads(3)
 x = lucid.tensor(np.random.default_rng(0).standard_normal((1, 4, 400, 16)).astype("float32"))
