@@ -72,13 +72,13 @@ class _Program:
     Args:
         groups: of each axis of the tensors, in their order; axes of one group have the same size.
         sizes: of each group, None for a symbolic one.
-        names: of the inputs, in the order of the tensors.
+        inputs: the names of the inputs and their types, in the order of the tensors.
         rebuild: puts the outputs into the structure that the model returns.
     """
 
     groups: Shape
     sizes: tuple[int | None, ...]
-    names: tuple[str, ...]
+    inputs: dict[str, TensorType]
     session: Session
     rebuild: Callable[[Sequence[Any]], Any]
 
@@ -94,8 +94,8 @@ class _Program:
 
     def run(self, arrays: Sequence[Array]) -> Any:
         """What the model returns for these arrays."""
-        feeds = dict(zip(self.names, arrays, strict=True))
-        if any(kind == bfloat16 for kind, _ in self.session.inputs.values()):  # which onnxruntime takes as OrtValues
+        feeds = dict(zip(self.inputs, arrays, strict=True))
+        if any(kind.dtype == bfloat16 for kind in self.inputs.values()):  # which onnxruntime takes as OrtValues
             results = list(self.session.run(feeds).values())
         else:
             results = self.session.run_unchecked(feeds)
@@ -133,7 +133,7 @@ class Compiled:
     def inputs(self) -> list[TensorType]:
         """The types of the tensors of the program that was made last: names stand for its symbolic sizes."""
         kept = [program for programs in self._programs.values() for program in programs]
-        return [TensorType(dtype, shape) for dtype, shape in kept[-1].session.inputs.values()] if kept else []
+        return list(kept[-1].inputs.values()) if kept else []
 
     def __repr__(self) -> str:
         name = type(self.model).__name__ if isinstance(self.model, Module) else getattr(self.model, "__name__", "model")
@@ -171,8 +171,8 @@ class Compiled:
 
         graph = trace(call, *kinds)
         session = Session(to_onnx(graph, target=self._target), self._providers, threads=self._threads)
-        names = tuple(value.name for value in graph.inputs)
-        return _Program(groups, sizes, names, session, graph.rebuild)
+        inputs = {value.name: value.type for value in graph.inputs}
+        return _Program(groups, sizes, inputs, session, graph.rebuild)
 
 
 def _grouped(earlier: _Program | None, sizes: Shape) -> tuple[Shape, tuple[int | None, ...]]:
