@@ -34,7 +34,7 @@ def check_ids(source: Source, column: str) -> None:
 
 
 def _check_equal(source: Source, column: str, suspects: set[int]) -> None:
-    """Rows of one hash have one id, or once in a very long while they do not."""
+    """Equal hashes almost always mean equal ids."""
     seen: dict[str, int] = {}
     for row, value in _values(source, column):
         if row in suspects:
