@@ -73,6 +73,7 @@ class _Program:
         groups: of each axis of the tensors, in their order; axes of one group have the same size.
         sizes: of each group, None for a symbolic one.
         inputs: the names of the inputs and their types, in the order of the tensors.
+        checked: whether `Session.run` has to convert arrays, as those of bfloat16.
         rebuild: puts the outputs into the structure that the model returns.
     """
 
@@ -80,6 +81,7 @@ class _Program:
     sizes: tuple[int | None, ...]
     inputs: dict[str, TensorType]
     session: Session
+    checked: bool
     rebuild: Callable[[Sequence[Any]], Any]
 
     def fits(self, sizes: Shape) -> bool:
@@ -95,7 +97,7 @@ class _Program:
     def run(self, arrays: Sequence[Array]) -> Any:
         """What the model returns for these arrays."""
         feeds = dict(zip(self.inputs, arrays, strict=True))
-        if any(kind.dtype == bfloat16 for kind in self.inputs.values()):  # which onnxruntime takes as OrtValues
+        if self.checked:
             results = list(self.session.run(feeds).values())
         else:
             results = self.session.run_unchecked(feeds)
@@ -137,7 +139,7 @@ class Compiled:
 
     def __repr__(self) -> str:
         name = type(self.model).__name__ if isinstance(self.model, Module) else getattr(self.model, "__name__", "model")
-        return f"compiled {name}: {sum(map(len, self._programs.values()))} programs"
+        return f"compiled {name}, programs: {sum(map(len, self._programs.values()))}"
 
     def _compile(self, key: Any, args: Any, kwargs: Any, arrays: Sequence[Array], sizes: Shape) -> _Program:
         """A program for these arguments, and as far as the model allows for all that came before of this kind."""
@@ -172,7 +174,8 @@ class Compiled:
         graph = trace(call, *kinds)
         session = Session(to_onnx(graph, target=self._target), self._providers, threads=self._threads)
         inputs = {value.name: value.type for value in graph.inputs}
-        return _Program(groups, sizes, inputs, session, graph.rebuild)
+        checked = any(value.type.dtype == bfloat16 for value in (*graph.inputs, *graph.outputs))
+        return _Program(groups, sizes, inputs, session, checked, graph.rebuild)
 
 
 def _grouped(earlier: _Program | None, sizes: Shape) -> tuple[Shape, tuple[int | None, ...]]:
