@@ -66,7 +66,7 @@ def test_agreement_with_the_quantised_model_and_the_cost_against_the_source_are_
 ) -> None:
     code, out, _ = call("export", llama, "--bits", "4", "-o", tmp_path / "small.onnx")
     (cost,) = re.findall(
-        r"^cost  of quantising, against the source: output: cosine (\S+) in the mean, ", out, re.MULTILINE
+        r"^cost  of quantizing \(NumPy, [^)]*\): output: cosine (\S+) in the mean, ", out, re.MULTILINE
     )
     assert code == 0 and "ok    parity with NumPy" in out and 0.5 < float(cost) < 0.9995
     *_, found = call("export", llama, "--bits", "8", "-o", tmp_path / "8.onnx", "--json")[:2]
@@ -74,7 +74,7 @@ def test_agreement_with_the_quantised_model_and_the_cost_against_the_source_are_
     assert output["output"] == "output" and 0.999 < output["cosine_worst"] <= output["cosine_mean"] < 1
     assert float(cost) < output["cosine_mean"] and 0 < output["relative_error"] < 0.05
     code, out, _ = call("export", llama, "-o", tmp_path / "float.onnx")
-    assert "of quantising" not in out
+    assert "of quantizing" not in out
     code, out, _ = call("export", llama, "--bits", "4", "-o", tmp_path / "small.onnx", "--no-check")
     assert code == 0 and "cost" not in out and "parity" not in out
 
@@ -83,7 +83,7 @@ def test_agreement_with_the_quantised_model_and_the_cost_against_the_source_are_
 def test_the_card_of_a_quantised_model_says_both(call: Any, llama: Path, tmp_path: Path, layout: str) -> None:
     code, out, _ = call("export", llama, "--bits", "4", "--for", layout, "-o", tmp_path / "made")
     card = (tmp_path / "made" / "README.md").read_text()
-    assert code == 0 and out.count("cost  of quantising, against the source: ") == 1
+    assert code == 0 and out.count("cost  of quantizing (NumPy, ") == 1
     assert "## Agreement with the quantized model" in card and "with the source\n" not in card
     assert re.search(r"## What quantizing cost\n(.|\n)*\| `model.onnx` \| `output` \| 0\.\d{4} \| 0\.\d{4} \| \d", card)
     code, out, _ = call("export", llama, "--bits", "4", "--for", layout, "-o", tmp_path / "made", "--no-check")
@@ -96,7 +96,7 @@ def test_a_source_too_large_to_be_run_is_not_measured_and_the_line_says_so(
 ) -> None:
     monkeypatch.setattr("lucid.testing.quantizing_cost.MOST", 1000)
     code, out, _ = call("export", llama, "--bits", "4", "-o", tmp_path / "small.onnx")
-    assert code == 0 and "cost  of quantising was not measured: the source has more than" in out
+    assert code == 0 and "cost  of quantizing was not measured: the source has more than" in out
 
 
 def test_a_checkpoint_in_half_precision_is_rounded_as_its_widened_weights(call: Any, tmp_path: Path) -> None:

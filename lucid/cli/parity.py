@@ -79,10 +79,10 @@ def cost_json(cost: QuantizingCost | None) -> dict[str, Any] | None:
 def print_cost(out: show.Output, source: Module | None, cost: QuantizingCost | None) -> None:
     """Print what quantising cost against the source, where a model was quantised."""
     if cost is not None:
-        out.line(f"cost  of quantising, against the source: {cost}")
+        out.line(f"cost  of quantizing (NumPy, quantized weights in float32 against the source): {cost}")
     elif source is not None:
         out.line(
-            f"cost  of quantising was not measured: the source has more than {MOST:,} parameters; "
+            f"cost  of quantizing was not measured: the source has more than {MOST:,} parameters; "
             "lucid.testing.precision_report measures it on texts"
         )
 
@@ -102,6 +102,8 @@ def print_parity(out: show.Output, report: ParityReport, brief: bool = False) ->
         if report.worst is not None:
             text += f"; at the worst element {report.worst.error:.1e} where {report.worst.allowed:.1e} is allowed"
         out.line(show.verdict(True), text)
+        for provider, level in report.accuracy_levels.items():
+            out.line(f"note  {provider}: {level}")
         for line in (*report.notes(), *(report.weights.lines() if report.weights is not None else ())):
             out.line(line)
         return

@@ -50,13 +50,15 @@ def card_of(
     """
     name = name_of(checkpoint)
     task = model.checkpoint.task if isinstance(model, Pretrained) else ""
-    language, lines = lines_for(layout.name, Subject(folder.name, task, checkpoint, tuple(files)))
+    subject = Subject(folder.name, task, checkpoint, tuple(files))
+    language, lines = lines_for(layout.name, subject)
     parts = [
         *_for_the_hub(layout, task),
         f"# {visible(name)} for {layout.about}",
         f"{visible(name)} as ONNX: `{type(model).__name__}`" + (f", for the task {task}." if task else "."),
         "## Loading it",
         f"```{language}\n{lines.rstrip()}\n```",
+        *_missing_tokenizer(subject),
         "## Inputs and outputs",
         *(f"`{file.file}`:\n\n{_types(file)}" for file in files),
         f"## Agreement with the {_compared(model)}",
@@ -70,6 +72,16 @@ def card_of(
         f"The licence of the weights is that of {visible(name)}. `lucid_export.json` lists the files of this folder.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _missing_tokenizer(subject: Subject) -> list[str]:
+    """What a folder lacks for a program that starts from text."""
+    if not subject.reads_text or subject.takes_texts or subject.has_tokenizer:
+        return []
+    return [
+        "The checkpoint has no tokenizer.json, so neither has this folder: the token ids have to come from elsewhere. "
+        "transformers writes the file: `AutoTokenizer.from_pretrained(...).save_pretrained(...)`."
+    ]
 
 
 def _for_the_hub(layout: Layout, task: str) -> list[str]:
@@ -111,6 +123,11 @@ def _agreement(model: Module, files: Sequence[Exported]) -> str:
     return (
         f"Each file was run on {what} and compared with the {_compared(model)} computed by NumPy, in float32:\n\n"
         + _table(("file", "runs", "largest difference", "of what is allowed", "equal weights", "agrees"), rows)
+        + "".join(
+            f"\n\n`{name}` on {provider}: {level}."
+            for name, parity in measured
+            for provider, level in parity.accuracy_levels.items()
+        )
     )
 
 
@@ -131,8 +148,8 @@ def _cost(files: Sequence[Exported]) -> list[str]:
         return []
     titles = ("file", "output", "mean cosine", "worst cosine", "relative error")
     text = (
-        "Outputs of the quantized model against those of the source in float32, on random inputs (token ids from all "
-        "rows of their tables):"
+        "Outputs of the quantized model computed by NumPy (accuracy level 0) against those of the source in float32, "
+        "on random inputs (token ids from all rows of their tables):"
     )
     return ["## What quantizing cost", f"{text}\n\n{_table(titles, rows)}"]
 

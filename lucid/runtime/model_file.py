@@ -69,6 +69,7 @@ def check_model_file(path: str | os.PathLike[str]) -> onnx.ModelProto:
 def check_and_locate(path: Path) -> tuple[onnx.ModelProto, list[range]]:
     """`check_model_file`, and where in the file the data of each initializer is that the model is returned without."""
     model, removed = _read(path)
+    _check_names(model, path)
     for tensor, bulk in _tensors(model, removed, path):
         if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
             _check_external(tensor, bulk, path)
@@ -111,6 +112,40 @@ def _read(path: Path) -> tuple[onnx.ModelProto, list[range]]:
     if model.ir_version >= 3 and not model.opset_import:
         raise _broken(path, "expected an opset, found none")
     return model, removed
+
+
+def _check_names(model: onnx.ModelProto, path: Path) -> None:
+    """Raise ModelError for text that is not UTF-8, as in a damaged file: protobuf gives it as bytes."""
+    graph = model.graph
+    _check_texts(path, model.producer_name, model.producer_version, model.domain, graph.name)
+    _check_texts(path, *(text for entry in model.metadata_props for text in (entry.key, entry.value)))
+    _check_texts(path, *(entry.domain for entry in model.opset_import))
+    graphs, nodes = [graph], list[NodeProto]()
+    for function in model.functions:
+        nodes += function.node
+        _check_texts(path, function.name, function.domain, *function.input, *function.output)
+    while graphs or nodes:
+        if graphs:
+            graph = graphs.pop()
+            nodes += graph.node
+            _check_texts(path, *(tensor.name for tensor in graph.initializer))
+            for value in (*graph.input, *graph.output, *graph.value_info):
+                sizes = value.type.tensor_type.shape.dim
+                _check_texts(path, value.name, *(size.dim_param for size in sizes))
+        else:
+            node = nodes.pop()
+            _check_texts(path, node.name, node.op_type, node.domain, *node.input, *node.output)
+            for attribute in node.attribute:
+                _check_texts(path, attribute.name)
+                graphs += attribute.graphs
+                if attribute.HasField("g"):
+                    graphs.append(attribute.g)
+
+
+def _check_texts(path: Path, *texts: str | bytes) -> None:
+    for text in texts:
+        if isinstance(text, bytes):
+            raise _broken(path, f"a name is not text in UTF-8: {_show(text)}")
 
 
 # ---------------------------------------------------------------------------------------------------- tensors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import onnx
 
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.types import Array, DTypeLike, TensorType, bind_sizes
+from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype, bind_sizes
 from lucid.core.graph.values import Result
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
@@ -22,6 +23,7 @@ from lucid.export.onnx_file.writer import in_memory
 from lucid.export.target import Target
 from lucid.nn.parts import Draw
 from lucid.runtime.accuracy import at_level_0
+from lucid.runtime.model_file import check_model_file
 from lucid.runtime.session import Session
 from lucid.testing.branches import branches_by_size
 from lucid.testing.outputs import compare_file as compare_file
@@ -31,6 +33,7 @@ from lucid.testing.overflow import half_precision_overflow as half_precision_ove
 from lucid.testing.precision import PrecisionReport as PrecisionReport
 from lucid.testing.precision import precision_report as precision_report
 from lucid.testing.random_inputs import QUICK, default_sizes, random_inputs, run_eagerly
+from lucid.testing.report import DifferentWeight
 from lucid.testing.report import ParityError as ParityError
 from lucid.testing.report import ParityReport as ParityReport
 from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs
@@ -62,14 +65,26 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first node whose exported value differs from the eager one."""
+    """The first node whose exported value differs from the eager one; or, where none does, stored weights that differ.
+
+    Attributes:
+        node, module: the node and where it is; or the first of the weights and where that is.
+        max_abs: the largest difference of its numbers.
+        expected: its type.
+        weights: the stored weights that differ; empty where a node does.
+    """
 
     node: str
     module: str
     max_abs: float
     expected: TensorType
+    weights: tuple[DifferentWeight, ...] = ()
 
     def __str__(self) -> str:
+        if self.weights:
+            names = ", ".join(weight.name for weight in self.weights[:5])
+            more = f" and {len(self.weights) - 5} more" if len(self.weights) > 5 else ""
+            return visible(f"no node differs on these inputs; these weights differ: {names}{more}")
         module = self.module or "the model itself"
         return visible(f"first difference: {self.node} in {module}, max abs {self.max_abs:.2e}, {self.expected}")
 
@@ -189,7 +204,7 @@ def bisect(
     model: Model,
     *inputs: Any,
     kwargs: Mapping[str, Any] | None = None,
-    exported: onnx.ModelProto | None = None,
+    exported: ModelOrPath | None = None,
     provider: str = "cpu",
     rtol: float | None = None,
     atol: float | None = None,
@@ -200,29 +215,59 @@ def bisect(
     keep_io_types: bool = True,
     arrays: Mapping[str, Array] | None = None,
 ) -> Divergence | None:
-    """The first node, in the order of the graph, whose value differs between NumPy and onnxruntime; None if none does.
+    """The first node, in the order of the graph, whose value differs between NumPy and onnxruntime.
+
+    Where no node differs on these inputs, but weights that the exported model stores do, such as rows of a table that
+    no input reads, it is a `Divergence` that names these weights. None if nothing differs.
 
     Args:
         model, inputs, kwargs, rtol, atol, dtype, keep_io_types: as for `assert_parity`.
-        exported: the model to examine, made by `to_onnx` with the same arguments; by default a new export.
-        arrays: the inputs by name, such as `failing` of a report of parity; by default random ones, in the runs of
-            `assert_parity` until there is a difference.
+        exported: the model to examine, made by `to_onnx` with the same arguments, or its path; by default a new export.
+        arrays: the inputs by name, such as `failing` of a report of parity. Without any, as where only weights failed,
+            they are random ones, in the runs of `assert_parity` until there is a difference.
+
+    Raises:
+        KeyError: for `arrays` without one of the inputs.
+        ModelError, OSError: as `lucid.runtime.check_model_file`, for a path.
     """
     graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
     wanted = Target.of(target, opset, attention)
-    runs = list(enumerate(default_sizes(graph))) if arrays is None else []
-    for given in (
-        [arrays] if arrays is not None else (random_inputs(graph, values, run) for run, values in reversed(runs))
-    ):
+    missing = [value.name for value in graph.inputs if arrays and value.name not in arrays]
+    if missing:
+        raise KeyError(
+            f"bisect: arrays has no {', '.join(missing)}, expected one array for each of: "
+            f"{', '.join(value.name for value in graph.inputs)}"
+        )
+    file = exported if exported is None or isinstance(exported, onnx.ModelProto) else _loaded(exported)
+    runs = [] if arrays else list(enumerate(default_sizes(graph)))
+    for given in [arrays] if arrays else (random_inputs(graph, values, run) for run, values in reversed(runs)):
         taken: list[Array] = []
         run_eagerly(model, inputs, kwargs, given, taken)
         taken = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, taken, strict=True)]
         values = bind_sizes([i.name for i in graph.inputs], [i.type for i in graph.inputs], taken)
-        for result, comparison in compare_nodes(graph, taken, exported, provider, rtol, atol, wanted):
+        for result, comparison in compare_nodes(graph, taken, file, provider, rtol, atol, wanted):
             if not comparison.passed:
                 expected = result.type.with_shape(bind(result.type.shape, values))
                 return Divergence(comparison.output, result.node.scope, comparison.max_abs, expected)
-    return None
+    return None if exported is None else _different_weights(graph, exported, target)
+
+
+def _loaded(path: str | os.PathLike[str]) -> onnx.ModelProto:
+    """A file with its data."""
+    check_model_file(path)
+    return onnx.load(path)
+
+
+def _different_weights(graph: Graph, exported: ModelOrPath, target: Target | str) -> Divergence | None:
+    """The weights of an exported model that are not the graph's; None if there are none."""
+    again = export_again(TracedPart.whole(graph), exported, target)
+    different = compare_weights(exported, again).different
+    if not different or isinstance(again, str):
+        return None
+    first = different[0]
+    array = again.assembled.initializers[first.name]
+    kind = TensorType(as_dtype(array.dtype), array.shape)
+    return Divergence(first.name, first.name.rpartition(".")[0], first.max_abs, kind, different)
 
 
 @phase("comparing every node")

@@ -21,16 +21,19 @@ class ParityError(AssertionError):
 
 @dataclass(frozen=True)
 class DifferentWeight:
-    """An initializer of a file that is not the model's: how many numbers differ, and the first one of them."""
+    """An initializer of a file that is not the model's: how many numbers differ, the first one of them, and the
+    largest difference.
+    """
 
     name: str
     count: int
     where: tuple[int, ...]
     got: str
     wanted: str
+    max_abs: float = float("nan")
 
     def __str__(self) -> str:
-        numbers = "1 number" if self.count == 1 else f"{self.count:,} numbers"
+        numbers = _count(self.count, "number")
         return f"{self.name}: {numbers}, the first at {list(self.where)}: {self.got}, expected {self.wanted}"
 
 
@@ -71,9 +74,11 @@ class WeightReport:
 
     def lines(self) -> list[str]:
         """The report as lines, the first of which counts."""
-        found = [f"{_mark(self.passed)}  weights: {self.equal} of {self.stored} equal the model's, bit for bit"]
-        if not self.passed:
-            found[0] += f"; {sum(item.count for item in self.different):,} numbers of {len(self.different)} differ"
+        found = [f"{_mark(not self.different)}  weights: {self.equal} of {self.stored} equal the model's, bit for bit"]
+        if self.different:
+            count = sum(item.count for item in self.different)
+            found[0] += f"; {_count(count, 'number')} in {_count(len(self.different), 'weight')} differ"
+            found[0] += "s" if count == 1 else ""
         found += [f"FAIL  {item}" for item in self.different[:_SHOWN]]
         if self.changed_nodes:
             found.append(f"FAIL  nodes with other attributes: {_some(self.changed_nodes)}")
@@ -90,6 +95,10 @@ class WeightReport:
 
 
 _SHOWN = 5
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def _mark(passed: bool) -> str:
@@ -122,6 +131,14 @@ class ParityReport:
     """The inputs by name of the first run in which outputs differ."""
 
     @property
+    def accuracy_levels(self) -> dict[str, str]:
+        """By provider, at which accuracy level products with quantized weights were compared, and what level 4 adds."""
+        return {
+            provider: f"compared at accuracy level 0; level 4 adds up to {share:.2g} of an output's largest number"
+            for provider, share in self.rounded.items()
+        }
+
+    @property
     def passed(self) -> bool:
         """Whether every output agreed in every run, something was compared, and no stored number differs."""
         return self.agrees and (self.weights is None or self.weights.passed)
@@ -152,10 +169,7 @@ class ParityReport:
             shown = ", ".join(f"{node} on {actual}" for node, actual in list(nodes.items())[:5])
             lines.append(visible(f"note  {provider}: {len(nodes)} nodes are computed elsewhere: {shown}"))
         lines += [f"note  {provider} was not run: {why}" for provider, why in self.not_run.items()]
-        for provider, share in self.rounded.items():
-            lines.append(
-                f"note  {provider}: compared at accuracy level 0; level 4 adds up to {share:.2g} of the largest"
-            )
+        lines += [f"note  {provider}: {text}" for provider, text in self.accuracy_levels.items()]
         for provider, share in self.whole.items():
             lines.append(
                 f"note  {provider}: inputs of products are rounded to 8 bits, so each is compared with those that the "

@@ -30,6 +30,12 @@ from lucid.runtime.stored_tensors import bytes_of, stored_tensors
 from lucid.testing.report import DifferentWeight, WeightReport
 from lucid.tracing.parts import TracedPart
 
+_WIDTHS = {  # bits of the element types of quantized weights
+    onnx.TensorProto.INT4: 4,
+    onnx.TensorProto.UINT4: 4,
+    onnx.TensorProto.INT8: 8,
+    onnx.TensorProto.UINT8: 8,
+}
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
 
 
@@ -126,7 +132,7 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
         missing=tuple(name for name in made.initializers if name not in headers),
         changed_nodes=tuple(changed),
         damaged=bool(changed) or any(item.name not in expected.lowering.build.parameters for item in different),
-        note="" if same else _origin(model),
+        note="" if same else _origin(model, made.skeleton),
     )
 
 
@@ -165,7 +171,10 @@ def _words(data: memoryview) -> Array:
 def _difference(name: str, got: Array, wanted: Array) -> DifferentWeight:
     places = _bits(got).reshape(wanted.shape) != _bits(wanted).reshape(wanted.shape)
     at = tuple(int(i) for i in np.argwhere(places)[0])
-    return DifferentWeight(name, int(places.sum()), at, str(got.reshape(wanted.shape)[at]), str(wanted[at]))
+    found = got.reshape(wanted.shape)
+    with np.errstate(invalid="ignore", over="ignore"):
+        largest = float(np.abs(found[places].astype(np.float64) - wanted[places].astype(np.float64)).max())
+    return DifferentWeight(name, int(places.sum()), at, str(found[at]), str(wanted[at]), largest)
 
 
 def _bits(array: Array) -> Array:
@@ -244,12 +253,29 @@ def _attributes(node: onnx.NodeProto) -> dict[str, bytes]:
     return {attribute.name: attribute.SerializeToString(deterministic=True) for attribute in plain}
 
 
+def _bits_of_weights(model: onnx.ModelProto) -> set[int]:
+    """The widths of the quantized weights of products."""
+    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
+    found = set[int]()
+    for node in model.graph.node:
+        if node.op_type == "MatMulNBits":
+            found |= {attribute.i for attribute in node.attribute if attribute.name == "bits"}
+        elif node.op_type in ("DequantizeLinear", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul"):
+            found |= {_WIDTHS[types[name]] for name in node.input if types.get(name) in _WIDTHS}
+    return found
+
+
 def _is_ours(model: onnx.ModelProto) -> bool:
     return model.producer_name == PRODUCER and model.producer_version == __version__
 
 
-def _origin(model: onnx.ModelProto) -> str:
+def _origin(model: onnx.ModelProto, made: onnx.ModelProto) -> str:
     """What may be the reason that a file has other nodes."""
+    bits = _bits_of_weights(model)
+    if bits and not _bits_of_weights(made):
+        return f"the file's weights are quantized and the model's are not: give --bits {max(bits)}, or the same " + (
+            "options as the export; in Python, the quantized model"
+        )
     maker = f"{model.producer_name or 'something unknown'} {model.producer_version}".strip()
     if not _is_ours(model):
         return f"the file's nodes are not those of this export: {maker} made it, this is Lucid {__version__}"

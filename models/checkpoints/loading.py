@@ -107,8 +107,10 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     """
     modules = read_modules(source) if isinstance(model, PooledEncoder) else None
     encoder = source if modules is None else modules.encoder
-    options = read_options(encoder, *_CLASSES, ignore=model.unread.on_request)
+    options = read_options(encoder, *_CLASSES)
+    ignored = model.unread.on_request
+    options = options.without([name for name in ignored if name not in options.dropped])
     base = class_of(_CLASSES[options.model_type])
-    write_checkpoint(model, saved_options(base, model, options), folder)
+    write_checkpoint(model, saved_options(base, model, options), folder, ignored)
     if modules is not None:
         modules.write(Path(folder))

@@ -8,14 +8,14 @@ if it has a grid, as `nn.Int8Weight` has them::
     "quantization_config": {"quant_method": "lucid", "weights": {
         "lm_head.weight": [4, 32, 2048],                # the bits, the block and the number of inputs
         "layer.0.weight": {"activations": "static"},    # what inputs are rounded to; null: they are not
-    }}
+    }, "ignored_options": ["is_causal"]}                # what the checkpoint had and the model was read without
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,19 @@ from lucid.models.checkpoints.held_weights import Held
 from lucid.models.checkpoints.stored_formats import PARTS, Parts, StoredFormat, format_of, read_format
 from lucid.nn.stored import StoredWeight
 
-METHOD, OPTION = "lucid", "quantization_config"
+METHOD, OPTION, IGNORED = "lucid", "quantization_config", "ignored_options"
 
 
-def write_checkpoint(model: nn.Module, options: Mapping[str, Any], folder: str | os.PathLike[str]) -> None:
+def write_checkpoint(
+    model: nn.Module, options: Mapping[str, Any], folder: str | os.PathLike[str], ignored: Sequence[str] = ()
+) -> None:
     """Write config.json and model.safetensors to a folder that exists.
 
     Args:
         model: with or without weights in few bits.
         options: of the config.json that the model was made by.
         folder: where to write.
+        ignored: the options that the model was read without on request.
 
     Raises:
         ValueError: for a weight that is stored in another way than as `nn.QuantizedWeight` or `nn.Int8Weight`.
@@ -53,8 +56,9 @@ def write_checkpoint(model: nn.Module, options: Mapping[str, Any], folder: str |
                 )
             weights[path] = found.told()
     told = {name: value for name, value in options.items() if name != OPTION}
-    if weights:
-        told[OPTION] = {"quant_method": METHOD, "weights": weights}
+    if weights or ignored:
+        record = {IGNORED: list(ignored)} if ignored else {}
+        told[OPTION] = {"quant_method": METHOD, "weights": weights, **record}
     with write_atomically(Path(folder) / "config.json") as file:
         file.write(json.dumps(told, indent=2).encode())
     lucid.save(Path(folder) / "model.safetensors", model.state_dict(), {"format": "lucid"})
@@ -70,11 +74,16 @@ def with_stored_weights(config: Config) -> Config:
     section = config.section(OPTION)
     section.only("quant_method", METHOD)
     told = section.get("weights", dict)
+    ignored = section.get(IGNORED, list, [])
+    if not all(isinstance(name, str) for name in ignored):
+        raise section.wrong(IGNORED, "expected a list of names")
     section.done()
     formats = {name: read_format(name, kind, where) for name, kind in told.items()}
     weights = cache(lambda: StoredWeights(config.weights, formats, config.where))
     options = {name: value for name, value in config.options.items() if name != OPTION}
-    return config.with_weights(weights, lambda: weights().shapes, options)
+    found = config.with_weights(weights, lambda: weights().shapes, options)
+    found.dropped = (*ignored, *config.dropped)
+    return found
 
 
 class StoredWeights(Mapping[str, Held]):

@@ -126,6 +126,27 @@ def test_an_option_is_ignored_on_request_and_files_say_so(tmp_path: Path) -> Non
     assert "is_causal" not in json.loads((tmp_path / "config.json").read_text())
 
 
+def test_a_saved_model_keeps_the_record_of_options_that_were_ignored(tmp_path: Path) -> None:
+    folder, first, second = edited(tmp_path / "a", is_causal=False), tmp_path / "first", tmp_path / "second"
+    model = lucid.models.load(folder, ignore=("is_causal",))
+    first.mkdir()
+    second.mkdir()
+    lucid.models.save(lucid.quantize(model, 4, block=16), folder, first)
+    saved = lucid.models.load(first)
+    assert saved.unread.on_request == ("is_causal",)
+    exported = lucid.export.to_onnx(saved)
+    assert {entry.key: entry.value for entry in exported.metadata_props}["lucid.ignored_options"] == "is_causal"
+    lucid.models.save(saved, first, second)
+    assert lucid.models.load(second).unread.on_request == ("is_causal",)
+    lucid.models.save(model, folder, first)  # without quantized weights
+    assert lucid.models.load(first).unread.on_request == ("is_causal",)
+    about = json.loads((first / "config.json").read_text())
+    about["quantization_config"]["ignored_options"] = [3]
+    (first / "config.json").write_text(json.dumps(about))
+    with pytest.raises(ConfigError, match="ignored_options is .*expected a list of names"):
+        lucid.models.load(first)
+
+
 def test_an_option_of_an_object_is_ignored_on_request(tmp_path: Path) -> None:
     towers = json.loads((goldens.folder("clip/quick_gelu") / "config.json").read_text())["text_config"]
     folder = edited(tmp_path, "clip/quick_gelu", text_config=towers | {"is_causal": False})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -24,6 +26,17 @@ def manual_seed(seed: int) -> None:
     with _lock:
         _seed, _streams, _epoch = seed, 0, _epoch + 1
     generator()
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """A block in which this thread draws the numbers of a seed; afterwards it goes on with its own."""
+    own = generator()
+    _local.generator = np.random.Generator(np.random.PCG64(seed))
+    try:
+        yield
+    finally:
+        _local.generator = own
 
 
 def generator() -> np.random.Generator:

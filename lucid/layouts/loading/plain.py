@@ -92,6 +92,8 @@ print(session.run(None, inputs)[0])
 
 def onnxruntime_lines(about: Subject) -> str:
     """A text, a step after another, or arrays of zeros where preprocessor_config.json says what they hold."""
+    if not about.takes_texts and about.reads_text and not about.has_tokenizer and len(about.files) == 1:
+        return _OTHER.replace("ROWS", _zeros(about))
     if len(about.files) > 1:
         lines = _TRANSLATION if about.reads_text else _SPEECH.replace("FEATURES", zeros(about.inputs["input_features"]))
         return lines.replace("START", str(about.token("decoder_start_token_id")))

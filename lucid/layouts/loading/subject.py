@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Dim
-from lucid.layouts.companions import CONFIG, files_home
+from lucid.layouts.companions import CONFIG, TOKENIZER, files_home, is_gguf
 from lucid.layouts.layout import Exported
 from lucid.models.checkpoints.config import read_json
 
@@ -35,6 +35,12 @@ class Subject(NamedTuple):
     def reads_text(self) -> bool:
         """Whether all that it reads is made by a tokenizer."""
         return set(self.inputs) <= {"input_ids", "attention_mask", "token_type_ids"}
+
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether the folder has a tokenizer.json."""
+        home = files_home(self.checkpoint)
+        return is_gguf(home) or (home / TOKENIZER).is_file()
 
     def token(self, name: str) -> int:
         """A token by its name in config.json, such as pad_token_id; 0 if it is not there."""
