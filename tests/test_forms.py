@@ -177,3 +177,10 @@ def test_a_list_is_an_attribute_as_a_tuple_is() -> None:
     x = lucid.randn(2, 3, 4)
     assert ops.mean(x, axis=[0, 1]).shape == lucid.trace(lambda x: ops.mean(x, axis=[0, 1]), x).outputs[0].type.shape
     assert ops.variance(x, -1).shape == ops.variance(x, [-1]).shape == (2, 3, 1)
+
+
+@pytest.mark.parametrize("target", ["any", "cpu", "portable"])
+def test_a_form_for_another_element_type_is_not_mentioned(target: str) -> None:
+    layer = lucid.nn.MultiHeadAttention(16, 2)
+    told = str(explain(layer, lucid.spec("N", "L", 16), target=target))
+    assert "half precision" not in told and "between casts" not in told

@@ -86,6 +86,8 @@ class Form:
             None: it is tried for every runtime.
         mends: a fault that it works around: it is tried only if the target's runtime has this fault.
         looks_at: the names of ops at whose nodes it looks, where they compute its inputs.
+        dtypes: the element types of the node's first input that it is for; empty: all. With another one it is not
+            tried, and no report mentions it.
     """
 
     op: str
@@ -99,6 +101,12 @@ class Form:
     strategy: Strategy | None = None
     mends: Fault | None = None
     looks_at: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+
+    def is_for(self, node: Node) -> bool:
+        """Whether it is for the element type of a node."""
+        first = node.inputs[0] if node.inputs else None
+        return not self.dtypes or (first is not None and str(first.type.dtype) in self.dtypes)
 
     def serves(self, target: Target) -> bool:
         """Whether it is tried on a target at all."""
@@ -165,6 +173,7 @@ def form(
     strategy: Strategy | None = None,
     mends: Fault | None = None,
     looks_at: tuple[str, ...] = (),
+    dtypes: tuple[str, ...] = (),
 ) -> Callable[[Emit], Form]:
     """Make a function a form of an op. It is tried if it is listed in `lucid.export.forms.FORMS` or added by `lowers`.
 
@@ -180,7 +189,8 @@ def form(
         raise ValueError(f"a form of {op.name} takes {', '.join(sorted(unknown))}, which the op does not have")
 
     def make(emit: Emit) -> Form:
-        return Form(op.name, name or emit.__name__, taken, emit, opset, kind, domain, kernel, strategy, mends, looks_at)
+        its_name = name or emit.__name__
+        return Form(op.name, its_name, taken, emit, opset, kind, domain, kernel, strategy, mends, looks_at, dtypes)
 
     return make
 

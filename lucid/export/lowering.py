@@ -140,7 +140,7 @@ class Lowering:
         elif tuned is not None:
             forms = _with_first(forms, tuned.form)
         before, build = self.build.emitted, self.build
-        for form in forms:
+        for form in filter(lambda form: form.is_for(node), forms):
             outside, self._inside = self._inside, []
             outer, build.asked = build.asked, insisted == form.kind or (tuned is not None and tuned.form == form.name)
             try:

@@ -106,15 +106,20 @@ def _cost(build: Builder, node: Node) -> str:
     return why
 
 
-@form(quantized.quantized_linear, takes="zero_points minimums bits block", name="float32 between casts")
+@form(
+    quantized.quantized_linear,
+    takes="zero_points minimums bits block",
+    name="float32 between casts",
+    dtypes=("float16", "bfloat16"),
+)
 def in_float32(build: Builder, node: Node) -> Taken:
     """Half precision where no form has a kernel for it: the body computes in float32, too."""
     x, packed, scales, zero_points, minimums = (None if v is None else Tensor.from_value(v) for v in node.inputs)
     assert x is not None
     assert packed is not None
     assert scales is not None
-    if x.dtype.itemsize != 2 or scales.dtype.itemsize > 4:
-        refuse(f"it is for half precision, not {x.dtype}")
+    if scales.dtype.itemsize > 4:
+        refuse(f"the scales are {scales.dtype}")
     wide = scales.astype(float32).part_of(scales, ".float32")
     least = None if minimums is None else minimums.astype(float32).part_of(minimums, ".float32")
     product = quantized.quantized_linear(x.astype(float32), packed, wide, zero_points, least, **node.attributes)

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
-from lucid.core.graph.types import float32
 from lucid.core.graph.values import Node
 from lucid.core.targets.known import COARSE_SINE
 from lucid.export.builder import Builder
-from lucid.export.form import Form, form, refuse
+from lucid.export.form import Form, form
 from lucid.ops import elementwise, floor, where
 from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor
@@ -32,11 +31,10 @@ _COSINE = (1.0, -1 / 2, 1 / 24, -1 / 720, 1 / 40320)
 def _by_quarters(op: Op[..., Any], ahead: int) -> Form:
     """Sine of the angle plus `ahead` quarter turns."""
 
-    @form(op, name="sums and products", mends=COARSE_SINE)
+    @form(op, name="sums and products", mends=COARSE_SINE, dtypes=("float32",))
     def reduced(build: Builder, node: Node) -> Tensor:
         (angle,) = node.inputs
-        if angle is None or angle.type.dtype != float32:
-            refuse("it is for float32")
+        assert angle is not None
         x = Tensor.from_value(angle)
         quarters = floor(x * _QUARTERS + 0.5)
         rest = reduce(lambda left, part: left - quarters * part, _PARTS, x)

@@ -11,7 +11,7 @@ from lucid.core.graph.types import float32
 from lucid.core.graph.values import Node
 from lucid.core.targets.known import ATTENTION_OF_HALVES
 from lucid.export.builder import Builder
-from lucid.export.form import Taken, form, refuse
+from lucid.export.form import Taken, form
 from lucid.ops import attention
 from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor
@@ -19,11 +19,9 @@ from lucid.ops.tensor.tensor import Tensor
 WIDENED = ("query", "key", "value", "past_key", "past_value")  # not masks: what they exclude depends on their type
 
 
-@form(attention, takes="*", name="float32 between casts", mends=ATTENTION_OF_HALVES)
+@form(attention, takes="*", name="float32 between casts", mends=ATTENTION_OF_HALVES, dtypes=("float16", "bfloat16"))
 def in_float32(build: Builder, node: Node) -> Taken:
     dtype = node.types[0].dtype
-    if dtype.itemsize != 2:
-        refuse(f"it is for half precision, not {dtype}")
     assert isinstance(node.op, Op)
     given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
     wide = [
