@@ -26,6 +26,7 @@ from lucid.files.npz import check_names, write_npz
 from lucid.inspection.report.page import render
 from lucid.runtime.model_file import ModelError
 from tests.console import LUCID, in_process
+from tests.models import goldens
 
 # A window title, colours, a C1 control, DEL, a direction override, a line that looks like ours, rich's markup.
 EVIL = "\x1b]0;owned\x07\x1b[31m\x9b2J\x7f\u202eoof\u2066\r\nlucid: all is well [/b][bold]"
@@ -307,6 +308,22 @@ def test_what_goes_to_the_standard_output_is_the_file_alone(to_file, tmp_path, m
         else:
             onnx.checker.check_model(onnx.load_from_string(got))
     assert Path("/dev/stdout").is_symlink()
+
+
+def test_a_dash_is_the_standard_output(tmp_path, monkeypatch):
+    done = subprocess.run([LUCID, "export", "nn.ReLU", "-i", "x:N", "-o", "-"], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    onnx.checker.check_model(onnx.load_from_string(done.stdout))
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "command", ["map folder rows.csv", "quantize nn.Linear", f"export {goldens.folder('bert/base')} --for onnxruntime"]
+)
+def test_a_folder_is_not_written_to_a_dash(command, tmp_path, monkeypatch, capsys):
+    assert in_process([*command.split(), "-o", "-"], monkeypatch, tmp_path) in (1, 2)
+    assert "give the name of a folder" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
 
 
 def test_json_and_a_file_do_not_share_the_standard_output(monkeypatch, capfd):

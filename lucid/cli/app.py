@@ -89,7 +89,13 @@ def run(
     data: Annotated[Path, typer.Argument(metavar="INPUT.NPZ", help="Arrays by input name.", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="OUTPUT.NPZ", help="Where to write the outputs, by name."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="OUTPUT.NPZ",
+            callback=o.file_or_stdout,
+            help="Where to write the outputs, by name.",
+        ),
     ] = None,
     providers: o.Provider = None,
     threads: o.Threads = None,
@@ -147,6 +153,7 @@ def report(
             "--output",
             "-o",
             metavar="PAGE.HTML",
+            callback=o.file_or_stdout,
             help="The page to write. By default one beside a checkpoint, named after it.",
             show_default=False,
         ),

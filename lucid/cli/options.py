@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import typer
 
@@ -18,6 +18,7 @@ from lucid.cli.reading_options import Task as Task
 from lucid.cli.reading_options import Verbose as Verbose
 from lucid.core.targets.known import RUNTIMES
 
+T = TypeVar("T")
 TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy expects literal names
 
 
@@ -53,6 +54,24 @@ class LayoutName(StrEnum):
     optimum = "optimum"
     genai = "genai"
     triton = "triton"
+
+
+def file_or_stdout(path: Path | None) -> Path | None:
+    """The file that -o names; `-` is the standard output."""
+    return Path("/dev/stdout") if path == Path("-") else path
+
+
+def folder(path: T) -> T:
+    """The folder that -o names.
+
+    Raises:
+        BadParameter: for `-`, as a folder cannot be written to the standard output.
+    """
+    if str(path) == "-":
+        raise typer.BadParameter(
+            "'-' is the standard output, but this command writes a folder; give the name of a folder"
+        )
+    return path
 
 
 class Writing(NamedTuple):

@@ -20,7 +20,12 @@ def quantize(
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", metavar="FOLDER|MODEL.ONNX", help="A checkpoint, or an ONNX file.", show_default=False
+            "--output",
+            "-o",
+            metavar="FOLDER|MODEL.ONNX",
+            callback=o.folder,
+            help="A checkpoint, or an ONNX file.",
+            show_default=False,
         ),
     ],
     weights: o.Weights = None,

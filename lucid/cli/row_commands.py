@@ -35,7 +35,15 @@ def map_rows(
         ),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FOLDER", help="Where to write Parquet files.", show_default=False)
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            callback=o.folder,
+            help="Where to write Parquet files.",
+            show_default=False,
+        ),
     ],
     columns: Annotated[
         list[str] | None,

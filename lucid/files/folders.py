@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from lucid.files.atomic import DENIED, FULL, DiskFullError, explained, leftovers, sync_folder, temporary_name
+from lucid.files.atomic import DENIED, FULL, DiskFullError, explained, is_stream, leftovers, sync_folder, temporary_name
 from lucid.files.exchange import exchange
 from lucid.files.locks import lock, names
 
@@ -36,6 +36,10 @@ def new_folder(path: str | os.PathLike[str], may_replace: Check | None = None) -
         FileExistsError: for a folder that must stay, and for the working folder; neither is touched.
         OSError: for a file of that name, a missing parent folder, missing permission or a full disk.
     """
+    if is_stream(path):
+        raise NotADirectoryError(
+            errno.ENOTDIR, f"cannot write {os.fspath(path)}: it is a pipe or a device; give the name of a folder"
+        )
     target = Path(path).resolve()
     check_place(target, may_replace)
     temporary = temporary_name(target)  # before the try, so that after an interrupt it can always be removed

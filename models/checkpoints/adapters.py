@@ -19,7 +19,10 @@ def no_adapter(folder: Path) -> None:
     if not names and not told.exists():
         return
     base = read_json(told).get("base_model_name_or_path") if told.exists() else None
-    home = f"beside its base model {show(base)}" if (folder / "config.json").exists() else f"of {show(base)}, no model"
+    if (folder / "config.json").exists():
+        home = "beside its base model" + (f" {show(base)}" if base else "")
+    else:
+        home = f"of {show(base) if base else 'a base model that it does not name'}, no model"
     raise ConfigError(
         f"{folder}: has an adapter (peft's {told.name if told.exists() else names[0]}) {home}; merge both first: "
         "PeftModel.from_pretrained(base, adapter).merge_and_unload().save_pretrained(folder); "

@@ -86,9 +86,10 @@ def load(
     """
     modules = read_modules(source) if task in (None, SENTENCES) else None
     options = read_options(source if modules is None else modules.encoder, *_CLASSES, ignore=ignore)
+    base = class_of(_CLASSES[options.model_type])
     if architecture is not None:
-        options = with_architecture(options, architecture)
-    reader = reader_for(class_of(_CLASSES[options.model_type]), task, options, pooled=modules is not None)
+        options = with_architecture(base, options, architecture)
+    reader = reader_for(base, task, options, pooled=modules is not None)
     return reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore)
 
 

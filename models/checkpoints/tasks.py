@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, TypeAlias
 
+from lucid.core.words.suggestions import did_you_mean
 from lucid.models.checkpoints.architectures import CLASSES, TRANSFORMERS
 from lucid.models.checkpoints.config import Config, ConfigError, show
 from lucid.models.checkpoints.pretrained import Pretrained
@@ -41,17 +42,22 @@ def class_of(place: str) -> Reader:
     return found
 
 
-def with_architecture(options: Config, name: str) -> Config:
+def with_architecture(base: Reader, options: Config, name: str) -> Config:
     """The options of a checkpoint whose class, by its name in transformers, the caller knows.
 
+    Args:
+        base: the class for its model_type, without a head.
+
     Raises:
-        ConfigError: for a name that transformers does not have for its model_type.
+        ConfigError: for a name that transformers does not have for its model_type; the message lists those that are
+            read.
     """
     known = _classes(options)
     if name not in known:
+        read = _read_here(base, known)
         raise ConfigError(
             f"{options.where}: architecture {show(name)} is not known for model_type {options.model_type}; "
-            f"known: {', '.join(known)}"
+            f"known: {', '.join(read)}{did_you_mean(name, read)}"
         )
     options.options = {key: value for key, value in options.options.items() if key != "auto_map"}
     options.options["architectures"] = [name]
@@ -138,11 +144,15 @@ def _no_foreign_code(base: Reader, options: Config) -> None:
 
 
 def _way_round(base: Reader, known: Sequence[str]) -> str:
-    read = [name for name in known if _task_of(base, name) is not None]
     return (
         "If one of transformers' classes computes the same, name it, as load(..., architecture=NAME) or "
-        f"lucid export --architecture NAME: {', '.join(read)}"
+        f"lucid export --architecture NAME: {', '.join(_read_here(base, known))}"
     )
+
+
+def _read_here(base: Reader, known: Sequence[str]) -> list[str]:
+    """The classes of transformers that have a task here."""
+    return [name for name in known if _task_of(base, name) is not None]
 
 
 def _only_task(base: Reader, options: Config) -> str:

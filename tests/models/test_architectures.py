@@ -109,7 +109,7 @@ def test_former_names_of_transformers_are_read(tmp_path: Path, name: str) -> Non
 # Adapters -------------------------------------------------------------------------------------------------------------
 
 
-def with_adapter(folder: Path, base: str = "meta-llama/Llama-3.2-1B") -> Path:
+def with_adapter(folder: Path, base: str | None = "meta-llama/Llama-3.2-1B") -> Path:
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": base}))
     (folder / "adapter_model.safetensors").write_bytes(b"")
     return folder
@@ -124,6 +124,24 @@ def test_an_adapter_beside_its_base_model_is_refused(tmp_path: Path) -> None:
     (source / "adapter_config.json").unlink()
     with pytest.raises(ConfigError, match=r"has an adapter \(peft's adapter_model\.safetensors\)"):
         lucid.models.load(source)
+
+
+@pytest.mark.parametrize("base", [None, ""])
+def test_an_adapter_that_does_not_name_its_base_model_says_so(tmp_path: Path, base: str | None) -> None:
+    with pytest.raises(ConfigError, match="has an adapter .* of a base model that it does not name, no model; merge"):
+        lucid.models.load(with_adapter(tmp_path, base))
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match="has an adapter .* beside its base model; merge both first"):
+        lucid.models.load(tmp_path)
+
+
+def test_a_mistyped_architecture_is_answered_with_the_class_that_is_read() -> None:
+    with pytest.raises(ConfigError) as caught:
+        lucid.models.load(goldens.folder("bert/base"), architecture="BertForSequenceClasification")
+    message = str(caught.value)
+    assert "for model_type bert; known: BertForMaskedLM, " in message
+    assert message.endswith("; did you mean BertForSequenceClassification?")
+    assert "BertLMHeadModel" not in message and "BertForMultipleChoice" not in message
 
 
 def test_an_adapter_without_its_base_model_says_of_what_it_is(tmp_path: Path) -> None:
