@@ -68,9 +68,7 @@ def folder(path: T) -> T:
         BadParameter: for `-`, as a folder cannot be written to the standard output.
     """
     if str(path) == "-":
-        raise typer.BadParameter(
-            "'-' is the standard output, but this command writes a folder; give the name of a folder"
-        )
+        raise typer.BadParameter("'-' is the standard output, but this writes a folder; give the name of a folder")
     return path
 
 
