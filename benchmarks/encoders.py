@@ -1,4 +1,4 @@
-"""MiniLM in few bits: time and size against float32, and how far its vectors are from float32's."""
+"""Quantized MiniLM: time and size against float32, and how far its vectors are from float32's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models in few bits: decoders beside float32 and the 4-bit graph of genai's own builder."""
+"""Quantized models: decoders beside float32 and the 4-bit graph of genai's own builder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with weights in few bits against float32, by shape: chains of layers, each of which reads other weights."""
+"""Products with quantized weights against float32, by shape: chains of layers, each of which reads other weights."""
 
 from __future__ import annotations
 

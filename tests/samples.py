@@ -600,7 +600,7 @@ SAMPLES: list[Sample] = [
             ("packed groups", _BP, {"heads": 4, "kv_heads": 2}),
         )
     ],
-    # Weights in few bits
+    # Quantized weights
     sample(ops.unpack_codes, codes(N, L), ref=unpacked, dtypes=(uint8,), bits=4),
     sample(ops.unpack_codes, codes(N, L), ref=unpacked, dtypes=(uint8,), bits=8, label="bytes"),
     *[

@@ -196,7 +196,7 @@ def test_the_report_says_what_the_bits_cost(call: Any, llama: Path, text: Path, 
         (["--bits", "a=4,a=8"], "--bits a=4,a=8: expected 4, 8, or bits by pattern, each once"),
         (["--bits", "head=8,*=4"], "bits names 'head', which no layer has; there are model.embed_tokens"),
         (["--bits", "4", "--skip", "head"], "skip names 'head', which no layer has"),
-        (["--activations", "dynamic"], "--activations: for weights in few bits; give --bits 8 too"),
+        (["--activations", "dynamic"], "--activations: for quantized weights; give --bits 8 too"),
         (["--bits", "4", "--activations", "dynamic"], "goes with weights in 8 bits, and bits is 4; give bits=8"),
         (
             ["--bits", "8", "--activations", "static"],
@@ -204,7 +204,7 @@ def test_the_report_says_what_the_bits_cost(call: Any, llama: Path, text: Path, 
         ),
         (["--bits", "8", "--ranges", "minmax"], "ranges is 'minmax', which is for activations=\"static\""),
         (["--bits", "8", "--activations", "dynamic", "--block", "32"], "leave out block"),
-        (["--block", "32", "--search"], "--block, --search: for weights in few bits; give --bits 4 too"),
+        (["--block", "32", "--search"], "--block, --search: for quantized weights; give --bits 4 too"),
         (["--bits", "4", "--method", "gptq"], "--method gptq learns from texts: give a file of some hundred sentences"),
         (["--bits", "4", "--method", "hqq", "--symmetric"], 'method="hqq" finds zero points'),
         (["--bits", "4", "--method", "gptq", "--text", "none.txt"], "there is no file 'none.txt'"),
@@ -227,7 +227,7 @@ def test_every_command_says_so(command: str, call: Any, llama: Path, tmp_path: P
     name, *others = (paths.get(word, word) for word in command.split())
     for options, message in (
         (["--bits", "5"], "quantize: bits is 5"),
-        (["--block", "32"], "--block: for weights in few"),
+        (["--block", "32"], "--block: for quantized weights"),
     ):
         code, _, err = call(name, llama, *others, *options)
         assert code in (1, 2) and message in err

@@ -48,7 +48,7 @@ def logits(source: Path) -> Any:
 def test_a_folder_is_a_checkpoint_with_its_tokenizer(call: Any, llama: Path, tmp_path: Path) -> None:
     folder = tmp_path / "small"
     code, out, err = call("quantize", llama, "--bits", "4", "--block", "16", "-o", folder)
-    assert (code, err) == (0, "") and "in few bits" in out and "model.safetensors" in out
+    assert (code, err) == (0, "") and "quantized" in out and "model.safetensors" in out
     names = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
     assert sorted(path.name for path in folder.iterdir()) == names
     small = lucid.quantize(lucid.models.load(llama), 4, block=16)
@@ -60,7 +60,7 @@ def test_a_folder_is_a_checkpoint_with_its_tokenizer(call: Any, llama: Path, tmp
     first, second = ("".join(one.answer([5, 9, 3], max_new_tokens=5)) for one in answers)
     assert first == second != ""
     code, _, err = call("quantize", folder, "--bits", "8", "--block", "16", "-o", tmp_path / "again")
-    assert code == 0 and "weights are in few bits already; they become float32 first, and lose a second time" in err
+    assert code == 0 and "weights are quantized already; they become float32 first, and lose a second time" in err
     code, _, err = call("quantize", llama, "--bits", "4", "-o", folder)
     assert code == 1 and "the folder is not empty; give the name of a new one" in err
 
@@ -125,7 +125,7 @@ def test_learnt_codes(call: Any, llama: Path, tmp_path: Path) -> None:
         (
             ["--target-error", "1e-9", "--text", "TEXTS"],
             1,
-            "no model in few bits has an error of 1e-09 or less",
+            "no quantized model has an error of 1e-09 or less",
         ),
         (["--target-error", "0", "--text", "TEXTS"], 1, "the target error is 0.0, expected a number above 0"),
         (["--bits", "5"], 1, "quantize: bits is 5, expected one of 4, 8"),

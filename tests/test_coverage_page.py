@@ -30,7 +30,7 @@ def test_models_in_few_bits_are_as_near_as_the_page_says() -> None:
     for number, small in enumerate(precision_tables.models()):
         way = number % len(ways)
         bits, target = ways[way]
-        assert small.error(bits, target) <= bounds[f"{small.name} in few bits", way], (small.name, bits, target)
+        assert small.error(bits, target) <= bounds[f"{small.name}, quantized", way], (small.name, bits, target)
         if bits == 4:
             small.check_other_targets()
 

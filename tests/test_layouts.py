@@ -400,7 +400,7 @@ def test_a_dense_layer_in_few_bits_is_refused_where_the_runtime_computes_it(tmp_
     small = lucid.quantize(model("sentences/dense"), 8, block=16)
     lucid.models.save(small, source, tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((source / "0_Transformer" / "tokenizer.json").read_bytes())
-    with pytest.raises(ValueError, match=r"sentence_layers.2_Dense.linear.weight is in few bits"):
+    with pytest.raises(ValueError, match=r"sentence_layers.2_Dense.linear.weight is quantized"):
         write_folder(small, tmp_path, tmp_path / "made", layout="sentence-transformers")
 
 

@@ -321,7 +321,7 @@ def test_separate_projections_of_wrong_shapes_are_an_error_even_where_their_sum_
 
 @pytest.mark.parametrize("dtype", ["int8", "int64", "bool"])
 def test_a_module_is_converted_to_floating_point_types_alone(dtype: Any) -> None:
-    with pytest.raises(TypeError, match=f"to: got {dtype}, expected a floating-point type; for few bits see"):
+    with pytest.raises(TypeError, match=f"to: got {dtype}, expected a floating-point type; for 4 or 8 bits see"):
         nn.Linear(4, 3).to(dtype)
 
 

@@ -208,7 +208,7 @@ def test_it_is_text_a_mapping_and_html(network: Network) -> None:
     assert lines[4].startswith("head (shares table)")
     assert lines[5].split()[-2:] == ["not", "run"]
     assert any(line.startswith("output: relative error 0.") for line in lines)
-    assert "size: 0.54 MB, in few bits 0.11 MB (20%)" in lines
+    assert "size: 0.54 MB, quantized 0.11 MB (20%)" in lines
     plain = json.loads(json.dumps(report.as_dict()))
     assert plain["layers"][1]["path"] == "up" and plain["layers"][1]["alone"] == report.layers[1].alone
     assert plain["skip"] == report.skip and plain["error"] == report.error
@@ -263,9 +263,9 @@ def test_times_are_of_the_exported_models_in_turns(network: Network) -> None:
 @pytest.mark.parametrize(
     ("pair", "data", "message"),
     [
-        (lambda n: (n, n), CALLS, "the second model, a Network, has no weights in few bits; lucid.quantize makes such"),
-        (lambda n: (n.up, lucid.quantize(n)), CALLS, r"table has a weight \[4096, 32\] in few bits, .* no weight"),
-        (lambda n: (nn.Linear(32, 8), lucid.quantize(n.up)), CALLS, r"\[48, 32\] in few bits, .* has one of \[8, 32\]"),
+        (lambda n: (n, n), CALLS, "the second model, a Network, has no quantized weights; lucid.quantize makes such"),
+        (lambda n: (n.up, lucid.quantize(n)), CALLS, r"table has a quantized weight \[4096, 32\], .* no weight"),
+        (lambda n: (nn.Linear(32, 8), lucid.quantize(n.up)), CALLS, r"\[48, 32\], .* has one of \[8, 32\]"),
         (lambda n: (n, lucid.quantize(n)), [], "the data are empty, expected at least one call of the model"),
         (lambda n: (n, lucid.quantize(n)), [{"x": CALLS[0]}], "call 0 of the data has x, and the model takes ids"),
         (lambda n: (n.up, lucid.quantize(n.up)), [np.full((1, 32), np.nan)], r"call 0 .*: x has nan at \[0, 0\]"),

@@ -1,4 +1,4 @@
-"""Models with weights in few bits: `lucid.quantize`, the modules, their state, and what is exported of them."""
+"""Models with quantized weights: `lucid.quantize`, the modules, their state, and what is exported of them."""
 
 from __future__ import annotations
 

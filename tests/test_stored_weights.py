@@ -1,4 +1,4 @@
-"""Which weights `lucid.quantize` stores in few bits, and what reads them: `nn.Module.quantizable`."""
+"""Which weights `lucid.quantize` quantizes, and what reads them: `nn.Module.quantizable`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_vector(shape: tuple[int, ...]) -> bool:
 
 
 def floats(model: nn.Module) -> list[str]:
-    """The parameters that are no vectors and not in few bits."""
+    """The parameters that are no vectors and not quantized."""
     state = model.state_dict().items()
     numbers = {key: t.shape for key, t in state if t.dtype.kind == "float" and not key.endswith(".scales")}
     return [key for key, shape in numbers.items() if not is_vector(shape)]
@@ -304,8 +304,8 @@ def test_a_name_that_tensors_do_not_have_either() -> None:
 # Models ---------------------------------------------------------------------------------------------------------------
 
 # Modules whose own weights stay: convolutions (the patches of images, the first layers that read sounds, Mamba's and
-# ConvNeXt's windows), also where the filters are stored as lengths and directions; experts, as there are no products of
-# groups in few bits; T5's biases by distance, which are scores.
+# ConvNeXt's windows), also where the filters are stored as lengths and directions; experts, as there are no
+# quantized grouped products; T5's biases by distance, which are scores.
 STAYS = (nn.Conv1d, nn.Conv2d, WeightNorm, nn.GatedExperts, nn.RelativePositionBias)
 # Parameters that stay: tables of positions that are no module of their own; Swin's biases by distance, scores as well.
 SCORES_AND_POSITIONS = (".relative_position_bias_table", ".position_embeddings")

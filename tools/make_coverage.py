@@ -292,8 +292,8 @@ widened when the model is loaded, or rows of a table.
 """
 
 _SMALL_MODELS_TEXT = f"""\
-A model of each file, with all its weights in few bits, in blocks of {precision_tables.BLOCK}, tables of positions too. Figures: exported at accuracy
-level 0 compared with eager, both in few bits, relative to the largest number of the output. In 4 bits all are
+A model of each file, with all its weights quantized, in blocks of {precision_tables.BLOCK}, tables of positions too. Figures: exported at accuracy
+level 0 compared with eager, both quantized, relative to the largest number of the output. In 4 bits all are
 exported for `cuda`, `openvino` and `webgpu`, too, and pass ONNX's checker.
 """
 
@@ -305,7 +305,7 @@ def _small_models(kept: Figures) -> str:
 
     rows = []
     for small in precision_tables.models():
-        cell = f"{small.name} in few bits"
+        cell = f"{small.name}, quantized"
         rows.append([cell, f"[{small.file}](../{small.file})", *kept.of(cell, lambda small=small: measured(small))])
     heads = [f"{bits} bits, {target}" for bits in (4, 8) for target in TARGETS]
     return table(("model", "file", *heads), rows)

@@ -1,4 +1,4 @@
-"""The tables of docs/coverage.md about precision: the forms of products, and the models in few bits."""
+"""The tables of docs/coverage.md about precision: the forms of products, and the quantized models."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _with_minimums() -> nn.Linear:
 
 
 class Small(NamedTuple):
-    """A model whose weights are put in few bits, its file, and inputs."""
+    """A model whose weights are quantized, its file, and inputs."""
 
     name: str
     file: str
@@ -89,7 +89,7 @@ class Small(NamedTuple):
         return [self.error(bits, target) for bits in (4, 8) for target in TARGETS]
 
     def error(self, bits: Bits, target: str) -> float:
-        """Of one export: the difference to the eager model in few bits, relative to the largest number of an output."""
+        """Of one export: the difference to the eager quantized model, relative to the largest number of an output."""
         small = self._in_few(bits)
         session = Session(to_onnx(small, target=Target(target, accuracy_level=0)), spinning=False)
         return _error(small, session, self.inputs)

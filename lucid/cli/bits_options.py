@@ -1,4 +1,4 @@
-"""The options of weights in few bits, which several commands share."""
+"""The options of quantized weights, which several commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models with weights in few bits, as the options ask for them."""
+"""Models with quantized weights, as the options ask for them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def in_few_bits(model: Model, given: FewBits, checkpoint: Path | None, dtype: st
     if options is None:
         return model
     if not isinstance(model, Module):
-        raise usage("--bits: SOURCE is a function, expected a Module, whose weights can be in few bits")
+        raise usage("--bits: SOURCE is a function, expected a Module, whose weights can be quantized")
     return quantize(model, **options, dtype=dtype)
 
 
@@ -73,7 +73,7 @@ def arguments(given: FewBits, checkpoint: Path | None, decoder: bool) -> dict[st
         others = [name for name, value in given._asdict().items() if value and name != "bits"]
         if others:
             bits = 4 if given.activations is None else 8
-            raise usage(f"--{', --'.join(others)}: for weights in few bits; give --bits {bits} too")
+            raise usage(f"--{', --'.join(others)}: for quantized weights; give --bits {bits} too")
         return None
     if given.learns and given.text is None:
         what = "--method gptq" if given.activations is None else "--activations static"

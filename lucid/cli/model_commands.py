@@ -179,7 +179,7 @@ def verify(
     For the folder that `export --for` wrote, it compares all ONNX files. The inputs, their sizes and the part of the
     model come from the file, unless --input, --call, --part or --cache is given. If results differ, it names the first
     node that does; for this, give the --target, --attention and --tuned of the export; for a file in half precision,
-    its --dtype; for one in few bits, its --bits and what was given with it.
+    its --dtype; for a quantized one, its --bits and what was given with it.
 
     Examples:
 

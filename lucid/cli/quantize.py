@@ -59,7 +59,7 @@ def run(
         source, settings("--set", arguments), weights, seed, dequantize=True, mapped=mapped, reading=reading
     )
     if not isinstance(model, Module):
-        raise usage(f"SOURCE {source!r} is a function, expected a Module, whose weights can be in few bits")
+        raise usage(f"SOURCE {source!r} is a function, expected a Module, whose weights can be quantized")
     before = _weight_bytes(model)
     bits = "4" if few_bits.bits is None else few_bits.bits
     options = few_bits_arguments(few_bits._replace(bits=bits), checkpoint, isinstance(model, CausalDecoder))
@@ -131,7 +131,7 @@ def _write(model: Module, checkpoint: Path | None, output: Path, target: str) ->
 
 def _print(out: show.Output, data: Mapping[str, Any], output: Path) -> None:
     before, after = data["bytes_before"], data["bytes_after"]
-    out.line(f"weights     {show.size(before)}, in few bits {show.size(after)} ({after / before:.0%})")
+    out.line(f"weights     {show.size(before)}, quantized {show.size(after)} ({after / before:.0%})")
     unchanged = data["bytes_unchanged"]
     large = [f"{module} {show.size(taken)}" for module, taken in unchanged.items() if taken >= _LARGE * after]
     if large:

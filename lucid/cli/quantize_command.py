@@ -57,7 +57,7 @@ def quantize(
     verbose: o.Verbose = False,
     debug: o.Debug = False,
 ) -> None:
-    """Round the weights of a model to few bits: to a checkpoint that Lucid reads again, or to an ONNX file.
+    """Round the weights of a model to 4 or 8 bits: to a checkpoint that Lucid reads again, or to an ONNX file.
 
     Examples:
 

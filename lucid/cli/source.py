@@ -45,7 +45,7 @@ def load_model(
 
     A checkpoint makes the model that its config names. A class is called with the arguments, or its `from_pretrained`
     if there are weights. A function is called, too, unless it needs arguments that are not given: then it is itself the
-    model. With `dequantize` the weights that a checkpoint has in few bits become parameters; `mapped` leaves those of a
+    model. With `dequantize` the quantized weights of a checkpoint become parameters; `mapped` leaves those of a
     checkpoint in its element types, so that they stay in the file until they are read. `reading` is how a
     checkpoint is read.
 
@@ -84,7 +84,7 @@ def _load(
         if not held:
             return read
         show.Output(error=True).line(
-            f"note  {path}: {held} weights are in few bits already; they become float32 first, and lose a second time"
+            f"note  {path}: {held} weights are quantized already; they become float32 first, and lose a second time"
         )
         return load_checkpoint(dequantize=True)
     for option, value in reading._asdict().items():

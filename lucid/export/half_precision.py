@@ -163,7 +163,7 @@ class _Rewrite:
         new = self._new.get(id(value), value)
         if value.type.dtype != float32:
             return new
-        # The scales of a weight in few bits belong to its op, which is not folded: they are not widened before it.
+        # The scales of a quantized weight belong to its op, which is not folded: they are not widened before it.
         whole = node.op.folded or self._computed == self._weights.dtype
         if isinstance(value, Constant) and self._weights.has(value) and whole:
             return self._cast(self._weights.halved(value), self._computed, node.scope)

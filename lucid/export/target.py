@@ -41,7 +41,7 @@ class Target:
             would compute wrongly are not taken.
         attention: "auto", or a form to insist on: "standard" (ONNX Attention), "contrib" (com.microsoft), "expanded".
         forms: the same for any op, by name: `{"rms_norm": "expanded"}`.
-        accuracy_level: how products with weights in few bits are computed: 4 rounds their inputs to 8 bits, in blocks
+        accuracy_level: how products with quantized weights are computed: 4 rounds their inputs to 8 bits, in blocks
             of a row; 0 computes in float32.
         tuned: the forms that were fastest where the model will run: what `lucid.inspection.tuning.tune` returns, or the
             path of what `lucid tune` wrote. A node that is not in the table takes the best form by default.

@@ -63,7 +63,7 @@ def _check_options(target: str, options: Options) -> None:
     if target not in _TARGETS:
         raise ValueError(f"target {target!r}: onnxruntime-genai on a CPU takes models for {' and '.join(_TARGETS)}")
     if options.dtype is not None:
-        raise ValueError(f"dtype {options.dtype!r}: onnxruntime-genai's folders are float32; weights may have few bits")
+        raise ValueError(f"dtype {options.dtype!r}: onnxruntime-genai's folders are float32; weights may be quantized")
     if options.cache is not None and options.cache not in CACHE_KINDS:
         raise ValueError(f"cache {options.cache!r} does not exist: choose one of {', '.join(CACHE_KINDS)}")
     if options.capacity is not None and (isinstance(options.capacity, bool) or options.capacity < 1):

@@ -18,7 +18,7 @@ def write_sentence_layers(model: Module, checkpoint: Path, folder: Path) -> None
     """modules.json, the config of each layer, and the weights of a Dense, which sentence-transformers computes itself.
 
     Raises:
-        ValueError: for a model without these layers, a checkpoint without modules.json, and a Dense in few bits.
+        ValueError: for a model without these layers, a checkpoint without modules.json, and a quantized Dense.
         OSError: if a file cannot be read or written.
     """
     modules = read_modules(checkpoint)
@@ -35,7 +35,7 @@ def write_sentence_layers(model: Module, checkpoint: Path, folder: Path) -> None
             weights = {name.removeprefix(prefix): array for name, array in stored.items() if name.startswith(prefix)}
             if "linear.weight" not in weights:
                 raise ValueError(
-                    f"{prefix}linear.weight is in few bits, and sentence-transformers computes this layer itself; "
+                    f"{prefix}linear.weight is quantized, and sentence-transformers computes this layer itself; "
                     f'leave it as it is: --skip "{PREFIX}.*"'
                 )
             lucid.save(folder / layer.name / SINGLE, weights)

@@ -86,8 +86,8 @@ class Module:
     _training: bool = False
 
     quantizable: ClassVar[Mapping[str, WeightUse]] = {}
-    """The parameters (rows, columns) that this class reads in one way only, so that `lucid.quantize` may put weights in
-    few bits in their places: "linear", by `F.linear`, and perhaps as a table too; "transposed", by
+    """The parameters (rows, columns) that this class reads in one way only, so that `lucid.quantize` may put quantized
+    weights in their places: "linear", by `F.linear`, and perhaps as a table too; "transposed", by
     `F.linear(..., transposed=True)`; "table", by `F.embedding` or as `weight[start:stop]`."""
 
     output_names: ClassVar[Sequence[str]] = ()
@@ -283,7 +283,7 @@ class Module:
         """
         wanted = as_dtype(dtype)
         if wanted.kind != "float":
-            raise TypeError(f"to: got {wanted}, expected a floating-point type; for few bits see lucid.quantize")
+            raise TypeError(f"to: got {wanted}, expected a floating-point type; for 4 or 8 bits see lucid.quantize")
         floats = {key: tensor for key, tensor in self._named_tensors() if tensor.dtype.kind == "float"}
         converted = {key: convert(tensor.numpy(), wanted, key) for key, tensor in floats.items()}
         for key, tensor in floats.items():

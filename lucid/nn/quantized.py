@@ -1,4 +1,4 @@
-"""A weight in few bits, in the place of the parameter that it stands for."""
+"""A quantized weight, in the place of the parameter that it stands for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lucid.quantization import Blocks
 
 
 class QuantizedWeight(StoredWeight):
-    """A weight (N outputs, K inputs) or table (entries, width) in few bits.
+    """A quantized weight (N outputs, K inputs) or table (entries, width).
 
     It takes the place of the `weight` of a layer, which `F.linear` and `F.embedding` accept like a parameter.
 

@@ -8,7 +8,7 @@ from lucid.ops.tensor.tensor import Tensor
 
 
 class Opaque:
-    """Something in the place of a tensor that ops and NumPy cannot read, such as a weight in few bits.
+    """Something in the place of a tensor that ops and NumPy cannot read, such as a quantized weight.
 
     Whatever is asked of it as a tensor is an error that `refuse` words.
     """

@@ -1,4 +1,4 @@
-"""Products with weights in few bits, and rows of tables in few bits (`lucid.quantization` says how they are stored).
+"""Products with quantized weights, and rows of quantized tables (`lucid.quantization` says how they are stored).
 
 A traced model keeps the bytes: these ops are never computed while tracing.
 """
@@ -108,7 +108,7 @@ def quantized_linear(
     bits: int,
     block: int,
 ) -> Tensor:
-    """x @ weight.T with x (..., K) and a weight of N outputs and K inputs in few bits.
+    """x @ weight.T with x (..., K) and a quantized weight of N outputs and K inputs.
 
     Half precision is computed in float32.
 
@@ -147,7 +147,7 @@ def quantized_embedding(
     block: int,
     width: int,
 ) -> Tensor:
-    """Rows of a table (entries, width) in few bits by index: (...) integers to (..., width), in the type of `scales`.
+    """Rows of a quantized table (entries, width) by index: (...) integers to (..., width), in the type of `scales`.
 
     Args:
         indices: (...) integers.

@@ -1,4 +1,4 @@
-"""Weights in few bits: unsigned codes, and a scale and a zero or a minimum for each block of them along the input axis.
+"""Quantized weights: unsigned codes, and a scale and a zero or a minimum for each block of them along the input axis.
 
     weight[n, k] = scales[n, k // block] * (codes[n, k] - zeros[n, k // block])     or
     weight[n, k] = scales[n, k // block] * codes[n, k] + minimums[n, k // block]
@@ -22,7 +22,7 @@ BLOCKS = tuple(2**power for power in range(4, 12))  # the sizes of blocks that o
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """A weight of N outputs and K inputs in few bits, B blocks a row.
+    """A quantized weight of N outputs and K inputs, B blocks a row.
 
     Args:
         codes: (N, K) uint8, below 2^bits.

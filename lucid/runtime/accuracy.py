@@ -1,4 +1,4 @@
-"""The accuracy level of products with weights in few bits, changed in a model that is exported already."""
+"""The accuracy level of products with quantized weights, changed in a model that is exported already."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _LEVEL = "session.qdq_matmulnbits_accuracy_level"  # onnxruntime's config key
 def config_of(model: onnx.ModelProto) -> dict[str, str]:
     """The config entries of onnxruntime that a model asks for; its large data is not read.
 
-    Standard products with weights in few bits do not say how exact they are, and onnxruntime's default rounds their
+    Standard products with quantized weights do not say how exact they are, and onnxruntime's default rounds their
     inputs to 8 bits.
     """
     told = {entry.key: entry.value for entry in model.metadata_props}

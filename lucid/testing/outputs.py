@@ -51,7 +51,7 @@ def compare_file(
 ) -> list[Comparison]:
     """Compare the outputs of a file, exported from this graph, with those of NumPy on these inputs, which may be given.
 
-    A model with weights in few bits is compared at accuracy level 0, as by `assert_parity`. One whose products round
+    A model with quantized weights is compared at accuracy level 0, as by `assert_parity`. One whose products round
     their inputs to 8 bits differs by that rounding: only `assert_parity` can tell it from a fault.
     """
     few_bits = any(node.op.name == "quantized_linear" for node in graph.nodes())

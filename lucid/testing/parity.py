@@ -107,7 +107,7 @@ def assert_parity(
 ) -> ParityReport:
     """Export a model, run it in onnxruntime and compare with the eager results.
 
-    A model with weights in few bits is compared at accuracy level 0; the report says what level 4 adds, if the target
+    A model with quantized weights is compared at accuracy level 0; the report says what level 4 adds, if the target
     or the model that is given has it. One whose products round their inputs to 8 bits, too, is compared part by
     part: each product gets the inputs that it has in the exported model (see `lucid.testing.cut_at_rounding`).
 

@@ -118,7 +118,7 @@ class ParityReport:
     not_run: Mapping[str, str] = field(default_factory=dict)  # providers that do not start, and why
     rounded: Mapping[str, float] = field(default_factory=dict)
     """By provider, how much accuracy level 4 differs from level 0, which is compared, relative to an output's largest
-    number. Empty for models without weights in few bits."""
+    number. Empty for models without quantized weights."""
     whole: Mapping[str, float] = field(default_factory=dict)
     """By provider, how much the outputs of a model differ whose products round their inputs to 8 bits, relative to an
     output's largest number; the comparisons are of its parts."""

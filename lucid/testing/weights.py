@@ -73,7 +73,7 @@ def export_again(
 
 
 def _accuracy_level(model: onnx.ModelProto, told: Mapping[str, str], default: int) -> int:
-    """What a file says of its products with weights in few bits."""
+    """What a file says of its products with quantized weights."""
     if told.get(ACCURACY_LEVEL, "").isdecimal():
         return int(told[ACCURACY_LEVEL])
     levels = (

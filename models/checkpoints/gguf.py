@@ -56,7 +56,7 @@ _log = logging.getLogger("lucid.models")
 
 
 class GGUFWeights(Mapping[str, Array | Blocks]):
-    """Weights under Hugging Face's keys, in few bits as they are or in float32. Each is read when it is asked for.
+    """Weights under Hugging Face's keys, quantized as they are or in float32. Each is read when it is asked for.
 
     An array that the file holds in float32 is a read-only view of it, unless its rows need another order; other types
     than float32 that `Blocks` cannot hold are dequantised. None is kept.

@@ -1,4 +1,4 @@
-"""The types of GGUF tensors that are weights in few bits as they are: blocks of 32 numbers, each with a scale.
+"""The types of GGUF tensors that are quantized weights as they are: blocks of 32 numbers, each with a scale.
 
 Source: https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h. The numbers d and m are float16:
 

@@ -60,7 +60,7 @@ class Header:
         return array.reshape(shape)
 
     def weight(self, name: str) -> Array | Blocks:
-        """A tensor in few bits as it is, where blocks can hold its type; otherwise as float32.
+        """A quantized tensor as it is, where blocks can hold its type; otherwise as float32.
 
         Raises:
             WeightsError: for blocks with NaN or infinity.
@@ -74,7 +74,7 @@ class Header:
             raise broken(self.path, f"tensor {show(name)}: {error}") from error
 
     def widened(self) -> str:
-        """How many tensors of which types become float32, although they are in few bits: "3 tensors of Q6_K"."""
+        """How many tensors of which types become float32, although they are quantized: "3 tensors of Q6_K"."""
         kinds = Counter(entry.kind for entry in self.tensors.values() if entry.kind not in (*KEPT, *_FLOATS))
         return ", ".join(f"{count} tensors of {kind.name}" for kind, count in kinds.items())
 

@@ -105,7 +105,7 @@ def parameter_keys(
 
 
 def _load(module: nn.Module, weights: Mapping[str, Callable[[], Held]], dequantize: bool, assign: bool) -> None:
-    """Load weights by the names of parameters. Each is read once; of those in few bits what is packed is kept."""
+    """Load weights by the names of parameters. Each is read once; of quantized ones what is packed is kept."""
     parameters = module.state_dict()
     layers = [(layer, name, use) for layer in module.modules() for name, use in layer.quantizable.items()]
     uses = {id(getattr(layer, name)): use for layer, name, use in layers}

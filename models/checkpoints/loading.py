@@ -70,7 +70,7 @@ def load(
             another one (`architectures`) or code of its own (`auto_map`).
         dtype: the element type of the parameters; float32 by default, whatever the checkpoint stores. "auto": as it
             stores each, without a copy.
-        dequantize: whether weights that the checkpoint has in few bits become parameters too. By default each is an
+        dequantize: whether quantized weights of the checkpoint become parameters too. By default each is an
             `nn.QuantizedWeight` or `nn.Int8Weight`, exactly as stored, where its type is one that Lucid has.
         ignore: options of config.json that are read as if the file did not have them, such as one that is refused and
             that you know to change nothing: ``"hidden_act"``, or ``("text_config.hidden_act", ...)`` of objects.
@@ -97,7 +97,7 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     """Write a model of a checkpoint, such as `lucid.quantize` makes of it, as one that `load` reads as it is.
 
     Args:
-        model: with or without weights in few bits.
+        model: with or without quantized weights.
         source: the checkpoint that it was loaded from, which has its options.
         folder: one that exists. It gets config.json and model.safetensors; copy the files of the tokenizer too.
 

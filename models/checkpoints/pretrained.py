@@ -125,15 +125,15 @@ class Pretrained(nn.Module, Generic[C]):
     ) -> Self:
         """Read Hugging Face's config.json and model.safetensors, in one file or in shards, or a GGUF file.
 
-        Weights that the checkpoint has in few bits stay so: each is an `nn.QuantizedWeight` or `nn.Int8Weight` in the
+        Quantized weights of the checkpoint stay so: each is an `nn.QuantizedWeight` or `nn.Int8Weight` in the
         place of a parameter, where it holds what is stored exactly.
 
         Args:
             folder: the folder with config.json, a GGUF file, or a folder with one GGUF file and no config.json.
-            dtype: the element type of the parameters, and of the scales of weights in few bits. "auto": of each
+            dtype: the element type of the parameters, and of the scales of quantized weights. "auto": of each
                 parameter that of the checkpoint, whose arrays are used without a copy: they stay in the mapped file
                 (but those of single experts are joined, which is a copy).
-            dequantize: whether weights in few bits become parameters, as for `lucid.quantize`.
+            dequantize: whether quantized weights become parameters, as for `lucid.quantize`.
             ignore: options of the config that are read as if the file did not have them, such as one that is refused:
                 ``("hidden_size",)``, or ``("text_config.hidden_act",)`` of an object. `unread` of the model names them.
 

@@ -18,7 +18,7 @@ _Stack: TypeAlias = list[list[str]]
 
 
 class StackedWeights(Mapping[str, Held]):
-    """The weights of a checkpoint, some of them joined when they are asked for. Those in few bits are dequantised.
+    """The weights of a checkpoint, some of them joined when they are asked for. Quantized ones are dequantised.
 
     Asking for weights that differ in shape or element type, so that they cannot be joined, raises a StateError that
     lists them.

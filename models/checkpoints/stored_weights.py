@@ -1,7 +1,7 @@
-"""Checkpoints in few bits as Lucid writes them: a folder that `lucid.models.load` reads as it was.
+"""Quantized checkpoints as Lucid writes them: a folder that `lucid.models.load` reads as it was.
 
 config.json has the options of the model and a ``quantization_config``; model.safetensors the state of the model, under
-its own keys. A weight X in few bits is there as X.packed, X.scales, and X.zero_points or X.minimums or neither, in the
+its own keys. A quantized weight X is there as X.packed, X.scales, and X.zero_points or X.minimums or neither, in the
 layout of `nn.QuantizedWeight`; one in signed bytes as X.codes and X.scales, with X.input_scale and X.input_zero_point
 if it has a grid, as `nn.Int8Weight` has them::
 
@@ -37,7 +37,7 @@ def write_checkpoint(
     """Write config.json and model.safetensors to a folder that exists.
 
     Args:
-        model: with or without weights in few bits.
+        model: with or without quantized weights.
         options: of the config.json that the model was made by.
         folder: where to write.
         ignored: the options that the model was read without on request.

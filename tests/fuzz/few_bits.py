@@ -1,4 +1,4 @@
-"""Layers whose weights are in few bits. Codes, scales and zeros are drawn; by definition a layer multiplies with the
+"""Layers whose weights are quantized. Codes, scales and zeros are drawn; by definition a layer multiplies with the
 numbers that they stand for, so no step of it is the package's own: packing, unpacking, blocks, parts of weights."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDED: list[Maker] = []  # those for accuracy level 4, whose inputs are plain
 
 
 class Weight(NamedTuple):
-    """A weight in few bits, and the numbers that it stands for."""
+    """A quantized weight, and the numbers that it stands for."""
 
     stored: nn.QuantizedWeight
     numbers: Array

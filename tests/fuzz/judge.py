@@ -57,7 +57,7 @@ class Judge:
 
     def __init__(self, graph: Graph, tame: bool = True, in_8_bits: bool = False) -> None:
         """`tame`: no input holds NaN, an infinity or a number so large that a product of two could overflow.
-        `in_8_bits`: inputs of products with weights in few bits may be rounded to 8 bits, in blocks of a row."""
+        `in_8_bits`: inputs of products with quantized weights may be rounded to 8 bits, in blocks of a row."""
         self._graph, self._inner = primitives(graph, tame, in_8_bits)
         self._nodes = self._graph.nodes()
         bodies = {id(node): node.attributes["body"] for node in self._nodes if node.op.name == "scan"}

@@ -1,4 +1,4 @@
-"""Faults of weights in few bits to plant: in their layout, in their ops, and in the forms that write them."""
+"""Faults of quantized weights to plant: in their layout, in their ops, and in the forms that write them."""
 
 from __future__ import annotations
 

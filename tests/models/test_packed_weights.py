@@ -302,7 +302,7 @@ def with_tokenizer(folder: Path) -> Path:
 
 @pytest.mark.parametrize("bits", [None, 8])
 def test_texts_are_continued_with_them_or_with_others(bits: int | None, tmp_path: Path) -> None:
-    """`lucid.quantize` refuses weights that are in few bits already."""
+    """`lucid.quantize` refuses weights that are quantized already."""
     model = load_language_model(with_tokenizer(tmp_path), bits=bits)
     answer = model.answer(model.tokenizer.encode("abc"), max_new_tokens=3)
     assert "".join(answer) == model.tokenizer.decode(answer.ids) != ""

@@ -118,7 +118,7 @@ def test_nothing_is_loaded_where_keys_do_not_fit() -> None:
     assert isinstance(layer.weight, lucid.Tensor)
 
 
-# Weights in few bits --------------------------------------------------------------------------------------------------
+# Quantized weights --------------------------------------------------------------------------------------------------
 
 
 class Tied(nn.Module):

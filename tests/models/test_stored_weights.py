@@ -1,4 +1,4 @@
-"""Checkpoints in few bits as Lucid writes them: read again they are the same, and damaged ones are errors."""
+"""Quantized checkpoints as Lucid writes them: read again they are the same, and damaged ones are errors."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ RELEASES: Mapping[Release, tuple[int, int]] = MappingProxyType(
 OLDEST: Release = (1, 20)  # the oldest that models are exported for
 SIZE_LIMITS = "lucid.limits"  # the metadata key for the largest values of symbolic sizes, as JSON
 OLDEST_RELEASE = "lucid.onnxruntime"  # the metadata key for the oldest release that a file was exported for
-ACCURACY_LEVEL = "lucid.accuracy_level"  # the metadata key for that of standard products with weights in few bits
+ACCURACY_LEVEL = "lucid.accuracy_level"  # the metadata key for that of standard products with quantized weights
 DEFAULT_LEVEL = 4  # onnxruntime's own
 OWN = "com.microsoft"  # the domain of onnxruntime's own operators
 EXTENSIONS = "ai.onnx.contrib"  # the domain of the operators of onnxruntime-extensions, a library of its own
@@ -322,7 +322,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                     Missing("Attention RMSNormalization RotaryEmbedding", "*"),
                     Missing("MultiHeadAttention", "*", said="WebGPU's MultiHeadAttention has not been compared"),
                 ),
-                # Its products with weights in few bits read 4 and 8 bits as they are stored.
+                # Its products with quantized weights read 4 and 8 bits as they are stored.
                 faults={
                     **{fault: known for fault, known in _CPU_FAULTS.items() if fault is not NARROW_PRODUCTS},
                     **_SLOW_GROUPS,

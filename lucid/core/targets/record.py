@@ -19,7 +19,7 @@ Strategy: TypeAlias = Literal["blocks", "tiles", "products", "groups", "flash", 
 - "products": attention as products, which all threads share
 - "groups": the query heads of a group as queries of one head
 - "flash": attention in nodes for which the runtime chooses among fused kernels by what they hold
-- "partial reads": kernels that read a part where it lies: of a cache's buffers, a table in few bits, a layer of experts
+- "partial reads": kernels that read a part where it lies: of a cache's buffers, a quantized table, a layer of experts
 - "reshapes": the same numbers in another shape, for which the runtime has a faster kernel
 """
 

@@ -85,7 +85,7 @@ _BEST_FIRST: tuple[Form, ...] = (
     integers.repeated_squares,
     integers.int_floor_div,
     integers.int_mod,
-    # weights in few bits
+    # quantized weights
     quantized.matmul_nbits,
     quantized.dequantize_linear,
     quantized.in_float32,

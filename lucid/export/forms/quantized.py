@@ -1,4 +1,4 @@
-"""Products with weights in few bits: onnxruntime's own op, and the standard ops that it turns into it.
+"""Products with quantized weights: onnxruntime's own op, and the standard ops that it turns into it.
 
 Kernels that compute at accuracy level 4 round the inputs of a product to 8 bits, in blocks of a row; level 0 computes
 in float32. With 8 bits onnxruntime has no kernel of level 0: it unpacks the weight at each call (2 to 11 times slower

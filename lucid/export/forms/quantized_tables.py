@@ -1,4 +1,4 @@
-"""Rows of tables in few bits.
+"""Rows of quantized tables.
 
 A table that is the output layer too is in a file for MatMulNBits once, row by row, and the body takes rows of it. With
 standard ops it is there twice: for DequantizeLinear and MatMul it is stored transposed, and if anything else reads

@@ -43,7 +43,7 @@ def load_language_model(
         providers, threads: of the `Session`.
         ignore: options of a checkpoint's config that are read as if it did not have them, as for `lucid.models.load`.
         bits: the weights of a checkpoint in so many bits: 4, 8, or by layer, as for `lucid.quantize`. By default as the
-            checkpoint has them, which may be in few bits.
+            checkpoint has them, which may be quantized.
         quantization: further arguments of `lucid.quantize`, such as ``block=64``.
 
     Raises:

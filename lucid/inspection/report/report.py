@@ -60,7 +60,7 @@ def report(
         targets: the targets to export for.
         seconds: how long to measure each target.
         name: the page's title.
-        floating: for a model in few bits, the float model that it was: the page then says what the bits cost.
+        floating: for a quantized model, the float model that it was: the page then says what the bits cost.
         calls: what this is measured with, as `lucid.testing.precision_report` takes it; by default the page's inputs.
         tuned: the forms that were measured for one of the targets, as `lucid.export.Target` takes them.
 
@@ -76,7 +76,7 @@ def report(
     precision = None
     if floating is not None:
         if not isinstance(model, Module):
-            raise TypeError(f"report: floating is given with a {type(model).__name__}, expected a Module in few bits")
+            raise TypeError(f"report: floating is given with a {type(model).__name__}, expected a quantized Module")
         measured = [_call(model, inputs, kwargs, arrays)] if calls is None else calls
         precision = precision_report(floating, model, measured)
     compared = compare_nodes(graph, arrays)

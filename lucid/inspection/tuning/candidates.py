@@ -53,7 +53,7 @@ def contests(graph: Graph, target: Target) -> list[Contest]:
     """The distinct nodes of a graph that several forms may compute.
 
     Not those of primitives, whose forms differ in what they compute rightly and not in time; nor those in loops, and
-    those for which the user insists on a form. The body of an op on weights in few bits unpacks them, and onnxruntime
+    those for which the user insists on a form. The body of an op on quantized weights unpacks them, and onnxruntime
     would keep them so: it is not taken for its speed.
     """
     build = Builder(graph, target, [value.name for value in graph.inputs], [])

@@ -104,7 +104,7 @@ def with_weights(model: M, weights: Mapping[Place, StoredWeight]) -> M:
 
 
 def parameter_count(model: Module) -> int:
-    """How many numbers the parameters of a model are; a weight in few bits counts as what it stands for."""
+    """How many numbers the parameters of a model are; a quantized weight counts as what it stands for."""
     stored = {id(weight): weight for weight in model.modules() if isinstance(weight, StoredWeight)}.values()
     inside = {id(part) for weight in stored for part in weight.parameters()}
     floats: int = sum(each.numpy().size for each in model.parameters() if id(each) not in inside)

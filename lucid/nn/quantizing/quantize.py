@@ -1,4 +1,4 @@
-"""`lucid.quantize`: a model whose layers hold their weights in few bits."""
+"""`lucid.quantize`: a model whose layers hold quantized weights."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def quantize(
     dtype: DTypeLike | None = None,
     progress: Callable[[str, int, int], object] | None = None,
 ) -> M:
-    """The same model with the weights of its linear layers and embedding tables in few bits.
+    """The same model with the weights of its linear layers and embedding tables quantized.
 
     Modules declare which parameters these are (`nn.Module.quantizable`). The result has the same modules and calls; an
     `nn.QuantizedWeight` or `nn.Int8Weight` is in the place of a parameter, and a shared one is shared. Everything else
@@ -108,7 +108,7 @@ def quantize(
     if any(isinstance(module, StoredWeight) for module in model.modules()):
         raise ValueError(
             "quantize: the model has been quantised before; quantise the one with float weights "
-            "(lucid.models.load(..., dequantize=True) reads those of a checkpoint in few bits)"
+            "(lucid.models.load(..., dequantize=True) reads those of a quantized checkpoint)"
         )
     made = copied(model)
     layers = layer_weights(made, smallest_table)
@@ -144,7 +144,7 @@ def quantize(
 
 @dataclass(frozen=True)
 class _FewBits:
-    """Makes weights in few bits; the arguments are those of `quantize`."""
+    """Makes quantized weights; the arguments are those of `quantize`."""
 
     chosen: Mapping[Identity, int]
     block: int

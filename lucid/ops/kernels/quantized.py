@@ -1,4 +1,4 @@
-"""Products with weights in few bits in NumPy: some rows of the weight are dequantised, multiplied and forgotten.
+"""Products with quantized weights in NumPy: some rows of the weight are dequantised, multiplied and forgotten.
 
 A whole weight in float32 would be written to memory and read again, for every token of a text.
 """

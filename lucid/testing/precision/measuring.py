@@ -1,4 +1,4 @@
-"""Measuring a model with weights in few bits beside the float one, call by call."""
+"""Measuring a model with quantized weights beside the float one, call by call."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from lucid.tracing.trace import outputs_of
 def precision_report(
     model: Module, quantized: Module, data: Iterable[Call], *, seconds: float | None = None
 ) -> PrecisionReport:
-    """What weights in few bits cost, on data: errors by layer and of the outputs, and which layers to leave out.
+    """What quantized weights cost, on data: errors by layer and of the outputs, and which layers to leave out.
 
     Each layer is measured twice: alone, on the inputs that it has in the float model, and in the quantised model, where
     the errors of earlier layers come to it too. All outputs of the layers in one call are held for that.
 
     Args:
         model: the float model.
-        quantized: the same model with weights in few bits, as `lucid.quantize` makes it or a checkpoint holds them.
+        quantized: the same model with quantized weights, as `lucid.quantize` makes it or a checkpoint holds them.
         data: calls of the model, each an array, a sequence of them, or a mapping by name. For a decoder each is a
             batch of texts, whose perplexity is measured.
         seconds: how long to time the exported models side by side, on the first call; None: not at all.
 
     Raises:
-        ValueError: for models of which the second does not have weights in few bits in the places of the first's
+        ValueError: for models of which the second does not have quantized weights in the places of the first's
             weights; no data; inputs of other names, or with NaN or infinity.
     """
     sums = _sums(model, quantized)
@@ -88,7 +88,7 @@ class _Sums:
         self._kept: deque[Array] = deque()  # outputs in the float model, until the other one has its own
 
     def see_float(self, use: Use) -> None:
-        """An output in the float model; what the weight in few bits gives for the same input is compared with it."""
+        """An output in the float model; what the quantized weight gives for the same input is compared with it."""
         wanted = use.found.numpy()
         given = Tensor.from_array(use.given) if isinstance(use.given, np.ndarray) else use.given
         found = self.after.rows(given) if use.kind == "rows" else self._rows(use)(given)
@@ -116,13 +116,13 @@ def _sums(model: Module, quantized: Module) -> dict[Place, _Sums]:
         if before is None or tuple(before.shape) != tuple(after.shape):
             has = "no weight" if before is None else f"one of {show_shape(before.shape)}"
             raise ValueError(
-                f"precision_report: {place.layer} has a weight {show_shape(after.shape)} in few bits, and the float "
+                f"precision_report: {place.layer} has a quantized weight {show_shape(after.shape)}, and the float "
                 f"model has {has} there; give the model that was quantised"
             )
         found[place] = _Sums(before, after)
     if not found:
         raise ValueError(
-            f"precision_report: the second model, a {type(quantized).__name__}, has no weights in few bits; "
+            f"precision_report: the second model, a {type(quantized).__name__}, has no quantized weights; "
             "lucid.quantize makes such a model"
         )
     return found

@@ -1,4 +1,4 @@
-"""The report of what weights in few bits cost: its figures, and how they are shown."""
+"""The report of what quantized weights cost: its figures, and how they are shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 5  # layers that the text ranks
 
 @dataclass(frozen=True)
 class LayerError:
-    """A layer whose weight is in few bits, and what that adds to its outputs.
+    """A layer whose weight is quantized, and what that adds to its outputs.
 
     Noise is the sum of the squared differences, divided by the sum of the squares of the float outputs; None for a
     layer that the data do not reach.
@@ -29,7 +29,7 @@ class LayerError:
         parameters: how many numbers the weight has.
         bytes_before, bytes_after: what the weight takes in both models.
         noise_alone: of this layer alone, on the inputs that it has in the float model.
-        noise_in_model: of its outputs in the model in few bits, with what earlier layers add.
+        noise_in_model: of its outputs in the quantized model, with what earlier layers add.
     """
 
     path: str
@@ -48,7 +48,7 @@ class LayerError:
 
     @property
     def in_model(self) -> float | None:
-        """Signal to noise of its outputs in the model in few bits, in dB."""
+        """Signal to noise of its outputs in the quantized model, in dB."""
         return decibels(self.noise_in_model)
 
 
@@ -59,7 +59,7 @@ class OutputError:
     Args:
         name: as an exported model calls it.
         error: the root of its noise: the size of the difference relative to that of the output.
-        cosine_mean, cosine_worst: of each row of the batch in few bits with the row in float32.
+        cosine_mean, cosine_worst: of each row of the quantized batch with the row in float32.
         worst: the call and the row of the worst cosine.
     """
 
@@ -77,7 +77,7 @@ class TextError:
     Args:
         tokens: how many are predicted.
         perplexity_before, perplexity_after: in both models.
-        divergence: the mean Kullback-Leibler divergence of the predictions in few bits from those before, in nats.
+        divergence: the mean Kullback-Leibler divergence of the quantized predictions from those before, in nats.
         same_token: the share of the predictions whose likeliest token is the same.
     """
 
@@ -93,7 +93,7 @@ class Times:
     """Seconds of one call of the exported models, run in turns: medians.
 
     Args:
-        before, after: the float model, and that in few bits.
+        before, after: the float model, and the quantized one.
         runs: of each.
     """
 
@@ -200,18 +200,18 @@ class PrecisionReport:
         if self.texts is not None:
             before, after = self.texts.perplexity_before, self.texts.perplexity_after
             lines.append(
-                f"perplexity of {self.texts.tokens:,} tokens: {before:.4g}, in few bits {after:.4g} "
+                f"perplexity of {self.texts.tokens:,} tokens: {before:.4g}, quantized {after:.4g} "
                 f"({(after / before - 1):+.1%}); KL divergence {self.texts.divergence:.2g}; the same likeliest token "
                 f"{self.texts.same_token:.1%}"
             )
         lines.append(
-            f"size: {megabytes(self.bytes_before)}, in few bits {megabytes(self.bytes_after)} "
+            f"size: {megabytes(self.bytes_before)}, quantized {megabytes(self.bytes_after)} "
             f"({self.bytes_after / max(self.bytes_before, 1):.0%})"
         )
         if self.times is not None:
             before, after = self.times.before, self.times.after
             lines.append(
-                f"time of a call: {before * 1e3:.3g} ms, in few bits {after * 1e3:.3g} ms ({after / before:.0%}); "
+                f"time of a call: {before * 1e3:.3g} ms, quantized {after * 1e3:.3g} ms ({after / before:.0%}); "
                 f"medians of {self.times.runs} runs in turns, onnxruntime on the CPU"
             )
         return lines + self._advice()

@@ -45,7 +45,7 @@ class Found(NamedTuple, Generic[M]):
 
 
 class TargetError(ValueError):
-    """No model in few bits stays below the error."""
+    """No quantized model stays below the error."""
 
 
 @phase("searching bits")
@@ -67,7 +67,7 @@ def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], 
         target: the largest error allowed.
 
     Raises:
-        TargetError: for a target that no model with a weight in few bits reaches; it says what 8 bits reach.
+        TargetError: for a target that no model with a quantized weight reaches; it says what 8 bits reach.
         ValueError: for a target that is not above 0, and as `precision_report`.
     """
     if not target > 0:
@@ -107,7 +107,7 @@ def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], 
     def error_of(taken: Sequence[Step]) -> float:
         return error_with(made(taken), len(bound))
 
-    most = len(steps) - 1  # the last step leaves no weight in few bits
+    most = len(steps) - 1  # the last step leaves no quantized weight
     errors = {0: in_4.error, len(steps) // 2: in_8.error}
     low, high = 0, most
     while low < high:
@@ -118,7 +118,7 @@ def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], 
     error = errors[low] if low in errors else error_of(steps[:low])
     if error > target:
         raise TargetError(
-            f"no model in few bits has an error of {target:g} or less: all weights in 8 bits reach {in_8.error:.2g}, "
+            f"no quantized model has an error of {target:g} or less: all weights in 8 bits reach {in_8.error:.2g}, "
             f"all but one as they are {error:.2g}"
         )
     taken = steps[:low]

@@ -1,5 +1,5 @@
 "use strict";
-// The charts, drawn by ECharts: one attention map, error by operation, layers in few bits, time and memory by target.
+// The charts, drawn by ECharts: one attention map, error by operation, quantized layers, time and memory by target.
 
 function lucidCharts(data, colour) {
   const charts = new Map(); // id -> [chart, what gives its options]
