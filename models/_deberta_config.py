@@ -61,6 +61,11 @@ class DebertaConfig:
         if buckets > 0 and not 4 <= buckets < 2 * most - 2:
             raise options.wrong("position_buckets", f"expected 4 to {2 * most - 3}, for distances up to {most}")
         kinds = _kinds(options)
+        shared = options.get("share_att_key", bool)
+        if not shared and not options.has_weights(r"\.pos_(key|query)_proj\."):
+            raise options.asks_in_vain(
+                "share_att_key", shared, "but the checkpoint has no pos_key_proj or pos_query_proj"
+            )
         norms = options.choose("norm_rel_ebd", {"none": False, "layer_norm": True}, "none")
         return cls(
             vocab_size=options.size("vocab_size"),
@@ -72,7 +77,7 @@ class DebertaConfig:
             num_buckets=buckets if buckets > 0 else None,
             content_to_position="c2p" in kinds,
             position_to_content="p2c" in kinds,
-            shared_projections=options.get("share_att_key", bool),
+            shared_projections=shared,
             normed_distances=norms,
             max_positions=positions if options.get("position_biased_input", bool) else None,
             type_vocab_size=options.size("type_vocab_size", low=0),

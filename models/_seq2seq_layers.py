@@ -31,7 +31,7 @@ class StackConfig:
         width = options.size("d_model")
         return cls(
             hidden_size=width,
-            num_layers=options.layers(f"{side}_layers"),
+            num_layers=options.layers(f"{side}_layers", within=f"{side}."),
             num_heads=options.heads(f"{side}_attention_heads", width),
             intermediate_size=options.size(f"{side}_ffn_dim"),
             activation=options.activation("activation_function"),

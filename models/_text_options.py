@@ -49,6 +49,7 @@ def rope(options: Config) -> Rope:
     """The rotary positions of a model, as transformers 5 or earlier versions spell them."""
     section = options.section("rope_scaling" if options.options.get("rope_scaling") else "rope_parameters")
     options.only("partial_rotary_factor", 1.0)
+    section.not_null("rope_theta")
     theta = section.real("rope_theta", options.real("rope_theta", low=1.001), low=1.001)
     trained = options.whole("original_max_position_embeddings", None)  # of the model, before that of the section
     return theta, rope_scaling(section, options.whole("max_position_embeddings"), trained)
@@ -65,6 +66,7 @@ def ropes(options: Config, older: Mapping[str, str]) -> dict[str, Rope]:
     for kind, name in older.items():
         section = options if kind == FULL and options.has("rope_scaling") else sections
         section = section.section("rope_scaling" if section is options else kind)
+        section.not_null("rope_theta")
         theta = section.real("rope_theta", options.real(name, low=1.001), low=1.001)
         found[kind] = theta, rope_scaling(section, longest)
     return found
@@ -79,6 +81,8 @@ def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scal
         trained: the number that it was first trained for, if the config says so outside the object.
     """
     rope.only("partial_rotary_factor", 1.0)
+    if not rope.has("rope_type"):
+        rope.not_null("rope_type", "type")
     kind = rope.get("rope_type", str, rope.get("type", str, "default"))
     if kind == "default":
         return None
@@ -87,6 +91,7 @@ def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scal
         return scalings.LinearScaling(factor)
     if kind == "dynamic":
         return scalings.DynamicNTKScaling(factor, longest)
+    rope.not_null("original_max_position_embeddings")
     inner = rope.whole("original_max_position_embeddings", longest)
     trained = inner if trained is None else trained
     if kind == "llama3":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from lucid import Tensor, nn, ops
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Config
@@ -20,17 +20,19 @@ class TowerConfig:
     activation: str = "gelu"
     eps: float = 1e-6
 
+    place: ClassVar[str] = ""  # in the names of its weights
+
     @classmethod
     def sizes(cls, options: Config) -> dict[str, Any]:
         """Read from a tower's object in config.json; what published files leave out has the class's default."""
         width = options.size("hidden_size", cls.hidden_size)
         return {
             "hidden_size": width,
-            "num_layers": options.layers("num_hidden_layers", cls.num_layers),
             "num_heads": options.heads("num_attention_heads", width, cls.num_heads),
             "intermediate_size": options.size("intermediate_size", cls.intermediate_size),
             "activation": options.activation("hidden_act", cls.activation),
             "eps": options.real("layer_norm_eps", cls.eps),
+            "num_layers": options.layers("num_hidden_layers", cls.num_layers, within=cls.place),
         }
 
 
@@ -38,6 +40,7 @@ class TowerConfig:
 class TextTowerConfig(TowerConfig):
     """The sizes of a tower that reads texts."""
 
+    place: ClassVar[str] = "text_model."
     vocab_size: int = 32000
     max_positions: int = 64
 
@@ -53,6 +56,7 @@ class TextTowerConfig(TowerConfig):
 class ImageTowerConfig(TowerConfig):
     """The sizes of a tower that reads images, which are square."""
 
+    place: ClassVar[str] = "vision_model."
     num_channels: int = 3
     image_size: int = 224
     patch_size: int = 16

@@ -51,7 +51,7 @@ class AlbertConfig:
         options.only("down_scale_factor", 1)
         for name in ("gap_size", "net_structure_type", "num_memory_blocks"):
             options.only(name, 0)
-        width, layers = options.size("hidden_size"), options.layers("num_hidden_layers")
+        width, layers = options.size("hidden_size"), options.layers("num_hidden_layers", numbered=False)
         return cls(
             vocab_size=options.size("vocab_size"),
             embedding_size=options.size("embedding_size"),
@@ -62,7 +62,7 @@ class AlbertConfig:
             max_positions=options.size("max_position_embeddings"),
             type_vocab_size=options.size("type_vocab_size"),
             num_groups=options.whole("num_hidden_groups", high=layers, why=", the number of layers"),
-            inner_layers=options.layers("inner_group_num"),
+            inner_layers=options.layers("inner_group_num", numbered=False),
             activation=options.activation("hidden_act"),
             eps=options.real("layer_norm_eps"),
         )

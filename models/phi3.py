@@ -172,6 +172,7 @@ class FeedForward(nn.Module):
 def _rope(options: Config, head_dim: int) -> tuple[Rope, int]:
     """Base and scaling of the rotary positions, as transformers spells them, and how many features turn."""
     rope = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
+    rope.not_null("rope_theta", *([] if rope.has("rope_type") else ["rope_type", "type"]))
     theta = rope.real("rope_theta", options.real("rope_theta", low=1.001), low=1.001)
     part = rope.real("partial_rotary_factor", options.real("partial_rotary_factor", high=1.0), high=1.0)
     turned = int(head_dim * part)

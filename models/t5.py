@@ -63,14 +63,14 @@ class T5Config:
         # Configs older than scale_decoder_outputs scale unless tie_word_embeddings is false; mT5 (Xue et al. 2021)
         # never does. Null counts as false for the newer option, and as no value for the older one.
         scaled = options.get("tie_word_embeddings", bool, True) and not options.is_null("scale_decoder_outputs")
-        layers = options.layers("num_layers")
+        layers = options.layers("num_layers", within="encoder.")
         return cls(
             vocab_size=options.size("vocab_size"),
             hidden_size=options.size("d_model"),
             head_dim=options.size("d_kv"),
             intermediate_size=options.size("d_ff"),
             num_layers=layers,
-            num_decoder_layers=options.layers("num_decoder_layers", layers),
+            num_decoder_layers=options.layers("num_decoder_layers", layers, within="decoder."),
             num_heads=options.size("num_heads"),
             num_buckets=options.size("relative_attention_num_buckets"),
             max_distance=options.whole("relative_attention_max_distance", high=1 << 20),

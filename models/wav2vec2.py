@@ -57,7 +57,7 @@ class Wav2Vec2Config:
         kernel = options.size("num_conv_pos_embeddings")
         return cls(
             hidden_size=width,
-            num_layers=options.layers("num_hidden_layers"),
+            num_layers=options.layers("num_hidden_layers", within="encoder.layers."),
             num_heads=options.heads("num_attention_heads", width),
             intermediate_size=options.size("intermediate_size"),
             activation=options.activation("hidden_act"),

@@ -254,13 +254,33 @@ class Config:
             raise self.wrong(name, f"expected a list of {of} whole numbers from 1 to {_USUAL_SIZE}")
         return tuple(values)
 
-    def layers(self, name: str, /, *default: D) -> int | D:
-        """The number of layers. If it is unusually large, the checkpoint must have at least as many weights."""
+    def layers(self, name: str, /, *default: D, within: str = "", numbered: bool = True) -> int | D:
+        """The number of layers, of which the checkpoint must have weights.
+
+        If it is unusually large, and no weight has a number of a layer, there must be at least as many weights.
+
+        Args:
+            within: what the names of the layers' weights contain, such as "encoder.".
+            numbered: whether each layer has weights, whose names begin with its place and its number.
+        """
         value = self.whole(name, *default)
-        if isinstance(value, int) and value > _USUAL_LAYERS:
+        count = self._numbered_layers(within) if numbered else 0
+        if isinstance(value, int) and 0 < count < value:
+            raise self.asks_in_vain(name, value, f"expected at most {count}, the layers that the checkpoint has")
+        if isinstance(value, int) and not count and value > _USUAL_LAYERS:
             held = len(self.weights)
             self.whole(name, *default, high=held, why=", the number of weights in the checkpoint")
         return value
+
+    def _numbered_layers(self, within: str) -> int:
+        """How many layers the names of the weights number, in any place: ``encoder.layer.3.output.bias`` is of four."""
+        numbers = (re.search(r"(?:^|\.)(\d{1,9})\.", key) for key in self.weights if within in key)
+        return max((int(number[1]) + 1 for number in numbers if number), default=0)
+
+    def has_weights(self, pattern: str) -> bool:
+        """Whether a name of the checkpoint's weights contains a regular expression, or the names are not known."""
+        names = self.weights
+        return not names or any(re.search(pattern, name) for name in names)
 
     def heads(self, name: str, width: int, /, *default: D) -> int | D:
         """The number of heads that share a width: a divisor of it, the default too."""
@@ -279,6 +299,17 @@ class Config:
     def wrong(self, name: str, remedy: str) -> OptionError:
         """The error for an invalid value; the remedy says which are valid: "expected ..."."""
         return self._refused(f"option {name} is {show(self.options.get(name))}, {remedy}", name)
+
+    def asks_in_vain(self, name: str, value: object, problem: str) -> OptionError:
+        """The error for an option, given or absent, that asks for weights which the checkpoint does not have."""
+        given = show(self.options[name]) if self.has(name) else f"absent, which means {value}"
+        return self._refused(f"option {name} is {given}, {problem}", name)
+
+    def not_null(self, *names: str) -> None:
+        """Refuse null for options that may be absent, where transformers takes no default for null."""
+        for name in names:
+            if self.is_null(name):
+                raise self._refused(f"option {name} is null, expected a value, or no such option", name)
 
     def _refused(self, problem: str, *names: str) -> OptionError:
         return OptionError(self.where, problem, [self._path + name for name in names])
@@ -322,6 +353,7 @@ class Config:
         Raises:
             ConfigError: naming every other option that transformers reads, or may read, with a value that may matter.
         """
+        self._check_labels()
         harmless = re.compile("|".join([*HARMLESS, *ignore]))
         left, ignored = list[str](), list[str]()
         for name, value in self.options.items():
@@ -339,6 +371,14 @@ class Config:
             ignored += [f"{name}.{inner}" for inner in section.ignored]
         self.ignored = tuple(ignored)
 
+    def _check_labels(self) -> None:
+        """Names and number of labels change nothing, but must be what transformers can read."""
+        names, count = self.options.get("id2label"), self.options.get("num_labels", 0)
+        if names is not None and not (isinstance(names, dict) and all(map(_is_whole, names))):
+            raise self.wrong("id2label", "expected an object of whole numbers and names")
+        if not isinstance(count, int) and (count is not None or names is None):
+            raise self.wrong("num_labels", "expected a whole number")
+
     def _matters(self, name: str, value: object) -> bool:
         """Whether an option that was not asked for can change what transformers computes."""
         if self.reads is None:
@@ -352,3 +392,8 @@ class Config:
         listed = [f"{shown(name)} = {show(self.options[name])}" for name in names]
         more = f"; and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
         return f"{'; '.join(map(cut, listed[:MAX_NAMED]))}{more}"
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a key of a JSON object is a whole number."""
+    return re.fullmatch(r"\s*[+-]?\d+\s*", text) is not None

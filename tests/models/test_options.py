@@ -339,6 +339,84 @@ def test_modernbert_whose_local_base_is_null_has_the_global_one(tmp_path: Path) 
     assert {theta for theta, _ in ModernBert.checkpoint.read(made).ropes.values()} == {1234.0}
 
 
+@pytest.mark.parametrize(
+    ("variant", "changes", "message"),
+    [
+        ("llama/llama2", {"rope_parameters": {"rope_theta": None}}, "rope_parameters: option rope_theta is null"),
+        ("mixtral/base", {"rope_parameters": {"rope_theta": None}}, "rope_parameters: option rope_theta is null"),
+        ("gemma2/base", {"rope_parameters": {"rope_theta": None}}, "rope_parameters: option rope_theta is null"),
+        ("llama/llama2", {"rope_parameters": {"rope_type": None}}, "rope_parameters: option rope_type is null"),
+        ("llama/llama2", {"rope_scaling": {"type": None, "factor": 2.0}}, "rope_scaling: option type is null"),
+        (
+            "llama/llama2",
+            {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": None}},
+            "option original_max_position_embeddings is null",
+        ),
+        ("bert/base", {"id2label": [1]}, r"option id2label is \[1\], expected an object of whole numbers"),
+        ("bert/base", {"id2label": "float16"}, "option id2label is 'float16', expected an object"),
+        ("bert/base", {"id2label": {"a": "b"}}, "option id2label is {'a': 'b'}, expected an object of whole numbers"),
+        ("bert/base", {"num_labels": [0, 1]}, r"option num_labels is \[0, 1\], expected a whole number"),
+        ("bert/base", {"num_labels": None}, "option num_labels is None, expected a whole number"),
+    ],
+)
+def test_what_stops_transformers_is_refused_by_the_options_name(
+    tmp_path: Path, variant: str, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        lucid.models.load(edited(tmp_path, variant, **changes))
+
+
+def test_labels_that_transformers_reads_change_nothing(tmp_path: Path) -> None:
+    for number, changes in enumerate(
+        ({"id2label": None}, {"id2label": {"0": 1}, "num_labels": None}, {"id2label": {}, "num_labels": 4})
+    ):
+        (folder := tmp_path / str(number)).mkdir()
+        lucid.models.load(edited(folder, **changes))
+
+
+@pytest.mark.parametrize(
+    ("variant", "option", "value"),
+    [
+        ("bert/base", "num_hidden_layers", 5),
+        ("bert/base", "num_hidden_layers", None),
+        ("llama/llama2", "num_hidden_layers", 5),
+        ("bart/base", "encoder_layers", 3),
+        ("bart/base", "decoder_layers", 90),
+        ("t5/v1_1", "num_layers", 5),
+        ("t5/v1_1", "num_decoder_layers", 5),
+        ("gpt2/base", "n_layer", 99),
+        ("wav2vec2/base", "num_hidden_layers", 3),
+        ("modernbert/base", "num_hidden_layers", 22),
+        ("deberta/v3", "num_hidden_layers", 5),
+    ],
+)
+def test_more_layers_than_the_checkpoint_has_name_the_option(
+    tmp_path: Path, variant: str, option: str, value: int | None
+) -> None:
+    folder = edited(tmp_path, variant, **{"without": option} if value is None else {option: value})
+    given = value or "absent, which means 12"
+    with pytest.raises(ConfigError) as caught:
+        lucid.models.load(folder)
+    assert f"option {option} is {given}, expected at most " in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_layers_of_a_tower_are_counted_in_that_tower(tmp_path: Path) -> None:
+    options = json.loads((goldens.folder("clip/quick_gelu") / "config.json").read_text())
+    tower = options["vision_config"] | {"num_hidden_layers": 9}
+    with pytest.raises(ConfigError, match="vision_config: option num_hidden_layers is 9, expected at most"):
+        lucid.models.load(edited(tmp_path, "clip/quick_gelu", vision_config=tower))
+
+
+def test_albert_shares_its_layers(tmp_path: Path) -> None:
+    lucid.models.load(edited(tmp_path, "albert/base", num_hidden_layers=30))
+
+
+def test_projections_that_the_checkpoint_does_not_have_name_the_option(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="option share_att_key is absent, which means False, but the checkpoint has"):
+        lucid.models.load(edited(tmp_path, "deberta/v3", without="share_att_key"))
+
+
 # The lists that are kept by hand --------------------------------------------------------------------------------------
 
 
