@@ -63,8 +63,9 @@ RULES: tuple[Rule, ...] = (
         r"(relu|sub|clamp|clip|where)\(.*(input|other|max)=",
         _MORE + "`relu`, `sub`, `clamp`, `where` of booleans",
     ),
-    Rule("accepted", r"logical_(and|or|not)\(", _MORE + "`logical_and(x, 1)`"),
-    Rule("accepted", r"index_select\(|clamp\(|clip\(", _MORE + "`index_select(x, 0, 1)`, `clamp(x, y, 1)`"),
+    Rule("accepted", r"logical_(and|or|not)\(", _MORE + "`logical_and(x, 1)`, `maximum(x, 1)`"),
+    Rule("accepted", r"unsqueeze\(|flip\(", _MORE + "`unsqueeze([0, 1])`"),
+    Rule("accepted", r"index_select\(|clamp\(|clip\(", _MORE + "`exp(1)`, `index_select(x, 0, 1)`, `clamp(x, y, 1)`"),
     Rule("accepted", r" - |sub\(", _MORE + "`x - mask`"),
     Rule(
         "accepted", r"(?i)(relu6?|elu|hardsigmoid|hardswish|logsigmoid|gelu|silu)\(", _MORE + "activations of integers"

@@ -93,7 +93,7 @@ CALLS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
     (METHOD, "reshape view", ("x:x;i64;c", "a:-1;2;3;6", "b=-1;1;3;2;0", "c=-1;2;1")),
     (BOTH, "flatten", ("input:ANY", "start_dim=0;1;-1;-2;2", "end_dim=-1;1;0;2;-2")),
     (BOTH, "squeeze", ("input:x;q;ones;x0;e;i64", "dim=0;1;-1;-2;(0, 1);[1];2;()")),
-    (BOTH, "unsqueeze", ("input:ANY", "dim:0;1;-1;-2;2;3;-4")),
+    (BOTH, "unsqueeze", ("input:ANY", "dim:0;1;-1;-2;2;3;-4;[0, 1];(0,)")),
     (BOTH, "transpose swapaxes", ("input:x;c;q;i64;v;x0", "dim0:DIM", "dim1:DIM")),
     (BOTH, "permute", ("input:x;c;i64;v", "dims:(1, 0);(0, 1);(2, 0, 1);(-1, 0, 1);[1, 0];(0,);(0, 0);(-1, -2)")),
     (METHOD, "permute", ("input:x;c", "a:1;0;-1", "b:0;1;2", "c=0;1;2")),
@@ -118,7 +118,7 @@ CALLS: tuple[tuple[tuple[str, ...], str, tuple[str, ...]], ...] = (
     (BOTH, "split", ("input:x;c;i64;v;flat", "split_size:1;2;[1, 2];[1, 1];4;0;(2, 1)", "dim=0;1;-1;2")),
     (BOTH, "chunk", ("input:x;c;i64;v;flat", "chunks:1;2;3;5;0", "dim=0;1;-1;2")),
     (BOTH, "unbind", ("input:x;c;i64;v;x0", "dim=0;1;-1;2")),
-    (BOTH, "flip", ("input:x;c;i64;x0", "dims:0;(0,);[0, 1];(-1,);(0, 0);();2")),
+    (BOTH, "flip", ("input:x;c;i64;x0", "dims=0;(0,);[0, 1];(-1,);(0, 0);();2")),
     (BOTH, "roll", ("input:x;c;i64;e", "shifts:1;-1;(1, 2);5;0", "dims=0;1;-1;(0, 1);None")),
     (BOTH, "tril triu", ("input:ANY", "diagonal=0;1;-1;5;-5")),
     (
