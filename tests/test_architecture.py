@@ -254,7 +254,7 @@ def test_nothing_decides_by_the_name_of_a_target() -> None:
     named = []
     for path in FILES:
         room = ".".join(name_of(path).split(".")[:2])
-        if room in ("lucid.export", "lucid.layouts", "lucid.cli"):
+        if room in ("lucid.export", "lucid.inspection", "lucid.layouts", "lucid.cli"):
             nodes = nodes_of(path)
             signatures = [node for node in nodes if isinstance(node, ast.arguments)]
             given = [value for each in signatures for value in (*each.defaults, *each.kw_defaults)]

@@ -12,7 +12,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import lucid
 from lucid import nn
+from lucid.core.targets.readers import READERS
 from lucid.inspection import inspect_model
+from lucid.inspection.patterns import PATTERNS
 from lucid.inspection.tree import module_path
 
 
@@ -221,46 +223,46 @@ NUMBERS = {"zero": np.int64(0), "one": np.int64(1), "axis": np.array([1])}
     [
         ("tract", [helper.make_node("Tanh", ["x"], ["y"])], {}, True, "", "all ops of the model have been compared"),
         ("tract", [*RANGE, helper.make_node("LessOrEqual", ["column", "row"], ["y"], "mask")], NUMBERS, False,
-         "LessOrEqual", "LessOrEqual (mask): of positions of a symbolic length gives masks of wrong sizes"),
+         "LessOrEqual", "LessOrEqual (mask): comparisons of positions of a symbolic length; tract computes them"),
         ("tract", [*RANGE, helper.make_node("Greater", ["column", "row"], ["y"])], NUMBERS, True, "", ""),
         ("tract", [helper.make_node("Cast", ["x"], ["mask"], to=TensorProto.BOOL),
                    helper.make_node("Attention", ["x", "x", "x", "mask"], ["y"], "a", q_num_heads=1, kv_num_heads=1)],
-         {}, False, "Attention", "Attention (a): takes no boolean mask"),
+         {}, False, "Attention", "Attention (a): a boolean mask; tract takes none"),
         ("tract", [helper.make_node("Cast", ["x"], ["mask"], to=TensorProto.BOOL),
                    helper.make_node("Attention", ["x", "x", "x", "mask"], ["y"], is_causal=1)],
-         {}, False, "Attention", "Attention: takes no mask beside is_causal"),
+         {}, False, "Attention", "Attention: a mask beside is_causal; tract takes none"),
         ("tract", [helper.make_node("Attention", ["x", "x", "x", "x"], ["y"])], {}, True, "", ""),
         ("tract", [helper.make_node("Det", ["x"], ["y"])], {}, None, "Det", "not compared: Det"),
         ("OpenVINO", [helper.make_node("Mul", ["x", "x"], ["outside"]),
                       helper.make_node("Scan", ["x"], ["y"], "s", body=SCAN, num_scan_inputs=1)],
-         {}, False, "Scan", "Scan (s): is not loaded where a step reads values around it"),
+         {}, False, "Scan", "Scan (s): a Scan that reads values around it; OpenVINO does not load one"),
         ("OpenVINO", [helper.make_node("Attention", ["x", "x", "x"], ["y"], "a")], {}, None, "Attention",
-         "Attention (a): is wrong after a first call with a single key"),
+         "Attention (a): Attention over a symbolic number of keys; OpenVINO is wrong after a first call with"),
         ("OpenVINO", [helper.make_node("Transpose", ["x"], ["k"]), helper.make_node("MatMul", ["w", "k"], ["s"]),
                       helper.make_node("Softmax", ["s"], ["p"]),
                       helper.make_node("MatMul", ["p", "x"], ["y"])],
          {"w": zeros(4, 4)}, None, "Softmax",
-         "Softmax: between products is wrong after a first call with a single key"),
+         "Softmax: a softmax between two products, over a symbolic number of keys; OpenVINO fuses them, and"),
         ("OpenVINO", [helper.make_node("MatMul", ["x", "w"], ["s"]), helper.make_node("Softmax", ["s"], ["p"]),
                       helper.make_node("MatMul", ["p", "w"], ["y"])],
          {"w": zeros(4, 4)}, True, "Softmax", "Softmax: keeps NaN in its place alone, instead of in the row"),
         ("OpenVINO", [helper.make_node("Tanh", ["x"], ["y"])], {}, True, "", "all ops of the model have been compared"),
         ("OpenVINO", [helper.make_node("Scan", ["w", "x"], ["last", "y"], "s", body=step("Add", "row", "h"),
                                        num_scan_inputs=1)], {"w": zeros(4)}, None, "Scan",
-         "Scan (s): is wrong where a step writes in place of its element, or reads none"),
+         "Scan (s): a Scan whose steps compute in place of their elements, or read none; OpenVINO gives later"),
         ("OpenVINO", [helper.make_node("Scan", ["w", "x"], ["last", "y"], "s", body=step("Add", "h", "h"),
-                                       num_scan_inputs=1)], {"w": zeros(4)}, None, "Scan", "Scan (s): is wrong where"),
+                                       num_scan_inputs=1)], {"w": zeros(4)}, None, "Scan", "Scan (s): a Scan whose"),
         ("OpenVINO", [helper.make_node("Scan", ["w", "x"], ["last", "y"], "s", body=step("Add", "h", "row"),
                                        num_scan_inputs=1)], {"w": zeros(4)}, True, "", "all ops"),
         ("OpenVINO", [helper.make_node("Gather", ["x", "i"], ["y"])], {"i": np.zeros(0, np.int64)}, False, "Gather",
-         "Gather: is wrong at constants without elements"),
+         "Gather: constants without elements; OpenVINO reads them as a number"),
         ("OpenVINO", [helper.make_node("Reshape", ["x", "i"], ["y"])], {"i": np.zeros(0, np.int64)}, None, "Reshape",
-         "Reshape: of a product to a number ends the process"),
+         "Reshape: a product that becomes a number; OpenVINO ends the process"),
         ("OpenVINO", [helper.make_node("Cast", ["x"], ["b"], to=TensorProto.INT8),
                       helper.make_node("Add", ["b", "b"], ["y"])], {}, None, "Add", "Add: saturates instead of"),
         ("OpenVINO", [helper.make_node("DequantizeLinear", ["w", "s"], ["y"], axis=0, block_size=4)],
          {"w": np.zeros((6, 2), np.uint8), "s": zeros(2, 2)}, False, "DequantizeLinear",
-         "DequantizeLinear: is not loaded where the block does not divide the rows"),
+         "DequantizeLinear: a padded last block; OpenVINO does not load one where the block"),
         ("onnxruntime on WebGPU", [helper.make_node("Attention", ["x", "x", "x"], [f"y{n}"], f"layer.{n}")
                                    for n in range(3)], {}, True, "Attention",
          "Attention (3 nodes, first layer.0): has no kernel: computed on the CPU, with copies"),
@@ -276,12 +278,18 @@ def test_other_runtimes_are_refused_by_the_op_that_is_the_reason(runtime, nodes,
     assert found.reason.startswith(why)
 
 
+def test_all_that_a_record_tells_of_files_can_be_seen_in_one():
+    told = {fault for reader in READERS for fault, known in reader.faults.items() if known.told}
+    assert told == set(PATTERNS)
+    assert all(reader.tried is not None for reader in READERS)
+
+
 def test_other_runtimes_and_domains_that_they_have_not(tmp_path):
     node = helper.make_node("Unheard", ["x"], ["y"], domain="com.microsoft")
     path = save(tmp_path / "m.onnx", [node], {"x": [4]}, {}, opsets={"": 23, "com.microsoft": 1})
     found = {each.name.split(" ")[0]: each for each in inspect_model(path).loaders[2:]}
     assert found["ONNX's"].loads is False
-    assert found["ONNX's"].reason == "Unheard: is onnxruntime's own"
+    assert found["ONNX's"].reason == "Unheard: an operator of onnxruntime's own; ONNX's ReferenceEvaluator has none"
     assert found["OpenVINO"].reason == "not compared: com.microsoft.Unheard"
     node.domain = "mine"
     path = save(tmp_path / "m.onnx", [node], {"x": [4]}, {}, opsets={"": 23, "mine": 1})

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from onnx import NodeProto
 
-from lucid.core.targets.record import Release, shown
+from lucid.core.targets.readers import READERS
+from lucid.core.targets.record import Outcome, Release, Runtime, Tried, shown
 from lucid.inspection.loaders import ORT_OWN, STANDARD, Loader
-from lucid.inspection.other_runtimes import OTHERS, Gap, OtherRuntime
+from lucid.inspection.patterns import PATTERNS, Pattern, of_types
 from lucid.inspection.values import Values
 
 
@@ -21,44 +23,67 @@ def other_loaders(opsets: Mapping[str, int], values: Values, declared: Release |
         values: of the model.
         declared: the oldest onnxruntime that it was exported for, if the file says so.
     """
-    return tuple(_in(runtime, opsets, values, declared) for runtime in OTHERS)
+    return tuple(_in(runtime, opsets, values, declared) for runtime in READERS)
 
 
-def _in(runtime: OtherRuntime, opsets: Mapping[str, int], values: Values, declared: Release | None) -> Loader:
+def _in(runtime: Runtime, opsets: Mapping[str, int], values: Values, declared: Release | None) -> Loader:
+    tried = runtime.tried
+    assert tried is not None, "a reader was tried"
     opset = max((version for domain, version in opsets.items() if domain in ("", "ai.onnx")), default=1)
-    if opset > runtime.opset:
-        return Loader(runtime.name, None, f"opset {opset} was not tried, {runtime.opset} and older ones were")
+    if opset > tried.opset:
+        return Loader(tried.name, None, f"opset {opset} was not tried, {tried.opset} and older ones were")
     if foreign := sorted(domain for domain in opsets if domain not in STANDARD + ORT_OWN):
-        return Loader(runtime.name, None, f"needs the library of custom operators for {', '.join(foreign)}")
-    if runtime.release is not None and declared is not None and declared > runtime.release:
-        return Loader(runtime.name, None, f"exported for onnxruntime {shown(declared)} and newer ones")
-    found = [(gap, nodes) for gap in runtime.gaps if (nodes := list(gap.nodes(values)))]
-    for loads in (False, None):
-        for gap, nodes in found:
-            if gap.loads is loads:
-                return _told(runtime, gap, nodes)
-    if unknown := _not_compared(runtime, values):
+        return Loader(tried.name, None, f"needs the library of custom operators for {', '.join(foreign)}")
+    if tried.release is not None and declared is not None and declared > tried.release:
+        return Loader(tried.name, None, f"exported for onnxruntime {shown(declared)} and newer ones")
+    found = list(_told(runtime, values))
+    for outcome in ("fails", "may fail"):
+        if here := [each for each in found if each.outcome == outcome]:
+            return _loader(tried, here[0])
+    if unknown := _not_compared(tried, values):
         reason = f"not compared: {', '.join(unknown[:4])}{' and more' if len(unknown) > 4 else ''}"
-        return Loader(runtime.name, None, reason, unknown[0])
-    for gap, nodes in found:
-        return _told(runtime, gap, nodes)
-    return Loader(runtime.name, runtime.tried or None, runtime.says)
+        return Loader(tried.name, None, reason, unknown[0])
+    return _loader(tried, found[0]) if found else Loader(tried.name, tried.run or None, tried.says)
 
 
-def _told(runtime: OtherRuntime, gap: Gap, nodes: list[NodeProto]) -> Loader:
-    """The reason that a gap is: op, how many nodes, and where the first one is."""
-    first = nodes[0]
-    count = f"{len(nodes)} nodes, first " if len(nodes) > 1 else ""
+class _Told(NamedTuple):
+    """What a record says against some nodes of a model."""
+
+    outcome: Outcome
+    reason: str
+    nodes: list[NodeProto]
+
+
+def _told(runtime: Runtime, values: Values) -> Iterator[_Told]:
+    """All that the record of a runtime says against a model: faults, missing kernels, differences."""
+    said: list[tuple[Outcome, str, Pattern]] = [
+        (known.told, f"{fault.what}; {runtime.engine} {known.how}", PATTERNS[fault])
+        for fault, known in runtime.faults.items()
+        if known.told
+    ]
+    for gap in runtime.lacks:
+        reason = gap.said or gap.instead or "has no kernel: computed on the CPU, with copies"
+        said += [(gap.told, reason, of_types(gap.kernels, gap.types))] * bool(gap.told)
+    said += [("runs", d.how, of_types(d.kernels, d.types)) for d in runtime.differs if d.kernels != "*"]
+    for outcome, reason, pattern in said:
+        yield from (_Told(outcome, reason, nodes) for nodes in pattern.nodes(values))
+
+
+def _loader(tried: Tried, told: _Told) -> Loader:
+    """The reason: op, how many nodes, where the first one is, and what the record says."""
+    first = told.nodes[0]
+    count = f"{len(told.nodes)} nodes, first " if len(told.nodes) > 1 else ""
     where = f" ({count}{first.name})" if first.name else ""
-    return Loader(runtime.name, gap.loads, f"{first.op_type}{where}: {gap.reason}", first.op_type, first.name)
+    loads = {"fails": False, "may fail": None}.get(told.outcome, True)
+    return Loader(tried.name, loads, f"{first.op_type}{where}: {told.reason}", first.op_type, first.name)
 
 
-def _not_compared(runtime: OtherRuntime, values: Values) -> list[str]:
+def _not_compared(tried: Tried, values: Values) -> list[str]:
     """The ops of a model that a runtime was not compared with, the most frequent one first."""
     found = Counter[str]()
     for node in values.nodes:
-        if node.domain in ORT_OWN and node.op_type not in runtime.own:
+        if node.domain in ORT_OWN and node.op_type not in tried.own:
             found[f"{node.domain}.{node.op_type}"] += 1
-        elif node.domain in STANDARD and runtime.standard and node.op_type not in runtime.standard:
+        elif node.domain in STANDARD and tried.standard and node.op_type not in tried.standard:
             found[node.op_type] += 1
     return [name for name, _ in found.most_common()]

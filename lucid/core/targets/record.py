@@ -23,6 +23,9 @@ Strategy: TypeAlias = Literal["blocks", "tiles", "products", "groups", "flash", 
 - "reshapes": the same numbers in another shape, for which the runtime has a faster kernel
 """
 
+Outcome: TypeAlias = Literal["", "fails", "may fail", "runs"]
+"""What becomes of a file that a record says something against, as `lucid inspect` tells; empty: it does not tell."""
+
 
 def shown(release: Release) -> str:
     """A release as text."""
@@ -39,7 +42,8 @@ def release_of(text: str) -> Release | None:
 
 @dataclass(frozen=True, eq=False)
 class Fault:
-    """Something that some runtime computes wrongly or slowly. Forms ask for it; the records say which releases have it.
+    """Something that some runtime computes wrongly or slowly. Forms ask for it; the records say which releases have it,
+    and `lucid.inspection.patterns` how it shows in a file.
 
     `op` is the ONNX op that has the fault, if any node of that op may be wrong.
     """
@@ -50,10 +54,11 @@ class Fault:
 
 @dataclass(frozen=True)
 class Known:
-    """How a runtime has a fault, and the first release without it."""
+    """How a runtime has a fault, the first release without it, and what becomes of a file that has such nodes."""
 
     how: str
     until: Release | None = None
+    told: Outcome = ""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Missing:
         but: with ``*`` for the kernels, those that it has.
         said: the whole reason, instead of the one composed of these.
         opset: the first that lacks them, where a newer version of an ONNX op has no kernel.
+        told: what becomes of a file that has such nodes.
     """
 
     kernels: str
@@ -77,6 +83,7 @@ class Missing:
     but: str = ""
     said: str = ""
     opset: int = 0
+    told: Outcome = ""
 
     def covers(self, kernel: str, dtype: str) -> bool:
         """Whether a kernel is among these for an element type."""
@@ -101,9 +108,32 @@ class Difference:
     reason: str
 
 
+@dataclass(frozen=True)
+class Tried:
+    """How far a runtime was tried with files, of which `lucid inspect` then tells whether it runs them.
+
+    Args:
+        name: of the runtime, with the version that was tried.
+        opset: the newest standard opset that it takes.
+        own: the ops of onnxruntime's own domain that it was compared with.
+        standard: the standard ops that it was compared with; empty: all.
+        release: of onnxruntime, if it is one.
+        run: whether it was run at all; else a file without faults may run.
+        says: what is known of a file without faults.
+    """
+
+    name: str
+    opset: int
+    own: tuple[str, ...] = ()
+    standard: frozenset[str] = frozenset()
+    release: Release | None = None
+    run: bool = True
+    says: str = "all ops of the model have been compared"
+
+
 @dataclass(frozen=True, eq=False)
 class Runtime:
-    """What an exporter must know about a runtime.
+    """What is known about a runtime.
 
     Args:
         name: the name of the target.
@@ -121,6 +151,7 @@ class Runtime:
         lacks: the kernels that are missing.
         faults: what it computes wrongly.
         differs: what it computes otherwise in every form.
+        tried: how far it was tried with files of any exporter; None: not apart from others.
     """
 
     name: str
@@ -138,6 +169,7 @@ class Runtime:
     lacks: tuple[Missing, ...] = ()
     faults: Mapping[Fault, Known] = field(default_factory=lambda: MappingProxyType({}))
     differs: tuple[Difference, ...] = ()
+    tried: Tried | None = None
 
     def allows(self, domain: str, asked: bool = True) -> bool:
         """Whether exports may use the operators of a domain: of themselves, or because the user asks for them."""

@@ -1,0 +1,222 @@
+"""How the faults of runtimes show in a file: in which nodes, by op and by what surrounds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+from onnx import NodeProto, TensorProto
+
+from lucid.core.targets import known, readers
+from lucid.core.targets.record import Fault
+from lucid.export.onnx_file.element_codes import onnx_code
+from lucid.inspection.loaders import ORT_OWN
+from lucid.inspection.read import subgraphs
+from lucid.inspection.values import Values, attributes_of
+
+When: TypeAlias = Callable[[NodeProto, Values], bool]
+
+_ONE_BY_ONE = frozenset(
+    [
+        "Abs",
+        "Add",
+        "Div",
+        "Erf",
+        "Exp",
+        "Log",
+        "Max",
+        "Mul",
+        "Neg",
+        "Pow",
+        "Relu",
+        "Sigmoid",
+        "Sin",
+        "Sqrt",
+        "Sub",
+        "Tanh",
+        "Where",
+    ]
+)
+_FEW_BITS = (TensorProto.UINT4, TensorProto.INT4, TensorProto.UINT2, TensorProto.INT2)
+
+
+def _given(node: NodeProto, place: int) -> str:
+    return node.input[place] if place < len(node.input) else ""
+
+
+def _boolean_mask(node: NodeProto, values: Values) -> bool:
+    return values.kind(_given(node, 3)) == TensorProto.BOOL
+
+
+def _causal_mask(node: NodeProto, values: Values) -> bool:
+    return bool(_given(node, 3)) and bool(attributes_of(node).get("is_causal", 0))
+
+
+def _computed_size(node: NodeProto, values: Values) -> bool:
+    return _is_computed(_given(node, 1), values)
+
+
+def _computed_weight(node: NodeProto, values: Values) -> bool:
+    places = range(1, 5) if node.op_type == "BatchNormalization" else (1,)
+    return any(_is_computed(_given(node, place), values) for place in places)
+
+
+def _is_computed(name: str, values: Values) -> bool:
+    return bool(name) and name not in values.constants
+
+
+def _strides(node: NodeProto, values: Values) -> bool:
+    steps = values.constant(_given(node, 4))
+    return bool(_given(node, 4)) and (steps is None or any(step != 1 for step in steps.ravel()))
+
+
+def _open_positions(node: NodeProto, values: Values) -> bool:
+    sources = [values.source(name) for name in node.input]
+    return len(sources) == 2 and all(
+        source is not None and source.op_type == "Range" and any(name not in values.constants for name in source.input)
+        for source in sources
+    )
+
+
+def _place_of_a_boolean(node: NodeProto, values: Values) -> bool:
+    cast = values.makers.get(_given(node, 0))
+    wide = cast is not None and cast.op_type == "Cast" and attributes_of(cast).get("to") == TensorProto.INT64
+    return wide and cast is not None and values.kind(_given(cast, 0)) == TensorProto.BOOL
+
+
+def _any_of(node: NodeProto, values: Values) -> bool:
+    return True
+
+
+def _few_bits(node: NodeProto, values: Values) -> bool:
+    return _has_type(node, values, _FEW_BITS)
+
+
+def _has_type(node: NodeProto, values: Values, kinds: Collection[int]) -> bool:
+    """Whether a node reads or computes a value of one of some element types, by ONNX's numbers."""
+    return any(values.kind(name) in kinds for name in (*node.input, *node.output) if name)
+
+
+def _eight_bits(node: NodeProto, values: Values) -> bool:
+    return attributes_of(node).get("bits", 4) == 8
+
+
+def _reads_around(node: NodeProto, values: Values) -> bool:
+    for graph in subgraphs(node):
+        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        own |= {name for inner in graph.node for name in inner.output} | {""}
+        if any(name not in own for inner in graph.node for name in inner.input):
+            return True
+    return False
+
+
+def _with_a_cache(node: NodeProto, values: Values) -> bool:
+    return bool(_given(node, 4)) or len(node.output) > 1
+
+
+def _open_sizes(node: NodeProto, values: Values) -> bool:
+    return values.open_sizes
+
+
+def _open_keys(node: NodeProto, values: Values) -> bool:
+    return any(_given(node, place) and values.is_open(_given(node, place), -2) for place in (1, 4))
+
+
+def _between_products(node: NodeProto, values: Values) -> bool:
+    before = values.makers.get(_given(node, 0))
+    after = {op for name in node.output for op in values.users.get(name, ())}
+    between = before is not None and before.op_type == "MatMul" and "MatMul" in after
+    return between and values.is_open(_given(node, 0), -1)
+
+
+def _in_place(node: NodeProto, values: Values) -> bool:
+    """Whether a step may write in place of an element, or reads none."""
+    for body in subgraphs(node):
+        elements = {value.name for value in body.input[len(body.input) - _scanned(node) :]}
+        read = {name for inner in body.node for name in inner.input}
+        first = {inner.input[0] for inner in body.node if inner.input and inner.op_type in _ONE_BY_ONE}
+        if first & elements or not read & elements:
+            return True
+    return False
+
+
+def _scanned(node: NodeProto) -> int:
+    count = attributes_of(node).get("num_scan_inputs", 0)
+    return count if isinstance(count, int) else 0
+
+
+def _loop_within(node: NodeProto, values: Values) -> bool:
+    return any(inner.op_type in ("Scan", "Loop") for body in subgraphs(node) for inner in body.node)
+
+
+def _number_of_a_product(node: NodeProto, values: Values) -> bool:
+    shape = values.constants.get(_given(node, 1))
+    return shape is not None and list(shape.dims) == [0]
+
+
+def _at_no_places(node: NodeProto, values: Values) -> bool:
+    places = values.constants.get(_given(node, 1))
+    return places is not None and 0 in places.dims
+
+
+def _padded_blocks(node: NodeProto, values: Values) -> bool:
+    given, weight = attributes_of(node), values.constants.get(_given(node, 0))
+    block, axis = given.get("block_size", 0), given.get("axis", 1)
+    if not isinstance(block, int) or not isinstance(axis, int) or block < 1 or weight is None:
+        return False
+    return -len(weight.dims) <= axis < len(weight.dims) and weight.dims[axis] % block != 0
+
+
+def _of_onnxruntime(node: NodeProto, values: Values) -> bool:
+    return node.domain in ORT_OWN
+
+
+class Pattern(NamedTuple):
+    """The nodes that a fault is about: of some ops, separated by spaces (``*``: any), where something holds."""
+
+    ops: str
+    when: When
+
+    def nodes(self, values: Values) -> Iterator[list[NodeProto]]:
+        """Those of a model, op by op."""
+        for op in self.ops.split():
+            nodes = [node for node in values.nodes if op in ("*", node.op_type) and self.when(node, values)]
+            if nodes:
+                yield nodes
+
+
+PATTERNS: Mapping[Fault, Pattern] = MappingProxyType(
+    {
+        known.OUTER_VALUES: Pattern("Scan", _reads_around),
+        known.OUTER_VALUES_OF_LOOP: Pattern("Loop", _reads_around),
+        known.LOOP_WITHIN: Pattern("Scan", _loop_within),
+        known.PADDED_BLOCKS: Pattern("DequantizeLinear", _padded_blocks),
+        known.EMPTY_CONSTANTS: Pattern("Gather", _at_no_places),
+        known.RESHAPED_TO_NUMBER: Pattern("Reshape", _number_of_a_product),
+        known.ELEMENTS_IN_PLACE: Pattern("Scan", _in_place),
+        known.BRANCHES: Pattern("If", _any_of),
+        known.ATTENTION_OPEN_KEYS: Pattern("Attention", _open_keys),
+        known.FUSED_SOFTMAX: Pattern("Softmax", _between_products),
+        known.REGIONS_OF_POSITIONS: Pattern("LessOrEqual Less GreaterOrEqual", _open_positions),
+        readers.ATTENTION_CACHE: Pattern("Attention", _with_a_cache),
+        readers.MASK_BESIDE_CAUSAL: Pattern("Attention", _causal_mask),
+        readers.BOOLEAN_MASK: Pattern("Attention", _boolean_mask),
+        readers.PLACE_OF_BOOLEAN: Pattern("ArgMax", _place_of_a_boolean),
+        readers.COMPUTED_SIZES: Pattern("Split TopK", _computed_size),
+        readers.COMPUTED_WEIGHTS: Pattern("BatchNormalization QuantizeLinear DequantizeLinear", _computed_weight),
+        readers.EIGHT_BITS: Pattern("MatMulNBits", _eight_bits),
+        readers.FOUR_BITS: Pattern("*", _few_bits),
+        readers.OPEN_SIZES: Pattern("Resize", _open_sizes),
+        readers.STRIDES: Pattern("Slice", _strides),
+        readers.OWN_DOMAIN: Pattern("*", _of_onnxruntime),
+    }
+)
+
+
+def of_types(ops: str, types: str) -> Pattern:
+    """The nodes of some ops that read or compute a value of one of some element types; ``*``: of any."""
+    if types == "*":
+        return Pattern(ops, _any_of)
+    kinds = [onnx_code(kind) for kind in types.split()]
+    return Pattern(ops, lambda node, values: _has_type(node, values, kinds))
