@@ -17,7 +17,9 @@ import pytest
 
 import lucid
 from lucid import nn, ops
+from lucid.core.process.evaluation import evaluating
 from lucid.export import ExportError
+from lucid.nn import functional as F
 from lucid.ops.attention.call import AttentionCall, AttentionOptions
 from tests.reference import attention as reference
 from tests.reference import pack
@@ -409,6 +411,20 @@ def test_dropout_drops_weights_and_keeps_their_mean() -> None:
     dropped = float((weights == 0.0).astype("float32").mean())
     assert 0.2 < dropped < 0.3
     assert 0.95 < float(weights.sum(-1).mean()) < 1.05
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (2, 3, 4, 8), (1, 2, 1, 8), (2, 2, 2, 5, 8), (1, 2, 300, 8)])
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": lucid.zeros(1)}])
+def test_functional_dropout_applies_in_every_mode_as_in_torch(shape: tuple[int, ...], options: dict[str, Any]) -> None:
+    lucid.manual_seed(1)
+    q = lucid.randn(*shape)
+    with evaluating():
+        kept, some, none = (
+            F.scaled_dot_product_attention(q, q, q, dropout_p=p, **options).numpy() for p in (0.0, 0.9, 1.0)
+        )
+        assert not np.allclose(some, kept)
+        assert kept.any() and not none.any()
+        assert not np.array_equal(F.dropout(q, 0.5).numpy(), q.numpy())
 
 
 @pytest.mark.parametrize(

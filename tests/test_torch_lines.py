@@ -72,7 +72,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("accepted", r"Linear\(|einsum\(| @ |meshgrid\(", _MORE + "`nn.Linear(3, 2)(i)`, `einsum`"),
     Rule("accepted", r"\[.*::-1", _MORE + "`x[::-1]`"),
-    Rule("accepted", r"//|%|rounding_mode|\*\*|pow\(", _MORE + "`x // 0` and `x % 0` of integers"),
+    Rule("accepted", r"\*\*|pow\(", _MORE + "`2 ** -1` of integers"),
     Rule("accepted", r"(sum|mean|std|var)\(", _MORE + "`sum(keepdim=True)`"),
     Rule("accepted", r"(tensor|eye|linspace|new_full)\(", _MORE + "`tensor(data, dtype)`"),
     Rule("accepted", r"split\(", _MORE + "`split(x, split_size=2)`"),

@@ -246,6 +246,94 @@ TAKEN = [
     "torch.maximum(input=single, other=single_number)",
 ]
 
+# Numbers that half precision does not hold, whose results it does.
+OUTSIDE_HALF = [
+    *(
+        f"half * 20000 * {number} * 1000"
+        for number in ("1e-8", "torch.tensor(1e-8)", "torch.tensor(1e-8, dtype=torch.float64)")
+    ),
+    *(f"half / 6 * {number}" for number in ("70000.", "70000", "torch.tensor(70000.)", "torch.tensor(70000)")),
+    "70000. * (half / 6)",
+    "(half * 20000).mul(1e-8) * 1000",
+    "half * 1e-8 * 1e8",
+    "half * 20000 / 1e5",
+    "half * 20000 / torch.tensor(1e5)",
+    "torch.div(half * 20000, 100000)",
+    "1e5 / (half * 20000)",
+    "half - 70000.0",
+    "70000.0 - half",
+    "half + torch.tensor(70000.)",
+    *(f"half {sign} {number}" for sign in ("<", "<=", ">", ">=", "==", "!=") for number in ("70000.0", "-70000")),
+    "half * 0 > -1e-8",
+    "half * 0 == torch.tensor(1e-8)",
+    "half_number * 20000 * 1e-8 * 1000",
+    "half_number / 6 * 70000.",
+    "F.leaky_relu(half * -20000, 1e-8) * 1000",
+    "torch.where(flags, half, torch.tensor(70000.))",
+    "torch.maximum(half, torch.tensor(70000.))",
+    "torch.where(flags, half, 70000.)",
+    "half.clamp(max=70000.)",
+    "brain * torch.tensor(0.1) * 1000",
+]
+SMALL_RESULTS = [
+    *(
+        line
+        for operand in ("single", "double", "brain.float()", "half.float()", "single.double()")
+        for line in (f"torch.log(F.softplus({operand} * -10))", f"torch.log(-F.logsigmoid({operand} * 10))")
+    ),
+    *(f"F.softplus({operand} * -4) * 1000" for operand in ("half", "brain")),
+    "F.softplus(double * -30, beta=0.5).log()",
+    *(
+        f"{name}({operand})"
+        for name in ("F.softplus", "F.logsigmoid")
+        for kind in ("half", "single", "double")
+        for operand in (
+            f"{kind} / 0.0",
+            f"-{kind} / 0.0",
+            f"{kind} / 0.0 - {kind} / 0.0",
+            f"{kind} * 0",
+            f"{kind} * -200",
+        )
+    ),
+]
+REFUSED = [
+    "int64 // 0",
+    "int64 % 0",
+    "uint8 // int32_number.sub(3)",
+    "int32 // torch.tensor([[0], [1]], dtype=torch.int32)",
+    "torch.div(int64, 0, rounding_mode='trunc')",
+    "torch.div(int64, 0, rounding_mode='floor')",
+    "torch.zeros((0, 2), dtype=torch.int64) // 0",
+    "int64 / 0",
+    "single.std(True)",
+    *(
+        f"single.{name}({argument}=True)"
+        for name in ("sum", "mean", "amax", "var", "std", "norm")
+        for argument in ("dim", "axis")
+    ),
+    "torch.std(single, dim=True)",
+    "single.std(dim=False, unbiased=True)",
+    "single.add(2, single)",
+    "torch.sub(single, 2, single)",
+]
+FORWARDS = [
+    f"torch.nn.{line}"
+    for line in (
+        "ReLU()(input=single)",
+        "Softmax(dim=-1)(input=single)",
+        "LayerNorm(3)(input=single)",
+        "Identity()(input=single)",
+        "Flatten(0)(input=single)",
+        "Sequential(torch.nn.ReLU())(input=single)",
+        "AvgPool1d(2)(input=single)",
+        "Dropout(0.5).eval()(input=single)",
+        "Linear(3, 2, bias=False)(input=single).shape[1]",
+        "Embedding(30, 4)(input=int64).shape[2]",
+        "ReLU()(single, input=single)",
+        "ReLU()(inputs=single)",
+    )
+]
+
 SECTIONS: dict[str, list[str]] = {
     "a number beside a tensor": PROMOTION,
     "masked_fill keeps the type": FILLING,
@@ -257,10 +345,18 @@ SECTIONS: dict[str, list[str]] = {
     "tensors of one number and of rows of them": MADE,
     "multiples added": SCALED,
     "arguments by name, and elements of the flattened tensor": TAKEN,
+    "numbers that half precision does not hold": OUTSIDE_HALF,
+    "small results": SMALL_RESULTS,
+    "divisions by 0, flags as axes and operands in another order": REFUSED,
+    "the input of modules by name": FORWARDS,
 }
 
 # Lines that Lucid refuses although torch runs them, and what the error says.
-ELSEWHERE: dict[str, str] = {}
+ELSEWHERE: dict[str, str] = {
+    "torch.where(flags, half, 70000.)": "70000.0 does not fit float16",
+    "single.add(2, single)": r"x\.add\(y, alpha=alpha\)",
+    "torch.sub(single, 2, single)": r"x\.sub\(y, alpha=alpha\)",
+}
 
 
 def lines() -> Iterator[str]:

@@ -78,6 +78,17 @@ OTHER_MEANINGS: list[tuple[str, str, str]] = [
         "none",
     ),
     (
+        "`lucid.Tensor([1, 2])`, `lucid.Tensor(np.ones(2))`",
+        "the element type of the data, int64 and float64, as in `lucid.tensor`; `lucid.Tensor(3)` is the number 3",
+        "float32; `torch.Tensor(3)` has 3 elements",
+    ),
+    (
+        "`half * 0.1`, `half + 1e-5` and other numbers of Python beside half precision",
+        "the number is rounded to half precision, unless that loses more than a tenth of it (1e-8 and 70000 in float16): "
+        "then `+`, `-`, `*` and `/` are computed in float32",
+        "`*` and `/` are computed in float32; on a CPU, `half - 70000` is -infinity",
+    ),
+    (
         "`nn.TransformerEncoderLayer(...)` and kin",
         "`batch_first=True`",
         "False; `nn.MultiheadAttention` has torch's default",
@@ -119,7 +130,7 @@ MORE = (
     "activations of integers and booleans, such as `F.relu(mask)` and `F.elu(i)`",
     "`nn.Linear(3, 2)(i)`, `einsum`, `@`, `meshgrid` of different element types",
     "`x[::-1]`: steps backwards",
-    "`x // 0` and `x % 0` of integers: 0; `2 ** -1` of integers: 1 over it, rounded towards 0",
+    "`2 ** -1` of integers: 1 over it, rounded towards 0",
     "`sum(keepdim=True)`, `mean(keepdim=True)`, `x.std(0, 1)`: all axes without `dim`, `correction` by place",
     "`tensor(data, dtype)`, `eye(2, None)`, `cumsum(x, 0, dtype)`, `F.gelu(x, 'tanh')`: arguments by place",
     "`split(x, split_size=2)` of functions as of methods",
@@ -133,6 +144,7 @@ MORE = (
 # What Lucid does not take and torch does.
 LESS = (
     "`x.add(2, y)`, `x.sub(2, y)`: torch's former order, with `alpha` first; write `x.add(y, alpha=2)`",
+    "`lucid.where(mask, half, 70000.)`, `lucid.maximum(half, 70000.)`: a number that half precision does not hold",
     "`x[..., ...]`: write one `...`",
     "`F.softmax(x, -1, 3)`: the third place is torch's `_stacklevel`",
     "`F.embedding(i, w, None, ...)`: options of training by place or name",

@@ -12,6 +12,7 @@ import numpy as np
 from lucid.core.graph.scope import entered, scope
 from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype, convert, known_type, show_shape
 from lucid.core.process.evaluation import is_evaluating
+from lucid.core.torch_names.arguments import forward_arguments
 from lucid.core.words import html
 from lucid.core.words.other_libraries import type_name
 from lucid.ops.tensor.tensor import Tensor
@@ -99,7 +100,9 @@ class Module:
         raise NotImplementedError(f"{type(self).__name__} has no forward(): define it with the module's computation")
 
     def __call__(self: Forward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run `forward`; it has the signature of the class's forward."""
+        """Run `forward`; it has the signature of the class's forward, and takes torch's names of its arguments too."""
+        if kwargs:
+            kwargs = forward_arguments(type(self).forward, kwargs)  # type: ignore[assignment]  # of the same forward
         with _inside(self):
             return self.forward(*args, **kwargs)
 

@@ -10,7 +10,7 @@ import numpy as np
 from lucid.core.graph.types import Array, DType, TensorType, bool_, broadcast, float32, int32
 from lucid.ops.kernels.erf import erf as _erf
 from lucid.ops.op import Op, function, primitive
-from lucid.ops.operands import as_tensors
+from lucid.ops.operands import as_tensor, as_tensors, half_beside_number
 from lucid.ops.tensor.tensor import OPS, Tensor, TensorLike
 
 Unary: TypeAlias = Op[[TensorLike], Tensor]
@@ -35,6 +35,16 @@ def _of_truths(op: Op[..., Tensor], *tensors: Tensor) -> Tensor:
 
 def _of_counts(op: Binary, x: Tensor, y: Tensor) -> Tensor:
     return op(x.astype(int32), y.astype(int32))
+
+
+def _rounded_once(op: Binary, x: TensorLike, y: TensorLike, half: DType) -> Tensor:
+    """Half precision and a number, computed in float32, as in torch."""
+    return op(*(as_tensor(op.name, each, float32).astype(float32) for each in (x, y))).astype(half)
+
+
+def _in_half(op: Binary, x: TensorLike, y: TensorLike, half: DType) -> Tensor:
+    """Half precision and a number that is rounded to it, to infinity if it is too large, as in torch."""
+    return op(*(as_tensor(op.name, each, float32).astype(half) for each in (x, y)))
 
 
 def instead(name: str) -> Callable[..., Tensor]:
@@ -72,6 +82,7 @@ def _binary(
     kinds: tuple[str, ...] = _NUMBERS,
     result: DType | None = None,
     by_kind: ByKind | None = None,
+    beside_half: Callable[..., Tensor] | None = None,
 ) -> Binary:
     def rule(x: TensorType, y: TensorType) -> TensorType:
         check_kind(name, x, kinds)
@@ -80,7 +91,8 @@ def _binary(
     def call(x: TensorLike, y: TensorLike) -> Tensor: ...  # type: ignore[empty-body]
 
     call.__doc__ = f"{name} of two tensors, elementwise, broadcast and brought to one element type."
-    return Op(call, name=name, kernel=kernel, rule=rule, onnx=onnx, promoted=slice(0, 2), by_kind=by_kind)
+    options: dict[str, Any] = {"by_kind": by_kind, "beside_half": beside_half}
+    return Op(call, name=name, kernel=kernel, rule=rule, onnx=onnx, promoted=slice(0, 2), **options)
 
 
 def check_kind(name: str, x: TensorType, kinds: tuple[str, ...]) -> None:
@@ -140,25 +152,41 @@ def _power(x: Array, y: Array) -> Array:
 
 _AND, _OR = ({"bool": instead(name)} for name in ("logical_and", "logical_or"))
 
-add = _binary("add", np.add, "Add", by_kind=_OR)
-sub = _binary("sub", np.subtract, "Sub")
-mul = _binary("mul", np.multiply, "Mul", by_kind=_AND)
+add = _binary("add", np.add, "Add", by_kind=_OR, beside_half=_rounded_once)
+sub = _binary("sub", np.subtract, "Sub", beside_half=_rounded_once)
+mul = _binary("mul", np.multiply, "Mul", by_kind=_AND, beside_half=_rounded_once)
 pow_ = _binary("pow", _power, "Pow")
 maximum = _binary("maximum", np.maximum, "Max", by_kind=_OR)
 minimum = _binary("minimum", np.minimum, "Min", by_kind=_AND)
-equal = _binary("equal", np.equal, "Equal", ("bool", *_NUMBERS), bool_)
-not_equal = _binary("not_equal", np.not_equal, None, ("bool", *_NUMBERS), bool_)
-less = _binary("less", np.less, "Less", _NUMBERS, bool_, _COUNTS)
-less_equal = _binary("less_equal", np.less_equal, "LessOrEqual", _NUMBERS, bool_, _COUNTS)
-greater = _binary("greater", np.greater, "Greater", _NUMBERS, bool_, _COUNTS)
-greater_equal = _binary("greater_equal", np.greater_equal, "GreaterOrEqual", _NUMBERS, bool_, _COUNTS)
+equal = _binary("equal", np.equal, "Equal", ("bool", *_NUMBERS), bool_, None, _in_half)
+not_equal = _binary("not_equal", np.not_equal, None, ("bool", *_NUMBERS), bool_, None, _in_half)
+less = _binary("less", np.less, "Less", _NUMBERS, bool_, _COUNTS, _in_half)
+less_equal = _binary("less_equal", np.less_equal, "LessOrEqual", _NUMBERS, bool_, _COUNTS, _in_half)
+greater = _binary("greater", np.greater, "Greater", _NUMBERS, bool_, _COUNTS, _in_half)
+greater_equal = _binary("greater_equal", np.greater_equal, "GreaterOrEqual", _NUMBERS, bool_, _COUNTS, _in_half)
 logical_and = _binary("logical_and", np.logical_and, "And", ("bool",), bool_, _TRUTHS)
 logical_or = _binary("logical_or", np.logical_or, "Or", ("bool",), bool_, _TRUTHS)
 logical_xor = _binary("logical_xor", np.logical_xor, "Xor", ("bool",), bool_, _TRUTHS)
 
-true_div = _binary("true_div", np.divide, "Div", ("float",))
-int_floor_div = _binary("int_floor_div", np.floor_divide, None, ("int",))
-int_mod = _binary("int_mod", np.mod, "Mod", ("int",))
+true_div = _binary("true_div", np.divide, "Div", ("float",), beside_half=_rounded_once)
+
+
+def _by_no_zero(name: str, kernel: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Any]:
+    """A kernel of integers that refuses to divide by 0, which has no integer as its result."""
+
+    def compute(x: Array, y: Array) -> Any:
+        result = kernel(x, y)
+        if not y.all() and np.size(result):
+            raise ZeroDivisionError(
+                f"{name}: integers are divided by 0; use lucid.where to choose other divisors first"
+            )
+        return result
+
+    return compute
+
+
+int_floor_div = _binary("int_floor_div", _by_no_zero("floor_div", np.floor_divide), None, ("int",))
+int_mod = _binary("int_mod", _by_no_zero("mod", np.mod), "Mod", ("int",))
 
 
 fmod = _binary("fmod", np.fmod, None, ("float",))
@@ -232,6 +260,8 @@ def positive(x: Tensor) -> Tensor:
 @function
 def div(x: TensorLike, y: TensorLike) -> Tensor:
     """The quotient as a floating-point tensor: integers are divided as float32."""
+    if half_beside_number((x, y)) is not None:
+        return true_div(x, y)
     x, y = _as_pair("div", x, y)
     if x.dtype.kind != "float" and y.dtype.kind != "float":
         x = x.astype("float32")
@@ -240,7 +270,11 @@ def div(x: TensorLike, y: TensorLike) -> Tensor:
 
 @function
 def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
-    """The quotient rounded down, as Python's //. A float divided by zero gives infinity, or NaN for 0 // 0."""
+    """The quotient rounded down, as Python's //. A float divided by zero gives infinity, or NaN for 0 // 0.
+
+    Raises:
+        ZeroDivisionError: for integers divided by 0.
+    """
     x, y = _as_pair("floor_div", x, y)
     if x.dtype.kind == "float" or y.dtype.kind == "float":
         return float_floor_div(x, y)
@@ -249,7 +283,11 @@ def floor_div(x: TensorLike, y: TensorLike) -> Tensor:
 
 @function
 def mod(x: TensorLike, y: TensorLike) -> Tensor:
-    """The remainder with the sign of the divisor, as Python's %. A float divided by zero gives NaN."""
+    """The remainder with the sign of the divisor, as Python's %. A float divided by zero gives NaN.
+
+    Raises:
+        ZeroDivisionError: for integers divided by 0.
+    """
     x, y = _as_pair("mod", x, y)
     if x.dtype.kind == "float" or y.dtype.kind == "float":
         return float_mod(x, y)

@@ -78,12 +78,15 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     return (0.5 * wide * (1 + inner)).astype(x.dtype)
 
 
-@composite
+@composite_with(kernel=neural_kernels.softplus)
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x)), written so that it cannot overflow. Half precision is computed in float32."""
+    """log(1 + exp(x)), accurate where it is small, and without overflow. Half precision is computed in float32."""
     _check_real("softplus", x.type)
     wide = _wide(x)
-    return (maximum(wide, 0) + log(1 + exp(-abs_(wide)))).astype(x.dtype)
+    e = exp(-abs_(wide))
+    rounded = 1 + e
+    log1p = log(rounded) + (e - (rounded - 1)) / rounded  # what 1 + e lost, to first order
+    return (maximum(wide, 0) + log1p).astype(x.dtype)
 
 
 @composite_with(kernel=neural_kernels.layer_norm)

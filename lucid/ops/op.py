@@ -25,7 +25,7 @@ from lucid.core.process.quiet import quietly
 from lucid.core.sizes.dims import identity
 from lucid.core.torch_names.arguments import in_our_names, torch_names
 from lucid.ops.known_calls import KnownCall, key_of
-from lucid.ops.operands import are_tensors, arrays_of, as_tensors, known_operands, promoted
+from lucid.ops.operands import are_tensors, arrays_of, as_tensors, half_beside_number, known_operands, promoted
 from lucid.ops.tensor.tensor import OPS, Tensor
 
 P = ParamSpec("P")
@@ -53,6 +53,8 @@ class Op(Generic[P, R]):
         promoted: the positional arguments that are brought to one element type before the op sees them.
         by_kind: what is called instead for a kind of element types ("bool", "int", "float") that the op does not
             compute: with the op, its operands and its attributes. The first operand after promotion decides.
+        beside_half: what is called instead where one of two operands is in half precision and the other a number that
+            this type may not hold (`half_beside_number`): with the op, the operands as they came, and that type.
         folded: whether it is computed while tracing if all its arguments are known. Otherwise it stays a node of the
             graph: a dequantisation, whose result is larger than its operands, and dropout, which is drawn in each run.
     """
@@ -69,6 +71,7 @@ class Op(Generic[P, R]):
         onnx: str | None = None,
         promoted: slice | None = None,
         by_kind: Mapping[str, Callable[..., Any]] | None = None,
+        beside_half: Callable[..., Any] | None = None,
         folded: bool = True,
     ) -> None:
         parameters = inspect.signature(call).parameters.values()
@@ -84,6 +87,7 @@ class Op(Generic[P, R]):
         self._needed = self._usual.keys() - self.defaults.keys()
         self._known: dict[tuple[Any, ...], KnownCall] = {}
         self._kernel, self._plan, self._rule, self._promoted, self._by_kind = kernel, plan, rule, promoted, by_kind
+        self._beside_half = beside_half
         functools.update_wrapper(self, call)
         if REGISTERED.setdefault(name, self) is not self:
             raise ValueError(f"op {name}: an op of this name already exists; choose another name")
@@ -103,6 +107,8 @@ class Op(Generic[P, R]):
                 return cast(R, known.tensors(quietly(known.kernel, *operands[0], *known.missing)))
         if kwargs and not kwargs.keys() <= self._usual.keys():
             return self._called_by_name(args, kwargs)
+        if self._beside_half is not None and (half := half_beside_number(args)) is not None:
+            return cast(R, self._beside_half(self, *args, half))
         tensors = self._tensors(args)
         if self._by_kind is not None and (instead := self._instead(tensors)) is not None:
             return cast(R, instead(self, *tensors, **kwargs))

@@ -7,7 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import Array, DType, Scalar, common_dtype, dtype_of_scalar, float32, known_type
+from lucid.core.graph.types import (
+    Array,
+    DType,
+    Scalar,
+    as_dtype,
+    bfloat16,
+    bool_,
+    common_dtype,
+    dtype_of_scalar,
+    float16,
+    float32,
+    known_type,
+)
 from lucid.core.sizes.dims import Dim
 from lucid.core.words.other_libraries import advice, shown_type, type_name
 from lucid.ops.opaque import Opaque
@@ -67,6 +79,47 @@ def _number(value: Scalar, dtype: DType) -> Tensor:
     if isinstance(value, float) and dtype.kind == "float" and dtype.itemsize >= 4 and abs(value) <= dtype.largest:
         return Tensor.from_array(np.array(value, dtype.numpy))  # what Tensor() does, without its checks
     return Tensor(value, dtype)
+
+
+def half_beside_number(args: Sequence[Any]) -> DType | None:
+    """The half-precision type of one of two operands, where the other is a number that this type may not hold.
+
+    Such a number is a tensor without axes of another type, or a Python number of which rounding would lose more than a
+    tenth, as of 1e-8 and 70000 in float16.
+    """
+    if len(args) != 2:
+        return None
+    x, y = args
+    return _half_of(x, y) or _half_of(y, x)
+
+
+def _half_of(array: Any, number: Any) -> DType | None:
+    if isinstance(array, Tensor):
+        half = array.type.dtype
+    elif isinstance(array, np.ndarray) and array.dtype in (float16.numpy, bfloat16.numpy):
+        half = as_dtype(array.dtype)
+    else:
+        return None
+    if half is not float16 and half is not bfloat16:
+        return None
+    if isinstance(number, (Tensor, np.ndarray)):
+        other = number.type.dtype.numpy if isinstance(number, Tensor) else number.dtype
+        lost = array.ndim and not number.ndim and other not in (half.numpy, bool_.numpy)
+    else:
+        lost = isinstance(number, (int, float, np.number)) and _loses(number, half)
+    return half if lost else None
+
+
+def _loses(number: Any, half: DType) -> bool:
+    """Whether a number that float32 holds moves by more than a tenth when it is rounded to half precision."""
+    size = abs(number)
+    if _SURELY_HELD <= size <= half.largest or not 0 < size <= float32.largest:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(abs(float(np.asarray(size).astype(half.numpy)) - size) > 0.1 * size)
+
+
+_SURELY_HELD = 1e-6  # to a few percent, by both types
 
 
 def are_tensors(args: Sequence[Any]) -> bool:

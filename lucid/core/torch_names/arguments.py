@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -133,6 +133,17 @@ def in_our_names(
     return found
 
 
+def refuse_former_order(name: str, former: Sequence[Any]) -> NoReturn:
+    """Refuse torch's former order of ``x.add(alpha, y)``, in which the factor comes first.
+
+    Raises:
+        TypeError: saying how it is written now.
+    """
+    if len(former) > 1:
+        raise TypeError(f"{name}: got {len(former) + 1} operands by place, expected one")
+    raise TypeError(f"{name}: got two operands by place; torch's former x.{name}(alpha, y) is x.{name}(y, alpha=alpha)")
+
+
 def torch_names(call: Callable[P, R]) -> Callable[P, R]:
     """Let a function take torch's names for its arguments too."""
     return torch_names_and()(call)
@@ -180,6 +191,17 @@ class _Names:
         return call(*args, *before, named.pop(self.several), **named)
 
 
+@functools.lru_cache(maxsize=4096)
+def _names_of(call: Callable[..., Any]) -> _Names:
+    return _Names(call)
+
+
+def forward_arguments(forward: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of a module's forward under its own names: torch's ``linear(input=x)`` is ``linear(x=x)``."""
+    names = _names_of(forward)
+    return given if given.keys() <= names.keywords else in_our_names(names.where, given, names.own[1:])
+
+
 class _NoAxes(tuple[int, ...]):
     """The axes of a reduction over none, told from an empty list."""
 
@@ -194,6 +216,9 @@ def torch_names_of_reduction(call: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(call)
     def reduction(*args: P.args, **given: P.kwargs) -> R:
         if given:
+            for name in given.keys() & {"axis", "dim"}:
+                if isinstance(given[name], bool):  # no flag in the place of the axes: it is refused as an axis
+                    given[name] = (given[name],)
             axis = given.get("axis")
             if isinstance(axis, (tuple, list)) and not axis:
                 given["axis"] = NO_AXES

@@ -51,6 +51,12 @@ def _silu(x: Array, out: Array) -> None:
     np.divide(x, divisor, out=out)
 
 
+def softplus(x: Array) -> Array:
+    """log(1 + exp(x))."""
+    wide = widened(x)
+    return np.asarray(np.maximum(wide, 0) + np.log1p(np.exp(-np.abs(wide))), x.dtype)
+
+
 def gelu(x: Array, *, approximate: str) -> Array:
     """x times the standard normal distribution function."""
     if approximate == "tanh":

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeAlias, TypeVar
 
 from lucid.core.graph.types import TensorType
-from lucid.core.torch_names.arguments import CPU, NO_AXES, Device, torch_names, torch_names_and
+from lucid.core.torch_names.arguments import CPU, NO_AXES, Device, refuse_former_order, torch_names, torch_names_and
 from lucid.core.words.other_libraries import misplaced_tensor
 
 _UNUSED = ("requires_grad", "layout", "pin_memory")  # of torch's arguments
@@ -149,12 +149,16 @@ class ElementMethods(Generic[T]):
 
     # Elementwise --------------------------------------------------------------------------------------------------
 
-    def add(self, other: Any, *, alpha: Number = 1) -> T:
+    def add(self, other: Any, *former: Any, alpha: Number = 1) -> T:
         """This tensor plus `alpha` times another."""
+        if former:
+            refuse_former_order("add", former)
         return self._op("add", other if alpha == 1 else self._op("scaled", other, alpha))
 
-    def sub(self, other: Any, *, alpha: Number = 1) -> T:
+    def sub(self, other: Any, *former: Any, alpha: Number = 1) -> T:
         """This tensor minus `alpha` times another."""
+        if former:
+            refuse_former_order("sub", former)
         return self._op("sub", other if alpha == 1 else self._op("scaled", other, alpha))
 
     def mul(self, other: Any) -> T:
