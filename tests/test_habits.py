@@ -135,6 +135,15 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
             r"no attribute 'values': max\(axis=...\) gives the values alone",
         ),
         (lambda: X.sume, "no attribute 'sume'; did you mean sum?"),
+        (lambda: X.fill_, r"changed in place; write x = lucid.full_like\(x, value\)$"),
+        (lambda: X.index_copy_, r"changed in place; write x.scatter\(dim, indices, values\)"),
+        (lambda: X.foo_, "changed in place; write what computes the new value$"),
+        (lambda: X.int8, "no attribute 'int8'; did you mean int[?]$"),
+        (lambda: X.kthvalue, r"no attribute 'kthvalue': write x.sort"),
+        (lambda: X.log1p, r"no attribute 'log1p': write lucid.log\(1 \+ x\)"),
+        (lambda: X.char, r"no attribute 'char': write x.to\(lucid.int8\)"),
+        (lambda: lucid.iinfo, r"no attribute 'iinfo': write numpy.iinfo\(x.dtype.numpy\)"),
+        (lambda: lucid.trunc, r"no attribute 'trunc': write lucid.where\(x < 0, x.ceil\(\), x.floor\(\)\)"),
         (lambda: lucid.jit, "module 'lucid' has no attribute 'jit': write lucid.compile"),
         (lambda: nn.MSELoss, "module 'lucid.nn' has no attribute 'MSELoss': losses are for training"),
         (lambda: F.cross_entropy, "module 'lucid.nn.functional' has no attribute 'cross_entropy': losses are"),
@@ -232,3 +241,25 @@ def test_a_tensor_with_a_message_for_every_name_is_copied_and_pickled() -> None:
     for other in (copy.deepcopy(X), pickle.loads(pickle.dumps(X))):
         assert (other.numpy() == X.numpy()).all()
     assert not hasattr(X, "cuda")
+
+
+def test_calls_of_what_is_no_method_say_what_to_write() -> None:
+    call: Any = X.type
+    with pytest.raises(TypeError, match=r"x.type is float32\[.*\], not a method; write x.to\(dtype\)"):
+        call(lucid.int8)
+    with pytest.raises(TypeError, match=r"x << n: .*write x \* 2\*\*n"):
+        X.long() << 1
+    with pytest.raises(TypeError, match="x >> n: .*write x // 2"):
+        X.long() >> 1
+
+
+def test_what_is_to_be_written_instead_computes_the_same() -> None:
+    x, y = lucid.tensor([[1.0, np.nan, -3.5], [3.0, 4.25, 0.0]]), lucid.tensor([[2.0, 2.0, 2.0], [-1.0, 1.5, 3.0]])
+    a, b, dim = x.numpy(), y.numpy(), 1
+    np.testing.assert_array_equal(lucid.where(x < 0, x.ceil(), x.floor()).numpy(), np.trunc(a))
+    np.testing.assert_array_equal(lucid.where(x.isnan(), 0, x).sum(dim).numpy(), np.nansum(a, dim))
+    np.testing.assert_array_equal((y % 2).numpy(), np.remainder(b, 2))
+    np.testing.assert_allclose((x * x + y * y).sqrt().numpy(), np.hypot(a, b), rtol=1e-6)
+    np.testing.assert_array_equal(y.sort(dim)[0].select(dim, (y.shape[dim] - 1) // 2).numpy(), np.median(b, dim))
+    mean = lucid.where(x.isnan(), 0, x).sum(dim) / (~x.isnan()).sum(dim)
+    np.testing.assert_allclose(mean.numpy(), np.nanmean(a, dim), rtol=1e-6)

@@ -159,7 +159,7 @@ def ours(room: str, name: str) -> str:
         return INSTEAD[room][name]
     if hasattr(place, name):
         return f"`{written.format(name)}`"
-    reason = why_absent({"torch": "lucid"}.get(room, room), name).removeprefix(": ")
+    reason = why_absent({"torch": "lucid"}.get(room, room), name, dir(Tensor)).removeprefix(": ")
     return reason or "-"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 _NO_GRADIENTS = "Lucid computes no gradients; train in torch and load the weights with lucid.load"
 _NO_LOSS = "losses are for training; Lucid only computes models"
 _NO_DEVICES = "tensors have no device; leave it out. A session chooses what an exported model runs on: provider=..."
@@ -25,11 +27,45 @@ _FORMULAS = {  # of activations
 }
 _SHUFFLE = "write x.reshape(n, c // r**2, r, r, h, w).permute(0, 1, 4, 2, 5, 3).reshape(n, c // r**2, h * r, w * r)"
 
+_SAME = {  # of torch's names that are both functions and methods: what to write, of tensors x and y
+    "addmm": "write x + a @ b",
+    "addmv": "write x + a @ b",
+    "addcmul": "write x + value * a * b",
+    "addcdiv": "write x + value * a / b",
+    "bitwise_left_shift": "write x * 2**n",
+    "bitwise_right_shift": "write x // 2**n",
+    "copy": "tensors are never changed in place, so a copy is not needed; write x itself",
+    "expm1": "write lucid.exp(x) - 1",
+    "fix": "write lucid.where(x < 0, x.ceil(), x.floor())",
+    "floor_divide": "write x // y",
+    "fmod": "write x - y * q with q = x / y rounded towards 0: lucid.where(x / y < 0, (x / y).ceil(), (x / y).floor())",
+    "hypot": "write (x * x + y * y).sqrt()",
+    "index_copy": "write x.scatter(dim, indices, values), with indices as large as values",
+    "index_fill": "write lucid.where(mask, value, x), with a mask that is true at the indices",
+    "is_floating_point": 'write x.dtype.kind == "float"',
+    "kthvalue": "write x.sort(dim)[0].select(dim, k - 1)",
+    "lerp": "write x + weight * (y - x)",
+    "log1p": "write lucid.log(1 + x)",
+    "logsumexp": "write (lucid.exp(x - m)).sum(dim).log() + m.squeeze(dim) with m = x.amax(dim, keepdim=True)",
+    "median": "write x.sort(dim)[0].select(dim, (x.shape[dim] - 1) // 2)",
+    "nanmean": "write lucid.where(x.isnan(), 0, x).sum(dim) / (~x.isnan()).sum(dim)",
+    "nansum": "write lucid.where(x.isnan(), 0, x).sum(dim)",
+    "ravel": "write x.flatten()",
+    "remainder": "write x % y",
+    "swapdims": "write x.transpose(dim0, dim1)",
+    "true_divide": "write x / y",
+    "trunc": "write lucid.where(x < 0, x.ceil(), x.floor())",
+}
+
 # By the place where torch has the name.
 ABSENT: dict[str, dict[str, str]] = {
     "Tensor": {
+        **_SAME,
+        **{name: f"write x.to(lucid.{kind})" for name, kind in {"char": "int8", "byte": "uint8"}.items()},
+        "fill_": "tensors are never changed in place; write x = lucid.full_like(x, value)",
         **dict.fromkeys(
-            ("backward", "grad", "grad_fn", "requires_grad", "register_hook", "retain_grad"), _NO_GRADIENTS
+            ("backward", "grad", "grad_fn", "requires_grad", "requires_grad_", "register_hook", "retain_grad"),
+            _NO_GRADIENTS,
         ),
         **dict.fromkeys(("cuda", "is_cuda", "get_device", "pin_memory", "share_memory_"), _NO_DEVICES),
         **dict.fromkeys(("masked_select", "unique"), _UNKNOWN_SIZE),
@@ -50,6 +86,9 @@ ABSENT: dict[str, dict[str, str]] = {
         "as_strided": "tensors have no strides; write x.reshape(...), x.permute(...) or slices",
     },
     "lucid": {
+        **_SAME,
+        "iinfo": "write numpy.iinfo(x.dtype.numpy)",
+        "vstack": "write lucid.cat(tensors, 0), of vectors lucid.stack(tensors)",
         **dict.fromkeys(("autograd", "optim", "enable_grad"), _NO_GRADIENTS),
         **dict.fromkeys(("cuda", "mps", "device", "distributed"), _NO_DEVICES),
         **dict.fromkeys(("unique", "masked_select"), _UNKNOWN_SIZE),
@@ -65,9 +104,6 @@ ABSENT: dict[str, dict[str, str]] = {
         "as_tensor": "write lucid.tensor(data)",
         "empty_like": "write lucid.zeros_like(x)",
         "clone": "tensors are never changed in place, so a copy is not needed; write x itself",
-        "expm1": "write lucid.exp(x) - 1",
-        "log1p": "write lucid.log(1 + x)",
-        "logsumexp": "write (lucid.exp(x - m)).sum(dim).log() + m.squeeze(dim) with m = x.amax(dim, keepdim=True)",
         "broadcast_tensors": "write x.broadcast_to(shape) for each; operations on tensors broadcast by themselves",
         "normal": "write lucid.randn(...) * std + mean",
         "linalg": "write lucid.norm(x, p, dim) for norms; decompositions are for training and are not part of a model",
@@ -149,10 +185,17 @@ ABSENT: dict[str, dict[str, str]] = {
 }
 
 
-def why_absent(place: str, name: str) -> str:
-    """The end of an error message about a name that `place` does not have: a reason and what to write, or nothing."""
+def why_absent(place: str, name: str, known: Collection[str] = ()) -> str:
+    """The end of an error message about a name that `place` does not have: a reason and what to write, or nothing.
+
+    Args:
+        known: the names that it has; of a method of tensors that changes them, the one that does not may be among them.
+    """
     reason = ABSENT[place].get(name)
     if reason is None and place == "Tensor" and name.endswith("_") and not name.startswith("_"):
         plain = name.rstrip("_")
-        reason = f"tensors are never changed in place; write x = x.{plain}(...) or what computes the new value"
+        reason = ABSENT[place].get(plain, "write what computes the new value")
+        if plain in known:
+            reason = f"write x = x.{plain}(...) or what computes the new value"
+        reason = f"tensors are never changed in place; {reason}"
     return f": {reason}" if reason else ""

@@ -27,6 +27,6 @@ def unknown(owner: str, name: str, known: Iterable[str], why: str = "") -> Attri
         owner: as Python calls it: "module 'lucid.nn'".
         why: what is known of this name; otherwise names like it are suggested.
     """
-    suggested = "" if name.startswith("_") else did_you_mean(name, known)
+    suggested = "" if name.startswith("_") else did_you_mean(name, (one for one in known if not one.startswith("_")))
     # Python would suggest a name, too, if it knew in what this one was looked for.
     return AttributeError(f"{owner} has no attribute {name!r}{why or suggested}", name=name, obj=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 from lucid.core.graph.types import Array, Scalar, bool_
 from lucid.core.sizes.dims import Dim
@@ -94,6 +94,12 @@ class Operators(ElementMethods[T]):
 
     def __xor__(self, other: Other[T]) -> T:
         return self._with("logical_xor" if self._both_truths(other) else "bitwise_xor", other)
+
+    def __lshift__(self, other: object) -> NoReturn:
+        raise TypeError("x << n: tensors have no shifts of bits; write x * 2**n")
+
+    def __rshift__(self, other: object) -> NoReturn:
+        raise TypeError("x >> n: tensors have no shifts of bits; write x // 2**n")
 
     def _both_truths(self, other: Other[T]) -> bool:
         """Whether both are booleans."""

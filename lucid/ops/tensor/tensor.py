@@ -215,7 +215,8 @@ class Tensor(AxisMethods["Tensor"]):
     if not TYPE_CHECKING:  # a type checker knows the attributes that there are
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise unknown("'Tensor' object", name, dir(Tensor), why_absent("Tensor", name))
+            known = dir(Tensor)
+            raise unknown("'Tensor' object", name, known, why_absent("Tensor", name, known))
 
     # Shape --------------------------------------------------------------------------------------------------------
 
