@@ -41,8 +41,9 @@ def wrong_when_long(model: Any) -> onnx.ModelProto:
     (node,) = (node for node in found.graph.node if node.name == "model.layers.0.self_attn/attention/Max_2")
     arrays = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in found.graph.initializer}
     (zero,) = (place for place, name in enumerate(node.input) if name in arrays and arrays[name].tolist() == 0)
-    node.input[zero] = next(name for name, array in arrays.items() if array.tolist() == ABOVE)
-    found.producer_name = "another tool"  # whose constants are not compared: running has to find it
+    many = next(name for name, array in arrays.items() if array.tolist() == ABOVE)
+    found.graph.node.insert(0, onnx.helper.make_node("Add", [node.input[zero], many], ["first key"]))
+    node.input[zero] = "first key"
     return found
 
 

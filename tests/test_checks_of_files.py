@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.cli.source import load_model
+from lucid.core.graph.graph import Graph
 from lucid.core.process import random
 from lucid.export import Target
 from lucid.export.exporter import Lowered, lower
@@ -254,7 +256,12 @@ def test_a_file_whose_constants_are_damaged_is_not_run(call: Any, bert: Bert, tm
 
 
 def again(model: Any, changed: onnx.ModelProto, **options: Any) -> WeightReport:
-    return compare_weights(changed, export_again(TracedPart.whole(lucid.trace(model)), changed, "any", **options))
+    return compare_weights(
+        changed,
+        export_again(
+            TracedPart.whole(model if isinstance(model, Graph) else lucid.trace(model)), changed, "any", **options
+        ),
+    )
 
 
 def test_a_file_of_another_target_opset_and_release_is_exported_for_these(bert: Bert) -> None:
@@ -373,3 +380,90 @@ def test_what_is_loaded_from_a_folder_is_checked_as_it_is_written(call: Any, tmp
     assert code == 0 and parity["weights"]["equal"] == parity["weights"]["stored"] > 30
     card = (tmp_path / "folder" / "README.md").read_text(encoding="utf-8")
     assert "equal weights" in card and f"{parity['weights']['stored']} of {parity['weights']['stored']}" in card
+
+
+# Files with other nodes -----------------------------------------------------------------------------------------------
+
+
+def doubled_above_50(x: Tensor) -> Tensor:
+    return lucid.where(x > 50, x * 2, x)
+
+
+def with_identity_last(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with a node more, which changes nothing."""
+    last = next(node for node in model.graph.node if node.output[0] == model.graph.output[0].name)
+    last.output[0] = "before identity"
+    model.graph.node.append(onnx.helper.make_node("Identity", ["before identity"], [model.graph.output[0].name]))
+    return model
+
+
+@pytest.mark.parametrize("more", [with_identity_last, lambda model: model])
+def test_a_constant_is_compared_in_its_place_whatever_other_nodes_there_are(more: Any) -> None:
+    model = lucid.export.to_onnx(doubled_above_50, ("N",))
+    lucid.testing.assert_parity(doubled_above_50, ("N",), exported=more(model))
+    wrong = more(changed(lucid.export.to_onnx(doubled_above_50, ("N",)), "constant", lambda array: array.fill(60)))
+    with pytest.raises(lucid.testing.ParityError, match=r"constant.*: 1 .*: 60.0, expected 50.0"):
+        lucid.testing.assert_parity(doubled_above_50, ("N",), exported=wrong)
+
+
+def test_a_constant_exchanged_for_another_is_found() -> None:
+    model = lucid.export.to_onnx(doubled_above_50, ("N",))
+    node = next(node for node in model.graph.node if "constant" in node.input)
+    node.input[list(node.input).index("constant")] = "constant_2"
+    with pytest.raises(lucid.testing.ParityError, match=r"constant_2: 1 .*: 2.0, expected 50.0"):
+        lucid.testing.assert_parity(doubled_above_50, ("N",), exported=model)
+
+
+def test_a_changed_attribute_is_found_beside_other_nodes(bert: Bert) -> None:
+    model = lucid.export.to_onnx(bert)
+    norm = [node for node in model.graph.node if node.op_type == "LayerNormalization"][-1]
+    next(attribute for attribute in norm.attribute if attribute.name == "epsilon").f = 1e-4
+    assert again(bert, with_identity_last(model)).changed_nodes == (norm.name,)
+
+
+def test_what_is_not_compared_is_not_ok() -> None:
+    model = lucid.export.to_onnx(doubled_above_50, ("N",))
+    node = next(node for node in model.graph.node if "constant" in node.input)
+    model.graph.node.insert(0, onnx.helper.make_node("Abs", [model.graph.input[0].name], ["abs"]))
+    node.input[0] = "abs"
+    report = again(lucid.trace(doubled_above_50, ("N",)), model)
+    first, second, third = report.lines()
+    assert report.passed and first == "note  weights: 1 of 2 equal the model's, bit for bit"
+    assert second == "note  1 were not compared: constant (the nodes that take it are not those of the export)"
+    assert third.endswith("it was exported with other options, or changed afterwards; 2 of 4 nodes were compared")
+
+
+def optimized(model: onnx.ModelProto, path: Path, level: str) -> onnx.ModelProto:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    options.optimized_model_filepath = str(path)
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnx.load(path)
+
+
+MODELS = ["bert/base", "llama/llama3", "camembert/masked_lm", "whisper/base", "qwen3_moe/base", "mamba2/base"]
+
+
+@pytest.mark.parametrize("target", ["any", "cpu"])
+@pytest.mark.parametrize("model", MODELS)
+def test_what_tools_make_of_a_file_raises_no_false_alarm(model: str, target: str, tmp_path: Path) -> None:
+    graph = lucid.trace(lucid.models.load(goldens.folder(model)))
+    made = lucid.export.to_onnx(graph, target=target)
+    onnx.save(made, tmp_path / "saved.onnx")
+    for same in (onnx.load(tmp_path / "saved.onnx"), onnx.shape_inference.infer_shapes(made, data_prop=True)):
+        report = again(graph, same)
+        assert report.passed and report.whole
+    for level in ("ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED"):
+        report = again(graph, optimized(made, tmp_path / "optimized.onnx", level))
+        assert report.passed and report.compared > 10
+
+
+@pytest.mark.parametrize(
+    "options", [{"attention": "expanded"}, {"dtype": "float16"}, {"target": "cuda", "dtype": "float16"}]
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_options_of_the_export_raise_no_false_alarm(model: str, options: dict[str, Any]) -> None:
+    graph = lucid.trace(lucid.models.load(goldens.folder(model)))
+    report = again(graph, lucid.export.to_onnx(graph, **options))
+    assert not report.changed_nodes and not report.damaged

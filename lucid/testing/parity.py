@@ -261,11 +261,14 @@ def _loaded(path: str | os.PathLike[str]) -> onnx.ModelProto:
 def _different_weights(graph: Graph, exported: ModelOrPath, target: Target | str) -> Divergence | None:
     """The weights of an exported model that are not the graph's; None if there are none."""
     again = export_again(TracedPart.whole(graph), exported, target)
-    different = compare_weights(exported, again).different
-    if not different or isinstance(again, str):
+    if isinstance(again, str):
+        return None
+    stored = again.assembled.initializers
+    different = tuple(weight for weight in compare_weights(exported, again).different if weight.name in stored)
+    if not different:
         return None
     first = different[0]
-    array = again.assembled.initializers[first.name]
+    array = stored[first.name]
     kind = TensorType(as_dtype(array.dtype), array.shape)
     return Divergence(first.name, first.name.rpartition(".")[0], first.max_abs, kind, different)
 

@@ -68,13 +68,19 @@ class WeightReport:
         return not self.different and not self.changed_nodes
 
     @property
+    def whole(self) -> bool:
+        """Whether nothing was left out: every initializer and every node of the file and of the export was compared."""
+        return self.compared == self.stored and not self.missing and not self.note
+
+    @property
     def equal(self) -> int:
         """How many initializers are equal."""
         return self.compared - len(self.different)
 
     def lines(self) -> list[str]:
         """The report as lines, the first of which counts."""
-        found = [f"{_mark(not self.different)}  weights: {self.equal} of {self.stored} equal the model's, bit for bit"]
+        mark = "note" if self.passed and not self.whole else _mark(not self.different)
+        found = [f"{mark}  weights: {self.equal} of {self.stored} equal the model's, bit for bit"]
         if self.different:
             count = sum(item.count for item in self.different)
             found[0] += f"; {_count(count, 'number')} in {_count(len(self.different), 'weight')} differ"

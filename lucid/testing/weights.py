@@ -1,9 +1,9 @@
 """Every stored number of a file compared, bit by bit, with what the model exports now.
 
 The same model gives the same bytes, so a file is compared with an export of the model in memory: each initializer with
-that of its name, whatever the exporter did to the weight (transposed, joined, rounded, packed), and each node with its
-node. Files that were exported otherwise, or changed by other tools, differ in more than numbers: what cannot be
-compared then is counted and named.
+that of its name, whatever the exporter did to the weight (transposed, joined, rounded, packed), each node with its
+node, and each constant with the one in its place. Files that were exported otherwise, or changed by other tools, differ
+in more than numbers: what cannot be compared then is counted and named.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -27,6 +28,7 @@ from lucid.export.preprocessing import Preprocessing
 from lucid.export.target import ExportError, Target
 from lucid.runtime.model_file import check_model_file
 from lucid.runtime.stored_tensors import bytes_of, stored_tensors
+from lucid.testing.matched_nodes import MatchedNodes, match_nodes
 from lucid.testing.report import DifferentWeight, WeightReport
 from lucid.tracing.parts import TracedPart
 
@@ -37,6 +39,7 @@ _WIDTHS = {  # bits of the element types of quantized weights
     onnx.TensorProto.UINT8: 8,
 }
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE)
+_ABSENT, _OTHER_NODES = "it is not in the export", "the nodes that take it are not those of the export"
 
 
 def export_again(
@@ -104,52 +107,71 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
         model, data = stored_tensors(exported)
     if isinstance(expected, str):
         return WeightReport(0, len(data), note=expected)
-    made = expected.assembled
-    same, changed = _compared_nodes(model, made.skeleton)
-    if changed and not _is_ours(model):
-        same, changed = False, []
-    # A constant's name counts it: in another graph it is that of another constant.
-    counted = set() if same else made.initializers.keys() - expected.lowering.build.parameters
+    made, weights = expected.assembled, expected.lowering.build.parameters
+    nodes = match_nodes(model, made, weights)
+    ours = _is_ours(model)
+    if not ours and (nodes.changed or not nodes.same):  # what another release or tool writes may have other constants
+        nodes = MatchedNodes(same=False)
     headers = {tensor.name: tensor for tensor in model.graph.initializer}
-    names = [name for name in headers if name in made.initializers and name not in counted]
-    found: dict[str, DifferentWeight | str | None] = {}
+    jobs = [_Job(headers[name], data[name], name) for name in headers if name in weights]
+    jobs += [
+        _Job(tensor, bytes_of(tensor) if of_body else data[tensor.name], wanted, of_body)
+        for tensor, of_body, wanted in nodes.constants
+    ]
+    if nodes.same:  # constants that no node takes
+        taken = {job.tensor.name for job in jobs}
+        jobs += [_Job(headers[n], data[n], n) for n in headers if n in made.initializers and n not in taken]
+    jobs = list({(job.of_body, job.tensor.name, job.wanted): job for job in jobs}.values())
+    found: dict[int, DifferentWeight | str | None] = {}
 
-    def work(jobs: Iterator[str]) -> None:
-        for name in jobs:
-            found[name] = _compared(headers[name], data[name], made)
+    def work(places: Iterator[int]) -> None:
+        for place in places:
+            found[place] = _compared(jobs[place], made)
 
-    share(sorted(names, key=lambda name: -made.initializers[name].nbytes), work)
-    results = {name: found[name] for name in names}
-    unlike = {name: result for name, result in results.items() if isinstance(result, str)}
-    others = dict.fromkeys((name for name in headers if name not in results), "it is not in the export")
-    different = tuple(result for result in results.values() if isinstance(result, DifferentWeight))
+    share(sorted(range(len(jobs)), key=lambda place: -made.initializers[jobs[place].wanted].nbytes), work)
+    results = [(job, found[place]) for place, job in enumerate(jobs)]
+    unlike = {job.tensor.name: result for job, result in results if isinstance(result, str)}
+    different = {job.tensor.name: result for job, result in results if isinstance(result, DifferentWeight)}
+    compared = {(job.of_body, job.tensor.name): job for job, result in results if not isinstance(result, str)}
+    left = [name for name in headers if (False, name) not in compared and name not in unlike]
+    held = {*headers, *(job.wanted for job in jobs)}
     return WeightReport(
-        compared=len(results) - len(unlike),
-        stored=len(headers),
-        numbers=sum(made.initializers[name].size for name in results if name not in unlike),
-        different=different,
-        not_compared={**unlike, **others},
-        missing=tuple(name for name in made.initializers if name not in headers),
-        changed_nodes=tuple(changed),
-        damaged=bool(changed) or any(item.name not in expected.lowering.build.parameters for item in different),
-        note="" if same else _origin(model, made.skeleton),
+        compared=len(compared),
+        stored=len(headers) + len({job.tensor.name for job in jobs if job.of_body}),
+        numbers=sum(made.initializers[job.wanted].size for job in compared.values()),
+        different=tuple(different.values()),
+        not_compared={**unlike, **{name: _OTHER_NODES if name in made.initializers else _ABSENT for name in left}},
+        missing=tuple(name for name in made.initializers if name not in held),
+        changed_nodes=tuple(nodes.changed),
+        damaged=bool(nodes.changed) or not different.keys() <= weights,
+        note="" if nodes.same else _origin(model, made.skeleton, nodes),
     )
 
 
-def _compared(header: onnx.TensorProto, data: memoryview, made: Assembled) -> DifferentWeight | str | None:
+class _Job(NamedTuple):
+    """An initializer of a file, its data, and the name of the export's that it is compared with."""
+
+    tensor: onnx.TensorProto
+    data: memoryview
+    wanted: str
+    of_body: bool = False
+
+
+def _compared(job: _Job, made: Assembled) -> DifferentWeight | str | None:
     """How an initializer of a file differs from that of the export; why it cannot be compared; None if it is equal."""
-    array, wanted = made.initializers[header.name], made.header(header.name)
-    shape = list(header.dims)
+    header, data = job.tensor, job.data
+    array, wanted = made.initializers[job.wanted], made.header(job.wanted)
+    name, shape = header.name, list(header.dims)
     if header.data_type == wanted.data_type and shape == list(wanted.dims):
         if _equal(data, array):
             return None
-        return _difference(header.name, np.frombuffer(data[: array.nbytes], array.dtype), in_order(array))
+        return _difference(name, np.frombuffer(data[: array.nbytes], array.dtype), in_order(array))
     floats = header.data_type in _FLOATS and wanted.data_type in _FLOATS
     if floats and shape in (list(wanted.dims), list(reversed(wanted.dims))):  # rounded or transposed by another tool
         dtype = onnx.helper.tensor_dtype_to_np_dtype(header.data_type)
         rounded = in_order((array if shape == list(wanted.dims) else array.T).astype(dtype))
         got = np.frombuffer(data[: rounded.nbytes], dtype)
-        return None if got.tobytes() == rounded.tobytes() else _difference(header.name, got, rounded)
+        return None if got.tobytes() == rounded.tobytes() else _difference(name, got, rounded)
     return f"it is {_type(header)}, and {_type(wanted)} in the export"
 
 
@@ -185,74 +207,6 @@ def _type(tensor: onnx.TensorProto) -> str:
     return f"{onnx.TensorProto.DataType.Name(tensor.data_type)}{list(tensor.dims)}"
 
 
-def _compared_nodes(model: onnx.ModelProto, made: onnx.ModelProto) -> tuple[bool, list[str]]:
-    """Whether a file computes what the export computes, by its nodes, and the nodes whose attributes differ.
-
-    Nodes are compared by where their inputs come from: the names of the values between them do not matter.
-    """
-    names: dict[str, str] = {}
-    for ours, theirs in ((made.graph.input, model.graph.input), (made.graph.output, model.graph.output)):
-        names.update((value.name, other.name) for value, other in zip(ours, theirs, strict=False))
-    changed: list[str] = []
-    return _same_nodes(made.graph, model.graph, names, changed), changed
-
-
-def _same_nodes(
-    ours: onnx.GraphProto, theirs: onnx.GraphProto, names: dict[str, str], changed: list[str], within: str = ""
-) -> bool:
-    """Whether the nodes of two graphs are the same in their order.
-
-    Args:
-        ours, theirs: the graphs.
-        names: by a value of ours that of theirs; those that nodes compute are added.
-        changed: gets the nodes whose attributes differ, or the node of the whole graph that holds these in its body.
-        within: that node.
-    """
-    if len(ours.node) != len(theirs.node):
-        return False
-    for node, other in zip(ours.node, theirs.node, strict=True):
-        kinds = (node.op_type, node.domain, len(node.output)), (other.op_type, other.domain, len(other.output))
-        if kinds[0] != kinds[1] or [names.get(value, value) for value in node.input] != list(other.input):
-            return False
-        for value, computed in zip(node.output, other.output, strict=True):
-            if not value or not computed:
-                if value != computed:
-                    return False
-            elif names.setdefault(value, computed) != computed:
-                return False
-        title = within or other.name or other.op_type
-        bodies, other_bodies = _bodies(node), _bodies(other)
-        if bodies.keys() != other_bodies.keys():
-            return False
-        if _attributes(node) != _attributes(other):
-            changed.append(title)
-        for name, body in bodies.items():
-            inner = dict(names)
-            for values, others in ((body.input, other_bodies[name].input), (body.output, other_bodies[name].output)):
-                if len(values) != len(others):
-                    return False
-                inner.update((value.name, same.name) for value, same in zip(values, others, strict=True))
-            if not _same_nodes(body, other_bodies[name], inner, changed, title):
-                return False
-            if _constants(body) != _constants(other_bodies[name]):
-                changed.append(title)
-    return True
-
-
-def _bodies(node: onnx.NodeProto) -> dict[str, onnx.GraphProto]:
-    """The graphs among a node's attributes: bodies of loops, and alternatives."""
-    return {each.name: each.g for each in node.attribute if each.type == onnx.AttributeProto.GRAPH}
-
-
-def _constants(body: onnx.GraphProto) -> dict[str, bytes]:
-    return {tensor.name: tensor.SerializeToString(deterministic=True) for tensor in body.initializer}
-
-
-def _attributes(node: onnx.NodeProto) -> dict[str, bytes]:
-    plain = (attribute for attribute in node.attribute if attribute.type != onnx.AttributeProto.GRAPH)
-    return {attribute.name: attribute.SerializeToString(deterministic=True) for attribute in plain}
-
-
 def _bits_of_weights(model: onnx.ModelProto) -> set[int]:
     """The widths of the quantized weights of products."""
     types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
@@ -269,14 +223,17 @@ def _is_ours(model: onnx.ModelProto) -> bool:
     return model.producer_name == PRODUCER and model.producer_version == __version__
 
 
-def _origin(model: onnx.ModelProto, made: onnx.ModelProto) -> str:
-    """What may be the reason that a file has other nodes."""
+def _origin(model: onnx.ModelProto, made: onnx.ModelProto, nodes: MatchedNodes) -> str:
+    """What may be the reason that a file has other nodes, and how many are compared nevertheless."""
     bits = _bits_of_weights(model)
     if bits and not _bits_of_weights(made):
         return f"the file's weights are quantized and the model's are not: give --bits {max(bits)}, or the same " + (
             "options as the export; in Python, the quantized model"
         )
-    maker = f"{model.producer_name or 'something unknown'} {model.producer_version}".strip()
     if not _is_ours(model):
+        maker = f"{model.producer_name or 'something unknown'} {model.producer_version}".strip()
         return f"the file's nodes are not those of this export: {maker} made it, this is Lucid {__version__}"
-    return "the file's nodes are not those of this export: it was exported with other options, or changed afterwards"
+    return (
+        "the file's nodes are not those of this export: it was exported with other options, or changed afterwards; "
+        f"{nodes.compared} of {nodes.nodes} nodes were compared"
+    )
