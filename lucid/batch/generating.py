@@ -64,7 +64,7 @@ class Generation:
         Raises:
             RowError: as `checked_text`, and for a prompt that leaves no room for an answer.
         """
-        text = checked_text(values[0], self._max_characters)
+        text = checked_text(values[0], self._max_characters, self._positions)
         try:
             if self._chat:
                 ids = self._tokenizer.encode_chat([{"role": "user", "content": text}])

@@ -86,7 +86,7 @@ class Rewriting:
         Raises:
             RowError: as `checked_text`, and for a text of more tokens than the encoder has positions for.
         """
-        ids = self._tokenizer.encode(checked_text(values[0], self._max_characters))
+        ids = self._tokenizer.encode(checked_text(values[0], self._max_characters, self._positions))
         if not ids:
             raise RowError("no token of the model is in the text")
         if self._positions is not None and len(ids) > self._positions:

@@ -10,9 +10,12 @@ import numpy as np
 
 from lucid.batch.rows import Ready, RowError, missing
 from lucid.core.graph.types import Array
+from lucid.generation.chat.long_texts import tokenized, truncated
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.models.checkpoints.config import read_json
 
+CHARACTERS = 32
+"""How many characters a token has at most, on average: no text of more characters for each token is read."""
 _SENTENCES = "sentence_bert_config.json"
 # Their positions begin after the padding token's number, so two of max_position_embeddings are not for tokens.
 _OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
@@ -70,7 +73,8 @@ class TextReader:
             RowError: for anything but text, and for text that is empty, too long or not valid Unicode.
         """
         texts = [checked_text(value, self._max_characters) for value in values]
-        found = self.library.encode(self._prompt + texts[0], texts[1] if len(texts) > 1 else None)
+        text = self._prompt + texts[0]
+        found = tokenized(self.library, text, texts[1]) if len(texts) > 1 else truncated(self.library, text)
         ids = np.array(found.ids, np.int64)
         if not ids.size:
             raise RowError("no token of the model is in the text")
@@ -89,8 +93,13 @@ class TextReader:
         return arrays
 
 
-def checked_text(value: Any, max_characters: int) -> str:
+def checked_text(value: Any, max_characters: int, positions: int | None = None) -> str:
     """A value of a row as text.
+
+    Args:
+        value: of a row.
+        max_characters: the most characters of a text.
+        positions: of a model that reads all of the text; None for any number.
 
     Raises:
         RowError: for another type, and for text that is empty, too long or not valid Unicode.
@@ -101,6 +110,11 @@ def checked_text(value: Any, max_characters: int) -> str:
         raise RowError(f"expected text, got {type(value).__name__}")
     if len(value) > max_characters:
         raise RowError(f"the text has {len(value):,} characters, at most {max_characters:,} are read (max_characters)")
+    if positions is not None and len(value) > CHARACTERS * positions:
+        raise RowError(
+            f"the text has {len(value):,} characters, at most {CHARACTERS * positions:,} are read: {CHARACTERS} for "
+            f"each of the model's {positions:,} positions"
+        )
     if not value.strip():
         raise RowError("the text is empty")
     try:

@@ -59,8 +59,10 @@ def _answer(model: ServedModel, body: Body) -> Answer:
         body.only(name, 0, 0.0)
     if body.section("response_format").get("type", str, "text") != "text":
         raise RequestError("response_format is not served; leave it out", "response_format")
+    messages = _messages(body)
+    model.check_characters(sum(len(message["content"]) for message in messages), "messages")
     try:
-        ids = language.tokenizer.encode_chat(_messages(body))
+        ids = language.tokenizer.encode_chat(messages)
     except ValueError as error:
         raise RequestError(f"messages: {error}", "messages") from error
     most = "max_completion_tokens" if body.has("max_completion_tokens") else "max_tokens"

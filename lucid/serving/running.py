@@ -22,6 +22,7 @@ from lucid.serving.metrics import SHARED
 KEY = "LUCID_API_KEY"
 """The variable with the key that clients must send."""
 _SETTINGS = "LUCID_SERVING"
+_PARALLELISM = "TOKENIZERS_PARALLELISM"  # off: each request has a thread; in a pool short texts wait for long ones
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _HEADERS = 64 << 10  # the most bytes of a request's headers
 
@@ -119,6 +120,7 @@ def serve(settings: Settings, app: Starlette | None) -> None:
         SystemExit: if the address cannot be listened at; uvicorn says why.
     """
     ask_for_files()
+    os.environ.setdefault(_PARALLELISM, "false")
     options: dict[str, Any] = {
         "host": settings.host,
         "port": settings.port,

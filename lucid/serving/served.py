@@ -11,6 +11,7 @@ from typing import Any
 from lucid.batch.folder import exported_folder
 from lucid.batch.rows import Ready, RowError, Task
 from lucid.batch.tasks import Choices, open_task, task_name
+from lucid.batch.texts import CHARACTERS
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.runtime import Session
@@ -103,12 +104,26 @@ class ServedModel:
                 field,
             )
 
+    def check_characters(self, count: int, field: str) -> None:
+        """Refuse a text that is too long before tokens are made of it."""
+        positions = None if self.language is None else self.language.max_positions
+        tokens = self.limits.tokens if positions is None else min(positions, self.limits.tokens)
+        if count > CHARACTERS * tokens:
+            raise RequestError(
+                f"{field}: the text has {count} characters, at most {CHARACTERS * tokens} are read: {CHARACTERS} for "
+                f"each of the {tokens} tokens that are served; send less at a time",
+                field.partition("[")[0],
+            )
+
     def _ready(self, values: Sequence[Sequence[Any]], field: str) -> tuple[list[Ready], int]:
         """The rows, and how many tokens they have. Beyond the limit no more of them are read."""
         assert self.rows is not None
         found: list[Ready] = []
         tokens = 0
         for place, row in enumerate(values):
+            for value in row:
+                if isinstance(value, str):
+                    self.check_characters(len(value), f"{field}[{place}]")
             try:
                 found.append(self.rows.ready(row))
             except RowError as error:

@@ -224,7 +224,7 @@ def test_states_are_pooled_as_the_caller_says(tmp_path):
 
 def test_a_decoder_answers_prompts_of_several_lengths_as_each_alone(tmp_path):
     folder = exported(tmp_path, "llama/llama3")
-    prompts = ["a cat", None, "b", "the bank", "x" * 1000]
+    prompts = ["a cat", None, "b", "the bank", "x" * 1000, "x" * 100_000]
     columns = batch.Predictor(folder, generation={"max_new_tokens": 5})({"text": prompts})
     generator, words = Generator(Session(folder / "model.onnx")), tokenizer()
     end = words.token_to_id("</s>")
@@ -233,6 +233,7 @@ def test_a_decoder_answers_prompts_of_several_lengths_as_each_alone(tmp_path):
         assert columns["answer"][row] == words.decode(new[: new.index(end)] if end in new else new)
     assert columns["answer"][1] is None and columns["error"][1] == "the text is null"
     assert columns["error"][4].startswith("a prompt of 1000 tokens and 5 new ones take more positions than the model")
+    assert columns["error"][5].startswith("the text has 100,000 characters, at most ")  # before it has tokens
 
 
 @pytest.mark.parametrize("options", [{"eos_token_id": 27}, {"stop": "x", "pad_token_id": 9}, {"eos_token_id": [7, 27]}])
@@ -281,6 +282,9 @@ def test_what_an_encoder_and_a_decoder_do_not_take(tmp_path):
     assert batch.Predictor(folder)({"text": ["x" * 30]})["error"][0].endswith(
         "a text of 30 tokens takes more positions than the model has: 24"
     )
+    assert batch.Predictor(folder)({"text": ["x" * 800]})["error"] == [
+        "the text has 800 characters, at most 768 are read: 32 for each of the model's 24 positions"
+    ]
     assert batch.Predictor(folder)({"text": ["a cat"]})["error"] == [None]
     with pytest.raises(ValueError, match="max_new_tokens is 24, and its decoder has 24 positions .* at most 23"):
         batch.Predictor(folder, generation={"max_new_tokens": 24})({"text": ["a"]})

@@ -118,6 +118,36 @@ def test_tokens_are_counted_while_rows_are_read(server):
     assert len(seen) <= 32768 // 8 + 1
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (EMBEDDINGS, {"model": "tiny", "input": ["a", "a " * 1_000_000]}),
+        (INFER, {"inputs": [tensor("BYTES", ["a", "a " * 1_000_000])]}),
+    ],
+)
+def test_a_text_of_too_many_characters_is_refused_before_tokens_are_made_of_it(server, path, body):
+    read = []
+    rows = server.app.state.model.rows
+    ready = rows.ready
+    rows.ready = lambda row: read.append(row) or ready(row)
+    try:
+        reply = server.ask("POST", path, body)
+    finally:
+        rows.ready = ready
+    assert (reply.status, len(read)) == (400, 1)
+    wanted = "[1]: the text has 2000000 characters, at most 1048576 are read: 32 for each of the 32768 tokens that are"
+    assert wanted in said(reply)
+
+
+def test_a_conversation_of_too_many_characters_is_refused_before_tokens_are_made_of_it(tmp_path):
+    with served(decoder(tmp_path), name="tiny") as server:
+        positions = server.app.state.model.language.max_positions
+        messages = [{"role": "user", "content": "a" * 16 * positions}] * 2
+        for more, wanted in (([], "messages have "), ([{"role": "user", "content": "a"}], "messages: the text has ")):
+            reply = server.ask("POST", "/v1/chat/completions", {"model": "tiny", "messages": messages + more})
+            assert (reply.status, said(reply).startswith(wanted)) == (400, True), said(reply)
+
+
 # Text that is none ----------------------------------------------------------------------------------------------------
 
 HALF = "\ud800"

@@ -8,6 +8,7 @@ from typing import Any
 
 import tokenizers
 
+from lucid.generation.chat.long_texts import tokenized
 from lucid.generation.chat.template import ChatTemplate, Message
 from lucid.generation.chat.text_stream import TextStream
 
@@ -71,7 +72,7 @@ class Tokenizer:
             raise ValueError(
                 f"the text is not valid Unicode: {error.reason} at character {error.start}; give it in UTF-8"
             ) from None
-        found = self.library.encode(text, add_special_tokens=add_special_tokens)
+        found = tokenized(self.library, text, add_special_tokens=add_special_tokens)
         ids = [each for each, kept in zip(found.ids, found.attention_mask, strict=True) if kept]  # without padding
         if not ids:
             what = "no token of the model is in the text" if text else "the text is empty"
