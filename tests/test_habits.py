@@ -247,6 +247,9 @@ def test_calls_of_what_is_no_method_say_what_to_write() -> None:
     call: Any = X.type
     with pytest.raises(TypeError, match=r"x.type is float32\[.*\], not a method; write x.to\(dtype\)"):
         call(lucid.int8)
+    rounded: Any = X.round
+    with pytest.raises(TypeError, match=r"^round: decimals= is not taken: write \(x \* 10\*\*decimals\).round\(\) /"):
+        rounded(decimals=1)
     with pytest.raises(TypeError, match=r"x << n: .*write x \* 2\*\*n"):
         X.long() << 1
     with pytest.raises(TypeError, match="x >> n: .*write x // 2"):

@@ -106,6 +106,7 @@ _UNUSED: dict[str, Callable[[str, Any], None]] = {
 # Arguments that torch has, that would change something, and what to do instead.
 _REFUSED = {
     "out": "tensors are never changed in place; take the result",
+    "decimals": "write (x * 10**decimals).round() / 10**decimals",
     "max_norm": "it would change the table in place; scale the rows of the weight beforehand",
     "generator": "random numbers come from the generator that lucid.manual_seed sets; leave it out",
 }

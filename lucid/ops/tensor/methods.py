@@ -267,6 +267,7 @@ class ElementMethods(Generic[T]):
         """The smallest whole number that is not less."""
         return self._op("ceil")
 
+    @torch_names
     def round(self) -> T:
         """The nearest whole number; halves go to the even one."""
         return self._op("round")
