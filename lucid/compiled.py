@@ -97,10 +97,8 @@ class _Program:
     def run(self, arrays: Sequence[Array]) -> Any:
         """What the model returns for these arrays."""
         feeds = dict(zip(self.inputs, arrays, strict=True))
-        if self.checked:
-            results = list(self.session.run(feeds).values())
-        else:
-            results = self.session.run_unchecked(feeds)
+        session = self.session
+        results = list(session.run(feeds).values()) if self.checked else session.run_unchecked(feeds)
         return self.rebuild(list(map(Tensor.from_array, results)))
 
 
