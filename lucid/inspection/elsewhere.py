@@ -57,7 +57,7 @@ class _Told(NamedTuple):
 def _told(runtime: Runtime, values: Values) -> Iterator[_Told]:
     """All that the record of a runtime says against a model: faults, missing kernels, differences."""
     said: list[tuple[Outcome, str, Pattern]] = [
-        (known.told, f"{fault.what}; {runtime.engine} {known.how}", PATTERNS[fault])
+        (known.told, f"{fault.what}: it {known.how}", PATTERNS[fault])
         for fault, known in runtime.faults.items()
         if known.told
     ]
