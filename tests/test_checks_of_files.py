@@ -467,3 +467,51 @@ def test_options_of_the_export_raise_no_false_alarm(model: str, options: dict[st
     graph = lucid.trace(lucid.models.load(goldens.folder(model)))
     report = again(graph, lucid.export.to_onnx(graph, **options))
     assert not report.changed_nodes and not report.damaged
+
+
+@pytest.mark.parametrize("read", ["file", "model"])
+def test_a_weight_that_is_stored_twice_is_refused(read: str, bert: Bert, tmp_path: Path) -> None:
+    model = lucid.export.to_onnx(bert)
+    model.graph.initializer.append(model.graph.initializer[3])
+    onnx.save(model, tmp_path / "model.onnx")
+    with pytest.raises(lucid.runtime.ModelError, match=f"{model.graph.initializer[3].name}' is stored twice"):
+        lucid.testing.assert_parity(bert, exported=model if read == "model" else tmp_path / "model.onnx")
+
+
+def outputs_of_type(model: onnx.ModelProto) -> None:
+    model.graph.output[0].type.tensor_type.shape.dim[2].dim_value = 99
+
+
+def renamed_axis(model: onnx.ModelProto) -> None:
+    model.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "M"
+
+
+def metadata(key: str, value: str | None) -> Callable[[onnx.ModelProto], None]:
+    def change(model: onnx.ModelProto) -> None:
+        (place,) = (i for i, entry in enumerate(model.metadata_props) if entry.key == key)
+        if value is None:
+            del model.metadata_props[place]
+        else:
+            model.metadata_props[place].value = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (outputs_of_type, "output last_hidden_state: declared as FLOAT[N, L, 99], expected FLOAT[N, L, 16]"),
+        (renamed_axis, "output last_hidden_state: declared as FLOAT[M, L, 16], expected FLOAT[N, L, 16]"),
+        (metadata("lucid.limits", '{"L": 99}'), 'metadata lucid.limits: {"L": 99}, expected {"L": 24}'),
+        (metadata("lucid.limits", None), 'metadata lucid.limits: nothing, expected {"L": 24}'),
+        (metadata("lucid.onnxruntime", None), "metadata lucid.onnxruntime: nothing, expected "),
+    ],
+)
+def test_a_damaged_declaration_is_named(change: Any, told: str, bert: Bert) -> None:
+    model = lucid.export.to_onnx(bert)
+    change(model)
+    report = again(bert, model)
+    (found,) = report.declared
+    assert not report.passed and found.startswith(told) and f"FAIL  {found}" in report.lines()
+    model.producer_version = "0.0"
+    assert again(bert, model).passed, "another release may declare otherwise"

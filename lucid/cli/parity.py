@@ -56,6 +56,7 @@ def _weights_json(weights: WeightReport) -> dict[str, Any]:
         "not_compared": dict(weights.not_compared),
         "missing": list(weights.missing),
         "changed_nodes": list(weights.changed_nodes),
+        "declared": list(weights.declared),
         "note": weights.note,
     }
 

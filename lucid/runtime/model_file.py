@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PureWindowsPath
 
@@ -70,6 +71,7 @@ def check_and_locate(path: Path) -> tuple[onnx.ModelProto, list[range]]:
     """`check_model_file`, and where in the file the data of each initializer is that the model is returned without."""
     model, removed = _read(path)
     _check_names(model, path)
+    check_stored_once(model, _show(path))
     for tensor, bulk in _tensors(model, removed, path):
         if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
             _check_external(tensor, bulk, path)
@@ -77,6 +79,17 @@ def check_and_locate(path: Path) -> tuple[onnx.ModelProto, list[range]]:
             _check_inline(tensor, bulk, path)
     check_demands(model, path)
     return model, removed
+
+
+def check_stored_once(model: onnx.ModelProto, title: str) -> None:
+    """Raise ModelError for initializers of one name: readers disagree about which of them counts."""
+    names = [tensor.name for tensor in model.graph.initializer]
+    names += [sparse.values.name for sparse in model.graph.sparse_initializer]
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ModelError(
+            f"{title}: tensor {_show(twice)} is stored twice, expected once; get an intact copy of the file"
+        )
 
 
 def check_demands(model: onnx.ModelProto, path: Path) -> None:

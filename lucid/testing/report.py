@@ -48,6 +48,7 @@ class WeightReport:
         not_compared: why others were not compared, by name.
         missing: initializers of the export that the file does not have.
         changed_nodes: nodes whose attributes differ.
+        declared: declared types of outputs, and metadata, that differ.
         damaged: whether constants that are no weights differ, such as shapes, or nodes: such a file may do anything.
         note: why the file's nodes are others; empty if they are the same.
     """
@@ -59,13 +60,14 @@ class WeightReport:
     not_compared: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     changed_nodes: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
     damaged: bool = False
     note: str = ""
 
     @property
     def passed(self) -> bool:
         """Whether everything that was compared is equal."""
-        return not self.different and not self.changed_nodes
+        return not self.different and not self.changed_nodes and not self.declared
 
     @property
     def whole(self) -> bool:
@@ -88,6 +90,7 @@ class WeightReport:
         found += [f"FAIL  {item}" for item in self.different[:_SHOWN]]
         if self.changed_nodes:
             found.append(f"FAIL  nodes with other attributes: {_some(self.changed_nodes)}")
+        found += [f"FAIL  {item}" for item in self.declared]
         if self.damaged:
             found.append("note  the file was not run: nodes or constants that it computes with are not the model's")
         if self.not_compared:

@@ -26,8 +26,9 @@ from lucid.export.onnx_file.array_bytes import byte_blocks, in_order
 from lucid.export.onnx_file.assemble import PRODUCER, TARGET, Assembled
 from lucid.export.preprocessing import Preprocessing
 from lucid.export.target import ExportError, Target
-from lucid.runtime.model_file import check_model_file
+from lucid.runtime.model_file import check_model_file, check_stored_once
 from lucid.runtime.stored_tensors import bytes_of, stored_tensors
+from lucid.testing.declarations import different_declarations
 from lucid.testing.matched_nodes import MatchedNodes, match_nodes
 from lucid.testing.report import DifferentWeight, WeightReport
 from lucid.tracing.parts import TracedPart
@@ -102,6 +103,7 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
     if isinstance(exported, onnx.ModelProto):
         if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in exported.graph.initializer):
             return WeightReport(0, len(exported.graph.initializer), note="the weights are in a file: compare that")
+        check_stored_once(exported, "the exported model")
         model, data = exported, {tensor.name: bytes_of(tensor) for tensor in exported.graph.initializer}
     else:
         model, data = stored_tensors(exported)
@@ -143,6 +145,7 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
         not_compared={**unlike, **{name: _OTHER_NODES if name in made.initializers else _ABSENT for name in left}},
         missing=tuple(name for name in made.initializers if name not in held),
         changed_nodes=tuple(nodes.changed),
+        declared=tuple(different_declarations(model, made.skeleton, nodes.same)) if ours else (),
         damaged=bool(nodes.changed) or not different.keys() <= weights,
         note="" if nodes.same else _origin(model, made.skeleton, nodes),
     )
