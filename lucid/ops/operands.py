@@ -48,6 +48,8 @@ def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
     """
     if are_tensors(args):
         return list(args)
+    if len(args) == 2 and isinstance(args[0], Tensor) and isinstance(args[1], (int, float)):  # the most frequent
+        return [args[0], as_tensor(where, args[1], args[0].type.dtype)]
     known = [a for a in args if isinstance(a, (Tensor, np.ndarray))]
     kinds = [a.type if isinstance(a, Tensor) else known_type(a.dtype, a.shape) for a in known]
     partner = common_dtype(kinds) if kinds else None
@@ -90,6 +92,8 @@ def half_beside_number(args: Sequence[Any]) -> DType | None:
     if len(args) != 2:
         return None
     x, y = args
+    if isinstance(x, Tensor) and x.type.dtype.itemsize > 2:  # most calls
+        return _half_of(y, x) if isinstance(y, (Tensor, np.ndarray)) else None
     return _half_of(x, y) or _half_of(y, x)
 
 
