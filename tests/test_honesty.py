@@ -152,8 +152,13 @@ def test_rounding_is_not_an_error(number: float, dtype: str, kept: Any) -> None:
 
 
 def test_a_python_number_beside_a_tensor_must_fit_its_type() -> None:
+    half = lucid.ones(2, dtype="float16")
     with pytest.raises(OverflowError, match=r"1000000\.0 does not fit float16"):
-        lucid.randn(2, dtype="float16") * 1e6
+        lucid.where(half > 0, half, 1e6)
+    assert np.isinf((half * 1e6).numpy()).all(), "arithmetic with numbers is in float32, rounded once, as in torch"
+    assert ((half * 1e6) / 1e6).dtype == lucid.float16
+    with pytest.raises(OverflowError, match=r"1e\+300 does not fit float32"):
+        lucid.ones(2) * 1e300
     with pytest.raises(OverflowError, match="9223372036854775808 does not fit int64"):
         lucid.tensor([1]) + 2**63
     with pytest.raises(OverflowError, match="300 does not fit int8"):
