@@ -14,6 +14,7 @@ from tools import make_rooms
 ROOT = Path(__file__).parents[1]
 # lucid/models is a link, which rglob does not follow.
 FILES = sorted([*(ROOT / "lucid").rglob("*.py"), *(ROOT / "lucid" / "models").rglob("*.py")])
+TOPS = ("lucid", "models", "tests", "tools", "benchmarks", "examples")
 PAGE, ROOMS = ROOT / "docs" / "architecture.md", ROOT / "docs" / "rooms.md"
 
 # Rooms from the lowest floor up; a module may import from its own floor and from those below it. A room is a package,
@@ -121,6 +122,19 @@ def test_the_page_has_the_same_floors() -> None:
 
 def test_the_page_of_rooms_is_current() -> None:
     assert ROOMS.read_text(encoding="utf-8") == make_rooms.page(), "run python -m tools.make_rooms"
+
+
+def test_pages_name_files_that_there_are() -> None:
+    there = [path.relative_to(ROOT).as_posix() for top in TOPS for path in (ROOT / top).rglob("*.py")]
+    there += [f"lucid/{name}" for name in there if name.startswith("models/")]
+    wrong = [
+        f"{page.name}: {name}"
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if page.name != "extending.md"  # whose files are written by the reader
+        for name in re.findall(r"`([\w/]+\.py)`", page.read_text(encoding="utf-8"))
+        if not any(f"/{path}".endswith(f"/{name}") for path in there)
+    ]
+    assert not wrong
 
 
 def test_every_module_is_on_a_floor() -> None:
