@@ -6,7 +6,7 @@
     options.size("hidden_size")                               # llama.embedding_length in the file
     options.weights["model.layers.0.self_attn.q_proj.weight"] # blk.0.attn_q.weight, read from the file now
 
-What one architecture calls its options and tensors is data, in `_gguf_architectures.py`. Metadata that it does not name
+What one architecture calls its options and tensors is data, in `gguf_architectures.py`. Metadata that it does not name
 becomes an option under its own name, so that `Config.done` refuses it: nothing is silently ignored.
 """
 

@@ -1,4 +1,4 @@
-"""Attention of a known length in blocks of queries, with hidden keys filled (`attention_fill.py`), in Lucid's own ops.
+"""Attention of a known length in blocks of queries, with hidden keys filled (`fill.py`), in Lucid's own ops.
 
 A causal block reads the keys up to its last query. Either it gets a copy of them, for a node or for products, or each
 block hands the keys that it has read on to the next one, as a cache of earlier positions.

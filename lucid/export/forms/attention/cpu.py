@@ -1,7 +1,7 @@
 """Forms of attention tuned for onnxruntime's CPU provider (docs/benchmarks.md describes how they were measured).
 
 Two costs dominate there. A causal `Attention` node computes all L x L scores and discards half of them; and it masks
-with the lowest number, for which the exponential is slow (`attention_fill.py`).
+with the lowest number, for which the exponential is slow (`fill.py`).
 
 So queries are computed in blocks, each with the keys it can see; and where masks alone hide keys, or queries are many,
 hidden keys get a score that is low enough to vanish in the sums but high enough for the exponential's fast path. Both
