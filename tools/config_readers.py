@@ -1,10 +1,10 @@
-"""Read from transformers' sources which options of config.json its code uses: lucid/models/_options_read.json.
+"""Read from transformers' sources which options of config.json its code uses: lucid/models/checkpoints/options_read.json.
 
     python -m tools.config_readers            writes the table
     python -m tools.config_readers --check    says whether it is current
 
 Needs the sources of transformers, which are parsed and not run. For each model_type that Lucid reads the table has the
-options that modeling, configuration and rotary code look at, with their defaults; `lucid/models/_options_read.py` explains
+options that modeling, configuration and rotary code look at, with their defaults; `lucid/models/checkpoints/options_read.py` explains
 the fields.
 """
 

@@ -10,7 +10,7 @@
     options.only("add_cross_attention", False)                # if it is given, it must be this
     options.done(ignore=["summary_.*"])                       # what else transformers reads is an error
 
-What decides is what transformers' code of the model_type reads (`_options_read.py`). An option that it reads and this
+What decides is what transformers' code of the model_type reads (`options_read.py`). An option that it reads and this
 model does not is refused, unless it has a value that changes nothing; one that it does not read is ignored, and listed
 in `Config.ignored`. A reader that names no default gets transformers'. Where it is not known who reads an option, as
 for a model_type that transformers does not have, everything must be asked for.

@@ -12,7 +12,7 @@
             tied_keys={"lm_head.weight": "transformer.wte.weight"},  # one weight under two names
         )
 
-A key that is neither read nor named there is an error, and so is an option that transformers' code reads; `_config.py`
+A key that is neither read nor named there is an error, and so is an option that transformers' code reads; `config.py`
 reads the options.
 """
 
