@@ -48,7 +48,7 @@ def drawn(s: Sample, dtype: DType, sizes: Mapping[str, int]) -> list[Array | Non
         return arrays_of(s, dtype, sizes)
 
 
-def _runs(op: str) -> list[tuple[Sample, DType]]:
+def runs_of(op: str) -> list[tuple[Sample, DType]]:
     """Every sample of an op with every element type that the op takes eagerly."""
     taken = []
     for s in (s for s in SAMPLES if s.op.name == op):
@@ -65,7 +65,7 @@ def _runs(op: str) -> list[tuple[Sample, DType]]:
 
 @pytest.mark.parametrize("op", OPS)
 def test_what_is_exported_loads_and_keeps_every_digit(op: str) -> None:
-    for s, dtype in _runs(op):
+    for s, dtype in runs_of(op):
         with case(f"{s.name}-{dtype}"):
             _exported_keeps_every_digit(s, dtype)
 

@@ -57,7 +57,7 @@ def main() -> None:
         rows = textwrap.wrap(" ".join(classes_of(kind)), 105)
         shown = "\n".join(f'        "{row} "' for row in rows[:-1]) + f'\n        "{rows[-1]}"'
         lines.append(f'    "{kind}": "{rows[0]}",\n' if len(rows) == 1 else f'    "{kind}": (\n{shown}\n    ),\n')
-    (ROOT / "models" / "_architectures.py").write_text("".join([*lines, "}\n"]))
+    (ROOT / "models" / "checkpoints" / "architectures.py").write_text("".join([*lines, "}\n"]))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from lucid.export.onnx_file.writer import in_memory
 from lucid.export.target import newest_opset
 from tests.reference import attention as reference
 from tests.reference import pack
+from tests.samples import SAMPLES
 from tests.test_attention import (
     BATCHES,
     CASES,
@@ -42,9 +43,10 @@ from tests.test_attention import (
 )
 from tests.test_attention_cpu import SELF
 from tests.test_attention_cpu import specs_of as self_specs
-from tests.test_element_types import RUNS, drawn
+from tests.test_element_types import drawn, runs_of
 from tests.test_ops import UNITS, eager, traced
 
+RUNS = [run for op in sorted({sample.op.name for sample in SAMPLES}) for run in runs_of(op)]
 Arrays = Mapping[str, np.ndarray]
 REFUSED = "refused"  # by the export
 Run = tuple[Arrays, Arrays]  # inputs, expected outputs
