@@ -31,7 +31,7 @@ from lucid.tracing.trace import Model, trace
 Shape: TypeAlias = tuple[int, ...]
 
 MOST_PROGRAMS = 64
-"""Programs that a model keeps: a new one beyond these replaces the one that was made first."""
+"""Programs that a model keeps. Beyond these, those of the kind of call that was compiled longest ago go."""
 
 
 def compile(
@@ -48,8 +48,8 @@ def compile(
     element type, number of axes, structure or Python value of an argument is compiled apart. A model that cannot be
     traced with symbolic sizes is compiled for each combination of sizes.
 
-    New weights, by `load_state_dict`, `assign` or `to`, are noticed at the next call. A submodule that is replaced is
-    not: compile the model again.
+    New weights of a module, by `load_state_dict`, `assign` or `to`, are noticed at the next call. Compile again after a
+    submodule is replaced, an array is changed in place, or new weights are loaded into a module that a function uses.
 
     Args:
         model: a module, a method of one, or a function of tensors.
@@ -145,7 +145,7 @@ class Compiled:
             owner = getattr(self.model, "__self__", self.model)
             state = owner.state_dict().values() if isinstance(owner, Module) else ()
             self._weights = [(tensor, tensor.numpy()) for tensor in state]
-        earlier = self._programs.setdefault(key, [])
+        earlier = self._programs.get(key, [])
         groups, known = _grouped(earlier[-1] if earlier and key not in self._fixed else None, sizes)
         try:
             program = self._loaded(args, kwargs, arrays, groups, known)
@@ -155,7 +155,10 @@ class Compiled:
             groups, known = _grouped(None, sizes)
             program = self._loaded(args, kwargs, arrays, groups, known)
             self._fixed.add(key)  # the model asks for a size, or whether two are equal: a program for each
-        earlier[:] = [*(old for old in earlier if not _covers(program, old)), program][-MOST_PROGRAMS:]
+        self._programs.pop(key, None)  # its kind is the newest now
+        self._programs[key] = [*(old for old in earlier if not _covers(program, old)), program][-MOST_PROGRAMS:]
+        while sum(map(len, self._programs.values())) > MOST_PROGRAMS:
+            del self._programs[next(iter(self._programs))]
         return program
 
     def _loaded(

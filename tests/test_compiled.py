@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import lucid
-from lucid import nn
+from lucid import compiled, nn
 from lucid.nn import functional as F
 from lucid.testing.tolerance import AS_EAGER, compare
 
@@ -118,6 +118,15 @@ def test_a_model_that_asks_for_a_size_is_compiled_for_each():
     for n in (2, 4, 5, 2):
         agree(model, fast, lucid.randn(n, 3))
     assert programs(fast) == 3
+
+
+def test_programs_for_ever_other_values_are_bounded(monkeypatch):
+    monkeypatch.setattr(compiled, "MOST_PROGRAMS", 3)
+    fast = lucid.compile(lambda x, number: x * number)
+    for number in range(6):
+        assert fast(lucid.ones(2), number).numpy().tolist() == [number, number]
+    assert programs(fast) == 3
+    assert fast(lucid.ones(2), 0).numpy().tolist() == [0, 0], "made again"
 
 
 def test_a_method_of_a_module_and_a_function_that_calls_a_compiled_model():
