@@ -16,7 +16,7 @@ from tests.pages import Block, blocks
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "extending.md"
-COPIED = ("lucid", "models", "tests", "docs", "tools", "pyproject.toml")
+COPIED = ("lucid", "models", "tests", "docs", "tools", "benchmarks", "examples", "pyproject.toml")
 
 
 class Section(NamedTuple):
