@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from lucid.models._seq2seq_layers import StackConfig
 from lucid.models.checkpoints.config import Config
+from lucid.models.parts.seq2seq_layers import StackConfig
 
 
 @dataclass(frozen=True)

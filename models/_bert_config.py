@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from lucid.models._sentence_layers import USUAL_LAYERS, SentenceLayer
 from lucid.models.checkpoints.config import Config
+from lucid.models.parts.sentence_layers import USUAL_LAYERS, SentenceLayer
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Self
 
 import numpy as np
 
-from lucid.models._sentence_layers import USUAL_LAYERS, SentenceLayer
 from lucid.models.checkpoints.config import Array, Config
+from lucid.models.parts.sentence_layers import USUAL_LAYERS, SentenceLayer
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._sentence_encoder import PooledEncoder
-from lucid.models._sentence_layers import USUAL_LAYERS, SentenceLayer
-from lucid.models._text_heads import text_specs
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models.parts.sentence_encoder import PooledEncoder
+from lucid.models.parts.sentence_layers import USUAL_LAYERS, SentenceLayer
+from lucid.models.parts.text_heads import text_specs
 
 
 @dataclass(frozen=True)

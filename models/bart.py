@@ -28,11 +28,11 @@ import numpy as np
 import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.models._bart_config import BartConfig as BartConfig
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
-from lucid.models._seq2seq_layers import DecoderLayer, EncoderLayer
-from lucid.models._seq2seq_layers import StackConfig as StackConfig
-from lucid.models._text_heads import with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
+from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer
+from lucid.models.parts.seq2seq_layers import StackConfig as StackConfig
+from lucid.models.parts.text_heads import with_labels
 from lucid.nn import functional as F
 
 Positions: TypeAlias = "lucid.Size | Tensor"

@@ -21,10 +21,10 @@ import lucid
 from lucid import Tensor, nn, ops
 from lucid.models._bert_config import RENAMES as RENAMES
 from lucid.models._bert_config import BertConfig as BertConfig
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like
-from lucid.models._sentence_encoder import PooledEncoder
-from lucid.models._text_heads import text_specs
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like
+from lucid.models.parts.sentence_encoder import PooledEncoder
+from lucid.models.parts.text_heads import text_specs
 
 Options = BertConfig  # former name
 

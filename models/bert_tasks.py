@@ -12,8 +12,9 @@ fills a masked text, eagerly and exported.
 from __future__ import annotations
 
 from lucid import Tensor, nn
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._text_heads import (
+from lucid.models.bert import Bert, BertConfig
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models.parts.text_heads import (
     LanguageModelHead,
     MaskedLM,
     QuestionAnswerer,
@@ -25,7 +26,6 @@ from lucid.models._text_heads import (
     for_sequence_classification,
     for_token_classification,
 )
-from lucid.models.bert import Bert, BertConfig
 
 
 class BertForSequenceClassification(SequenceClassifier[BertConfig], Bert):

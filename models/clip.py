@@ -18,8 +18,9 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._two_towers import (
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.two_towers import (
     Encoder,
     ImageTowerConfig,
     TextEmbeddings,
@@ -27,8 +28,7 @@ from lucid.models._two_towers import (
     TowerConfig,
     check_pixels,
 )
-from lucid.models._two_towers import Similarities as Similarities
-from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.parts.two_towers import Similarities as Similarities
 
 CLIPTowerConfig = TowerConfig
 Tower = CLIPTowerConfig  # former names of what both towers have in common

@@ -17,9 +17,9 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
-from lucid.models._demonstration import SideBySide, checkpoint_folder
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from typing import ClassVar
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.models._deberta_config import DebertaConfig as DebertaConfig
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._sentence_encoder import PooledEncoder
-from lucid.models._text_heads import text_specs
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models.parts.sentence_encoder import PooledEncoder
+from lucid.models.parts.text_heads import text_specs
 
 
 class Deberta(Pretrained[DebertaConfig]):

@@ -11,8 +11,9 @@ The layers of heads have the names of RoBERTa's checkpoints.
 from __future__ import annotations
 
 from lucid import Tensor, nn
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._text_heads import (
+from lucid.models.deberta import Deberta, DebertaConfig
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models.parts.text_heads import (
     LanguageModelHead,
     MaskedLM,
     QuestionAnswerer,
@@ -24,7 +25,6 @@ from lucid.models._text_heads import (
     for_sequence_classification,
     for_token_classification,
 )
-from lucid.models.deberta import Deberta, DebertaConfig
 
 
 class DebertaForSequenceClassification(SequenceClassifier[DebertaConfig], Deberta):

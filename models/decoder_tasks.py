@@ -17,7 +17,13 @@ from typing import ClassVar
 
 import lucid
 from lucid import Tensor
-from lucid.models._causal_heads import (
+from lucid.models.checkpoints.pretrained import Pretrained
+from lucid.models.gemma import Decoder as GemmaDecoder
+from lucid.models.gemma import Gemma, GemmaConfig
+from lucid.models.gpt2 import GPT2, GPT2Config, Transformer
+from lucid.models.mamba2 import Backbone, Mamba2, Mamba2Config
+from lucid.models.mixtral import Mixtral, MixtralConfig, SparseDecoder
+from lucid.models.parts.decoder_heads import (
     DecoderQuestionAnswerer,
     DecoderStates,
     DecoderTokenClassifier,
@@ -29,15 +35,9 @@ from lucid.models._causal_heads import (
     for_last_token_reranking,
     for_states,
 )
-from lucid.models._causal_lm import RotaryDecoder
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._text_heads import text_specs
-from lucid.models.checkpoints.pretrained import Pretrained
-from lucid.models.gemma import Decoder as GemmaDecoder
-from lucid.models.gemma import Gemma, GemmaConfig
-from lucid.models.gpt2 import GPT2, GPT2Config, Transformer
-from lucid.models.mamba2 import Backbone, Mamba2, Mamba2Config
-from lucid.models.mixtral import Mixtral, MixtralConfig, SparseDecoder
+from lucid.models.parts.decoders import RotaryDecoder
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models.parts.text_heads import text_specs
 from lucid.models.phi3 import Decoder as Phi3Decoder
 from lucid.models.phi3 import Phi3, Phi3Config
 from lucid.nn import functional as F

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
-from lucid.models._demonstration import SideBySide
+from lucid.models.parts.demonstration import SideBySide
 from lucid.nn import functional as F
 
 

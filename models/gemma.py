@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import lucid
 from lucid import DType, Tensor, nn, ops
-from lucid.models._causal_lm import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models._text_options import FULL, SLIDING, Rope, layer_types, rope, ropes, tied_output
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError
+from lucid.models.parts.decoders import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
+from lucid.models.parts.options import FULL, SLIDING, Rope, layer_types, rope, ropes, tied_output
 from lucid.nn import functional as F
 
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from lucid import Tensor, nn
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
-from lucid.models._text_options import tied_output
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
+from lucid.models.parts.options import tied_output
 from lucid.nn import functional as F
 
 

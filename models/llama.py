@@ -22,11 +22,11 @@ from typing import Literal, Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
-from lucid.models._causal_lm import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models._sentence_layers import LAST_TOKEN, SentenceLayer
-from lucid.models._text_options import FULL, SLIDING, layer_types, rope, tied_output
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError
+from lucid.models.parts.decoders import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
+from lucid.models.parts.options import FULL, SLIDING, layer_types, rope, tied_output
+from lucid.models.parts.sentence_layers import LAST_TOKEN, SentenceLayer
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lucid import Tensor
-from lucid.models._causal_heads import (
+from lucid.models.llama import Decoder, Llama, LlamaConfig
+from lucid.models.parts.decoder_heads import (
     DecoderQuestionAnswerer,
     DecoderTokenClassifier,
     LastTokenClassifier,
@@ -26,9 +27,8 @@ from lucid.models._causal_heads import (
     for_last_token_reranking,
     for_states,
 )
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._sentence_encoder import PooledEncoder
-from lucid.models.llama import Decoder, Llama, LlamaConfig
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models.parts.sentence_encoder import PooledEncoder
 
 
 class LlamaStates(RotaryStates[LlamaConfig]):

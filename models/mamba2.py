@@ -22,9 +22,9 @@ import numpy as np
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models._text_options import tied_output
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
+from lucid.models.parts.options import tied_output
 from lucid.nn import functional as F
 
 CHUNK = 8  # tokens; results do not depend on it, and hardly does the time: docs/howto/loops.md has figures

@@ -18,10 +18,10 @@ from typing import Self
 
 import lucid
 from lucid import nn
-from lucid.models._causal_lm import PREFIXED
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.llama import Decoder, Llama, LlamaConfig
+from lucid.models.parts.decoders import PREFIXED
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from lucid import Tensor, nn
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._sentence_layers import Pooling
-from lucid.models._text_heads import (
+from lucid.models.modernbert import ModernBert, ModernBertConfig, norm
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models.parts.sentence_layers import Pooling
+from lucid.models.parts.text_heads import (
     LanguageModelHead,
     MaskedLM,
     PredictionHead,
@@ -25,7 +26,6 @@ from lucid.models._text_heads import (
     for_reranking,
     with_labels,
 )
-from lucid.models.modernbert import ModernBert, ModernBertConfig, norm
 
 _LABELS = r"classifier\.weight"
 _CHECKPOINT = replace(

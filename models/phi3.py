@@ -18,10 +18,10 @@ from typing import Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
-from lucid.models._causal_lm import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models._text_options import Rope, tied_output
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
+from lucid.models.parts.decoders import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
+from lucid.models.parts.options import Rope, tied_output
 from lucid.nn import functional as F
 from lucid.nn.rope_scaling import LongRopeScaling
 

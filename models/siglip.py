@@ -21,8 +21,9 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
-from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._two_towers import (
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.two_towers import (
     MLP,
     Encoder,
     ImageTowerConfig,
@@ -31,7 +32,6 @@ from lucid.models._two_towers import (
     TextTowerConfig,
     check_pixels,
 )
-from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 
 
 @dataclass(frozen=True)

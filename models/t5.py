@@ -21,9 +21,9 @@ from typing import Any, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
-from lucid.models._sentence_layers import USUAL_LAYERS, SentenceLayer
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
+from lucid.models.parts.sentence_layers import USUAL_LAYERS, SentenceLayer
 from lucid.nn import functional as F
 
 

@@ -16,10 +16,10 @@ from typing import ClassVar
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from lucid.models._demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models._sentence_encoder import PooledEncoder
-from lucid.models._text_heads import text_specs, with_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models.parts.sentence_encoder import PooledEncoder
+from lucid.models.parts.text_heads import text_specs, with_labels
 from lucid.models.t5 import T5, Decoder, Encoder, T5Config
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 
 import lucid
 from lucid import Tensor, TensorType, nn
-from lucid.models._demonstration import SideBySide, ones_like, written
+from lucid.models.parts.demonstration import SideBySide, ones_like, written
 from lucid.nn import functional as F
 
 

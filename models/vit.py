@@ -18,10 +18,10 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
-from lucid.models._demonstration import SideBySide, checkpoint_folder
-from lucid.models._image_options import read_image_size
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.options import read_image_size
 from lucid.nn import functional as F
 
 

@@ -18,8 +18,8 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Size, Tensor, TensorType, nn, ops
-from lucid.models._demonstration import SideBySide, checkpoint_folder
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 
 GROUP, LAYER = "group", "layer"  # values of feat_extract_norm
 

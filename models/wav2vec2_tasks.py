@@ -17,9 +17,9 @@ from typing import ClassVar
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from lucid.models._demonstration import SideBySide, checkpoint_folder
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.speech.ctc import CTCProcessor as CTCProcessor
 from lucid.models.speech.ctc import transcribe as transcribe
 from lucid.models.speech.transcription import Segment as Segment

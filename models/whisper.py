@@ -23,10 +23,10 @@ from typing import Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
-from lucid.models._demonstration import SideBySide, checkpoint_folder, written
-from lucid.models._seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig
-from lucid.models._text_options import tied_output
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, written
+from lucid.models.parts.options import tied_output
+from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig
 from lucid.models.speech.log_mel import log_mel as log_mel
 from lucid.models.speech.transcription import Segment as Segment
 from lucid.models.speech.transcription import Transcription as Transcription

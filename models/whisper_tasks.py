@@ -15,9 +15,9 @@ from typing import ClassVar
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from lucid.models._demonstration import SideBySide
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import Config, Pretrained
+from lucid.models.parts.demonstration import SideBySide
 from lucid.models.whisper import Encoder, Whisper, WhisperConfig, WhisperStackConfig
 
 

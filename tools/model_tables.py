@@ -12,9 +12,9 @@ import onnx
 
 from lucid import nn
 from lucid.export import to_onnx
-from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models.checkpoints.loading import READERS
 from lucid.models.checkpoints.tasks import SENTENCES, class_of
+from lucid.models.parts.sentence_encoder import PooledEncoder
 from tests.models.zoo import ZOO, Entry
 
 Group = tuple[str, str, list[Entry]]

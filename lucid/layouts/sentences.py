@@ -8,9 +8,9 @@ import lucid
 from lucid import Tensor
 from lucid.core.graph.types import Array
 from lucid.files.safetensors import SINGLE
-from lucid.models._sentence_encoder import PooledEncoder
-from lucid.models._sentence_layers import DENSE
 from lucid.models.checkpoints.sentence_files import MODULES, PREFIX, read_modules
+from lucid.models.parts.sentence_encoder import PooledEncoder
+from lucid.models.parts.sentence_layers import DENSE
 from lucid.nn.module import Module
 
 

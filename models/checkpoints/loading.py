@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from lucid import DType, float32
-from lucid.models._sentence_encoder import PooledEncoder
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules
 from lucid.models.checkpoints.stored_weights import write_checkpoint
 from lucid.models.checkpoints.tasks import SENTENCES, class_of, reader_for, saved_options, with_architecture
+from lucid.models.parts.sentence_encoder import PooledEncoder
 
 READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
     "albert.Albert": ("albert",),

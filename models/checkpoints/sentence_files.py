@@ -19,8 +19,8 @@ from typing import Any
 
 import lucid
 from lucid.files.atomic import write_atomically
-from lucid.models._sentence_layers import DENSE, DENSE_ACTIVATIONS, NORMALIZE, POOLING, SentenceLayer
 from lucid.models.checkpoints.config import Array, Config, ConfigError, parse_json, read_json, show
+from lucid.models.parts.sentence_layers import DENSE, DENSE_ACTIVATIONS, NORMALIZE, POOLING, SentenceLayer
 
 MODULES = "modules.json"
 PREFIX = "sentence_layers"  # of the names of their parameters in a model

@@ -11,7 +11,7 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn
-from lucid.models._demonstration import SideBySide, written
+from lucid.models.parts.demonstration import SideBySide, written
 
 PROGRAMS = sorted(path.stem for path in (Path(__file__).parents[2] / "models").glob("[a-z]*.py"))
 

@@ -10,7 +10,7 @@ from typing import Any
 import lucid
 from lucid import Tensor, nn, ops
 
-GOLDENS = Path(__file__).resolve().parents[1] / "tests" / "goldens"  # in a clone of the repository
+GOLDENS = Path(__file__).resolve().parents[2] / "tests" / "goldens"  # in a clone of the repository
 
 
 def checkpoint_folder(tiny: str | Path) -> Path:

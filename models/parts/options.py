@@ -1,4 +1,4 @@
-"""Options that the configs of many language models share: rotary positions, tied outputs, windows of layers."""
+"""Options that the configs of many models share: rotary positions, tied outputs, windows of layers, image sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from lucid.models.checkpoints.config import Config
+from lucid.models.checkpoints.config import MAX_NUMBER, Config
 from lucid.models.checkpoints.held_weights import numbers_of
 from lucid.nn import rope_scaling as scalings
 
@@ -108,3 +108,15 @@ def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scal
     raise rope.wrong(
         "rope_type" if rope.has("rope_type") else "type", "supported: default, linear, dynamic, llama3, yarn"
     )
+
+
+def read_image_size(options: Config) -> tuple[int, int]:
+    """Height and width of an image: one number for both, or a list of two."""
+    given = options.options.get("image_size")
+    if not isinstance(given, list):
+        side = options.whole("image_size")
+        return side, side
+    sides = options.get("image_size", list)
+    if len(sides) != 2 or any(type(side) is not int or not 0 < side <= MAX_NUMBER for side in sides):
+        raise options.wrong("image_size", f"expected a whole number from 1 to {MAX_NUMBER}, or a list of two")
+    return sides[0], sides[1]

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Self
 
 import lucid
 from lucid import DType, Tensor
-from lucid.models._sentence_layers import Pooling
 from lucid.models.checkpoints.pretrained import Auto, C, Config, Pretrained
 from lucid.models.checkpoints.sentence_files import read_modules
+from lucid.models.parts.sentence_layers import Pooling
 
 
 class PooledEncoder(Pretrained[C]):
