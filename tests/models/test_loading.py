@@ -58,7 +58,7 @@ def test_only_the_file_of_the_model_is_imported() -> None:
     check = (
         "import sys, lucid; lucid.models.load(sys.argv[1]);"
         "print(*sorted(name for name in sys.modules if name.startswith('lucid.models.') and '._' not in name"
-        " and not name.startswith('lucid.models.checkpoints')))"
+        " and not name.startswith(('lucid.models.checkpoints', 'lucid.models.parts'))))"
     )
     command = [sys.executable, "-c", check, str(goldens.folder("gpt2/base"))]
     shown = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
