@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 import lucid
 from benchmarks.graphs import runner
 from lucid import ops
-from lucid.core.process.machine import processor
 
 LIBRARIES = (
     "numpy",
@@ -55,6 +55,16 @@ def describe(threads: int, before: dict[str, Any]) -> dict[str, Any]:
 def slug() -> str:
     """The processor as the name of a file."""
     return re.sub(r"[^a-z0-9]+", "-", _processor().lower()).strip("-")
+
+
+def processor() -> str:
+    """The processor, as the system calls it, with the numbers that tell apart generations of one name on x86."""
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(encoding="utf-8", errors="replace") if info.exists() else ""
+    fields = dict(re.findall(r"^(model name|cpu family|model)\s*: *(.*)$", text, re.MULTILINE))
+    if "model name" not in fields:
+        return platform.processor() or platform.machine()
+    return f"{fields['model name'].strip()} (family {fields.get('cpu family')}, model {fields.get('model')})"
 
 
 def sgemm_peak(threads: int, seconds: float = 0.7) -> float:

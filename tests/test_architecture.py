@@ -30,7 +30,7 @@ FLOORS = [
     ["lucid.nn.quantizing", "lucid.tracing"],
     ["lucid", "lucid._api"],
     ["lucid.export", "lucid.generation"],
-    ["lucid.compiled", "lucid.inspection.tuning", "lucid.models", "lucid.testing.precision"],
+    ["lucid.compiled", "lucid.models", "lucid.testing.precision"],
     ["lucid.generation.chat", "lucid.layouts.images", "lucid.testing"],
     ["lucid.inspection", "lucid.layouts", "lucid.layouts.tokenizing"],
     ["lucid.batch", "lucid.inspection.report"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 from subprocess import CalledProcessError
@@ -35,8 +36,6 @@ from benchmarks.results import Cell, Goal, Line, Results
 from benchmarks.zoo import ZOO
 from lucid import nn
 from lucid.core.process.threads import usable_cores
-from lucid.inspection.tuning import TunedForm, TunedTable
-from lucid.inspection.tuning.tuning import GAIN
 from lucid.models.bert import BertConfig, SentenceEncoder
 from lucid.models.checkpoints.loading import READERS
 from lucid.models.gpt2 import GPT2, GPT2Config
@@ -327,16 +326,27 @@ def test_peak_memory_is_counted_over_what_was_held() -> None:
 
 def test_defaults_are_the_forms_that_are_best_on_average_over_the_measured_processors() -> None:
     """For nodes of a kind and a length together: of single ones, times differ by up to a tenth from run to run."""
-    slow = {kind: regret for kind, regret in forms.regrets(forms.tables()).items() if regret > 1 / (1 - GAIN)}
+    slow = {kind: regret for kind, regret in forms.regrets(forms.tables()).items() if regret > 1 / (1 - forms.GAIN)}
     assert not slow, "change the limits in lucid/export/forms, or measure again: python -m benchmarks.forms --threads 1"
 
 
 def test_an_average_is_over_processors_and_lengths() -> None:
-    fast = TunedForm("n", "a", "a", ({}, {}), {"a": (1.0, 1.0), "b": (2.0, 8.0), "c": (0.5, 0.5)})
-    slow = TunedForm("n", "a", "a", ({},), {"b": (30.0,), "a": (60.0,)})
-    found = forms.means([TunedTable("cpu", (form,)) for form in (fast, slow)], "n")
+    usual = forms.Usual("n", lucid.trace(lucid.ops.gelu, lucid.spec(1)), (8, 16))
+    fast = [forms.Row("n", 8, {"a": 1.0, "b": 2.0, "c": 0.5}), forms.Row("n", 16, {"a": 1.0, "b": 8.0, "c": 0.5})]
+    slow = [forms.Row("n", 16, {"b": 30.0, "a": 60.0}), forms.Row("n", 32, {"a": 1.0, "b": 1.0})]
+    tables = [forms.Table("p", 1, "", "", tuple(rows)) for rows in (fast, slow)]
+    found = forms.means(tables, usual)
     assert found == pytest.approx({"a": 2 ** (1 / 3), "b": 16 ** (1 / 3)}), "c was not measured everywhere"
-    assert forms.means([], "n") == {}
+    assert forms.means([], usual) == {}
+
+
+def test_forms_are_measured_that_one_can_ask_for() -> None:
+    graph = lucid.trace(lucid.ops.rms_norm, lucid.spec("L", 8))
+    models = forms._models(graph)
+    assert [*models] == ["ai.onnx RMSNormalization", "expanded"]
+    arrays = forms._examples(graph, {"L": 3})
+    calls = {name: forms.runner(model, arrays, 1) for name, model in models.items()}
+    assert min(forms._in_turns(calls, 0.0, time.perf_counter).values()) > 0
 
 
 def test_the_page_shows_the_measured_forms_of_each_processor() -> None:

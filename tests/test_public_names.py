@@ -32,7 +32,6 @@ PAGES = {
     "chat": ["lucid.generation.chat"],
     "quantization": ["lucid.quantization"],
     "testing": ["lucid.testing"],
-    "tuning": ["lucid.inspection.tuning"],
     "looking": ["lucid.inspection", "lucid.inspection.report", "lucid.inspection.plot"],
 }
 # Pages also show the classes of what public functions give, and what `lucid.models.whisper` offers.

@@ -79,7 +79,6 @@ def inspect(
 
 
 _command(model_commands.verify)
-_command(model_commands.tune)
 _command(quantize_command.quantize)
 
 
@@ -178,7 +177,6 @@ def report(
         list[o.TargetName] | None,
         typer.Option("--target", "-t", help="What to export for. Repeatable; by default any, cpu and portable."),
     ] = None,
-    tuned: o.Tuned = None,
     seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure each target.")] = 0.5,
     bits: b.Bits = None,
     block: b.Block = None,
@@ -216,7 +214,6 @@ def report(
         tokens=tokens,
         sizes=sizes or [],
         targets=[target.value for target in targets or []],
-        tuned=tuned,
         seconds=seconds,
         few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
         json=json,

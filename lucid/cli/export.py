@@ -44,7 +44,6 @@ def run(
     call: list[str],
     seed: int,
     target: str | None,
-    tuned: Path | None,
     lengths: str | None,
     opset: int | None,
     attention: str,
@@ -73,7 +72,7 @@ def run(
     traced = trace_part(chosen)
     texts = Texts.of(source, weights, chosen, model) if with_tokenizer else None
     preprocessing = None if texts is None else texts.preprocessing()
-    where = Target.of(target_of(target, tuned, lengths), opset, attention)
+    where = Target.of(target_of(target, lengths), opset, attention)
     lowered = lower(traced, where, dtype, keep_io_types, preprocessing=preprocessing)
     exported = lowered.write(output, True if external else "auto")
     taken = lowered.explain()
@@ -115,14 +114,12 @@ def _summary(
         "parameters": parameter_count(model) if isinstance(model, Module) else 0,
         "nodes": dict(operators.most_common()),
         "weights": taken.weights or None,
-        "tuned": list(taken.tuned),
         "attention": [
             {
                 "node": title(d),
                 "form": d.taken,
                 "nodes": d.nodes,
                 "note": d.note,
-                "measured": list(d.measured),
                 "refused": dict(d.refused),
             }
             for d in taken.attention

@@ -11,9 +11,9 @@ from lucid.cli import bits_options as b
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
 from lucid.cli.errors import usage
-from lucid.core.targets.known import GENERAL, PROCESSOR
+from lucid.core.targets.known import GENERAL
 
-_ANY, _CPU, _AUTO = o.TargetName(GENERAL), o.TargetName(PROCESSOR), o.AttentionName.auto
+_ANY, _AUTO = o.TargetName(GENERAL), o.AttentionName.auto
 
 
 def export(
@@ -56,7 +56,6 @@ def export(
     capacity: o.Capacity = None,
     dtype: o.Half = None,
     keep_io_types: o.KeepTypes = True,
-    tuned: o.Tuned = None,
     lengths: o.Lengths = None,
     bits: b.Bits = None,
     block: b.Block = None,
@@ -108,7 +107,6 @@ def export(
         "call": call or [],
         "part": part and part.value,
         "opset": opset,
-        "tuned": tuned,
         "lengths": lengths,
     }
     if layout is None:
@@ -154,7 +152,6 @@ def verify(
     rtol: o.Rtol = None,
     atol: o.Atol = None,
     target: o.VerifiedTarget = None,
-    tuned: o.Tuned = None,
     attention: o.Attention = _AUTO,
     part: o.Part = None,
     cache: o.Cache = None,
@@ -178,7 +175,7 @@ def verify(
 
     For the folder that `export --for` wrote, it compares all ONNX files. The inputs, their sizes and the part of the
     model come from the file, unless --input, --call, --part or --cache is given. If results differ, it names the first
-    node that does; for this, give the --target, --attention and --tuned of the export; for a file in half precision,
+    node that does; for this, give the --target and --attention of the export; for a file in half precision,
     its --dtype; for a quantized one, its --bits and what was given with it.
 
     Examples:
@@ -203,7 +200,6 @@ def verify(
         rtol=rtol,
         atol=atol,
         target=target and target.value,
-        tuned=tuned,
         attention=attention.value,
         few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
         json=json,
@@ -212,91 +208,4 @@ def verify(
         capacity=capacity,
         dtype=dtype and dtype.value,
         keep_io_types=keep_io_types,
-    )
-
-
-def tune(
-    source: o.Source,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="TABLE.JSON",
-            callback=o.file_or_stdout,
-            help="The file to write. By default one beside a checkpoint, named after it.",
-            show_default=False,
-        ),
-    ] = None,
-    weights: o.Weights = None,
-    task: o.Task = None,
-    architecture: o.Architecture = None,
-    ignore_option: o.IgnoreOption = None,
-    arguments: o.Set = None,
-    inputs: o.Inputs = None,
-    call: o.Call = None,
-    seed: o.Seed = 0,
-    sizes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--size",
-            "-s",
-            metavar="N=1,L=128",
-            help="Values of the symbolic sizes, at which the model will run. Repeatable: all count alike.",
-        ),
-    ] = None,
-    threads: o.Threads = None,
-    seconds: Annotated[float, typer.Option(min=0.0, help="How long to measure each node at each of the sizes.")] = 0.2,
-    target: o.Target = _CPU,
-    part: o.Part = None,
-    cache: o.Cache = None,
-    capacity: o.Capacity = None,
-    dtype: o.Half = None,
-    keep_io_types: o.KeepTypes = True,
-    bits: b.Bits = None,
-    block: b.Block = None,
-    symmetric: b.Symmetric = False,
-    method: b.Method = None,
-    search: b.Search = False,
-    skip: b.Skip = None,
-    text: b.Text = None,
-    activations: b.Activations = None,
-    ranges: b.Ranges = None,
-    json: o.Json = False,
-    verbose: o.Verbose = False,
-    debug: o.Debug = False,
-) -> None:
-    """Measure which forms of a model's attention, norms and products are fastest on this machine.
-
-    The table that it writes is for lucid export --tuned, with the same inputs, and for this machine: run it where the
-    model will run, with as many --threads.
-
-    Examples:
-
-    \b
-      lucid tune all-MiniLM-L6-v2 --size N=1,L=16 --size N=1,L=128
-      lucid tune SmolLM2-135M --size N=1,L=512 --threads 4 -o smollm2.json
-      lucid export all-MiniLM-L6-v2 --tuned all-MiniLM-L6-v2.tuned.json
-    """
-    run_command(
-        "tune",
-        source=source,
-        output=output,
-        weights=weights,
-        reading=o.Reading.of(task, architecture, ignore_option),
-        arguments=arguments or [],
-        inputs=inputs or [],
-        call=call or [],
-        seed=seed,
-        target=target.value,
-        sizes=sizes or [],
-        threads=threads,
-        seconds=seconds,
-        part=part and part.value,
-        cache=cache and cache.value,
-        capacity=capacity,
-        dtype=dtype and dtype.value,
-        keep_io_types=keep_io_types,
-        few_bits=b.FewBits(bits, block, symmetric, method, search, skip, text, activations, ranges),
-        json=json,
     )

@@ -169,15 +169,6 @@ ExportTarget = Annotated[
         "--target", "-t", rich_help_panel=_EXPORT, show_default="any; with --for, what suits it best", help=_WHERE
     ),
 ]
-Tuned = Annotated[
-    Path | None,
-    typer.Option(
-        "--tuned",
-        metavar="TABLE.JSON",
-        rich_help_panel=_EXPORT,
-        help="The forms that lucid tune found to be fastest, for their target.",
-    ),
-]
 Lengths = Annotated[
     str | None,
     typer.Option(
@@ -190,9 +181,7 @@ Lengths = Annotated[
 ]
 VerifiedTarget = Annotated[
     TargetName | None,
-    typer.Option(
-        "--target", "-t", rich_help_panel=_EXPORT, show_default="any; with --tuned, that of the table", help=_WHERE
-    ),
+    typer.Option("--target", "-t", rich_help_panel=_EXPORT, show_default="that of the file; else any", help=_WHERE),
 ]
 Layout = Annotated[
     LayoutName | None,

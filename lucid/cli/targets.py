@@ -1,26 +1,22 @@
-"""The target that `--target`, `--tuned` and `--lengths` ask for."""
+"""The target that `--target` and `--lengths` ask for."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from lucid.cli.errors import usage
 from lucid.core.targets.known import GENERAL
 from lucid.export import Target
-from lucid.export.tuned.tuned_file import read_table
 
 
-def target_of(name: str | None, tuned: Path | None, lengths: str | None = None) -> Target:
-    """The target of that name, with a table of measured forms; without a name that of the table.
+def target_of(name: str | None, lengths: str | None) -> Target:
+    """The target of that name, or the general one, and the lengths that it expects.
 
     Raises:
-        TunedTableError: for a file that is no table.
-        ExportError: for a table of another target, or lengths that are no range.
+        ExportError: for lengths that are no range.
         UsageError: for lengths that are not two numbers.
     """
-    table = None if tuned is None else read_table(tuned)
-    made = Target(name or (GENERAL if table is None else table.target), tuned=table)
+    made = Target(name or GENERAL)
     return made if lengths is None else made.with_lengths(_two_numbers(lengths))
 
 

@@ -15,9 +15,9 @@ from lucid.cli.few_bits import load_in_few_bits
 from lucid.cli.options import Reading
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
-from lucid.cli.targets import target_of
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
+from lucid.core.targets.known import GENERAL
 from lucid.export import Target
 from lucid.export.onnx_file.assemble import TARGET
 from lucid.export.target import TARGET_NAMES
@@ -50,7 +50,6 @@ def run(
     rtol: float | None,
     atol: float | None,
     target: str | None,
-    tuned: Path | None,
     attention: str,
     json: bool,
     part: PartName | None,
@@ -78,7 +77,7 @@ def run(
         for values in runs:
             check_known(values, known)
         recorded = {entry.key: entry.value for entry in told.metadata_props}.get(TARGET) if target is None else target
-        wanted = Target.of(target_of(recorded if recorded in TARGET_NAMES else None, tuned), None, attention)
+        wanted = Target.of(recorded if recorded in TARGET_NAMES else GENERAL, None, attention)
         half: dict[str, Any] = {"target": wanted, "dtype": dtype, "keep_io_types": keep_io_types}
         given: dict[str, Any] = {"providers": providers or None, "rtol": rtol, "atol": atol, **half}
         texts = Texts.of(source, weights, compared, eager) if takes_texts(told) else None

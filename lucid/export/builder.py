@@ -73,7 +73,7 @@ class Builder:
         self._renamed: dict[str, str] = {}
         self.path = ""
         self.module: str | None = None
-        self.asked = False  # whether the user or a table of measured forms asks for the form that is being written
+        self.asked = False  # whether the user insists on the kind of form that is being written
         self.emitted = 0  # nodes so far, including those in nested graphs
         self.compute: Callable[[Sequence[Value]], None] = _no_engine
         self.inputs: dict[str, TensorType | Strings] = {}  # of the finished model

@@ -18,14 +18,13 @@ _Entry = TypeVar("_Entry", Decision, Promotion)
 class Explanation:
     """The form taken for each op that has several, with the reasons against the others; and where the model or the
     export computes in a wider type than given. `weights` says in which type they are stored, if that is not their own.
-    `tuned` tells where the times of measured forms come from, if there are any. Print it to read it.
+    Print it to read it.
     """
 
     target: Target
     decisions: tuple[Decision, ...]
     promotions: tuple[Promotion, ...] = ()
     weights: str = ""
-    tuned: tuple[str, ...] = ()
 
     @property
     def attention(self) -> tuple[Decision, ...]:
@@ -46,7 +45,6 @@ class Explanation:
             lines.append(f"{title(decision):<{width}}{decision.taken}: {nodes}{times}")
             if decision.note:
                 lines.append(f"{'':<{width}}because   {decision.note}")
-            lines += [f"{'':<{width}}measured  {figures}" for figures in decision.measured]
             lines += [f"{'':<{width}}refused   {name}: {reason}" for name, reason in decision.refused]
         for promotion, count in _grouped(self.promotions):
             times = f"   ({count} alike)" if count > 1 else ""
@@ -66,17 +64,17 @@ class Explanation:
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything to report: a choice of forms, a wider type, weights in a narrower one, a table."""
-        return bool(self._shown() or self.promotions or self.weights or self.tuned)
+        """Whether there is anything to report: a choice of forms, a wider type, weights in a narrower one."""
+        return bool(self._shown() or self.promotions or self.weights)
 
     def _shown(self) -> list[Decision]:
         others = [d for d in self.decisions if d.op not in _ATTENTION]
-        return [*self.attention, *(d for d in others if d.refused or d.measured or d.note or d.op in FEW_BITS)]
+        return [*self.attention, *(d for d in others if d.refused or d.note or d.op in FEW_BITS)]
 
     def _head(self) -> str:
         target = self.target
         head = f"target {target.name}, opset {target.opset}, onnxruntime >= {target.onnxruntime}"
-        return "\n".join([head, *[self.weights] * bool(self.weights), *self.tuned])
+        return "\n".join([head, *[self.weights] * bool(self.weights)])
 
 
 _ATTENTION = ("attention", "buffered_attention")
@@ -86,9 +84,7 @@ _NOTHING = "every op has one form"
 
 def _cells(decision: Decision) -> tuple[object, ...]:
     reasons = "\n".join(
-        [decision.note] * bool(decision.note)
-        + list(decision.measured)
-        + [f"not {name}: {why}" for name, why in decision.refused]
+        [decision.note] * bool(decision.note) + [f"not {name}: {why}" for name, why in decision.refused]
     )
     return title(decision), decision.taken, decision.nodes, reasons
 
@@ -103,7 +99,7 @@ def _grouped(entries: Sequence[_Entry]) -> list[tuple[_Entry, int]]:
     groups: dict[tuple[object, ...], list[_Entry]] = {}
     for entry in entries:
         if isinstance(entry, Decision):
-            key: tuple[object, ...] = (entry.op, entry.taken, entry.refused, entry.note, entry.measured)
+            key: tuple[object, ...] = (entry.op, entry.taken, entry.refused, entry.note)
         else:
             key = (entry.op, entry.narrow, entry.because, entry.instead)
         groups.setdefault(key, []).append(entry)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import onnx
 
@@ -28,16 +28,8 @@ from lucid.export.preprocessing import Preprocessing
 from lucid.export.promotion import promotions
 from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
-from lucid.export.tuned.tuned_table import TunedTable
 from lucid.tracing.parts import CacheKind, PartName, TracedPart, notes_of, part_of, trace_part
 from lucid.tracing.trace import Model, trace
-
-
-class Tuner(Protocol):
-    """Measures which forms are fastest on this machine; `lucid.inspection.tuning.Tuning` is one."""
-
-    def __call__(self, graph: Graph, target: Target) -> TunedTable:
-        """The fastest form of each node that has several on a target."""
 
 
 def to_onnx(
@@ -56,7 +48,6 @@ def to_onnx(
     external_data: bool | Literal["auto"] = "auto",
     dtype: DTypeLike | None = None,
     keep_io_types: bool = True,
-    tune: Tuner | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> onnx.ModelProto:
     """Export a module, a function or a traced graph to ONNX. Modules are exported in evaluation mode.
@@ -91,8 +82,6 @@ def to_onnx(
             widens once, when it loads the file. A `WeightWarning` names weights that it cannot hold.
         keep_io_types: with `dtype`, whether float32 inputs and outputs, caches included, stay float32; otherwise they
             are of that type too.
-        tune: measure first which forms are fastest on this machine, at the sizes and threads of a
-            `lucid.inspection.tuning.Tuning`; `Target(tuned=...)` takes what was measured before.
         preprocessing: what computes some of the inputs within the file, such as a tokenizer from texts
             (`lucid.layouts.tokenizing.text_preprocessing`).
 
@@ -112,7 +101,7 @@ def to_onnx(
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
     traced = traced_part(model, inputs, kwargs, part, cache, capacity)
-    lowered = lower(traced, wanted, dtype, keep_io_types, input_names, output_names, tune, preprocessing)
+    lowered = lower(traced, wanted, dtype, keep_io_types, input_names, output_names, preprocessing)
     return lowered.write(path, external_data)
 
 
@@ -158,19 +147,7 @@ class Lowered:
             tuple(self.lowering.decisions),
             tuple(promotions(self.traced.graph)),
             "" if self.half is None else self.half.note,
-            self._tuned(),
         )
-
-    def _tuned(self) -> tuple[str, ...]:
-        table = self.table
-        if table is None:
-            return ()
-        return (*table.about(), f"{len(self.lowering.found)} of the {len(table.forms)} nodes in the table are here")
-
-    @property
-    def table(self) -> TunedTable | None:
-        """The measured forms, if there are any."""
-        return self.lowering.build.target.table
 
     def write(self, path: str | os.PathLike[str] | None, external_data: bool | Literal["auto"]) -> onnx.ModelProto:
         """Write the model, if there is a path, and return it, as `to_onnx`."""
@@ -198,23 +175,11 @@ def lower(
     keep_io_types: bool = True,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
-    tune: Tuner | None = None,
     preprocessing: Preprocessing | None = None,
 ) -> Lowered:
     """Choose a form for each op; `Lowered.write` writes the model, and `Lowered.explain` tells what was chosen."""
     half = _halved(traced, target, dtype, keep_io_types)
     written = traced if half is None else half.traced
-    if tune is not None:
-        if not callable(tune):
-            raise ExportError(
-                f'tune is {tune!r}, expected a lucid.inspection.tuning.Tuning, such as Tuning({{"N": 1, "L": 128}})'
-            )
-        if target.table is not None:
-            raise ExportError("got both tune= and a target with tuned=, expected one: to measure, or what was measured")
-        table = tune(written.graph, target)
-        if not isinstance(table, TunedTable):
-            raise ExportError(f"tune gave {table!r}, expected the lucid.inspection.tuning.TunedTable of a Tuning")
-        target = target.with_table(table)
     assembled, lowering = export_part(written, target, input_names, output_names, preprocessing)
     return Lowered(traced, half, assembled, lowering)
 
@@ -285,19 +250,9 @@ def export_part(
         types = list(traced.output_types().values())
         results = either(build, condition, results[:half], results[half:], types)
     lowering.lower(results)
-    _check_found(lowering)
     assembled = assemble(build, build.name_outputs(results, outs), __version__, traced.notes)
     check_model(assembled)
     return assembled, lowering
-
-
-def _check_found(lowering: Lowering) -> None:
-    table = lowering.build.target.table
-    if table is not None and table.forms and not lowering.found:
-        raise ExportError(
-            f"the table of measured forms is of another model, or was measured with other inputs: none of its "
-            f"{len(table.forms)} nodes is here, the first of which is {table.forms[0].node}; tune this model"
-        )
 
 
 def _names(what: str, default: Sequence[str], given: Sequence[str] | None) -> list[str]:

@@ -44,8 +44,7 @@ def refuse(reason: str) -> NoReturn:
 
 
 def refuse_slower(build: Builder, reason: str) -> None:
-    """Leave a node to the next form for the sake of speed, unless the user or a table of measured forms asks for this
-    one."""
+    """Leave a node to the next form for the sake of speed, unless the user insists on this kind."""
     if not build.asked:
         refuse(reason)
 
@@ -85,7 +84,6 @@ class Form:
         strategy: a way to compute that the target's runtime must gain from; there it replaces a form of the same name.
             None: it is tried for every runtime.
         mends: a fault that it works around: it is tried only if the target's runtime has this fault.
-        looks_at: the names of ops at whose nodes it looks, where they compute its inputs.
         dtypes: the element types of the node's first input that it is for; empty: all. With another one it is not
             tried, and no report mentions it.
     """
@@ -100,7 +98,6 @@ class Form:
     kernel: str = ""
     strategy: Strategy | None = None
     mends: Fault | None = None
-    looks_at: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
 
     def is_for(self, node: Node) -> bool:
@@ -172,7 +169,6 @@ def form(
     kernel: str = "",
     strategy: Strategy | None = None,
     mends: Fault | None = None,
-    looks_at: tuple[str, ...] = (),
     dtypes: tuple[str, ...] = (),
 ) -> Callable[[Emit], Form]:
     """Make a function a form of an op. It is tried if it is listed in `lucid.export.forms.FORMS` or added by `lowers`.
@@ -190,7 +186,7 @@ def form(
 
     def make(emit: Emit) -> Form:
         its_name = name or emit.__name__
-        return Form(op.name, its_name, taken, emit, opset, kind, domain, kernel, strategy, mends, looks_at, dtypes)
+        return Form(op.name, its_name, taken, emit, opset, kind, domain, kernel, strategy, mends, dtypes)
 
     return make
 

@@ -14,8 +14,6 @@ from lucid.export.builder import Builder
 from lucid.export.form import Form, Refused, Taken, insisted_on
 from lucid.export.registry import EXPANDED, forms_of, kinds_of
 from lucid.export.target import ExportError
-from lucid.export.tuned.site import Site
-from lucid.export.tuned.tuned_table import TunedForm
 from lucid.export.widening import Wider, stored_narrow, transposed_weight, widened, wider_type
 from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor
@@ -23,7 +21,7 @@ from lucid.ops.tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class Decision:
-    """The form taken for a node, and why the others were refused; the times of forms, if it was taken for these."""
+    """The form taken for a node, and why the others were refused."""
 
     op: str
     path: str
@@ -31,7 +29,6 @@ class Decision:
     nodes: int
     refused: tuple[tuple[str, str], ...]
     note: str = ""
-    measured: tuple[str, ...] = ()
 
 
 class _Chosen(NamedTuple):
@@ -53,7 +50,6 @@ class Lowering:
     def __init__(self, build: Builder) -> None:
         self.build = build
         self.decisions: list[Decision] = []
-        self.found: dict[str, TunedForm] = {}  # in the target's table, by key
         self._inside: list[Decision] | None = None  # the decisions within the form that is being written
         self._forms: dict[Op[..., Any], tuple[Form, ...]] = {}
         for op, kind in build.target.forms.items():
@@ -94,31 +90,16 @@ class Lowering:
                 return
         before = self.build.emitted
         with self.build.inside(path, node.scope):
-            tuned = self._tuned(node, node.op)
-            chosen = self._choose(node, node.op, path, tuned)
+            chosen = self._choose(node, node.op, path)
         for result, name in zip(node.results, chosen.names, strict=True):
             self.build.bind(result, name)
         if chosen.refused or len(self._cached_forms(node.op)) + (node.op.body is not None) > 1:
-            self._record(node, chosen, before, tuned)
+            self._record(node, chosen, before)
 
-    def _record(self, node: Node, chosen: _Chosen, before: int, tuned: TunedForm | None = None) -> None:
+    def _record(self, node: Node, chosen: _Chosen, before: int) -> None:
         decisions = self.decisions if self._inside is None else self._inside
-        measured = tuned.lines() if tuned is not None and tuned.form == chosen.taken else ()
         nodes = self.build.emitted - before
-        decisions.append(
-            Decision(node.op.name, node.scope, chosen.taken, nodes, tuple(chosen.refused), chosen.why, measured)
-        )
-
-    def _tuned(self, node: Node, op: Op[..., Any]) -> TunedForm | None:
-        """What the target's table says of a node, unless the user insists on a form."""
-        table = self.build.target.table
-        if table is None or op.body is None:
-            return None
-        key = Site.of(self.build, node, self._cached_forms(op)).key
-        found = table.find(key)
-        if found is not None:
-            self.found[key] = found
-        return found if self.build.target.insisted(op.name) == "auto" else None
+        decisions.append(Decision(node.op.name, node.scope, chosen.taken, nodes, tuple(chosen.refused), chosen.why))
 
     def _lower_widened(self, node: Node, wider: Wider) -> None:
         with entered(Scope(node.scope, {})):
@@ -130,19 +111,15 @@ class Lowering:
         for result, name in zip(node.results, names, strict=True):
             self.build.bind(result, name)
 
-    def _choose(self, node: Node, op: Op[..., Any], path: str, tuned: TunedForm | None) -> _Chosen:
-        """Write a node in the first form that does not refuse: the best one comes first, or the fastest measured."""
+    def _choose(self, node: Node, op: Op[..., Any], path: str) -> _Chosen:
+        """Write a node in the first form that does not refuse: the best one comes first."""
         target, insisted = self.build.target, self.build.target.insisted(op.name)
         refused: list[tuple[str, str]] = []
         forms = self._cached_forms(op)
-        if tuned is not None and tuned.form not in (EXPANDED, *(form.name for form in forms)):
-            refused.append((tuned.form, "measured with another release: this one has no such form"))
-        elif tuned is not None:
-            forms = _with_first(forms, tuned.form)
         before, build = self.build.emitted, self.build
         for form in filter(lambda form: form.is_for(node), forms):
             outside, self._inside = self._inside, []
-            outer, build.asked = build.asked, insisted == form.kind or (tuned is not None and tuned.form == form.name)
+            outer, build.asked = build.asked, insisted == form.kind
             try:
                 form.check(node, target)
                 written = form.emit(self.build, node)
@@ -187,8 +164,3 @@ class Lowering:
         unknown = Input(name, value.type)
         self.build.bind(unknown, name)
         return unknown
-
-
-def _with_first(forms: tuple[Form, ...], name: str) -> tuple[Form, ...]:
-    """The forms in the order in which they are tried if this one is the fastest; none comes before the body."""
-    return () if name == EXPANDED else tuple(sorted(forms, key=lambda form: form.name != name))

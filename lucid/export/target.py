@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,8 +10,6 @@ from typing import Literal, Self, TypeAlias, get_args
 from lucid.core.graph.types import DType, is_whole
 from lucid.core.targets.known import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
 from lucid.core.targets.record import Fault, Release, Runtime, release_of, shown
-from lucid.export.tuned.tuned_file import read_table
-from lucid.export.tuned.tuned_table import TunedTable
 
 AttentionForm: TypeAlias = Literal["auto", "standard", "contrib", "expanded"]
 TargetName: TypeAlias = str
@@ -43,15 +40,12 @@ class Target:
         forms: the same for any op, by name: `{"rms_norm": "expanded"}`.
         accuracy_level: how products with quantized weights are computed: 4 rounds their inputs to 8 bits, in blocks
             of a row; 0 computes in float32.
-        tuned: the forms that were fastest where the model will run: what `lucid.inspection.tuning.tune` returns, or the
-            path of what `lucid tune` wrote. A node that is not in the table takes the best form by default.
         lengths: the fewest and the most queries of an attention that the model is expected to see, such as (1, 512):
             what only other lengths need is left out. Other lengths are computed all the same, but not the fastest way.
 
     Raises:
-        ExportError: for a value that does not exist, an opset that the onnxruntime release cannot load, a table of
-            another target, or lengths that are no range.
-        TunedTableError: for a file that is no table.
+        ExportError: for a value that does not exist, an opset that the onnxruntime release cannot load, or lengths that
+            are no range.
     """
 
     name: TargetName = "any"
@@ -60,7 +54,6 @@ class Target:
     attention: AttentionForm = "auto"
     forms: Mapping[str, str] = field(default_factory=dict, hash=False)
     accuracy_level: int = DEFAULT_LEVEL
-    tuned: TunedTable | str | os.PathLike[str] | None = field(default=None, hash=False)
     lengths: tuple[int, int] | None = None
     _by_default: bool = field(default=False, init=False, repr=False, compare=False)  # nobody asked for the opset
 
@@ -74,17 +67,6 @@ class Target:
             )
         if self.lengths is not None:
             object.__setattr__(self, "lengths", _range(self.lengths))
-        if isinstance(self.tuned, (str, os.PathLike)):
-            object.__setattr__(self, "tuned", read_table(self.tuned))
-        elif self.tuned is not None and not isinstance(self.tuned, TunedTable):
-            raise ExportError(
-                f"tuned is {self.tuned!r}, expected a lucid.inspection.tuning.TunedTable, or the path of one"
-            )
-        if self.table is not None and self.table.target != self.name:
-            raise ExportError(
-                f'the table was tuned for target "{self.table.target}", this export is for "{self.name}": their '
-                "forms differ; export for the former, or tune for the latter"
-            )
         if self.opset == 0:
             object.__setattr__(self, "opset", min(self.runtime.opset, newest_opset(self.release)))
             object.__setattr__(self, "_by_default", True)
@@ -95,12 +77,6 @@ class Target:
                 f"opset {self.opset}: onnxruntime {self.onnxruntime} loads up to opset {newest}; "
                 f"ask for opset={newest} or a newer onnxruntime"
             )
-
-    @property
-    def table(self) -> TunedTable | None:
-        """What `tuned` holds."""
-        assert not isinstance(self.tuned, (str, os.PathLike)), "a path has been read"
-        return self.tuned
 
     @property
     def runtime(self) -> Runtime:
@@ -141,10 +117,6 @@ class Target:
     def ir_version(self) -> int:
         """The IR version of the model: the lowest that the opset allows, so that old runtimes load it."""
         return 8 if self.opset <= 18 else 9 if self.opset <= 20 else 10 if self.opset <= 22 else 11
-
-    def with_table(self, table: TunedTable) -> Self:
-        """The target with forms that were measured."""
-        return replace(self, opset=0 if self._by_default else self.opset, tuned=table)
 
     def with_lengths(self, lengths: tuple[int, int]) -> Self:
         """The target where only so many queries are expected."""

@@ -44,7 +44,6 @@ def gelu(build: Builder, node: Node) -> str:
     takes="weight bias axes eps",
     name="ai.onnx LayerNormalization, apart from a sum",
     strategy="reshapes",
-    looks_at=("add",),
 )
 def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
     """onnxruntime (1.28 to 1.31 at least) fuses this with a sum of three axes that nothing else reads, into a kernel

@@ -15,8 +15,6 @@ from lucid.core.targets.known import CPU, targets_of
 from lucid.core.version import __version__
 from lucid.export import explain
 from lucid.export.explain import title
-from lucid.export.tuned.tuned_file import read_table
-from lucid.export.tuned.tuned_table import TunedTable
 from lucid.inspection.report.attention_maps import attention_weights, maps_data
 from lucid.inspection.report.costs import cost_data
 from lucid.inspection.report.graph_data import file_data, graph_data, node_ids
@@ -47,7 +45,6 @@ def report(
     name: str = "",
     floating: Module | None = None,
     calls: Iterable[Call] | None = None,
-    tuned: str | os.PathLike[str] | TunedTable | None = None,
 ) -> None:
     """Write a page about a model: graph, cost and time by module, attention maps, error of each node, files by target.
 
@@ -62,16 +59,11 @@ def report(
         name: the page's title.
         floating: for a quantized model, the float model that it was: the page then says what the bits cost.
         calls: what this is measured with, as `lucid.testing.precision_report` takes it; by default the page's inputs.
-        tuned: the forms that were measured for one of the targets, as `lucid.export.Target` takes them.
 
     Raises:
-        KeyError, TypeError, ValueError: for data or sizes that do not fit the model's inputs, and for measured forms of
-            no target on the page.
+        KeyError, TypeError, ValueError: for data or sizes that do not fit the model's inputs.
     """
     graph = model if isinstance(model, Graph) else trace(model, *inputs, kwargs=kwargs)
-    table = read_table(tuned) if isinstance(tuned, (str, os.PathLike)) else tuned
-    if table is not None and table.target not in targets:
-        raise ValueError(f'report: forms were tuned for target "{table.target}", expected one of {", ".join(targets)}')
     arrays = _arrays(graph, data, sizes or {})
     precision = None
     if floating is not None:
@@ -87,7 +79,7 @@ def report(
         key = f"{node.scope}/{node.op.name}" if node.scope else node.op.name
         if key in taken:
             forms[id(node)] = taken[key]
-    compared_targets, cost = compare_targets(graph, arrays, targets, seconds, table)
+    compared_targets, cost = compare_targets(graph, arrays, targets, seconds)
     numbers = node_ids(graph)
     write_page(
         Path(path),

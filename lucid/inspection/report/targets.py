@@ -21,7 +21,6 @@ from lucid.core.words.phases import phase
 from lucid.export import Explanation, ExportError, Target
 from lucid.export.explain import title
 from lucid.export.exporter import lower
-from lucid.export.tuned.tuned_table import TunedTable
 from lucid.files.npz import write_npz
 from lucid.inspection.report.costs import cost_data
 from lucid.testing import compare_file
@@ -32,10 +31,9 @@ _TIMEOUT = 600  # seconds for one target
 
 
 def compare_targets(
-    graph: Graph, arrays: Sequence[Array], targets: Sequence[str], seconds: float, tuned: TunedTable | None = None
+    graph: Graph, arrays: Sequence[Array], targets: Sequence[str], seconds: float
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Export for each target, and run each file in a separate process, so that its memory can be measured. `tuned` has
-    the measured forms of one of them.
+    """Export for each target, and run each file in a separate process, so that its memory can be measured.
 
     Returns:
         The targets in the page's format; and the cost by module in the first file that runs, if there is one.
@@ -50,7 +48,7 @@ def compare_targets(
             write_npz(archive, {value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
         with blas_threads_for(sum(array.size for array in arrays)):
             expected = graph.run(arrays)
-        case = _Case(graph, arrays, expected, data, seconds, tuned)
+        case = _Case(graph, arrays, expected, data, seconds)
         for target in targets:
             with phase(f"measuring target {target}"):
                 entry, measured_cost = case.measured(target, Path(scratch) / f"{target}.onnx", with_cost=cost is None)
@@ -68,14 +66,12 @@ class _Case:
     expected: Sequence[Array]
     data: Path
     seconds: float
-    tuned: TunedTable | None
 
     def measured(self, target: str, path: Path, *, with_cost: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """One target, and the cost of its modules if it is asked for and the file runs; its files are removed again."""
         about = {"target": target, "about": RUNTIMES[target].about}
         try:
-            table = self.tuned if self.tuned is not None and self.tuned.target == target else None
-            lowered = lower(TracedPart.whole(self.graph), Target(target, tuned=table))
+            lowered = lower(TracedPart.whole(self.graph), Target(target))
             model = lowered.write(path, "auto")
         except ExportError as error:
             return {**about, "problem": str(error)}, None
@@ -86,7 +82,6 @@ class _Case:
             "nodes": len(model.graph.node),
             "bytes": sum(file.stat().st_size for file in files),
             "forms": forms_data(lowered.explain()),
-            "tuned": list(lowered.explain().tuned),
             "problem": "",
         }
         provider = RUNTIMES[target].provider
@@ -134,7 +129,6 @@ def forms_data(taken: Explanation) -> list[dict[str, Any]]:
             "form": d.taken,
             "nodes": d.nodes,
             "note": d.note,
-            "measured": list(d.measured),
             "refused": [list(pair) for pair in d.refused],
         }
         for d in taken.attention

@@ -123,18 +123,15 @@ const lucidReport = (() => {
     for (const t of data.targets.filter((t) => t.forms && t.forms.length)) {
       const groups = new Map(); // the same decision in many places is told once
       for (const form of t.forms) {
-        const key = JSON.stringify([form.form, form.note, form.measured, form.refused]);
+        const key = JSON.stringify([form.form, form.note, form.refused]);
         groups.set(key, [...(groups.get(key) || []), form]);
       }
-      byId("forms").append(element("h3", `Target ${t.target}`), ...t.tuned.map((line) => element("p", line)));
+      byId("forms").append(element("h3", `Target ${t.target}`));
       for (const [first, ...alike] of groups.values()) {
         const more = alike.length ? ` and ${many(alike.length, "other place")}` : "";
         const counts = [first, ...alike].map((form) => form.nodes), least = Math.min(...counts), most = Math.max(...counts);
         const nodes = `${least === most ? "" : `${least} to `}${many(most, "ONNX node")}`;
         byId("forms").append(element("p", `${first.node}${more}: ${lucidWords.form(first.form)}, ${nodes}${first.note ? "; " + first.note : ""}`));
-        const times = element("ul");
-        times.append(...first.measured.map((figures) => element("li", figures)));
-        if (first.measured.length) byId("forms").append(times);
         if (!first.refused.length) continue;
         const rest = element("details"), list = element("ul");
         rest.append(element("summary", "why not otherwise"), list);
