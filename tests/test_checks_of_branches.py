@@ -32,7 +32,7 @@ def llama() -> Llama:
 
 
 def lowered(model: Any, target: str = "cpu") -> Lowered:
-    return lower(TracedPart.whole(lucid.trace(model)), Target(target))
+    return lower(TracedPart(lucid.trace(model)), Target(target))
 
 
 def wrong_when_long(model: Any) -> onnx.ModelProto:

@@ -258,9 +258,7 @@ def test_a_file_whose_constants_are_damaged_is_not_run(call: Any, bert: Bert, tm
 def again(model: Any, changed: onnx.ModelProto, **options: Any) -> WeightReport:
     return compare_weights(
         changed,
-        export_again(
-            TracedPart.whole(model if isinstance(model, Graph) else lucid.trace(model)), changed, "any", **options
-        ),
+        export_again(TracedPart(model if isinstance(model, Graph) else lucid.trace(model)), changed, "any", **options),
     )
 
 

@@ -15,7 +15,7 @@ from lucid.export import explain, to_onnx
 from lucid.models.t5 import T5
 from lucid.models.transformer import Transformer
 from lucid.models.whisper import Whisper
-from lucid.nn.parts import ModelPart
+from lucid.nn.parts import Alternative, ModelPart
 from lucid.runtime import Session
 from lucid.testing import assert_parity
 from lucid.tracing.parts import trace_part
@@ -375,8 +375,10 @@ def test_parts_whose_outputs_do_not_fit() -> None:
     part = ModelPart(lambda x: (x, x), {"x": lucid.spec("N")}, ["y"])
     with pytest.raises(ValueError, match="has 2 outputs and 1 names for them"):
         trace_part(part)
-    merged = trace_part(part._replace(function=lambda x: (x, x.astype(lucid.int64)), condition="x"))
-    with pytest.raises(ValueError, match=r"alternatives give float32\[N\] and int64\[N\], expected one element"):
+    with pytest.raises(ValueError, match="has 2 outputs and 1 names for them"):
+        trace_part(ModelPart(lambda x: x, part.inputs, ["y"], Alternative("x", part.function)))
+    merged = trace_part(ModelPart(lambda x: x, part.inputs, ["y"], Alternative("x", lambda x: x.astype(lucid.int64))))
+    with pytest.raises(ValueError, match=r"graphs give float32\[N\] and int64\[N\], expected one element"):
         merged.output_types()
 
 

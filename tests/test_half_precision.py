@@ -184,7 +184,7 @@ def test_a_gpu_computes_in_half_precision(entry: Entry, dtype: str) -> None:
     case = goldens.cases(entry.variant)[0]
     names = [value.name for value in graph.inputs]
     arrays = [goldens.as_exported(case.inputs, names)[name] for name in names]
-    half = halved(TracedPart.whole(graph), dtype, Target("cuda")).traced.graph
+    half = halved(TracedPart(graph), dtype, Target("cuda")).traced.graph
     half.verify()
     for found, want in zip(half.run(arrays), run_in_float64(graph, arrays), strict=True):
         assert found.dtype == np.float32
@@ -217,7 +217,7 @@ def test_positions_angles_and_masks_are_exact_on_a_gpu() -> None:
 
 
 def for_a_gpu(model: Any, *inputs: Any) -> lucid.Graph:
-    return halved(TracedPart.whole(lucid.trace(model, *inputs)), "float16", Target("cuda")).traced.graph
+    return halved(TracedPart(lucid.trace(model, *inputs)), "float16", Target("cuda")).traced.graph
 
 
 def test_a_gpu_keeps_caches_in_half_precision_if_asked() -> None:

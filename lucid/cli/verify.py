@@ -95,7 +95,7 @@ def run(
             report = part_parity(compared, file, sizes=of_runs, effort=THOROUGH, **given)
         passed = passed and report.passed
         first = None
-        if texts is None and compared.condition is None and report.failing:
+        if texts is None and compared.otherwise is None and report.failing:
             first = _first_difference(compared, file, report, {"rtol": rtol, "atol": atol, **half})
         if json:
             found = first and {"node": first.node, "module": first.module, "max_abs": show.number(first.max_abs)}
@@ -105,7 +105,7 @@ def run(
             if model.is_dir():
                 out.line(str(file))
             print_parity(out, report)
-            if report.comparisons and not report.agrees and compared.condition is None:
+            if report.comparisons and not report.agrees and compared.otherwise is None:
                 out.line(first or (_TEXTS if texts is not None else _NODES))
     if json:
         show.print_json({"folder": str(model), "passed": passed, "files": reports} if model.is_dir() else reports[0])

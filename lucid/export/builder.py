@@ -247,6 +247,19 @@ class Builder:
                 del self._names[identity]
         return Block(tuple(nodes), tuple(outputs), given)
 
+    def either(
+        self,
+        condition: Operand,
+        then: Callable[[], Sequence[tuple[str, TensorType]]],
+        otherwise: Callable[[], Sequence[tuple[str, TensorType]]],
+    ) -> tuple[str, ...]:
+        """An If node, whose branches are what two functions emit, as for `block`: the names of its results.
+
+        What only one branch needs is computed in it. Weights are outside, once for both.
+        """
+        taken, other = self.block(then), self.block(otherwise)
+        return self.ops("If", condition, outputs=len(taken.outputs), then_branch=taken, else_branch=other)
+
     def block_outputs(self, values: Sequence[Value]) -> list[tuple[str, TensorType]]:
         """The values as outputs of the nested graph that is being collected, which must compute each by itself, once.
 

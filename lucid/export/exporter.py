@@ -16,8 +16,7 @@ from lucid.core.graph.types import DTypeLike, TensorType
 from lucid.core.graph.values import Value
 from lucid.core.version import __version__
 from lucid.core.words.phases import phase
-from lucid.export.alternatives import either
-from lucid.export.builder import Builder
+from lucid.export.builder import Builder, computed
 from lucid.export.explain import Explanation
 from lucid.export.half_precision import Halved, halved
 from lucid.export.lowering import Lowering
@@ -145,7 +144,7 @@ class Lowered:
         return Explanation(
             self.lowering.build.target,
             tuple(self.lowering.decisions),
-            tuple(promotions(self.traced.graph)),
+            tuple(promotions(self.traced.joint())),
             "" if self.half is None else self.half.note,
         )
 
@@ -207,8 +206,8 @@ def traced_part(
     if isinstance(model, TracedPart):
         return model
     if isinstance(model, Graph):
-        return TracedPart.whole(model)
-    return TracedPart.whole(trace(model, *inputs, kwargs=kwargs), notes_of(model))
+        return TracedPart(model)
+    return TracedPart(trace(model, *inputs, kwargs=kwargs), notes=notes_of(model))
 
 
 def export_graph(
@@ -218,7 +217,7 @@ def export_graph(
     output_names: Sequence[str] | None = None,
 ) -> tuple[Assembled, Lowering]:
     """A traced graph as a checked model, with the weights still separate, and the record of how it was lowered."""
-    return export_part(TracedPart.whole(graph), target, input_names, output_names)
+    return export_part(TracedPart(graph), target, input_names, output_names)
 
 
 @phase("lowering")
@@ -230,9 +229,9 @@ def export_part(
     preprocessing: Preprocessing | None = None,
 ) -> tuple[Assembled, Lowering]:
     """The same for a part of a model."""
-    graph = traced.graph
+    graph = traced.joint()
     ins = _names("input_names", [value.name for value in graph.inputs], input_names)
-    outs = _names("output_names", traced.output_names, output_names)
+    outs = _names("output_names", traced.graph.output_names, output_names)
     if output_names is None:  # an input may be called "output"
         taken = dict.fromkeys([*ins, *outs], 1)
         outs = [unused_name(f"{name}_out", taken) if name in ins else name for name in outs]
@@ -243,16 +242,23 @@ def export_part(
     lowering = Lowering(build)
     if preprocessing is not None:
         preprocessing.precede(build)
-    results: Sequence[Value] = graph.outputs
-    if traced.condition is not None:
-        condition = next(value for value in graph.inputs if value.name == traced.condition)
-        half = len(results) // 2
-        types = list(traced.output_types().values())
-        results = either(build, condition, results[:half], results[half:], types)
+    results = _results(build, traced)
     lowering.lower(results)
     assembled = assemble(build, build.name_outputs(results, outs), __version__, traced.notes)
     check_model(assembled)
     return assembled, lowering
+
+
+def _results(build: Builder, traced: TracedPart) -> Sequence[Value]:
+    """The outputs of the graph; where an input chooses between two graphs, those of an If of both."""
+    if traced.otherwise is None:
+        return traced.graph.outputs
+    condition, other = traced.otherwise
+    names = build.either(
+        condition, lambda: build.block_outputs(traced.graph.outputs), lambda: build.block_outputs(other.outputs)
+    )
+    types = traced.output_types().values()
+    return [computed(build, name, kind).to_value() for name, kind in zip(names, types, strict=True)]
 
 
 def _names(what: str, default: Sequence[str], given: Sequence[str] | None) -> list[str]:

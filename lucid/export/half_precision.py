@@ -11,7 +11,8 @@ those of the ops in half precision, which are accumulated in float32.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lucid.core.graph.graph import Graph
@@ -91,35 +92,42 @@ def halved(traced: TracedPart, dtype: DTypeLike, target: Target, keep_io_types: 
         )
     computed = half if target.runtime.half_arithmetic else float32
     weights = HalfWeights(traced.graph, half, saturate=computed == half)
-    graph = _Rewrite(traced.graph, weights, computed, float32 if keep_io_types else half).graph()
+    graphs = _Rewrite(traced.graphs, weights, computed, float32 if keep_io_types else half).graphs()
     beyond, vanished = tuple(weights.beyond.items()), tuple(weights.vanished.items())
-    return Halved(replace(traced, graph=graph), half, computed, weights.numbers, beyond, vanished)
+    return Halved(traced.with_graphs(graphs), half, computed, weights.numbers, beyond, vanished)
 
 
 class _Rewrite:
-    """A graph made once more. `computed` is the type in which it computes, `given` that of its inputs and outputs."""
+    """Graphs with the same inputs made once more. `computed` is the type in which they compute, `given` that of their
+    inputs and outputs.
+    """
 
-    def __init__(self, graph: Graph, weights: HalfWeights, computed: DType, given: DType) -> None:
-        self._old = graph
+    def __init__(self, graphs: Sequence[Graph], weights: HalfWeights, computed: DType, given: DType) -> None:
+        self._old = graphs
+        self._name_of = graphs[0].name_of
         self._weights = weights
         self._computed = computed
         self._given = given
         self._new: dict[int, Value] = {}  # new values by the old ones that depend on weights or on float32 inputs
         self._casts: dict[tuple[int, DType], tuple[Value, Value]] = {}  # keeps the values whose identities it uses
 
-    def graph(self) -> Graph:
-        """The new graph.
+    def graphs(self) -> list[Graph]:
+        """The new graphs.
 
         Raises:
             ExportError: for an op that does not take the type in which it would be computed.
         """
-        inputs = [self._input(value) for value in self._old.inputs]
-        for node in self._old.nodes():
+        inputs = [self._input(value) for value in self._old[0].inputs]
+        outputs = [self._outputs(graph) for graph in self._old]
+        names = self._weights.names
+        return [graph.with_outputs(new, inputs, names) for graph, new in zip(self._old, outputs, strict=True)]
+
+    def _outputs(self, graph: Graph) -> dict[str, Value]:
+        for node in graph.nodes():
             if any(value is not None and self._depends(value) for value in node.inputs):
                 for old, new in zip(node.results, self._made(node).results, strict=True):
                     self._new[id(old)] = self._cast(new, self._computed) if old.type.dtype == float32 else new
-        outputs = dict(zip(self._old.output_names, map(self._output, self._old.outputs), strict=True))
-        return self._old.with_outputs(outputs, inputs, self._weights.names)
+        return dict(zip(graph.output_names, map(self._output, graph.outputs), strict=True))
 
     def _input(self, old: Input) -> Input:
         if old.type.dtype != float32:
@@ -134,7 +142,7 @@ class _Rewrite:
 
     def _depends(self, value: Value) -> bool:
         if isinstance(value, Constant):
-            return value.type.dtype == float32 and self._old.name_of(value) is not None
+            return value.type.dtype == float32 and self._name_of(value) is not None
         return id(value) in self._new
 
     def _made(self, node: Node) -> Node:
@@ -152,7 +160,7 @@ class _Rewrite:
     def _attribute(self, value: Any) -> Any:
         if isinstance(value, Body):  # all its inputs are in the type in which the graph computes
             body = Graph(value.inputs, {f"output_{index}": output for index, output in enumerate(value.outputs)})
-            new = _Rewrite(body, self._weights, self._computed, self._computed).graph()
+            (new,) = _Rewrite([body], self._weights, self._computed, self._computed).graphs()
             return Body(new.inputs, new.outputs)
         return self._computed if isinstance(value, DType) and value == float32 else value
 
@@ -181,7 +189,7 @@ class _Rewrite:
             if isinstance(value, Constant) and dtype.itemsize < value.type.dtype.itemsize:
                 array = narrowed(value.array, dtype)
                 made: Value = Constant(array, kind)
-                if (label := self._old.name_of(value)) is not None:
+                if (label := self._name_of(value)) is not None:
                     self._weights.names.append((label, array))
             else:
                 made = Node(cast, (value,), {"dtype": dtype}, (kind,), scope).results[0]

@@ -23,6 +23,7 @@ from lucid.nn.cache import (
 from lucid.nn.decoding import kept_positions
 from lucid.nn.module import Module
 from lucid.nn.parts import (
+    Alternative,
     CacheKind,
     ModelPart,
     PartName,
@@ -195,9 +196,9 @@ class EncoderDecoder(Module):
         # Before the first step the cache of the encoder's positions is empty, so its length has another name.
         caches = self._cache_specs("growing", None, f"{_SOURCE}_out")
         inputs = {**new, "encoder_hidden_states": states, "past_key_values": caches}
-        condition = "use_cache_branch"
-        inputs[condition] = spec(1, dtype=bool_)
-        return ModelPart(self._either_step, inputs, both, condition, _merged_sizes())
+        inputs["use_cache_branch"] = spec(1, dtype=bool_)
+        first = Alternative("use_cache_branch", self._merged_first_step)
+        return ModelPart(self._merged_step, inputs, both, first, _merged_sizes())
 
     def _compared_steps(self, cache: CacheKind, capacity: Size | None, prompt: int) -> Steps:
         """A prompt and tokens after it, in two rows."""
@@ -256,7 +257,7 @@ class EncoderDecoder(Module):
         logits, present = self.decode(input_ids, past_key_values, encoder_attention_mask, position_ids, logits_to_keep)
         return logits, [cache.decoder for cache in present]
 
-    def _either_step(
+    def _merged_step(
         self,
         input_ids: Tensor,
         past_key_values: Sequence[EncoderDecoderCache],
@@ -264,19 +265,29 @@ class EncoderDecoder(Module):
         use_cache_branch: Tensor,
         encoder_attention_mask: Tensor | None = None,
         logits_to_keep: int | Tensor | None = None,
-    ) -> tuple[Any, Any]:
-        """A step with a cache, and the first one without. Both return all caches; but with a cache those of the
-        encoder's positions are empty: the caller has them, and returning them would copy them at each step.
+    ) -> tuple[Tensor, list[EncoderDecoderCache]]:
+        """A step with a cache that returns all caches, as the first step does. Those of the encoder's positions are
+        empty: the caller has them, and returning them would copy them at each step.
         """
         source = past_key_values[0].encoder.key.shape[2]
         mask = None if encoder_attention_mask is None else encoder_attention_mask[:, :source]
         logits, present = self.decode(input_ids, past_key_values, mask, None, logits_to_keep)
-        kept = [
+        return logits, [
             cache._replace(encoder=KeyValueCache(cache.encoder.key[:, :, :0], cache.encoder.value[:, :, :0]))
             for cache in present
         ]
-        first = self._first_step(input_ids, encoder_hidden_states, encoder_attention_mask, logits_to_keep)
-        return (logits, kept), first
+
+    def _merged_first_step(
+        self,
+        input_ids: Tensor,
+        past_key_values: Sequence[EncoderDecoderCache],
+        encoder_hidden_states: Tensor,
+        use_cache_branch: Tensor,
+        encoder_attention_mask: Tensor | None = None,
+        logits_to_keep: int | Tensor | None = None,
+    ) -> tuple[Tensor, list[EncoderDecoderCache]]:
+        """The first step, with the inputs of `_merged_step`."""
+        return self._first_step(input_ids, encoder_hidden_states, encoder_attention_mask, logits_to_keep)
 
 
 def _merged_sizes() -> list[dict[str, int]]:

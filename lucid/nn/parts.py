@@ -64,11 +64,17 @@ def carried_outputs(outputs: Sequence[str]) -> dict[str, int]:
     return {past + name.removeprefix(present): i for i, name in enumerate(outputs) if name.startswith(present)}
 
 
+class Alternative(NamedTuple):
+    """What is computed instead of a part where a boolean input of it is false, from the same inputs."""
+
+    condition: str
+    function: Callable[..., Any]
+
+
 class ModelPart(NamedTuple):
     """A part of a model: a function of it, such as one of its methods, with its inputs and names for its outputs.
 
-    With a `condition`, the name of a boolean input, the function returns two results of the same structure; where it is
-    true only the first is computed, elsewhere only the second.
+    With `otherwise` an input chooses between two functions, whose results have the same structure.
 
     `sizes` are values of the symbolic sizes with which it can be compared on random inputs, where positions are 0 or 1;
     None where any will do. `draw` gives values of inputs for such a comparison; what it does not give is random. For a
@@ -78,7 +84,7 @@ class ModelPart(NamedTuple):
     function: Callable[..., Any]
     inputs: Mapping[str, Any]
     outputs: Sequence[str] | None = None
-    condition: str | None = None
+    otherwise: Alternative | None = None
     sizes: Sequence[Mapping[str, int]] | None = None
     draw: Draw | None = None
     steps: Callable[[int], Steps] | None = None

@@ -150,7 +150,7 @@ def assert_parity(
     given = to_onnx(graph, target=target, **export) if exported is None else exported
     weights = None
     if exported is not None:
-        again = export_again(TracedPart.whole(graph), exported, target)
+        again = export_again(TracedPart(graph), exported, target)
         weights = compare_weights(exported, again)
         if weights.damaged:
             raise ParityError(ParityReport((), {}, weights=weights))
@@ -196,7 +196,7 @@ def _graph(
     graph = trace(model, *inputs, kwargs=kwargs)
     if dtype is None:
         return graph
-    return halved(TracedPart.whole(graph), dtype, Target.of(target, None, None), keep_io_types).traced.graph
+    return halved(TracedPart(graph), dtype, Target.of(target, None, None), keep_io_types).traced.graph
 
 
 @phase("finding the first difference")
@@ -260,7 +260,7 @@ def _loaded(path: str | os.PathLike[str]) -> onnx.ModelProto:
 
 def _different_weights(graph: Graph, exported: ModelOrPath, target: Target | str) -> Divergence | None:
     """The weights of an exported model that are not the graph's; None if there are none."""
-    again = export_again(TracedPart.whole(graph), exported, target)
+    again = export_again(TracedPart(graph), exported, target)
     if isinstance(again, str):
         return None
     stored = again.assembled.initializers

@@ -10,25 +10,21 @@ import numpy as np
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DTypeLike
-from lucid.core.words.phases import phase
 from lucid.export.exporter import Lowered
 from lucid.export.half_precision import halved
 from lucid.export.target import Target
-from lucid.nn.parts import ModelPart, Steps
+from lucid.nn.parts import Alternative, ModelPart, Steps
 from lucid.testing.branches import branches, branches_by_size
-from lucid.testing.outputs import compare_outputs
 from lucid.testing.random_inputs import (
     QUICK,
     Effort,
     default_sizes,
     longest_run,
-    random_inputs,
-    run_eagerly,
     short_sizes,
 )
 from lucid.testing.report import ParityReport
-from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs, sessions_for
-from lucid.testing.tolerance import AS_EAGER, Comparison
+from lucid.testing.runs import Loaded, ModelOrPath, check_tolerance, compare_runs, load
+from lucid.testing.tolerance import AS_EAGER
 from lucid.testing.weights import compare_weights, export_again
 from lucid.tracing.index_ranges import IndexRanges, largest
 from lucid.tracing.parts import TracedPart, trace_part
@@ -58,7 +54,7 @@ def part_parity(
     returned. Where the exported model chooses a branch by a size, some run reaches each branch.
 
     Args:
-        part: what was exported. Of one with a condition both alternatives are compared.
+        part: what was exported. Where an input chooses between two functions, both are compared.
         exported: the model, or its path.
         providers, sizes, rtol, atol, target, dtype, keep_io_types: as for `assert_parity`; by default the part's own
             sizes.
@@ -75,16 +71,34 @@ def part_parity(
     weights = compare_weights(exported, expected)
     if weights.damaged:
         return ParityReport((), {}, weights=weights)
-    graph = compared.graph
+    graph = compared.joint()
     runs, steps, not_run = (sizes, (), ()) if sizes is not None else _planned(part, graph, expected, effort)
-    given: dict[str, Any] = {"providers": providers, "rtol": rtol, "atol": atol}
-    if part.condition is not None:
-        report = _alternatives(part, compared, part.condition, exported, runs, **given)
+    given: dict[str, Any] = {"rtol": rtol, "atol": atol, "sizes": runs, "dtype": dtype}
+    loaded = load(exported, graph, providers, target)
+    if part.otherwise is not None:
+        report = _alternatives(part, compared, part.otherwise, loaded, **given)
     else:
-        times = AS_EAGER if part.draw is None else _TIMES_IN_CACHES
-        given |= {"target": target, "dtype": dtype, "draw": part.draw, "times": times, "steps": steps}
-        report = compare_runs(part.function, (), part.inputs, exported, graph, sizes=runs, **given)
+        given["times"] = AS_EAGER if part.draw is None else _TIMES_IN_CACHES
+        report = compare_runs(part.function, (), part.inputs, loaded, graph, draw=part.draw, steps=steps, **given)
     return replace(report, weights=weights, branches_not_run=not_run)
+
+
+def _alternatives(
+    part: ModelPart, traced: TracedPart, otherwise: Alternative, loaded: Loaded, **options: Any
+) -> ParityReport:
+    """Each of two functions, compared with what the file computes where the input that chooses says so."""
+    reports = []
+    for function, graph, chosen in zip((part.function, otherwise.function), traced.graphs, (True, False), strict=True):
+
+        def draw(sizes: Mapping[str, int], chosen: bool = chosen) -> Mapping[str, Array]:
+            drawn = {} if part.draw is None else part.draw(sizes)
+            return {**drawn, otherwise.condition: np.array([chosen])}
+
+        reports.append(compare_runs(function, (), part.inputs, loaded, graph, draw=draw, **options))
+    first, last = reports
+    rounded = {provider: max(share, last.rounded[provider]) for provider, share in first.rounded.items()}
+    comparisons, failing = (*first.comparisons, *last.comparisons), first.failing or last.failing
+    return replace(first, comparisons=comparisons, rounded=rounded, failing=failing)
 
 
 def _planned(
@@ -129,36 +143,3 @@ def _fit(ranges: IndexRanges, steps: Steps) -> bool:
         ):
             return False
     return True
-
-
-@phase("checking parity")
-def _alternatives(
-    part: ModelPart,
-    traced: TracedPart,
-    condition: str,
-    exported: ModelOrPath,
-    sizes: Sequence[Mapping[str, int]] | None,
-    providers: Sequence[str] | None,
-    rtol: float | None,
-    atol: float | None,
-) -> ParityReport:
-    """The graph of such a part has the outputs of both alternatives, one after the other, and the exported model those
-    of the one that the condition chooses.
-    """
-    graph, names = traced.graph, traced.output_names
-    sessions, not_run = sessions_for(exported, providers, {})
-    comparisons: list[Comparison] = []
-    for provider, session in sessions.items():
-        for run, sizes_of_run in enumerate(default_sizes(graph) if sizes is None else sizes):
-            arrays: list[Array] = []
-            drawn = random_inputs(graph, sizes_of_run, run, part.draw)
-            run_eagerly(part.function, (), part.inputs, drawn, arrays)
-            arrays = [array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)]
-            expected, inputs = graph.run(arrays), dict(zip(session.inputs, arrays, strict=True))
-            for chosen, start in ((True, 0), (False, len(names))):
-                half = graph.with_outputs(dict(zip(names, graph.outputs[start : start + len(names)], strict=True)))
-                found = session.run({**inputs, condition: np.array([chosen])})
-                results = {name: found[name] for name in names}
-                wanted = expected[start : start + len(names)]
-                comparisons += compare_outputs(half, arrays, results, wanted, provider, sizes_of_run, rtol, atol)
-    return ParityReport(tuple(comparisons), {}, not_run)

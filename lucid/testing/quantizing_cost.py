@@ -80,7 +80,7 @@ def quantizing_cost(source: ModelPart, quantized: ModelPart) -> QuantizingCost:
         given = random_inputs(traced.graph, sizes, _PADDED_RIGHT, drawn)
     before, after = (run_eagerly(part.function, (), part.inputs, given, []) for part in (source, quantized))
     found = []
-    for name, wanted, got in zip(traced.output_names, before, after, strict=True):
+    for name, wanted, got in zip(traced.graph.output_names, before, after, strict=True):
         if wanted.dtype.kind == "f":
             sums = OutputSums()
             sums.add(0, wanted, got)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import onnx
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DTypeLike
+from lucid.core.graph.values import Result
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
 from lucid.core.words.phases import phase
@@ -37,12 +38,43 @@ ModelOrPath: TypeAlias = onnx.ModelProto | str | os.PathLike[str]
 """An exported model, or its path."""
 
 
+class Loaded(NamedTuple):
+    """An exported model that is ready to be compared.
+
+    Args:
+        sessions: by provider, at accuracy level 0.
+        not_run: why other providers do not run.
+        rounding: by provider, the model as it was exported, if it rounds inputs of products at level 4.
+        cut_at: values that products round to 8 bits and that the sessions return as well, by name.
+    """
+
+    sessions: Mapping[str, Session]
+    not_run: Mapping[str, str]
+    rounding: Mapping[str, Session]
+    cut_at: Mapping[str, Result]
+
+
+def load(exported: ModelOrPath, graph: Graph, providers: Sequence[str] | None, target: Target | str = "any") -> Loaded:
+    """Load what was exported of a graph."""
+    exact = at_level_0(exported) if "quantized_linear" in graph.op_names() else None
+    compared, config = (exported, {}) if exact is None else exact
+    cut_at: dict[str, Result] = {}
+    if rounded := rounded_values(graph):
+        _, lowering = export_graph(graph, Target.of(target, None, None))
+        values = {lowering.build.final_name(value): value for value in rounded}
+        compared, more, inner = with_inner_values(compared, list(values))
+        config, cut_at = {**config, **more}, {name: values[name] for name in inner}
+    sessions, not_run = sessions_for(compared, providers, config)
+    others = {} if exact is None else sessions_for(exported, list(sessions), {})[0]
+    return Loaded(sessions, not_run, others, cut_at)
+
+
 @phase("checking parity")
 def compare_runs(
     model: Model,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
-    given: ModelOrPath,
+    given: ModelOrPath | Loaded,
     graph: Graph,
     *,
     rtol: float | None = None,
@@ -63,71 +95,88 @@ def compare_runs(
         steps: more runs, of which each but the first takes outputs of the one before.
         model, inputs, kwargs, rtol, atol, providers, sizes, target, dtype, draw, times: as for `assert_parity`.
     """
-    planned: list[tuple[Mapping[str, int], Steps | None, Step | None]] = [
-        (values, None, None) for values in (default_sizes(graph) if sizes is None else sizes)
-    ]
-    planned += [(step.sizes, consecutive, step) for consecutive in steps for step in consecutive.runs]
-    exact = at_level_0(given) if "quantized_linear" in graph.op_names() else None
-    compared, config = (given, {}) if exact is None else exact
-    inner: list[str] = []  # names of values that products round to 8 bits
-    parts = graph
-    if rounded_values(graph):
-        _, lowering = export_graph(graph, Target.of(target, None, None))
-        values = {lowering.build.final_name(value): value for value in rounded_values(graph)}
-        compared, more, inner = with_inner_values(compared, list(values))
-        config = {**config, **more}
-        parts = cut(graph, {name: values[name] for name in inner})
+    loaded = given if isinstance(given, Loaded) else load(given, graph, providers, target)
+    runs = [_Run(values) for values in (default_sizes(graph) if sizes is None else sizes)]
+    runs += [_Run(step.sizes, step, consecutive) for consecutive in steps for step in consecutive.runs]
+    eager = _Eager(model, inputs, kwargs, graph, draw, rounded=dtype is not None)
+    parts = cut(graph, loaded.cut_at) if loaded.cut_at else graph
     comparisons: list[Comparison] = []
-    elsewhere: dict[str, Mapping[str, str]] = {}
-    sessions, not_run = sessions_for(compared, providers, config)
-    others = {} if exact is None else sessions_for(given, list(sessions), {})[0]
-    rounded = dict.fromkeys(others, 0.0)
     failing: dict[str, Array] = {}
-    whole = dict.fromkeys(sessions if inner else (), 0.0)
-    for provider, session in sessions.items():
-        outputs = list(session.outputs)[: len(graph.outputs) if inner else None]
-        if len(session.inputs) != len(graph.inputs) or len(outputs) != len(graph.outputs):
-            raise ValueError(
-                "assert_parity: the file has other inputs or outputs than the model as it is called here; give the "
-                "inputs of the export, its part, step or task, or export it again. "
-                f"The file maps {', '.join(session.inputs)} to {', '.join(session.outputs)}, "
-                f"the model {', '.join(i.name for i in graph.inputs)} to {', '.join(graph.output_names)}"
-            )
-        if session.elsewhere():
-            elsewhere[provider] = session.elsewhere()
+    rounded: dict[str, float] = {}
+    whole: dict[str, float] = {}
+    for provider, session in loaded.sessions.items():
+        outputs = _outputs(session, graph, more=bool(loaded.cut_at))
         before: list[Array] = []  # the outputs of the step before
-        for run, (sizes_of_run, consecutive, step) in enumerate(planned):
-            with blas_threads_for(_numbers(graph, sizes_of_run)):
-                arrays: list[Array] = []
-                if consecutive is None or step is None:
-                    drawn = random_inputs(graph, sizes_of_run, run, draw)
-                else:
-                    before = [] if step is consecutive.runs[0] else before
-                    continued = {**step.given, **_carried(graph, consecutive, sizes_of_run, before)}
-                    drawn = random_inputs(graph, sizes_of_run, run, continued)
-                expected = run_eagerly(model, inputs, kwargs, drawn, arrays)
-                if dtype is not None:
-                    arrays = [
-                        array.astype(value.type.dtype.numpy) for value, array in zip(graph.inputs, arrays, strict=True)
-                    ]
-                    expected = graph.run(arrays)
-                found = session.run(dict(zip(session.inputs, arrays, strict=True)))
+        for number, run in enumerate(runs):
+            with blas_threads_for(_numbers(graph, run.sizes)):
+                arrays, expected = eager.run(number, run, before)
+                feeds = dict(zip(session.inputs, arrays, strict=True))
+                found = session.run(feeds)
                 results = {name: found[name] for name in outputs}
-                before = [] if step is None else list(results.values())
-                if inner:
-                    whole[provider] = max(whole[provider], *map(_share, results.values(), expected))
-                    arrays += [found[name] for name in inner]
+                before = list(results.values())
+                if provider in loaded.rounding:
+                    differing = loaded.rounding[provider].run(feeds)
+                    rounded[provider] = max(rounded.get(provider, 0.0), _share(differing, results.values()))
+                if loaded.cut_at:
+                    whole[provider] = max(whole.get(provider, 0.0), _share(results, expected))
+                    arrays += [found[name] for name in loaded.cut_at]
                     expected = parts.run(arrays)
-                    results |= dict(zip(parts.output_names[len(results) :], arrays[-len(inner) :], strict=True))
-                comparisons += compare_outputs(
-                    parts, arrays, results, expected, provider, sizes_of_run, rtol, atol, times
-                )
-                if not failing and not all(c.passed for c in comparisons):
-                    failing = {value.name: array for value, array in zip(graph.inputs, arrays, strict=False)}
-                if provider in others:
-                    differing = others[provider].run(dict(zip(session.inputs, arrays, strict=False)))
-                    rounded[provider] = max(rounded[provider], *map(_share, differing.values(), results.values()))
-    return ParityReport(tuple(comparisons), elsewhere, not_run, rounded, whole, failing=failing)
+                    results |= dict(zip(parts.output_names[len(results) :], arrays[len(graph.inputs) :], strict=True))
+                comparisons += compare_outputs(parts, arrays, results, expected, provider, run.sizes, rtol, atol, times)
+                failing = failing or ({} if all(c.passed for c in comparisons) else _named(graph, arrays))
+    elsewhere = {name: session.elsewhere() for name, session in loaded.sessions.items() if session.elsewhere()}
+    return ParityReport(tuple(comparisons), elsewhere, loaded.not_run, rounded, whole, failing=failing)
+
+
+class _Run(NamedTuple):
+    """Values of the sizes; and if it is a step, the steps that it is one of."""
+
+    sizes: Mapping[str, int]
+    step: Step | None = None
+    steps: Steps | None = None
+
+
+class _Eager(NamedTuple):
+    """A model as NumPy computes it; with `rounded` as its graph, whose weights are rounded."""
+
+    model: Model
+    inputs: Sequence[Any]
+    kwargs: Mapping[str, Any] | None
+    graph: Graph
+    draw: Draw | None
+    rounded: bool
+
+    def run(self, number: int, run: _Run, before: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """The inputs of a run, some of which the step before gave, and the results."""
+        given: Draw | Mapping[str, Array] | None = self.draw
+        if run.step is not None and run.steps is not None:
+            first = run.step is run.steps.runs[0]
+            given = {**run.step.given, **_carried(self.graph, run.steps, run.sizes, [] if first else before)}
+        arrays: list[Array] = []
+        drawn = random_inputs(self.graph, run.sizes, number, given)
+        expected = run_eagerly(self.model, self.inputs, self.kwargs, drawn, arrays)
+        if not self.rounded:
+            return arrays, expected
+        pairs = zip(self.graph.inputs, arrays, strict=True)
+        arrays = [array.astype(value.type.dtype.numpy) for value, array in pairs]
+        return arrays, self.graph.run(arrays)
+
+
+def _outputs(session: Session, graph: Graph, more: bool) -> list[str]:
+    """The names of a model's outputs, after which there may be more."""
+    outputs = list(session.outputs)[: len(graph.outputs) if more else None]
+    if len(session.inputs) != len(graph.inputs) or len(outputs) != len(graph.outputs):
+        raise ValueError(
+            "assert_parity: the file has other inputs or outputs than the model as it is called here; give the "
+            "inputs of the export, its part, step or task, or export it again. "
+            f"The file maps {', '.join(session.inputs)} to {', '.join(session.outputs)}, "
+            f"the model {', '.join(i.name for i in graph.inputs)} to {', '.join(graph.output_names)}"
+        )
+    return outputs
+
+
+def _named(graph: Graph, arrays: Sequence[Array]) -> dict[str, Array]:
+    return {value.name: array for value, array in zip(graph.inputs, arrays, strict=False)}
 
 
 def _carried(graph: Graph, steps: Steps, sizes: Mapping[str, int], before: Sequence[Array]) -> dict[str, Array]:
@@ -144,11 +193,14 @@ def _numbers(graph: Graph, sizes: Mapping[str, int]) -> int:
     return sum(prod(bind(value.type.shape, sizes)) for value in graph.inputs)
 
 
-def _share(found: Array, exact: Array) -> float:
-    """The largest difference, relative to the largest number."""
-    if not exact.size or exact.dtype.kind != "f":
-        return 0.0
-    return float(np.abs(found - exact).max() / max(float(np.abs(exact).max()), 1e-30))
+def _share(found: Mapping[str, Array], exact: Iterable[Array]) -> float:
+    """The largest difference of an output, relative to its largest number."""
+    shares = (
+        float(np.abs(got - want).max() / max(float(np.abs(want).max()), 1e-30))
+        for got, want in zip(found.values(), exact, strict=False)
+        if want.dtype.kind == "f" and want.size
+    )
+    return max(shares, default=0.0)
 
 
 def sessions_for(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import TensorType
+from lucid.core.graph.values import Input
 from lucid.core.sizes.dims import dim, same
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
@@ -15,41 +16,54 @@ from lucid.nn.parts import CACHE_KINDS, PART_NAMES
 from lucid.nn.parts import CacheKind as CacheKind
 from lucid.nn.parts import ModelPart as ModelPart
 from lucid.nn.parts import PartName as PartName
-from lucid.tracing.trace import Model, owner_of, trace
+from lucid.tracing.trace import Model, owner_of, trace_all
+
+
+class TracedAlternative(NamedTuple):
+    """The graph that is computed instead of another one where a boolean input of both is false."""
+
+    condition: Input
+    graph: Graph
 
 
 @dataclass(frozen=True)
 class TracedPart:
-    """A traced part of a model, or all of it. With a `condition` the graph has the outputs of two alternatives, one
-    after the other.
-    """
+    """A traced part of a model, or all of it: a graph, or two with the same inputs and names of outputs."""
 
     graph: Graph
-    output_names: tuple[str, ...]
-    condition: str | None = None
+    otherwise: TracedAlternative | None = None
     notes: Mapping[str, str] = field(default_factory=dict)  # for the file's metadata
 
-    @classmethod
-    def whole(cls, graph: Graph, notes: Mapping[str, str] | None = None) -> Self:
-        """A model that is not exported in parts."""
-        return cls(graph, graph.output_names, notes=notes or {})
+    @property
+    def graphs(self) -> list[Graph]:
+        """The graph, and the one that is computed otherwise."""
+        return [self.graph] if self.otherwise is None else [self.graph, self.otherwise.graph]
+
+    def with_graphs(self, graphs: Sequence[Graph]) -> Self:
+        """The same with rewritten graphs."""
+        otherwise = None if self.otherwise is None else self.otherwise._replace(graph=graphs[-1])
+        return replace(self, graph=graphs[0], otherwise=otherwise)
+
+    def joint(self) -> Graph:
+        """A graph with the nodes of all graphs: what the exported file computes at one time or another."""
+        if self.otherwise is None:
+            return self.graph
+        outputs = enumerate(value for graph in self.graphs for value in graph.outputs)
+        return self.graph.with_outputs({f"output_{index}": value for index, value in outputs})
 
     def output_types(self) -> dict[str, TensorType]:
-        """The types of the outputs by name. Where those of the alternatives differ in a size, it has a name of its own.
+        """The types of the outputs by name. Where those of two graphs differ in a size, it has a name of its own.
 
         Raises:
-            ValueError: for alternatives that differ in more than sizes.
+            ValueError: for graphs that differ in more than sizes.
         """
-        types = [value.type for value in self.graph.outputs]
-        if self.condition is not None:
-            half = len(self.output_names)
-            types = [_joint(*pair) for pair in zip(types[:half], types[half:], strict=True)]
-        return dict(zip(self.output_names, types, strict=True))
+        first, last = ([value.type for value in graph.outputs] for graph in (self.graphs[0], self.graphs[-1]))
+        return dict(zip(self.graph.output_names, map(_joint, first, last), strict=True))
 
 
 def _joint(then: TensorType, otherwise: TensorType) -> TensorType:
     if then.dtype != otherwise.dtype or then.rank != otherwise.rank:
-        raise ValueError(f"the alternatives give {then} and {otherwise}, expected one element type and number of axes")
+        raise ValueError(f"the two graphs give {then} and {otherwise}, expected one element type and number of axes")
     pairs = zip(then.shape, otherwise.shape, strict=True)
     return then.with_shape(tuple(b if same(a, b) else dim(f"{b}_out") for a, b in pairs))
 
@@ -96,12 +110,18 @@ def trace_part(part: ModelPart) -> TracedPart:
     Raises:
         TypeError, ValueError: as `lucid.trace`.
     """
-    graph = trace(part.function, kwargs=part.inputs)
-    names = graph.output_names if part.outputs is None else tuple(part.outputs)
-    expected = len(graph.outputs) // (1 if part.condition is None else 2)
-    if len(names) != expected:
-        raise ValueError(f"a part of {part.function!r} has {expected} outputs and {len(names)} names for them")
-    return TracedPart(graph, names, part.condition, notes_of(part.function))
+    functions = [part.function] if part.otherwise is None else [part.function, part.otherwise.function]
+    traced = trace_all(functions, kwargs=part.inputs)
+    names = traced[0].output_names if part.outputs is None else tuple(part.outputs)
+    for function, graph in zip(functions, traced, strict=True):
+        if len(graph.outputs) != len(names):
+            raise ValueError(f"a part of {function!r} has {len(graph.outputs)} outputs and {len(names)} names for them")
+    graphs = [graph.with_outputs(dict(zip(names, graph.outputs, strict=True))) for graph in traced]
+    otherwise = None
+    if part.otherwise is not None:
+        condition = next(value for value in graphs[0].inputs if value.name == part.otherwise.condition)
+        otherwise = TracedAlternative(condition, graphs[1])
+    return TracedPart(graphs[0], otherwise, notes_of(part.function))
 
 
 def notes_of(model: Model) -> Mapping[str, str]:

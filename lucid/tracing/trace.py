@@ -28,7 +28,6 @@ Model: TypeAlias = Module | Callable[..., Any]
 Make: TypeAlias = Callable[[str, TensorType, Array | None], Tensor]
 
 
-@phase("tracing")
 def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> Graph:
     """The graph of a module or a function.
 
@@ -47,27 +46,36 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
         TypeError: if no inputs are known, or the model returns something other than tensors.
         SymbolicSizeError, TracedValueError: if the model needs a number that is known only when it runs.
     """
-    check_model("trace", _self(model))
-    if not callable(model):
-        raise TypeError(f"trace: the model has type {type(model).__name__}, expected a Module or a function")
-    graph_inputs: list[Input] = []
+    return trace_all([model], *inputs, kwargs=kwargs)[0]
+
+
+@phase("tracing")
+def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> list[Graph]:
+    """The graphs of several methods of one module, or of functions, which all have the same inputs and names."""
+    for model in models:
+        check_model("trace", _self(model))
+        if not callable(model):
+            raise TypeError(f"trace: the model has type {type(model).__name__}, expected a Module or a function")
+    graph_inputs: dict[str, Input] = {}
 
     def placeholder(path: str, kind: TensorType, example: Array | None) -> Tensor:
-        graph_inputs.append(Input(path, kind))
-        return Tensor.from_value(graph_inputs[-1])
+        return Tensor.from_value(graph_inputs.setdefault(path, Input(path, kind)))
 
-    call, named = arguments_of(model, inputs, kwargs, placeholder)
-    _check_sizes(graph_inputs)
-    owner = owner_of(model)
+    calls = [arguments_of(model, inputs, kwargs, placeholder) for model in models]
+    _check_sizes(list(graph_inputs.values()))
+    owner = owner_of(models[0])
     names = Names({} if owner is None else owner.state_dict())
     paths = {} if owner is None else {id(module): path for path, module in owner.named_modules()}
-    # One BLAS thread: the rounding of a product of constants depends on the number of threads.
-    with evaluating(), entered(Scope("", paths, names)), single_threaded_blas(), located_errors():
-        result = model(*call, **named)
-    outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
-    graph = Graph(graph_inputs, outputs, names, taken_apart(result, lambda value: isinstance(value, Tensor))[0])
-    _check_origin(graph)
-    return graph
+    graphs = []
+    for model, (call, named) in zip(models, calls, strict=True):
+        # One BLAS thread: the rounding of a product of constants depends on the number of threads.
+        with evaluating(), entered(Scope("", paths, names)), single_threaded_blas(), located_errors():
+            result = model(*call, **named)
+        outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
+        structure = taken_apart(result, lambda value: isinstance(value, Tensor))[0]
+        graphs.append(Graph(list(graph_inputs.values()), outputs, names, structure))
+        _check_origin(graphs[-1])
+    return graphs
 
 
 def owner_of(model: Model) -> Module | None:

@@ -134,8 +134,5 @@ def _if_else(
 ) -> Taken:
     """An If node: `restored` where the condition is true, else `plain`."""
     kind = node.types[0]
-    then = build.block(lambda: [(restored(), kind)])
-    otherwise = build.block(lambda: [(plain(), kind)])
-    return Taken(
-        build.op("If", condition, then_branch=then, else_branch=otherwise), "one sum over the input finds any NaN first"
-    )
+    (result,) = build.either(condition, lambda: [(restored(), kind)], lambda: [(plain(), kind)])
+    return Taken(result, "one sum over the input finds any NaN first")

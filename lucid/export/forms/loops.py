@@ -97,9 +97,11 @@ def scan_of_any_length(build: Builder, node: Node) -> Taken:
     if isinstance(length, int):
         return Taken(tuple(_without_steps(node)), "there are no steps")
     is_empty = build.op("Equal", size_vector(build, length), np.zeros(1, np.int64))
-    then = build.block(lambda: build.block_outputs(_without_steps(node)))
-    otherwise = build.block(lambda: list(zip(_scanned(build, node), node.types, strict=True)))
-    names = build.ops("If", is_empty, outputs=len(node.types), then_branch=then, else_branch=otherwise)
+    names = build.either(
+        is_empty,
+        lambda: build.block_outputs(_without_steps(node)),
+        lambda: list(zip(_scanned(build, node), node.types, strict=True)),
+    )
     return Taken(names, f"{length} may be 0", has_body=True)
 
 

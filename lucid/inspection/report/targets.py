@@ -71,7 +71,7 @@ class _Case:
         """One target, and the cost of its modules if it is asked for and the file runs; its files are removed again."""
         about = {"target": target, "about": RUNTIMES[target].about}
         try:
-            lowered = lower(TracedPart.whole(self.graph), Target(target))
+            lowered = lower(TracedPart(self.graph), Target(target))
             model = lowered.write(path, "auto")
         except ExportError as error:
             return {**about, "problem": str(error)}, None
