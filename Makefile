@@ -38,7 +38,7 @@ lint: $(STAMP)
 	$(RUN) -m ruff format --check .
 
 types: $(STAMP)
-	$(RUN) -m mypy
+	$(RUN) -m tools.check_types
 
 unit: $(STAMP)
 	$(RUN) -m pytest -n 2
@@ -103,6 +103,7 @@ torch-lines: pyproject.toml
 
 docs: $(STAMP)
 	$(PIP) -e '.[docs]'
+	$(RUN) setup.py --quiet build_py --build-lib build/package # with lucid.models, which mkdocstrings finds only there
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
 dist: $(STAMP)

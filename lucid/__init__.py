@@ -4,13 +4,17 @@ Everything loads on first use: the `lucid` command prints its help without loadi
 with `lucid.export` and `lucid.runtime`.
 """
 
+import os as _os
 from importlib import import_module as _import_module
-from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
 from lucid.core.torch_names.absent import why_absent as _why_absent
 from lucid.core.version import __version__ as __version__
 from lucid.core.words import public as _public
+
+_here = _os.path.dirname(__file__)
+if not _os.path.isfile(_os.path.join(_here, "models", "__init__.py")):
+    __path__.append(_os.path.dirname(_here))  # in a repository `models/`, which is `lucid.models`, is beside `lucid/`
 
 if TYPE_CHECKING:
     from lucid import batch as batch
@@ -51,7 +55,7 @@ else:
             return globals()[name]
         if name.startswith("_"):  # Python and its tools look up such names; lucid has none of them
             raise _public.unknown(f"module {__name__!r}", name, [])
-        if _find_spec(f"lucid.{name}") is not None:
+        if name in _PARTS:
             return _import_module(f"lucid.{name}")
         _load()
         if name not in globals():

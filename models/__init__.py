@@ -6,20 +6,21 @@ Models use the public names of `lucid` only. Exporting and generating do not bel
 
     model = lucid.models.load("folder with config.json and model.safetensors")     # or a GGUF file
 
-The files are in `models/` at the top of the repository; `lucid/models` is a link to it.
+In the repository the files are in `models/`, where `lucid/__init__.py` finds them; an installed `lucid` contains them.
 """
 
 from importlib import import_module as _import_module
 from pathlib import Path as _Path
 from typing import Any as _Any
 
+if __name__ != "lucid.models":  # at the top of a clone Python would run the files a second time, under another name
+    raise ImportError("this is lucid.models: import it by that name, run python -m lucid.models.NAME")
+
 from lucid.core.words import public as _public
-from lucid.models._aliases import alias as _alias
 from lucid.models.checkpoints.loading import load as load
 from lucid.models.checkpoints.loading import save as save
 from lucid.models.checkpoints.pretrained import Pretrained as Pretrained
 
-_alias(__name__, __file__)
 __all__ = _public.offered(globals(), *(file.stem for file in _Path(__file__).parent.glob("[!_]*.py")))
 
 

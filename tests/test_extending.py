@@ -16,7 +16,7 @@ from tests.pages import Block, blocks
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "extending.md"
-COPIED = ("lucid", "models", "tests", "docs", "tools", "benchmarks", "examples", "pyproject.toml")
+COPIED = ("lucid", "models", "tests", "docs", "tools", "benchmarks", "examples", "pyproject.toml", "setup.py")
 
 
 class Section(NamedTuple):
@@ -73,7 +73,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, root / name, symlinks=True)  # lucid/models is a link to models
+            shutil.copytree(source, root / name)
         else:
             shutil.copy(source, root / name)
     for section in SECTIONS:
@@ -111,7 +111,7 @@ def test_what_the_page_says_to_write_is_enough(section: Section, copy: Path) -> 
 
 def test_without_its_sample_an_op_fails_a_test(tmp_path: Path) -> None:
     """As the page says."""
-    shutil.copytree(ROOT / "lucid", tmp_path / "lucid", symlinks=True)
+    shutil.copytree(ROOT / "lucid", tmp_path / "lucid")
     shutil.copytree(ROOT / "models", tmp_path / "models")
     shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("goldens", "fuzz", "models"))
     for block in SECTIONS[0].written:

@@ -1,11 +1,16 @@
-"""The installed package: the wheel is complete, and works in an environment that has nothing else."""
+"""The package: the wheel is complete and works in an environment that has nothing else.
+
+A wheel, a source archive, a zip, a clone and an editable install each give one `lucid.models`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from importlib.util import find_spec
@@ -24,8 +29,10 @@ if find_spec("build") is None or find_spec("twine") is None:
     pytest.skip("needs build and twine (the extra dev)", allow_module_level=True)
 
 
-def run(*command: object, cwd: Path, code: int = 0) -> str:
-    done = subprocess.run(list(map(str, command)), cwd=cwd, env=CLEAN, capture_output=True, text=True, timeout=600)
+def run(*command: object, cwd: Path, code: int = 0, path: Path | str = "") -> str:
+    """What a program prints that must end with `code`; `path` is its PYTHONPATH."""
+    env = {**CLEAN, "PYTHONPATH": str(path)} if path else CLEAN
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -57,8 +64,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     ):
         assert needed in names
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "lucid").rglob("*.py")}
-    models = {f"lucid/models/{path.name}" for path in (ROOT / "models").glob("*.py")}
-    assert models and sources | models <= set(names)
+    models = {
+        f"lucid/{path.relative_to(ROOT)}"
+        for ending in ("py", "json")
+        for path in (ROOT / "models").rglob(f"*.{ending}")
+    }
+    assert sources | models == {name for name in names if name.endswith(".py") or "checkpoints" in name}
     extras = set(re.findall(r"^Provides-Extra: (\S+)", metadata, re.M))
     assert {"cpu", "gpu", "demo", "chat", "plot", "bench", "docs", "dev"} <= extras
     assert wheel.stat().st_size < 3_000_000
@@ -68,11 +79,94 @@ def test_the_source_archive_builds_what_the_tree_builds(dist):
     (source,) = dist.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "lucid/py.typed"} <= names
+    assert {"pyproject.toml", "setup.py", "README.md", "LICENSE", "lucid/py.typed", "models/__init__.py"} <= names
 
 
 def test_the_index_would_take_both(dist):
     assert "PASSED" in run(sys.executable, "-m", "twine", "check", "--strict", *dist.iterdir(), cwd=dist)
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files from which a package is built, as they lie in a clone; there are no symlinks among them."""
+    folder = tmp_path_factory.mktemp("clone") / "lucid-main"
+    for name in ("lucid", "models"):
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    assert not [path for path in folder.rglob("*") if path.is_symlink()]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with this one's libraries but without Lucid."""
+    folder = tmp_path_factory.mktemp("bare")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    python = folder / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
+    (Path(own) / "libraries.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+INSTALL = (
+    "-m",
+    "pip",
+    "install",
+    "--no-deps",
+    "--no-build-isolation",
+    "--no-compile",
+    "--quiet",
+    "--disable-pip-version-check",
+)
+
+
+def models_of(python: Path, path: Path | str = "") -> Path:
+    """The folder of `lucid.models` with such a PYTHONPATH, which is whole, and the only package of the models."""
+    code = (
+        "import sys, lucid, lucid.models.bert as bert;"
+        "assert bert is lucid.models.bert and 'models' not in sys.modules;"
+        "assert type(lucid.models.load(sys.argv[1])) is lucid.models.llama.Llama; print(lucid.models.__file__)"
+    )
+    folder = ROOT / "tests" / "goldens" / "llama" / "llama2"
+    return Path(run(python, "-c", code, folder, cwd=python.parent, path=path).strip()).parent
+
+
+def test_a_wheel_has_the_models_in_the_package(wheel, bare, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    assert models_of(bare, tmp_path) == tmp_path / "lucid" / "models"
+
+
+def test_a_source_archive_has_the_models_next_to_the_package(dist, bare, tmp_path):
+    (source,) = dist.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    assert models_of(bare, folder) == folder / "models"
+
+
+def test_a_zip_of_the_sources_installs_what_the_wheel_does(clone, bare, tmp_path):
+    archive = shutil.make_archive(str(tmp_path / "main"), "zip", clone.parent)
+    run(sys.executable, *INSTALL, "--target", tmp_path / "site", archive, cwd=tmp_path)
+    assert models_of(bare, tmp_path / "site") == tmp_path / "site" / "lucid" / "models"
+
+
+def test_a_clone_works_as_it_is(clone, bare):
+    assert models_of(bare, clone) == clone / "models"
+    for statement in ("import models", "import models.bert", "import runpy; runpy.run_module('models.bert')"):
+        shown = run(bare, "-c", statement, cwd=clone, code=1)
+        assert shown.endswith(
+            "ImportError: this is lucid.models: import it by that name, run python -m lucid.models.NAME\n"
+        )
+
+
+def test_an_editable_install_gives_way_to_a_tree_that_python_is_told_of(clone, bare, tmp_path):
+    run(sys.executable, "-m", "pip", "--python", bare, *INSTALL[2:], "--editable", clone, cwd=tmp_path)
+    assert models_of(bare) == clone / "models"
+    assert models_of(bare, ROOT) == ROOT / "models"
+    shutil.copytree(clone / "lucid", tmp_path / "lucid")
+    shutil.copytree(clone / "models", tmp_path / "lucid" / "models")
+    assert models_of(bare, tmp_path) == tmp_path / "lucid" / "models"
 
 
 @pytest.fixture(scope="module")

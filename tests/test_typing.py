@@ -1,11 +1,11 @@
-"""Types of modules: a call has the type of its class's forward."""
+"""Types of the package as it is shipped: a call has the type of its class's forward, and models have types."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from tools.check_types import check, ship
 
 ROOT = Path(__file__).parents[1]
 
@@ -29,6 +29,9 @@ assert_type(attention(x, is_causal=True), lucid.Tensor)
 assert_type(attention(x, x, x, need_weights=True), tuple[lucid.Tensor, lucid.Tensor])
 assert_type(attention(x, need_weights=either), lucid.Tensor | tuple[lucid.Tensor, lucid.Tensor])
 activation: Callable[[lucid.Tensor], lucid.Tensor] = nn.GELU()
+bert = lucid.models.bert.Bert.from_pretrained("folder")
+assert_type(bert, lucid.models.bert.Bert)
+assert_type(lucid.models.load("folder"), lucid.models.Pretrained[object])
 
 attention(1, 2, nonsense=4)  # refused: call-overload
 block(x, nonsense=4)  # refused: call-arg
@@ -36,6 +39,7 @@ block()  # refused: call-arg
 block("x")  # refused: arg-type
 Pair()(x, "much")  # refused: arg-type
 activation = Pair()  # refused: assignment
+lucid.models.load(7)  # refused: arg-type
 """
 
 
@@ -45,8 +49,8 @@ def test_a_call_is_typed_as_forward_is(tmp_path: Path) -> None:
     page = next(text for text in re.findall(r"^```python\n(.*?)^```$", readme, re.M | re.S) if "class Block" in text)
     source = page + CALLS
     (tmp_path / "block.py").write_text(source, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", str(tmp_path / "block.py")]
-    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+    ship(tmp_path / "package")
+    printed = check(tmp_path / "package", str(tmp_path / "block.py")).stdout
     found = re.findall(r"block\.py:(\d+): error: .*\[([\w-]+)\]$", printed, re.M)
     marks = ((number, re.search(r"# refused: ([\w-]+)", line)) for number, line in enumerate(source.splitlines(), 1))
     assert {(int(number), code) for number, code in found} == {(number, mark[1]) for number, mark in marks if mark}, (

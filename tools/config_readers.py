@@ -1,10 +1,10 @@
-"""Read from transformers' sources which options of config.json its code uses: lucid/models/checkpoints/options_read.json.
+"""Read from transformers' sources which options of config.json its code uses: models/checkpoints/options_read.json.
 
     python -m tools.config_readers            writes the table
     python -m tools.config_readers --check    says whether it is current
 
 Needs the sources of transformers, which are parsed and not run. For each model_type that Lucid reads the table has the
-options that modeling, configuration and rotary code look at, with their defaults; `lucid/models/checkpoints/options_read.py` explains
+options that modeling, configuration and rotary code look at, with their defaults; `models/checkpoints/options_read.py` explains
 the fields.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from lucid.models.checkpoints.loading import READERS
 
-TABLE = Path(__file__).parents[1] / "lucid" / "models" / "checkpoints" / "options_read.json"
+TABLE = Path(__file__).parents[1] / "models" / "checkpoints" / "options_read.json"
 SOURCES = Path(importlib.util.find_spec("transformers").origin or "").parent  # type: ignore[union-attr]
 SHARED = ("masking_utils", "modeling_layers", "cache_utils", "modeling_rope_utils", "backbone_utils")
 """Modules that read options of any model whose modeling file imports them."""

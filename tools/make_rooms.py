@@ -19,8 +19,9 @@ Find the file of a subject here: every room, the rooms that it imports from, and
 
 def page() -> str:
     """The page as the sources have it now."""
-    folders = sorted({path.parent for top in ("lucid", "models") for path in (ROOT / top).rglob("*.py")}, key=_name)
-    return "\n".join([HEAD, *map(_section, folders)])
+    folders = {path.parent for top in ("lucid", "models") for path in (ROOT / top).rglob("*.py")}
+    rooms = {_name(folder): folder for folder in folders}
+    return "\n".join([HEAD, *(_section(name, rooms[name], set(rooms)) for name in sorted(rooms))])
 
 
 def _name(folder: Path) -> str:
@@ -29,11 +30,11 @@ def _name(folder: Path) -> str:
     return ".".join(("lucid", *parts) if parts[0] == "models" else parts)
 
 
-def _section(folder: Path) -> str:
-    name, files = _name(folder), sorted(folder.glob("*.py"))
+def _section(name: str, folder: Path, rooms: set[str]) -> str:
+    files = sorted(folder.glob("*.py"))
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in files}
     about = (ast.get_docstring(trees[folder / "__init__.py"]) or "").split("\n::")[0].strip()
-    used = sorted({room for tree in trees.values() for room in _imported(tree)} - {name})
+    used = sorted({room for tree in trees.values() for room in _imported(tree, rooms)} - {name})
     rows = [f"| `{path.name}` | {_first_line(trees[path])} |" for path in files if path.name != "__init__.py"]
     lines = [f"## {name}", "", about, ""]
     if used:
@@ -48,25 +49,17 @@ def _first_line(tree: ast.Module) -> str:
     return " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split()).removesuffix("::").replace("|", "\\|")
 
 
-def _imported(tree: ast.Module) -> set[str]:
+def _imported(tree: ast.Module, rooms: set[str]) -> set[str]:
     """The rooms from which a file imports."""
-    rooms = set()
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "lucid":
             for alias in node.names:
-                rooms.add(_room_of(f"{node.module}.{alias.name}"))
-    return rooms
-
-
-def _room_of(name: str) -> str:
-    """The package that a dotted name is in, or is."""
-    parts = name.split(".")
-    while parts:
-        path = ROOT.joinpath(*parts)
-        if path.is_dir():
-            break
-        parts.pop()
-    return ".".join(parts)
+                room = f"{node.module}.{alias.name}"
+                while room not in rooms:  # the package that the name is in
+                    room = room.rpartition(".")[0]
+                found.add(room)
+    return found
 
 
 def main() -> None:

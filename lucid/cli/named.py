@@ -93,6 +93,9 @@ def _file(place: str) -> ModuleType:
         raise usage(f"SOURCE: there is no file {place!r}{or_check(place)}")
     if not path.is_file():
         raise usage(f"SOURCE: {place!r} is not a file; expected a Python file, as FILE.py:Name")
+    own = Path(lucid.models.__file__).parent
+    if path.is_relative_to(own):  # in a repository the folder is not in `lucid`
+        return _import(".".join(("lucid.models", *path.relative_to(own).with_suffix("").parts)), place)
     folder, names = path.parent, [path.stem]
     while (folder / "__init__.py").exists():
         folder, names = folder.parent, [folder.name, *names]

@@ -1,9 +1,8 @@
-"""lucid.models: any checkpoint's model by its model_type, and one module for a file whatever it is imported as."""
+"""lucid.models: any checkpoint's model by its model_type."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -12,9 +11,6 @@ from pathlib import Path
 import pytest
 
 import lucid
-import models
-import models.bert as short
-from lucid.models import bert
 from lucid.models.checkpoints import loading as _loading
 from lucid.models.checkpoints.pretrained import ConfigError, Pretrained
 from tests.models import goldens
@@ -65,27 +61,6 @@ def test_only_the_file_of_the_model_is_imported() -> None:
     assert shown.split() == ["lucid.models.gpt2"]
 
 
-def test_in_a_clone_the_short_name_is_the_same_module() -> None:
-    assert models is lucid.models
-    assert short is bert and models.bert is bert
-    assert bert.Bert.__module__ == "lucid.models.bert"
-
-
 def test_a_module_that_does_not_exist_is_named_as_it_was_imported() -> None:
-    with pytest.raises(ModuleNotFoundError, match=r"No module named 'models\.brt'"):
-        import_module("models.brt")
-
-
-def test_the_short_name_runs_as_a_program() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "models.transformer"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-    assert "largest difference between exported and eager" in shown
-
-
-def test_a_changed_copy_of_the_folder_keeps_its_own_modules(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "models", tmp_path / "models", ignore=shutil.ignore_patterns("__pycache__"))
-    check = f"import sys; sys.path[:0] = ['.', {str(ROOT)!r}]; import models.bert; print(models.bert.__file__)"
-    command = [sys.executable, "-c", check]
-    shown = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    assert Path(shown.strip()) == tmp_path / "models" / "bert.py"
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'lucid\.models\.brt'"):
+        import_module("lucid.models.brt")
