@@ -73,7 +73,6 @@ class Builder:
         self._renamed: dict[str, str] = {}
         self.path = ""
         self.module: str | None = None
-        self.asked = False  # whether the user insists on the kind of form that is being written
         self.emitted = 0  # nodes so far, including those in nested graphs
         self.compute: Callable[[Sequence[Value]], None] = _no_engine
         self.inputs: dict[str, TensorType | Strings] = {}  # of the finished model
@@ -227,11 +226,19 @@ class Builder:
         finally:
             self.module = before
 
-    def block(self, emit: Callable[[], Sequence[tuple[str, TensorType]]], inputs: Sequence[Input] = ()) -> Block:
+    def block(
+        self,
+        emit: Callable[[], Sequence[tuple[str, TensorType]]],
+        inputs: Sequence[Input] = (),
+        sizes: Mapping[str, str] | None = None,
+    ) -> Block:
         """Collect the nodes that `emit` emits as a nested graph; it returns the outputs. Outer names stay visible.
 
-        `inputs` are those of a body.
+        `inputs` are those of a body, and `sizes` the vectors of symbolic sizes that have other names in it.
         """
+        outer_sizes = self.sizes
+        if sizes is not None:
+            self.sizes = {**outer_sizes, **sizes}
         self._blocks.append([])
         self._memo.append({})
         known = set(self._names)
@@ -241,6 +248,7 @@ class Builder:
         try:
             outputs = emit()
         finally:
+            self.sizes = outer_sizes
             nodes = self._blocks.pop()
             self._memo.pop()
             for identity in self._names.keys() - known:

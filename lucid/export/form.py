@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 import onnx
 
 from lucid.core.graph.printing import show_attribute
-from lucid.core.graph.values import Node, Value
+from lucid.core.graph.values import Node, Operation, Value
 from lucid.core.sizes.dims import Dim
 from lucid.core.targets.record import Fault, Strategy
 from lucid.export.builder import Builder, Operands
@@ -43,9 +43,9 @@ def refuse(reason: str) -> NoReturn:
     raise Refused(reason)
 
 
-def refuse_slower(build: Builder, reason: str) -> None:
-    """Leave a node to the next form for the sake of speed, unless the user insists on this kind."""
-    if not build.asked:
+def refuse_slower(build: Builder, op: Operation, reason: str) -> None:
+    """Leave a node of an op to the next form for the sake of speed, unless the user insists on the kind of this one."""
+    if build.target.insisted(op.name) == "auto":
         refuse(reason)
 
 

@@ -50,7 +50,6 @@ class Lowering:
     def __init__(self, build: Builder) -> None:
         self.build = build
         self.decisions: list[Decision] = []
-        self._inside: list[Decision] | None = None  # the decisions within the form that is being written
         self._forms: dict[Op[..., Any], tuple[Form, ...]] = {}
         for op, kind in build.target.forms.items():
             if kind not in ("auto", *(kinds := kinds_of(op))):
@@ -97,9 +96,8 @@ class Lowering:
             self._record(node, chosen, before)
 
     def _record(self, node: Node, chosen: _Chosen, before: int) -> None:
-        decisions = self.decisions if self._inside is None else self._inside
-        nodes = self.build.emitted - before
-        decisions.append(Decision(node.op.name, node.scope, chosen.taken, nodes, tuple(chosen.refused), chosen.why))
+        refused, nodes = tuple(chosen.refused), self.build.emitted - before
+        self.decisions.append(Decision(node.op.name, node.scope, chosen.taken, nodes, refused, chosen.why))
 
     def _lower_widened(self, node: Node, wider: Wider) -> None:
         with entered(Scope(node.scope, {})):
@@ -113,41 +111,46 @@ class Lowering:
 
     def _choose(self, node: Node, op: Op[..., Any], path: str) -> _Chosen:
         """Write a node in the first form that does not refuse: the best one comes first."""
-        target, insisted = self.build.target, self.build.target.insisted(op.name)
         refused: list[tuple[str, str]] = []
-        forms = self._cached_forms(op)
-        before, build = self.build.emitted, self.build
-        for form in filter(lambda form: form.is_for(node), forms):
-            outside, self._inside = self._inside, []
-            outer, build.asked = build.asked, insisted == form.kind
+        before = self.build.emitted
+        for form in filter(lambda form: form.is_for(node), self._cached_forms(op)):
             try:
-                form.check(node, target)
-                written = form.emit(self.build, node)
-                taken = written if isinstance(written, Taken) else Taken(written, "")
-                names = self.build.names_of(taken.results)
-                why = taken.why
-                if taken.written_as is not None:
-                    own = next(d.taken for d in self._inside if d.op == taken.written_as.name)
-                    why = f"as {own}: {why}"
+                return self._written(form, node, refused)
             except Refused as reason:
                 assert self.build.emitted == before, f"{form.name} refuses {op.name} with nodes emitted: refuse first"
                 refused.append((form.name, str(reason)))
-            else:
-                if taken.has_body:
-                    (self.decisions if outside is None else outside).extend(self._inside)
-                return _Chosen(names, form.name, refused, why)
-            finally:
-                self._inside, build.asked = outside, outer
-        if insisted not in ("auto", "expanded"):
-            asked = {form.name for form in forms if form.kind == insisted}
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in asked)
-            reasons = reasons or f'target "{target.name}" has none'
-            raise ExportError(f"{path}: no form of {insisted_on(op.name, insisted)} is exact here ({reasons})")
-        if op.body is None:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in refused)
-            where = f"{path}: " if path else ""
-            raise ExportError(f"{where}{op.name} has no ONNX form ({reasons or 'none is registered'})")
+        if op.body is None or self.build.target.insisted(op.name) not in ("auto", "expanded"):
+            raise self._no_form(op, path, refused)
         return _Chosen(self._inline(node, op, path), EXPANDED, refused)
+
+    def _written(self, form: Form, node: Node, refused: list[tuple[str, str]]) -> _Chosen:
+        """A node in one form. Of the decisions within it only those for a body of the model are kept."""
+        first = len(self.decisions)
+        inside: list[Decision] = []
+        try:
+            form.check(node, self.build.target)
+            written = form.emit(self.build, node)
+            taken = written if isinstance(written, Taken) else Taken(written, "")
+            names = self.build.names_of(taken.results)
+        finally:
+            inside, self.decisions[first:] = self.decisions[first:], []
+        if taken.has_body:
+            self.decisions += inside
+        why = taken.why
+        if taken.written_as is not None:
+            own = next(decision.taken for decision in inside if decision.op == taken.written_as.name)
+            why = f"as {own}: {why}"
+        return _Chosen(names, form.name, refused, why)
+
+    def _no_form(self, op: Op[..., Any], path: str, refused: list[tuple[str, str]]) -> ExportError:
+        target, insisted = self.build.target, self.build.target.insisted(op.name)
+        asked = {form.name for form in self._cached_forms(op) if insisted in ("auto", "expanded", form.kind)}
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in asked)
+        if insisted not in ("auto", "expanded"):
+            reasons = reasons or f'target "{target.name}" has none'
+            return ExportError(f"{path}: no form of {insisted_on(op.name, insisted)} is exact here ({reasons})")
+        where = f"{path}: " if path else ""
+        return ExportError(f"{where}{op.name} has no ONNX form ({reasons or 'none is registered'})")
 
     def _inline(self, node: Node, op: Op[..., Any], path: str) -> list[str]:
         """Emit a composite's body, in which everything that depends on constants alone is folded."""

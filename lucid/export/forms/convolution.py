@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lucid.core.graph.types import float32
-from lucid.core.graph.values import Constant, Node
+from lucid.core.graph.values import Constant, Node, Operation
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, operand, refuse, refuse_slower
 from lucid.ops.convolution import conv
@@ -39,7 +39,7 @@ def over_one_line(build: Builder, node: Node) -> Taken:
         node.attributes[a] for a in ("strides", "pads", "dilations", "group")
     )
     out, channels, kernel = weight.array.shape
-    _refuse_shallow(build, out // group, channels, kernel, group)
+    _refuse_shallow(build, node.op, out // group, channels, kernel, group)
     y = build.op(
         "Conv",
         build.op("Unsqueeze", x, _LINE),
@@ -53,13 +53,15 @@ def over_one_line(build: Builder, node: Node) -> Taken:
     return Taken(build.op("Squeeze", y, _LINE), "onnxruntime has faster kernels for images")
 
 
-def _refuse_shallow(build: Builder, out: int, channels: int, kernel: int, group: int) -> None:
+def _refuse_shallow(build: Builder, op: Operation, out: int, channels: int, kernel: int, group: int) -> None:
     if channels == out == 1:
         if kernel < LONG:
-            refuse_slower(build, f"windows of {kernel} are too short for images to be faster")
+            refuse_slower(build, op, f"windows of {kernel} are too short for images to be faster")
     elif kernel == 1 or kernel * channels < DEEP or min(channels, out) < BLOCK:
         refuse_slower(
-            build, f"windows of {kernel} x {channels} numbers for {out} channels are too few for images to be faster"
+            build,
+            op,
+            f"windows of {kernel} x {channels} numbers for {out} channels are too few for images to be faster",
         )
     elif group > 1 and (channels % BLOCK or out % BLOCK):
-        refuse_slower(build, f"onnxruntime's kernels for images take groups of a multiple of {BLOCK} channels")
+        refuse_slower(build, op, f"onnxruntime's kernels for images take groups of a multiple of {BLOCK} channels")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lucid.core.graph.types import DType, TensorType, float32, int64
-from lucid.core.graph.values import Constant, Input, Node, Value
+from lucid.core.graph.values import Constant, Input, Node, Operation, Value
 from lucid.core.sizes.dims import Dim, Size, product
 from lucid.core.targets.known import EXPERTS, OUTER_VALUES
 from lucid.export.builder import Builder, Operand, computed
@@ -39,9 +39,9 @@ def split_products(build: Builder, node: Node) -> str:
     return build.op("Concat", *each, axis=0)
 
 
-def _refuse_few(build: Builder, count: Size) -> None:
+def _refuse_few(build: Builder, op: Operation, count: Size) -> None:
     if isinstance(count, int) and count <= _FEW:
-        refuse_slower(build, f"products of each expert are faster, and few for {count}")
+        refuse_slower(build, op, f"products of each expert are faster, and few for {count}")
 
 
 def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
@@ -63,7 +63,7 @@ def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
 def moe(build: Builder, node: Node) -> Taken:
     """Of equal experts it takes the last, so it is given them in reverse; and gates and what they scale in turn."""
     x, router_logits, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(4))
-    _refuse_few(build, down.shape[0])
+    _refuse_few(build, node.op, down.shape[0])
     refuse_wrong(build, EXPERTS)
     if node.attributes["activation"] != "silu":
         refuse("it has no gate but silu")
@@ -97,7 +97,7 @@ def moe(build: Builder, node: Node) -> Taken:
 def scan(build: Builder, node: Node) -> Taken:
     """A Scan reads the weights of one expert after the other where they are, without a copy."""
     x, indices, weights, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(5))
-    _refuse_few(build, down.shape[0])
+    _refuse_few(build, node.op, down.shape[0])
     refuse_wrong(build, OUTER_VALUES)
     kind = experts.computed_in(x, gate_up, down)
     count, k, width = down.shape[0], indices.shape[-1], x.shape[-1]

@@ -11,8 +11,7 @@ and may use the sizes of the call before. `scan_of_copies` has none of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -142,8 +141,10 @@ def _scanned(build: Builder, node: Node) -> tuple[str, ...]:
     closed = bool(build.target.wrong(OUTER_VALUES))
     constant = range(own, len(given)) if closed else range(0)
     order = [*range(carries), *constant, *range(carries, own)]
-    with _sizes_inside(build, body if closed else None) as sizes:
-        block = _body(build, body, given, order, carries, constant)
+    # Symbolic sizes have names of their own inside: the vectors outside that each of these names is for.
+    inside = {size: build.unused(f"size {size}") for size in (sorted(_sizes_of(body)) if closed else ())}
+    sizes = {name: size_vector(build, dim(size)) for size, name in inside.items()}
+    block = _body(build, body, given, order, carries, constant, inside)
     read = [name for name in sizes if name in _read_by(block)]
     at = carries + len(constant)
     names = build.ops(
@@ -160,7 +161,15 @@ def _scanned(build: Builder, node: Node) -> tuple[str, ...]:
     return (*names[:carries], *names[at + len(read) :])
 
 
-def _body(build: Builder, body: Body, given: list[Value], order: list[int], carries: int, constant: range) -> Block:
+def _body(
+    build: Builder,
+    body: Body,
+    given: list[Value],
+    order: list[int],
+    carries: int,
+    constant: range,
+    sizes: Mapping[str, str],
+) -> Block:
     """The body as a nested graph with the inputs of this order, which reads the others from outside."""
     outer = {
         id(inside): value
@@ -173,20 +182,8 @@ def _body(build: Builder, body: Body, given: list[Value], order: list[int], carr
         return build.block(
             lambda: build.block_outputs([*outputs[:carries], *unchanged, *outputs[carries:]]),
             [body.inputs[place] for place in order],
+            sizes,
         )
-
-
-@contextmanager
-def _sizes_inside(build: Builder, body: Body | None) -> Iterator[dict[str, str]]:
-    """Symbolic sizes under names of their own inside of a body: the vectors outside that each of these names is for."""
-    before, inside = build.sizes, {}
-    for size in sorted(_sizes_of(body)) if body is not None else ():
-        inside[size] = build.unused(f"size {size}"), size_vector(build, dim(size))
-    build.sizes = before | {size: name for size, (name, _) in inside.items()}
-    try:
-        yield dict(inside.values())
-    finally:
-        build.sizes = before
 
 
 def _sizes_of(body: Body) -> set[str]:

@@ -8,6 +8,7 @@ from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Size
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import refuse, refuse_slower
+from lucid.ops import attention
 from lucid.ops.creation import size_op
 
 
@@ -40,9 +41,9 @@ def refuse_unexpected(build: Builder, limit: int) -> None:
 def refuse_short(build: Builder, size: Size, least: int, what: str) -> None:
     """Refuse a form that is slower for fewer queries or keys, where they are fewer or may be."""
     if isinstance(size, int) and size < least:
-        refuse_slower(build, what)
+        refuse_slower(build, attention, what)
     if not isinstance(size, int) and build.target.expects(0, least - 1):
-        refuse_slower(build, "texts may be short; for these it is slower")
+        refuse_slower(build, attention, "texts may be short; for these it is slower")
 
 
 def said_up_to(build: Builder, limit: int, form: str) -> str:

@@ -104,7 +104,7 @@ def blocks_with_a_cache(build: Builder, node: Node) -> Taken:
     limits = ROWS_HANDED_ON_IF_GROUPED if call.grouped else ROWS_HANDED_ON
     rows = _sizes(length, _rows(length, limits))
     if not HANDED_ON_ABOVE < length <= limits[-1][0]:
-        refuse_slower(build, f"for {length} queries copies of keys are as fast, or take less memory")
+        refuse_slower(build, attention, f"for {length} queries copies of keys are as fast, or take less memory")
     if len(rows) == 1:
         refuse("a single block has no other to hand keys on to")
     return Taken(filled(build, call, rows, handed_on), f"{_share(rows)}; each block hands its keys on as a cache")
@@ -123,7 +123,7 @@ def _known_rows(build: Builder, call: Call) -> list[int]:
         return _sizes(length, _rows(length, ROWS))
     _refuse_short(build, length, SHORT_IF_NOT_CAUSAL, "filled masks")
     if isinstance(call.new_keys, int) and call.new_keys <= SHORT_IF_NOT_CAUSAL:
-        refuse_slower(build, f"the scores of {call.new_keys} keys are too few for the bound on them to pay")
+        refuse_slower(build, attention, f"the scores of {call.new_keys} keys are too few for the bound on them to pay")
     return [length]
 
 
@@ -131,7 +131,7 @@ def _refuse_short(build: Builder, length: int, limit: int, what: str) -> None:
     if length < 2:
         refuse("at most one query has nothing to be cut into blocks")
     if length <= limit:
-        refuse_slower(build, f"{length} queries are too few for {what} to be faster")
+        refuse_slower(build, attention, f"{length} queries are too few for {what} to be faster")
 
 
 def _rows(length: int, limits: Sequence[tuple[int, int]]) -> int:

@@ -83,7 +83,7 @@ def _refuse_many_heads(build: Builder, call: Call) -> None:
     if not fit_products(call):
         refuse("it computes in float32, and groups of heads over a known number of keys")
     if not has_few_heads(call):
-        refuse_slower(build, f"threads share more than {FEW_HEADS} heads of all texts in the node, too")
+        refuse_slower(build, attention, f"threads share more than {FEW_HEADS} heads of all texts in the node, too")
 
 
 def least_shared(call: Call) -> int:

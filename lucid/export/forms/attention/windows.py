@@ -66,7 +66,9 @@ def window_blocks(build: Builder, node: Node) -> Taken:
         if ahead == 0 and SHORT < length <= window:
             return Taken(_causal(call), f"a window of {window} hides none of {length} keys", written_as=attention)
         if length <= limit:
-            refuse_slower(build, f"{length} queries are too few for windows of {reach + 1} keys to be faster")
+            refuse_slower(
+                build, attention, f"{length} queries are too few for windows of {reach + 1} keys to be faster"
+            )
         return Taken(in_blocks(build, call, _blocks(call, rows, window - 1, ahead)), why)
     refuse_unexpected(build, limit)
     blocks = _blocks(call, rows, window - 1, ahead)
