@@ -121,8 +121,17 @@ def test_the_page_has_the_same_floors() -> None:
     assert [int(number) for number, _, _ in rows] == list(range(1, len(FLOORS) + 1)) and len(rows) <= 20
 
 
-def test_the_page_of_rooms_is_current() -> None:
+def test_the_page_and_the_drawing_of_rooms_are_current() -> None:
     assert ROOMS.read_text(encoding="utf-8") == make_rooms.page(), "run python -m tools.make_rooms"
+    assert make_rooms.DRAWING.read_text(encoding="utf-8") == make_rooms.drawing(), "run python -m tools.make_rooms"
+
+
+def test_the_drawing_has_an_arrow_for_each_import_that_does_not_follow_from_others() -> None:
+    arrows = make_rooms.arrows([room for floor in make_rooms.floors() for room in floor if room != "lucid"])
+    assert ("nn", "ops") in arrows and ("serving", "batch") in arrows
+    assert ("nn", "ops.tensor") not in arrows  # follows from nn to ops and ops to ops.tensor
+    floors = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+    assert all(floors[f"lucid.{user}"] >= floors[f"lucid.{used}"] for user, used in arrows)
 
 
 def test_pages_name_files_that_there_are() -> None:
