@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
 from lucid.models.parts.sentence_encoder import PooledEncoder
@@ -75,20 +76,12 @@ class Albert(Pretrained[AlbertConfig]):
     """
 
     checkpoint = Checkpoint(
-        model_types=("albert",),
+        family=FAMILIES["albert"],
         read=AlbertConfig.read,
         ignored_options=["tie_word_embeddings"],
         renames=[(r"^albert\.", "")],
         # Heads for other tasks, and position numbers that some checkpoints store.
         ignored_keys=[r"^(pooler|predictions|sop_classifier|classifier|qa_outputs)\.", r"embeddings\.position_ids$"],
-        heads={
-            "sentence-similarity": "albert.AlbertSentenceEncoder",
-            "text-classification": "albert_tasks.AlbertForSequenceClassification",
-            "reranking": "albert_tasks.AlbertForReranking",
-            "token-classification": "albert_tasks.AlbertForTokenClassification",
-            "question-answering": "albert_tasks.AlbertForQuestionAnswering",
-            "fill-mask": "albert_tasks.AlbertForMaskedLM",
-        },
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
@@ -116,7 +109,7 @@ class AlbertSentenceEncoder(PooledEncoder[AlbertConfig], Albert):
     Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
     """
 
-    checkpoint = replace(Albert.checkpoint, task="sentence-similarity")
+    checkpoint = replace(Albert.checkpoint, head="sentence-similarity")
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

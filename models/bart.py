@@ -28,6 +28,7 @@ import numpy as np
 import lucid
 from lucid import Tensor, TensorType, nn, ops
 from lucid.models._bart_config import BartConfig as BartConfig
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer
@@ -43,8 +44,7 @@ class Bart(Pretrained[BartConfig], nn.EncoderDecoder):
     """Source and target token ids to the logits of the token that follows each of the target."""
 
     checkpoint = Checkpoint(
-        model_types=("bart", "marian", "mbart", "m2m_100"),
-        task="text2text-generation",
+        family=FAMILIES["bart"],
         read=BartConfig.read,
         renames=[(r"^(?!model\.|lm_head\.|final_logits_bias$|classification_head\.)", "model.")],
         ignored_keys=[r"embed_positions\.weights?$", r"^classification_head\."],  # sines and cosines, computed here
@@ -53,7 +53,6 @@ class Bart(Pretrained[BartConfig], nn.EncoderDecoder):
             "model.decoder.embed_tokens.weight": "model.shared.weight",
             "lm_head.weight": "model.shared.weight",
         },
-        heads={"text-classification": "bart.BartForSequenceClassification"},
     )
     output_names: ClassVar[Sequence[str]] = ("logits",)
 

@@ -21,6 +21,7 @@ import lucid
 from lucid import Tensor, nn, ops
 from lucid.models._bert_config import RENAMES as RENAMES
 from lucid.models._bert_config import BertConfig as BertConfig
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like
 from lucid.models.parts.sentence_encoder import PooledEncoder
@@ -36,7 +37,7 @@ class Bert(Pretrained[BertConfig]):
     """
 
     checkpoint = Checkpoint(
-        model_types=("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie", "mpnet"),
+        family=FAMILIES["bert"],
         read=BertConfig.read,
         ignored_options=["tie_word_embeddings", "summary_.*", "task_type_vocab_size"],
         renames=RENAMES,
@@ -46,14 +47,6 @@ class Bert(Pretrained[BertConfig]):
             r"^vocab_",
             r"embeddings\.position_ids$",
         ],
-        heads={
-            "sentence-similarity": "bert.SentenceEncoder",
-            "text-classification": "bert_tasks.BertForSequenceClassification",
-            "reranking": "bert_tasks.BertForReranking",
-            "token-classification": "bert_tasks.BertForTokenClassification",
-            "question-answering": "bert_tasks.BertForQuestionAnswering",
-            "fill-mask": "bert_tasks.BertForMaskedLM",
-        },
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
@@ -88,7 +81,7 @@ class SentenceEncoder(PooledEncoder[BertConfig], Bert):
     Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
     """
 
-    checkpoint = replace(Bert.checkpoint, task="sentence-similarity")
+    checkpoint = replace(Bert.checkpoint, head="sentence-similarity")
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

@@ -18,6 +18,7 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.parts.two_towers import (
@@ -96,13 +97,11 @@ class CLIP(Pretrained[CLIPConfig]):
     """Texts and images to embeddings in one space, and how well each text and each image match."""
 
     checkpoint = Checkpoint(
-        model_types=("clip",),
+        family=FAMILIES["clip"],
         read=CLIPConfig.read,
         # A tower's projection_dim is for models with one tower only.
         ignored_options=["projection_dim", "logit_scale_init_value", "tie_word_embeddings"],
         ignored_keys=[r"\.position_ids$"],  # 0, 1, 2, ...
-        task="zero-shot-image-classification",
-        heads={"image-feature-extraction": "clip.CLIPVisionModel", "feature-extraction": "clip.CLIPTextModel"},
     )
     output_names: ClassVar[Sequence[str]] = Similarities._fields
 
@@ -137,8 +136,7 @@ class CLIPTextModel(Pretrained[CLIPConfig]):
     checkpoint = replace(
         CLIP.checkpoint,
         ignored_keys=[r"\.position_ids$", r"^vision_model\.|^visual_projection\.|^logit_scale$"],
-        task="feature-extraction",
-        heads={},
+        head="feature-extraction",
         head_keys=[r"^text_projection\.weight$"],
     )
     output_names = ("text_embeds", "last_hidden_state")
@@ -162,8 +160,7 @@ class CLIPVisionModel(Pretrained[CLIPConfig]):
     checkpoint = replace(
         CLIP.checkpoint,
         ignored_keys=[r"\.position_ids$", r"^text_model\.|^text_projection\.|^logit_scale$"],
-        task="image-feature-extraction",
-        heads={},
+        head="image-feature-extraction",
         head_keys=[r"^visual_projection\.weight$"],
     )
     output_names = ("image_embeds", "last_hidden_state")

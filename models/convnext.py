@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
@@ -58,13 +59,11 @@ class ConvNext(Pretrained[ConvNextConfig]):
     """Images (N, num_channels, H, W) to features (N, E, h, w) and their mean over the image, normalised, (N, E)."""
 
     checkpoint = Checkpoint(
-        model_types=("convnext", "convnextv2"),
+        family=FAMILIES["convnext"],
         read=ConvNextConfig.read,
         ignored_options=["out_features|out_indices|stage_names"],  # of use as a backbone
         renames=[(r"^convnext(v2)?\.", "")],
         ignored_keys=[r"^classifier\."],
-        task="image-feature-extraction",
-        heads={"image-classification": "convnext.ConvNextForImageClassification"},
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
 
@@ -93,7 +92,7 @@ class ConvNextForImageClassification(Pretrained[ConvNextConfig]):
         read=reading_labels(ConvNextConfig.read, r"classifier\.weight"),
         renames=[(r"^convnextv2\.", "convnext.")],
         ignored_keys=[],
-        task="image-classification",
+        head="image-classification",
         head_keys=[r"^classifier\.weight$"],
     )
     output_names = ("logits",)

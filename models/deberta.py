@@ -22,6 +22,7 @@ from typing import ClassVar
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.models._deberta_config import DebertaConfig as DebertaConfig
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
 from lucid.models.parts.sentence_encoder import PooledEncoder
@@ -35,7 +36,7 @@ class Deberta(Pretrained[DebertaConfig]):
     """
 
     checkpoint = Checkpoint(
-        model_types=("deberta-v2",),
+        family=FAMILIES["deberta"],
         read=DebertaConfig.read,
         ignored_options=["legacy|tie_word_embeddings"],
         renames=[(r"^deberta\.", "")],
@@ -44,14 +45,6 @@ class Deberta(Pretrained[DebertaConfig]):
             r"^(cls|lm_predictions|mask_predictions|pooler|classifier|qa_outputs)\.",
             r"^embeddings\.position_(ids$|embeddings\.)",
         ],
-        heads={
-            "sentence-similarity": "deberta.DebertaSentenceEncoder",
-            "text-classification": "deberta_tasks.DebertaForSequenceClassification",
-            "reranking": "deberta_tasks.DebertaForReranking",
-            "token-classification": "deberta_tasks.DebertaForTokenClassification",
-            "question-answering": "deberta_tasks.DebertaForQuestionAnswering",
-            "fill-mask": "deberta_tasks.DebertaForMaskedLM",
-        },
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
@@ -85,7 +78,7 @@ class DebertaSentenceEncoder(PooledEncoder[DebertaConfig], Deberta):
     Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
     """
 
-    checkpoint = replace(Deberta.checkpoint, task="sentence-similarity")
+    checkpoint = replace(Deberta.checkpoint, head="sentence-similarity")
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None

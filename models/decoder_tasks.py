@@ -176,8 +176,7 @@ class Mamba2States(Pretrained[Mamba2Config]):
 
     checkpoint = replace(
         Mamba2.checkpoint,
-        task="feature-extraction",
-        heads={},
+        head="feature-extraction",
         tied_keys={},
         ignored_keys=[*Mamba2.checkpoint.ignored_keys, r"^lm_head\."],
     )

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import lucid
 from lucid import DType, Tensor, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError
 from lucid.models.parts.decoders import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
@@ -101,17 +102,10 @@ class Gemma(CausalLM[GemmaConfig]):
     """
 
     checkpoint = Checkpoint(
-        model_types=("gemma2", "gemma3_text"),
-        task="text-generation",
+        family=FAMILIES["gemma"],
         read=GemmaConfig.read,
         renames=PREFIXED,
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
-        heads={
-            "feature-extraction": "decoder_tasks.GemmaStates",
-            "text-classification": "decoder_tasks.GemmaForSequenceClassification",
-            "reranking": "decoder_tasks.GemmaForReranking",
-            "token-classification": "decoder_tasks.GemmaForTokenClassification",
-        },
     )
 
     def __init__(self, config: GemmaConfig) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from lucid import Tensor, nn
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models.parts.options import tied_output
@@ -71,21 +72,13 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
 
     takes_logits_to_keep = True
     checkpoint = Checkpoint(
-        model_types=("gpt2",),
-        task="text-generation",
+        family=FAMILIES["gpt2"],
         read=GPT2Config.read,
         ignored_options=["reorder_and_upcast_attn", "summary_.*"],  # about half precision; for another head
         # The first published files have no prefix.
         renames=[(r"^(?!transformer\.|lm_head\.|score\.|classifier\.|qa_outputs\.)", "transformer.")],
         ignored_keys=[r"\.attn\.(bias|masked_bias)$"],  # the causal triangle, stored by older versions
         tied_keys={"lm_head.weight": "transformer.wte.weight"},
-        heads={
-            "feature-extraction": "decoder_tasks.GPT2States",
-            "text-classification": "decoder_tasks.GPT2ForSequenceClassification",
-            "reranking": "decoder_tasks.GPT2ForReranking",
-            "token-classification": "decoder_tasks.GPT2ForTokenClassification",
-            "question-answering": "decoder_tasks.GPT2ForQuestionAnswering",
-        },
     )
 
     def __init__(self, config: GPT2Config | None = None) -> None:

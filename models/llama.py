@@ -22,6 +22,7 @@ from typing import Literal, Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError
 from lucid.models.parts.decoders import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
@@ -118,31 +119,11 @@ class Llama(CausalLM[LlamaConfig]):
     """
 
     checkpoint = Checkpoint(
-        model_types=(
-            "llama",
-            "mistral",
-            "qwen2",
-            "qwen3",
-            "smollm3",
-            "granite",
-            "helium",
-            "olmo2",
-            "ministral",
-            "seed_oss",
-        ),
-        task="text-generation",
+        family=FAMILIES["llama"],
         read=LlamaConfig.read,
         renames=PREFIXED,
         ignored_keys=[r"rotary_emb\.inv_freq$"],  # stored by older versions; computed here
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
-        heads={
-            "feature-extraction": "llama_tasks.LlamaStates",
-            "sentence-similarity": "llama_tasks.LlamaSentenceEncoder",
-            "text-classification": "llama_tasks.LlamaForSequenceClassification",
-            "reranking": "llama_tasks.LlamaForReranking",
-            "token-classification": "llama_tasks.LlamaForTokenClassification",
-            "question-answering": "llama_tasks.LlamaForQuestionAnswering",
-        },
     )
 
     def __init__(self, config: LlamaConfig) -> None:

@@ -46,7 +46,7 @@ class LlamaSentenceEncoder(PooledEncoder[LlamaConfig], LlamaStates):
     Without a modules.json it is the state of the last kept token, scaled to length 1.
     """
 
-    checkpoint = replace(LlamaStates.checkpoint, task="sentence-similarity")
+    checkpoint = replace(LlamaStates.checkpoint, head="sentence-similarity")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.sentence_embedding(super().forward(input_ids, attention_mask), attention_mask)

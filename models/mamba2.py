@@ -22,6 +22,7 @@ import numpy as np
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models.parts.options import tied_output
@@ -115,14 +116,12 @@ class Mamba2(Pretrained[Mamba2Config], nn.RecurrentDecoder):
 
     takes_logits_to_keep = True
     checkpoint = Checkpoint(
-        model_types=("mamba2",),
-        task="text-generation",
+        family=FAMILIES["mamba2"],
         read=Mamba2Config.read,
         # How it is initialised and trained; chunks change nothing; residuals are of the model's type here.
         ignored_options=["time_step_(rank|min|max|floor)|chunk_size|residual_in_fp32"],
         renames=[(r"^(?!backbone\.|lm_head\.)", "backbone."), (r"^backbone\.embedding\.", "backbone.embeddings.")],
         tied_keys={"lm_head.weight": "backbone.embeddings.weight"},
-        heads={"feature-extraction": "decoder_tasks.Mamba2States"},
     )
 
     def __init__(self, config: Mamba2Config) -> None:

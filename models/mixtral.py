@@ -18,6 +18,7 @@ from typing import Self
 
 import lucid
 from lucid import nn
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.llama import Decoder, Llama, LlamaConfig
 from lucid.models.parts.decoders import PREFIXED
@@ -64,8 +65,7 @@ class Mixtral(Llama):
     """
 
     checkpoint = Checkpoint(
-        model_types=("mixtral", "qwen3_moe"),
-        task="text-generation",
+        family=FAMILIES["mixtral"],
         read=MixtralConfig.read,
         ignored_options=["router_(aux_loss_coef|jitter_noise)", "output_router_logits"],
         stacked={
@@ -79,13 +79,6 @@ class Mixtral(Llama):
         },
         renames=[*PREFIXED, (r"\.block_sparse_moe\.", ".mlp.")],
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
-        heads={
-            "feature-extraction": "decoder_tasks.MixtralStates",
-            "text-classification": "decoder_tasks.MixtralForSequenceClassification",
-            "reranking": "decoder_tasks.MixtralForReranking",
-            "token-classification": "decoder_tasks.MixtralForTokenClassification",
-            "question-answering": "decoder_tasks.MixtralForQuestionAnswering",
-        },
     )
 
     def decoder(self, config: LlamaConfig) -> Decoder:

@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
 from lucid.models.parts.options import FULL, SLIDING, Rope, layer_types, ropes
@@ -84,7 +85,7 @@ class ModernBert(Pretrained[ModernBertConfig]):
     """Token ids (N, L) to hidden states (N, L, E). ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding."""
 
     checkpoint = Checkpoint(
-        model_types=("modernbert",),
+        family=FAMILIES["modernbert"],
         read=ModernBertConfig.read,
         ignored_options=[
             "deterministic_flash_attn",
@@ -92,14 +93,6 @@ class ModernBert(Pretrained[ModernBertConfig]):
         ],
         renames=[(r"^model\.", "")],
         ignored_keys=[r"^(head|decoder|classifier)\."],
-        heads={
-            "sentence-similarity": "modernbert.ModernBertSentenceEncoder",
-            "text-classification": "modernbert_tasks.ModernBertForSequenceClassification",
-            "reranking": "modernbert_tasks.ModernBertForReranking",
-            "token-classification": "modernbert_tasks.ModernBertForTokenClassification",
-            "question-answering": "modernbert_tasks.ModernBertForQuestionAnswering",
-            "fill-mask": "modernbert_tasks.ModernBertForMaskedLM",
-        },
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
@@ -138,7 +131,7 @@ class ModernBertSentenceEncoder(PooledEncoder[ModernBertConfig], ModernBert):
     Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
     """
 
-    checkpoint = replace(ModernBert.checkpoint, task="sentence-similarity")
+    checkpoint = replace(ModernBert.checkpoint, head="sentence-similarity")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.sentence_embedding(super().forward(input_ids, attention_mask), attention_mask)

@@ -18,6 +18,7 @@ from typing import Self
 
 import lucid
 from lucid import DType, Tensor, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models.parts.decoders import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
@@ -81,17 +82,10 @@ class Phi3(CausalLM[Phi3Config]):
     """
 
     checkpoint = Checkpoint(
-        model_types=("phi3",),
+        family=FAMILIES["phi3"],
         read=Phi3Config.read,
-        task="text-generation",
         renames=PREFIXED,
         tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
-        heads={
-            "feature-extraction": "decoder_tasks.Phi3States",
-            "text-classification": "decoder_tasks.Phi3ForSequenceClassification",
-            "reranking": "decoder_tasks.Phi3ForReranking",
-            "token-classification": "decoder_tasks.Phi3ForTokenClassification",
-        },
     )
 
     def __init__(self, config: Phi3Config) -> None:

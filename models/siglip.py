@@ -21,6 +21,7 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.parts.two_towers import (
@@ -80,12 +81,10 @@ class SigLIP(Pretrained[SigLIPConfig]):
     """Texts and images to embeddings in one space, and whether each text and each image match."""
 
     checkpoint = Checkpoint(
-        model_types=("siglip",),
+        family=FAMILIES["siglip"],
         read=SigLIPConfig.read,
         ignored_options=["tie_word_embeddings"],
         ignored_keys=[r"\.position_ids$"],  # 0, 1, 2, ...
-        task="zero-shot-image-classification",
-        heads={"image-feature-extraction": "siglip.SigLIPVisionModel", "feature-extraction": "siglip.SigLIPTextModel"},
     )
     output_names: ClassVar[Sequence[str]] = Similarities._fields
 
@@ -117,8 +116,7 @@ class SigLIPTextModel(Pretrained[SigLIPConfig]):
     checkpoint = replace(
         SigLIP.checkpoint,
         ignored_keys=[r"\.position_ids$", r"^vision_model\.|^logit_(scale|bias)$"],
-        task="feature-extraction",
-        heads={},
+        head="feature-extraction",
         head_keys=[r"^text_model\.head\.weight$"],
     )
     output_names = ("last_hidden_state", "pooler_output")
@@ -140,8 +138,7 @@ class SigLIPVisionModel(Pretrained[SigLIPConfig]):
     checkpoint = replace(
         SigLIP.checkpoint,
         ignored_keys=[r"\.position_ids$", r"^text_model\.|^logit_(scale|bias)$"],
-        task="image-feature-extraction",
-        heads={},
+        head="image-feature-extraction",
         head_keys=[r"^vision_model\.head\.probe$"],
     )
     output_names = ("last_hidden_state", "pooler_output")

@@ -20,6 +20,7 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Dim, Size, Tensor, TensorType, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
@@ -76,7 +77,7 @@ class Swin(Pretrained[SwinConfig]):
     """Images (N, num_channels, H, W) to the patches of the last stage (N, patches, E) and their mean (N, E)."""
 
     checkpoint = Checkpoint(
-        model_types=("swin",),
+        family=FAMILIES["swin"],
         read=SwinConfig.read,
         ignored_options=[
             "encoder_stride|num_layers|hidden_size",  # masked training; repetitions
@@ -84,8 +85,6 @@ class Swin(Pretrained[SwinConfig]):
         ],
         renames=[(r"^swin\.", "")],
         ignored_keys=[r"^classifier\.", r"^decoder\.", r"embeddings\.mask_token$", r"\.relative_position_index$"],
-        task="image-feature-extraction",
-        heads={"image-classification": "swin.SwinForImageClassification"},
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state", "pooler_output")
 
@@ -115,7 +114,7 @@ class SwinForImageClassification(Pretrained[SwinConfig]):
         read=reading_labels(SwinConfig.read, r"classifier\.weight"),
         renames=[],
         ignored_keys=[r"embeddings\.mask_token$", r"\.relative_position_index$"],
-        task="image-classification",
+        head="image-classification",
         head_keys=[r"^classifier\.weight$"],
     )
     output_names = ("logits",)

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models.parts.sentence_layers import USUAL_LAYERS, SentenceLayer
@@ -88,17 +89,10 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
     """T5 with its language-model head."""
 
     checkpoint = Checkpoint(
-        model_types=("t5", "mt5", "umt5"),
-        task="text2text-generation",
+        family=FAMILIES["t5"],
         read=T5Config.read,
         ignored_keys=[r"EncDecAttention\.relative_attention_bias"],  # in the first files, unused
         tied_keys={f"{stack}.embed_tokens.weight": "shared.weight" for stack in ("encoder", "decoder")},
-        heads={
-            "feature-extraction": "t5_tasks.T5EncoderStates",
-            "sentence-similarity": "t5_tasks.T5SentenceEncoder",
-            "token-classification": "t5_tasks.T5ForTokenClassification",
-            "text-classification": "t5_tasks.T5ForSequenceClassification",
-        },
     )
 
     def __init__(self, config: T5Config | None = None) -> None:

@@ -36,7 +36,6 @@ _OF_HEADS: Checkpoint[T5Config] = replace(
     T5.checkpoint,
     renames=[(r"^transformer\.", "")],
     ignored_keys=[*T5.checkpoint.ignored_keys, r"^lm_head\."],
-    heads={},
 )
 
 
@@ -46,7 +45,7 @@ class T5EncoderStates(Pretrained[T5Config]):
     checkpoint = replace(
         _OF_HEADS,
         read=_read_encoder,
-        task="feature-extraction",
+        head="feature-extraction",
         ignored_keys=[
             *_OF_HEADS.ignored_keys,
             r"^decoder\.",
@@ -77,7 +76,7 @@ class T5SentenceEncoder(PooledEncoder[T5Config], T5EncoderStates):
     Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
     """
 
-    checkpoint = replace(T5EncoderStates.checkpoint, task="sentence-similarity")
+    checkpoint = replace(T5EncoderStates.checkpoint, head="sentence-similarity")
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         return self.sentence_embedding(super().forward(input_ids, attention_mask), attention_mask)

@@ -18,6 +18,7 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
@@ -78,7 +79,7 @@ class ViT(Pretrained[ViTConfig]):
     """
 
     checkpoint = Checkpoint(
-        model_types=("vit", "deit", "dinov2"),
+        family=FAMILIES["vit"],
         read=ViTConfig.read,
         # Options of the pooler, of masked training and of use as another model's backbone have no effect here.
         ignored_options=[
@@ -87,8 +88,6 @@ class ViT(Pretrained[ViTConfig]):
         ],
         renames=[(r"^(vit|deit|dinov2)\.", "")],
         ignored_keys=[r"^(cls_|distillation_)?classifier\.", r"^pooler\.", r"embeddings\.mask_token$"],
-        task="image-feature-extraction",
-        heads={"image-classification": "vit.ViTForImageClassification"},
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
@@ -125,7 +124,7 @@ class ViTForImageClassification(Pretrained[ViTConfig]):
         read=reading_labels(ViTConfig.read, r"(?:cls_)?classifier\.weight"),
         renames=[(r"^(deit|dinov2)\.", "vit.")],
         ignored_keys=[r"embeddings\.mask_token$"],
-        task="image-classification",
+        head="image-classification",
         head_keys=[r"^(cls_)?classifier\.weight$"],
     )
     output_names = ("logits",)

@@ -18,6 +18,7 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Size, Tensor, TensorType, nn, ops
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 
@@ -79,7 +80,7 @@ class Wav2Vec2(Pretrained[Wav2Vec2Config]):
     """Sound (N, samples) to states (N, frames, hidden_size)."""
 
     checkpoint = Checkpoint(
-        model_types=("wav2vec2", "hubert"),
+        family=FAMILIES["wav2vec2"],
         read=Wav2Vec2Config.read,
         ignored_options=[
             "num_feat_extract_layers|vocab_size|output_hidden_size",  # repeat what lists and weights say
@@ -100,10 +101,6 @@ class Wav2Vec2(Pretrained[Wav2Vec2Config]):
             r"^(lm_head|projector|classifier|quantizer|project_(hid|q)|label_embeddings_concat|final_proj)\b",
             r"^(masked_spec_embed|layer_weights)$",
         ],
-        heads={
-            "automatic-speech-recognition": "wav2vec2_tasks.Wav2Vec2ForCTC",
-            "audio-classification": "wav2vec2_tasks.Wav2Vec2ForSequenceClassification",
-        },
     )
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 

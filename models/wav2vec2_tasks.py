@@ -32,7 +32,6 @@ _WITH_HEAD: Checkpoint[Wav2Vec2Config] = replace(
     Wav2Vec2.checkpoint,
     renames=[(r"^hubert\.", "wav2vec2."), *Wav2Vec2.checkpoint.renames[1:]],
     ignored_keys=[r"\bmasked_spec_embed$"],
-    heads={},
 )
 
 
@@ -42,7 +41,7 @@ class Wav2Vec2ForCTC(Pretrained[Wav2Vec2Config]):
     checkpoint = replace(
         _WITH_HEAD,
         read=reading_labels(Wav2Vec2Config.read, r"lm_head\.weight"),
-        task="automatic-speech-recognition",
+        head="automatic-speech-recognition",
         head_keys=[r"^lm_head\.weight$"],
     )
     output_names: ClassVar[Sequence[str]] = ("logits",)
@@ -77,7 +76,7 @@ class Wav2Vec2ForSequenceClassification(Pretrained[Wav2Vec2Config]):
     checkpoint = replace(
         _WITH_HEAD,
         read=reading_labels(_read_classifier, r"classifier\.weight"),
-        task="audio-classification",
+        head="audio-classification",
         head_keys=[r"^classifier\.weight$", r"^projector\.weight$"],
     )
     output_names: ClassVar[Sequence[str]] = ("logits",)

@@ -23,6 +23,7 @@ from typing import Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, written
 from lucid.models.parts.options import tied_output
@@ -88,8 +89,7 @@ class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
     """Speech and the text so far to the logits of the token that follows each token."""
 
     checkpoint = Checkpoint(
-        model_types=("whisper",),
-        task="automatic-speech-recognition",
+        family=FAMILIES["whisper"],
         read=WhisperConfig.read,
         ignored_options=[
             "scale_embedding",  # unused by every version of the model
@@ -98,7 +98,6 @@ class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
         ],
         renames=[(r"^(?!model\.|proj_out\.)", "model.")],
         tied_keys={"proj_out.weight": "model.decoder.embed_tokens.weight"},
-        heads={"audio-classification": "whisper_tasks.WhisperForAudioClassification"},
     )
 
     def __init__(self, config: WhisperConfig) -> None:

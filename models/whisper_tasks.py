@@ -36,10 +36,9 @@ class WhisperForAudioClassification(Pretrained[WhisperConfig]):
     checkpoint = replace(
         Whisper.checkpoint,
         read=reading_labels(_read, r"classifier\.weight"),
-        task="audio-classification",
+        head="audio-classification",
         renames=(),
         tied_keys={},
-        heads={},
         head_keys=[r"^classifier\.weight$", r"^projector\.weight$"],
     )
     output_names: ClassVar[Sequence[str]] = ("logits",)

@@ -37,7 +37,7 @@ from benchmarks.zoo import ZOO
 from lucid import nn
 from lucid.core.process.threads import usable_cores
 from lucid.models.bert import BertConfig, SentenceEncoder
-from lucid.models.checkpoints.loading import READERS
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 
@@ -189,7 +189,7 @@ def test_a_file_is_loaded_and_run_in_a_process_of_its_own(tmp_path: Path) -> Non
 
 def test_every_model_of_a_checkpoint_is_in_the_table_of_whole_models() -> None:
     kinds = {entry.kind for entry in ZOO}
-    assert [reader for reader, types in READERS.items() if not kinds & set(types)] == []
+    assert [file for file, family in FAMILIES.items() if not kinds & family.types.keys()] == []
     assert len({entry.name for entry in ZOO}) == len(ZOO)
     assert {entry.inputs(batch=3)[name].shape[0] for entry in ZOO[-2:] for name in entry.shapes} == {3}
 

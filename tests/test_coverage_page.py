@@ -8,7 +8,7 @@ import onnx
 import pytest
 
 from lucid import nn
-from lucid.models.checkpoints.loading import READERS
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.tasks import class_of
 from tests.models.goldens import TARGETS
 from tests.module_samples import MODULES
@@ -75,7 +75,7 @@ def test_only_new_rows_are_measured_where_that_is_asked_for() -> None:
 
 def test_every_class_that_load_knows_is_on_it_with_its_task() -> None:
     shown = {(entry.read, task) for _, task, entries in model_tables.groups() for entry in entries}
-    assert {(base, base.checkpoint.task) for base in map(class_of, READERS)} <= shown
+    assert {(base, base.checkpoint.task) for base in (class_of(family.model) for family in FAMILIES.values())} <= shown
 
 
 def test_times_stay_until_they_are_measured_again() -> None:

@@ -20,7 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lucid.models.checkpoints.loading import READERS
+from lucid.models.checkpoints.families import MODEL_TYPES
 
 TABLE = Path(__file__).parents[1] / "models" / "checkpoints" / "options_read.json"
 SOURCES = Path(importlib.util.find_spec("transformers").origin or "").parent  # type: ignore[union-attr]
@@ -240,7 +240,7 @@ def rope_types() -> dict[str, list[str]]:
 
 def table() -> str:
     """The file's text: a line for each type. What all types have alike stands once, as `any`."""
-    entries = {kind: of_type(kind) for kind in sorted({kind for kinds in READERS.values() for kind in kinds})}
+    entries = {kind: of_type(kind) for kind in sorted(MODEL_TYPES)}
     parts = [part for entry in entries.values() for part in (entry, *entry.get("sections", {}).values())]
     alike = set.intersection(*({json.dumps(item) for item in part["read"].items()} for part in parts))
     common = dict(json.loads(item) for item in sorted(alike))

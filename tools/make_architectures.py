@@ -19,7 +19,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from lucid.models.checkpoints.loading import READERS  # noqa: E402  # from this clone
+from lucid.models.checkpoints.families import MODEL_TYPES  # noqa: E402  # from this clone
 
 HEAD = '''# Written by tools/make_architectures.py.
 """The classes that transformers {version} has for each model type, by the names that `architectures` may have."""
@@ -53,7 +53,7 @@ def classes_of(kind: str) -> list[str]:
 
 def main() -> None:
     lines = [HEAD.format(version=transformers.__version__)]
-    for kind in sorted(kind for kinds in READERS.values() for kind in kinds if kind in CONFIG_MAPPING):
+    for kind in sorted(kind for kind in MODEL_TYPES if kind in CONFIG_MAPPING):
         rows = textwrap.wrap(" ".join(classes_of(kind)), 105)
         shown = "\n".join(f'        "{row} "' for row in rows[:-1]) + f'\n        "{rows[-1]}"'
         lines.append(f'    "{kind}": "{rows[0]}",\n' if len(rows) == 1 else f'    "{kind}": (\n{shown}\n    ),\n')

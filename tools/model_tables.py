@@ -12,7 +12,7 @@ import onnx
 
 from lucid import nn
 from lucid.export import to_onnx
-from lucid.models.checkpoints.loading import READERS
+from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.tasks import SENTENCES, class_of
 from lucid.models.parts.sentence_encoder import PooledEncoder
 from tests.models.zoo import ZOO, Entry
@@ -38,9 +38,8 @@ def measured(entries: list[Entry]) -> list[Entry]:
 def _tasks() -> dict[Callable[..., Any], str]:
     """The task of each class, by the table that `lucid.models.load` reads."""
     found: dict[Callable[..., Any], str] = {}
-    for base in map(class_of, READERS):
-        found[base] = base.checkpoint.task
-        for task, place in base.checkpoint.heads.items():
+    for family in FAMILIES.values():
+        for task, place in family.tasks.items():
             found.setdefault(class_of(place), task)
     return found
 

@@ -13,12 +13,11 @@ from lucid.core.graph.types import Array
 from lucid.generation.chat.long_texts import tokenized, truncated
 from lucid.generation.chat.tokenizer import Tokenizer
 from lucid.models.checkpoints.config import read_json
+from lucid.models.checkpoints.families import MODEL_TYPES
 
 CHARACTERS = 32
 """How many characters a token has at most, on average: no text of more characters for each token is read."""
 _SENTENCES = "sentence_bert_config.json"
-# Their positions begin after the padding token's number, so two of max_position_embeddings are not for tokens.
-_OFFSET_POSITIONS = ("roberta", "xlm-roberta", "camembert", "mpnet")
 _ANY = 1 << 20  # transformers writes 1e30 for "any number"
 _KEYS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -133,7 +132,8 @@ def _pad_id(tokenizer: Tokenizer) -> int:
 def _length(tokenizer: Tokenizer, config: Mapping[str, Any], wanted: int | None) -> int | None:
     """Where a row is cut off: what sentence-transformers would do, or transformers with truncation=True."""
     positions = tokenizer.max_positions
-    if config.get("model_type") in _OFFSET_POSITIONS and positions == config.get("max_position_embeddings"):
+    kind = MODEL_TYPES.get(str(config.get("model_type")))
+    if kind is not None and kind.offset_positions and positions == config.get("max_position_embeddings"):
         positions = None if positions is None else positions - 2
     if wanted is not None:
         if positions is not None and wanted > positions:

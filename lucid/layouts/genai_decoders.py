@@ -20,8 +20,7 @@ from lucid.nn.parts import CacheKind
 from lucid.tracing.parts import trace_part
 
 _MODEL = "model.onnx"
-# Types that onnxruntime-genai knows and runs alike. Its "gpt2" takes the keys and values of a layer as one tensor.
-_TYPES, _ANY_TYPE = ("llama", "mistral", "qwen2", "qwen3"), "decoder"
+_ANY_TYPE = "decoder"
 _INPUTS = {
     "input_ids": "input_ids",
     "attention_mask": "attention_mask",
@@ -66,4 +65,4 @@ def _type(decoder: CausalDecoder, checkpoint: Path) -> str:
     if not isinstance(decoder, Pretrained):
         return _ANY_TYPE
     kind = read_model_type(checkpoint, *decoder.checkpoint.model_types)
-    return kind if kind in _TYPES else _ANY_TYPE
+    return kind if decoder.checkpoint.family.types[kind].genai else _ANY_TYPE

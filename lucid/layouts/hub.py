@@ -33,9 +33,6 @@ from lucid.nn.recurrent_decoding import RecurrentDecoder
 from lucid.nn.stored import StoredWeight
 
 _SIDE = ".onnx_data"  # by this ending optimum and transformers.js know the weights beside a model
-# Values of model_type for which optimum reads head_dim, and num_key_value_heads.
-_READS_HEAD_DIM = ("gemma", "gemma3_text", "gpt_oss", "nemotron")
-_READS_KV_HEADS = (*_READS_HEAD_DIM, "granite", "helium", "mistral", "llama", "qwen2", "qwen3", "qwen3_moe", "smollm3")
 _WIDTHS = (
     ("hidden_size", "d_model", "n_embd"),
     ("num_attention_heads", "num_heads", "n_head", "decoder_attention_heads"),
@@ -117,9 +114,11 @@ def _check_cache(model: Pretrained[Any], shape: CacheShape, checkpoint: Path) ->
     options = read_options(files_home(checkpoint), *model.checkpoint.model_types)
     whole, heads = (next((options.options[name] for name in names if options.has(name)), 0) for names in _WIDTHS)
     kind = options.model_type
-    taken = shape.kv_heads if kind in _READS_KV_HEADS else heads, whole // heads if heads else shape.head_dim
-    if kind in _READS_HEAD_DIM:
-        taken = taken[0], shape.head_dim
+    read = model.checkpoint.family.types[kind].optimum
+    taken = (
+        shape.kv_heads if "num_key_value_heads" in read else heads,
+        shape.head_dim if "head_dim" in read or not heads else whole // heads,
+    )
     if taken != (shape.kv_heads, shape.head_dim):
         raise ValueError(
             f"the cache has {shape.kv_heads} heads of width {shape.head_dim}, and optimum 0.1 makes one of {taken[0]} "

@@ -6,8 +6,9 @@
     options.size("hidden_size")                               # llama.embedding_length in the file
     options.weights["model.layers.0.self_attn.q_proj.weight"] # blk.0.attn_q.weight, read from the file now
 
-What one architecture calls its options and tensors is data, in `gguf_architectures.py`. Metadata that it does not name
-becomes an option under its own name, so that `Config.done` refuses it: nothing is silently ignored.
+What llama.cpp calls options and tensors is data, below; which models are read, and what is special of each, stands in
+`families.py`. Metadata that is not named becomes an option under its own name, so that `Config.done` refuses it:
+nothing is silently ignored.
 """
 
 from __future__ import annotations
@@ -20,11 +21,47 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from lucid.models.checkpoints.config import Array, Config, ConfigError, show
-from lucid.models.checkpoints.gguf_architectures import ARCHITECTURES
+from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.gguf_cursor import Strings, Value
 from lucid.models.checkpoints.gguf_header import Header, read_header
 from lucid.models.checkpoints.options_read import options_read
 from lucid.quantization import Blocks
+
+_STORED = {kind.gguf.architecture: (name, kind.gguf) for name, kind in MODEL_TYPES.items() if kind.gguf is not None}
+"""By the name that a file gives in general.architecture: the model_type, and how it is stored."""
+_OPTIONS = {  # metadata, after the architecture's name and a dot, to the option of config.json
+    "embedding_length": "hidden_size",
+    "feed_forward_length": "intermediate_size",
+    "block_count": "num_hidden_layers",
+    "context_length": "max_position_embeddings",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "rope.freq_base": "rope_theta",
+}
+_MAY_BE_ABSENT = ("attention.head_count_kv", "attention.key_length", "rope.freq_base")
+_HARMLESS = re.compile(
+    r"tensor_data_layout|rope\.scaling\.finetuned"
+)  # metadata that changes nothing in a forward pass
+_KEYS = {  # tensors to Hugging Face's keys; after a dot those of a layer, "blk.0" here and "model.layers.0." there
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    ".attn_norm": "input_layernorm",
+    ".attn_q": "self_attn.q_proj",
+    ".attn_k": "self_attn.k_proj",
+    ".attn_v": "self_attn.v_proj",
+    ".attn_output": "self_attn.o_proj",
+    ".attn_q_norm": "self_attn.q_norm",
+    ".attn_k_norm": "self_attn.k_norm",
+    ".ffn_norm": "post_attention_layernorm",
+    ".ffn_gate": "mlp.gate_proj",
+    ".ffn_up": "mlp.up_proj",
+    ".ffn_down": "mlp.down_proj",
+}
+_TURNED = {".attn_q": "attention.head_count", ".attn_k": "attention.head_count_kv"}
+"""Tensors of a layer whose rows rotary positions turn in pairs, and the metadata with their number of heads."""
 
 
 def read_config(path: str | os.PathLike[str], *model_types: str, ignore: Sequence[str] = ()) -> Config:
@@ -87,14 +124,14 @@ class _Source:
     def __init__(self, header: Header) -> None:
         self.header = header
         self.name = self._text("general.architecture")
-        if self.name not in ARCHITECTURES:
+        if self.name not in _STORED:
             raise ConfigError(
-                f"{header.path}: general.architecture is {show(self.name)}, supported: {', '.join(ARCHITECTURES)}; "
+                f"{header.path}: general.architecture is {show(self.name)}, supported: {', '.join(_STORED)}; "
                 "get the model's config.json and safetensors"
             )
-        self.architecture = ARCHITECTURES[self.name]
-        wanted = self.architecture.frequencies
-        self.frequencies = wanted if wanted in header.tensors else None
+        self.model_type, self.stored = _STORED[self.name]
+        frequencies = self.stored.frequencies
+        self.frequencies = frequencies if frequencies in header.tensors else None
         parts = header.metadata.get("split.count", 1)
         if not isinstance(parts, int) or parts > 1:
             raise ConfigError(
@@ -104,49 +141,45 @@ class _Source:
 
     def options(self) -> dict[str, object]:
         """The options of a config.json that says the same."""
-        known, path = self.architecture, self.header.path
         own = {
             key.removeprefix(f"{self.name}."): _plain(value)
             for key, value in self.header.metadata.items()
             if key.startswith(f"{self.name}.") and not _is_zero(value)
         }
-        for name in known.required:
-            if name not in own:
-                raise ConfigError(f"{path}: metadata {self.name}.{name} is missing or 0; get an intact copy")
-        options: dict[str, object] = {"model_type": known.model_type, **known.constants}
-        options |= {option: own.pop(name) for name, option in known.options.items() if name in own}
+        for name in _OPTIONS:
+            if name not in own and name not in _MAY_BE_ABSENT:
+                raise ConfigError(
+                    f"{self.header.path}: metadata {self.name}.{name} is missing or 0; get an intact copy"
+                )
+        options: dict[str, object] = {"model_type": self.model_type, "hidden_act": "silu"}
+        options |= {option: own.pop(name) for name, option in _OPTIONS.items() if name in own}
         options.setdefault("num_key_value_heads", options["num_attention_heads"])
         options |= self._vocabulary(own.pop("vocab_size", None))
         options |= _scaling(own)
         self._check_heads(options, own)
         if self.frequencies is not None:
             options["rope_scaling"] = self._llama3_scaling(self.frequencies, options.get("rope_theta", 10000.0))
-        options |= {
-            f"{self.name}.{name}": value
-            for name, value in own.items()
-            if not any(re.fullmatch(pattern, name) for pattern in known.harmless)
-        }
-        return options
+        return options | {f"{self.name}.{name}": v for name, v in own.items() if not _HARMLESS.fullmatch(name)}
 
     def key(self, name: str) -> str:
         """Hugging Face's key of a tensor."""
         found = re.fullmatch(r"(?:blk\.(0|[1-9]\d{0,8})(?=\.\w+\.))?(\.?\w+)\.(weight|bias)", name)
-        if found is None or found[2] not in self.architecture.keys:
+        if found is None or found[2] not in _KEYS:
             raise ConfigError(
                 f"{self.header.path}: tensor {show(name)} is not supported here, so the results could be wrong; "
                 "get the model's config.json and safetensors"
             )
         layer = "" if found[1] is None else f"model.layers.{found[1]}."
-        return f"{layer}{self.architecture.keys[found[2]]}.{found[3]}"
+        return f"{layer}{_KEYS[found[2]]}.{found[3]}"
 
     def weight(self, name: str) -> Array | Blocks:
         """A tensor, its rows in Hugging Face's order."""
         weight = self.header.weight(name)
         layer = re.fullmatch(r"blk\.\d+(\.\w+)\.\w+", name)
-        if layer is None or layer[1] not in self.architecture.permuted:
+        if self.stored.pairs == "halves" or layer is None or layer[1] not in _TURNED:
             return weight
         default = self.header.metadata[f"{self.name}.attention.head_count"]
-        heads = self.header.metadata.get(f"{self.name}.{self.architecture.permuted[layer[1]]}", default)
+        heads = self.header.metadata.get(f"{self.name}.{_TURNED[layer[1]]}", default)
         if not isinstance(heads, int) or heads < 1 or weight.shape[0] % (2 * heads):
             raise ConfigError(
                 f"{self.header.path}: tensor {show(name)} has {weight.shape[0]} rows, expected a multiple of twice the "

@@ -8,45 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from lucid import DType, float32
+from lucid.models.checkpoints.families import MODEL_TYPES
 from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules
 from lucid.models.checkpoints.stored_weights import write_checkpoint
-from lucid.models.checkpoints.tasks import SENTENCES, class_of, reader_for, saved_options, with_architecture
+from lucid.models.checkpoints.tasks import SENTENCES, reader_for, saved_options, with_architecture
 from lucid.models.parts.sentence_encoder import PooledEncoder
-
-READERS = {  # a line for each class: its file and name, and the model_type of the checkpoints that it reads
-    "albert.Albert": ("albert",),
-    "bart.Bart": ("bart", "marian", "mbart", "m2m_100"),
-    "bert.Bert": ("bert", "roberta", "distilbert", "xlm-roberta", "camembert", "electra", "ernie", "mpnet"),
-    "clip.CLIP": ("clip",),
-    "convnext.ConvNext": ("convnext", "convnextv2"),
-    "deberta.Deberta": ("deberta-v2",),
-    "gemma.Gemma": ("gemma2", "gemma3_text"),
-    "gpt2.GPT2": ("gpt2",),
-    "llama.Llama": (
-        "llama",
-        "mistral",
-        "qwen2",
-        "qwen3",
-        "smollm3",
-        "granite",
-        "helium",
-        "olmo2",
-        "ministral",
-        "seed_oss",
-    ),
-    "mixtral.Mixtral": ("mixtral", "qwen3_moe"),
-    "mamba2.Mamba2": ("mamba2",),
-    "modernbert.ModernBert": ("modernbert",),
-    "phi3.Phi3": ("phi3",),
-    "siglip.SigLIP": ("siglip",),
-    "swin.Swin": ("swin",),
-    "t5.T5": ("t5", "mt5", "umt5"),
-    "vit.ViT": ("vit", "deit", "dinov2"),
-    "wav2vec2.Wav2Vec2": ("wav2vec2", "hubert"),
-    "whisper.Whisper": ("whisper",),
-}
-_CLASSES = {kind: name for name, kinds in READERS.items() for kind in kinds}
 
 
 def load(
@@ -85,11 +52,10 @@ def load(
         OSError: if a file is missing.
     """
     modules = read_modules(source) if task in (None, SENTENCES) else None
-    options = read_options(source if modules is None else modules.encoder, *_CLASSES, ignore=ignore)
-    base = class_of(_CLASSES[options.model_type])
+    options = read_options(source if modules is None else modules.encoder, *MODEL_TYPES, ignore=ignore)
     if architecture is not None:
-        options = with_architecture(base, options, architecture)
-    reader = reader_for(base, task, options, pooled=modules is not None)
+        options = with_architecture(options, architecture)
+    reader = reader_for(task, options, pooled=modules is not None)
     return reader.from_pretrained(source, dtype or float32, dequantize=dequantize, ignore=ignore)
 
 
@@ -108,10 +74,9 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
     """
     modules = read_modules(source) if isinstance(model, PooledEncoder) else None
     encoder = source if modules is None else modules.encoder
-    options = read_options(encoder, *_CLASSES)
+    options = read_options(encoder, *MODEL_TYPES)
     ignored = model.unread.on_request
     options = options.without([name for name in ignored if name not in options.dropped])
-    base = class_of(_CLASSES[options.model_type])
-    write_checkpoint(model, saved_options(base, model, options), folder, ignored)
+    write_checkpoint(model, saved_options(model, options), folder, ignored)
     if modules is not None:
         modules.write(Path(folder))

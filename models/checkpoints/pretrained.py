@@ -4,7 +4,7 @@
 
     class GPT2(Pretrained[GPT2Config]):
         checkpoint = Checkpoint(
-            model_types=("gpt2",),                                 # model_type of config.json
+            family=FAMILIES["gpt2"],                               # its types of checkpoints, and its other classes
             read=GPT2Config.read,                                  # from its options to the model's config
             ignored_options=["summary_.*"],                        # options that transformers reads for other uses
             renames=[(r"^h\\.", "transformer.h.")],                # the checkpoint's keys to the model's
@@ -39,6 +39,7 @@ from lucid.models.checkpoints.config import MAX_NUMBER as MAX_NUMBER
 from lucid.models.checkpoints.config import Config as Config
 from lucid.models.checkpoints.config import ConfigError as ConfigError
 from lucid.models.checkpoints.config import names_of
+from lucid.models.checkpoints.families import Family
 from lucid.models.checkpoints.held_weights import Held
 from lucid.models.checkpoints.load_into import building, parameter_keys
 from lucid.models.checkpoints.load_into import load_into as load_into
@@ -62,15 +63,14 @@ class Checkpoint(Generic[C]):
     """How the published checkpoints of a model are read.
 
     Args:
-        model_types: the values of model_type in config.json that are accepted.
+        family: declares the values of model_type in config.json that are accepted, and the classes by task.
         read: makes the model's config from the options of config.json.
         ignored_options: regular expressions for the whole names of options that transformers reads, but not for what
             this model computes: for training, or for heads that it does not have.
         renames: pairs (regular expression, replacement), applied in order to each key.
         ignored_keys: regular expressions found in keys (as renamed) of arrays that the model does not use; one that is
             the name of a parameter is used all the same.
-        task: what the model is for, by the name that Hugging Face's hub has for it.
-        heads: by task the class, as its file and name, that reads the same checkpoints for it.
+        head: the task of a class with a head, by the name that Hugging Face's hub has for it.
         head_keys: regular expressions, each of which is found in a key (as renamed) of a checkpoint that has the head.
         tied_keys: key -> key of the same weight. A stored copy under the first must equal the second, and is dropped;
             if the model has a weight of that name, it is loaded as a separate weight.
@@ -78,16 +78,25 @@ class Checkpoint(Generic[C]):
             `StackedWeights`.
     """
 
-    model_types: tuple[str, ...]
+    family: Family
     read: Callable[[Config], C]
     ignored_options: Sequence[str] = ()
     renames: Sequence[tuple[str, str]] = ()
     ignored_keys: Sequence[str] = ()
     tied_keys: Mapping[str, str] = field(default_factory=dict)
-    task: str = "feature-extraction"
-    heads: Mapping[str, str] = field(default_factory=dict)
+    head: str | None = None
     head_keys: Sequence[str] = ()
     stacked: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def model_types(self) -> tuple[str, ...]:
+        """The values of model_type in config.json that are accepted."""
+        return tuple(self.family.types)
+
+    @property
+    def task(self) -> str:
+        """What the class is for, by the name that Hugging Face's hub has for it."""
+        return self.family.task if self.head is None else self.head
 
     def renamed(self, key: str) -> str:
         """A key of the checkpoint as the model's name."""

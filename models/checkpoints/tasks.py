@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from lucid.core.words.suggestions import did_you_mean
 from lucid.models.checkpoints.architectures import CLASSES, TRANSFORMERS
 from lucid.models.checkpoints.config import Config, ConfigError, show
+from lucid.models.checkpoints.families import MODEL_TYPES, family_of
 from lucid.models.checkpoints.pretrained import Pretrained
 
 Reader: TypeAlias = type[Pretrained[Any]]
@@ -32,7 +33,6 @@ _TASKS = {  # how transformers' names end, and what for; of several tasks it is 
 }
 _ENDING = re.compile(r"(?:For[A-Z]\w*|LMHeadModel|DoubleHeadsModel|MTModel|EncoderModel|Model)$")
 _FORMER = {"T5WithLMHeadModel": "T5ForConditionalGeneration", "LLaMAForCausalLM": "LlamaForCausalLM"}  # names once
-_CAME_AS_CODE = ("phi3",)  # types whose checkpoints were published with the code that transformers has had since then
 
 
 def class_of(place: str) -> Reader:
@@ -42,11 +42,8 @@ def class_of(place: str) -> Reader:
     return found
 
 
-def with_architecture(base: Reader, options: Config, name: str) -> Config:
+def with_architecture(options: Config, name: str) -> Config:
     """The options of a checkpoint whose class, by its name in transformers, the caller knows.
-
-    Args:
-        base: the class for its model_type, without a head.
 
     Raises:
         ConfigError: for a name that transformers does not have for its model_type; the message lists those that are
@@ -54,7 +51,7 @@ def with_architecture(base: Reader, options: Config, name: str) -> Config:
     """
     known = _classes(options)
     if name not in known:
-        read = _read_here(base, known)
+        read = _read_here(options)
         raise ConfigError(
             f"{options.where}: architecture {show(name)} is not known for model_type {options.model_type}; "
             f"known: {', '.join(read)}{did_you_mean(name, read)}"
@@ -64,11 +61,10 @@ def with_architecture(base: Reader, options: Config, name: str) -> Config:
     return options
 
 
-def reader_for(base: Reader, task: str | None, options: Config, pooled: bool) -> Reader:
+def reader_for(task: str | None, options: Config, pooled: bool) -> Reader:
     """The class that reads a checkpoint for a task, or for the one that the checkpoint tells.
 
     Args:
-        base: the class for its model_type, without a head.
         pooled: whether it has a modules.json with the layers of a sentence encoder.
 
     Raises:
@@ -76,27 +72,25 @@ def reader_for(base: Reader, task: str | None, options: Config, pooled: bool) ->
             that the weights do not hold, and where the checkpoint tells none or several; the message lists the tasks
             that there are.
     """
-    _no_foreign_code(base, options)
-    known = base.checkpoint
+    _no_foreign_code(options)
+    tasks = family_of(options.model_type).tasks
     if task is None:
-        task = SENTENCES if pooled else _only_task(base, options)
-    if task == known.task:
-        return base
-    if task not in known.heads:
+        task = SENTENCES if pooled else _only_task(options)
+    if task not in tasks:
         more = "; its modules.json is for sentence-similarity" if pooled else ""
-        raise _none(base, options, f"task {show(task)} is not known for model_type {options.model_type}{more}")
-    reader = class_of(known.heads[task])
-    if not _holds(reader, base, options):
-        raise _none(base, options, f"has no weights for task {show(task)}")
+        raise _none(options, f"task {show(task)} is not known for model_type {options.model_type}{more}")
+    reader = class_of(tasks[task])
+    if not _holds(reader, options):
+        raise _none(options, f"has no weights for task {show(task)}")
     return reader
 
 
-def saved_options(base: Reader, model: Pretrained[Any], options: Config) -> dict[str, Any]:
+def saved_options(model: Pretrained[Any], options: Config) -> dict[str, Any]:
     """The options for a model of a checkpoint that is saved: `architectures` name its class, and it has no code."""
     kept = {key: value for key, value in options.options.items() if key != "auto_map"}
     names, task = _names(options), model.checkpoint.task
-    own = [name for name in _classes(options) if _task_of(base, name) == task]
-    if not own or not (names or task != base.checkpoint.task) or (names and set(names) <= set(own)):
+    own = [name for name in _classes(options) if _task_of(name, options) == task]
+    if not own or not (names or task != family_of(options.model_type).task) or (names and set(names) <= set(own)):
         return kept
     return {**kept, "architectures": own[:1]}
 
@@ -117,7 +111,7 @@ def _names(options: Config) -> list[str]:
     return [_FORMER.get(name, name) for name in names]
 
 
-def _no_foreign_code(base: Reader, options: Config) -> None:
+def _no_foreign_code(options: Config) -> None:
     """Refuse a checkpoint whose class is not transformers': what it computes is not known.
 
     Without leave to run a checkpoint's code, transformers loads its own class of the type, whatever that code computes.
@@ -129,75 +123,76 @@ def _no_foreign_code(base: Reader, options: Config) -> None:
         if name not in known:
             raise ConfigError(
                 f"{options.where}: architectures has {show(name)}, which transformers {TRANSFORMERS} does not have for "
-                f"model_type {kind}, so it may compute something else. {_way_round(base, known)}"
+                f"model_type {kind}, so it may compute something else. {_way_round(options)}"
             )
     code = options.options.get("auto_map")
     if code is not None and not isinstance(code, dict):
         raise options.wrong("auto_map", "expected an object of names")
     for auto, place in (code or {}).items():
         name = str(place).rpartition(".")[2]
-        if auto.startswith("AutoModel") and not (kind in _CAME_AS_CODE and name in known):
+        if auto.startswith("AutoModel") and not (MODEL_TYPES[kind].published_code and name in known):
             raise ConfigError(
                 f"{options.where}: auto_map has {show(auto)}: {show(place)}, code of the checkpoint's own, which is "
-                f"never run here and may compute something else than transformers' {kind}. {_way_round(base, known)}"
+                f"never run here and may compute something else than transformers' {kind}. {_way_round(options)}"
             )
 
 
-def _way_round(base: Reader, known: Sequence[str]) -> str:
+def _way_round(options: Config) -> str:
     return (
         "If one of transformers' classes computes the same, name it, as load(..., architecture=NAME) or "
-        f"lucid export --architecture NAME: {', '.join(_read_here(base, known))}"
+        f"lucid export --architecture NAME: {', '.join(_read_here(options))}"
     )
 
 
-def _read_here(base: Reader, known: Sequence[str]) -> list[str]:
+def _read_here(options: Config) -> list[str]:
     """The classes of transformers that have a task here."""
-    return [name for name in known if _task_of(base, name) is not None]
+    return [name for name in _classes(options) if _task_of(name, options) is not None]
 
 
-def _only_task(base: Reader, options: Config) -> str:
-    """The task that `architectures` tells; that of the class if nothing is told."""
+def _only_task(options: Config) -> str:
+    """The task that `architectures` tells; that of the model itself if nothing is told."""
+    family = family_of(options.model_type)
     names = list(dict.fromkeys(_names(options)))
     if not names:
-        return base.checkpoint.task
-    told = {name: _task_of(base, name) for name in names}
+        return family.task
+    told = {name: _task_of(name, options) for name in names}
     if len(set(told.values())) > 1:
-        raise _none(base, options, f"architectures are {', '.join(map(show, names))}, expected one")
+        raise _none(options, f"architectures are {', '.join(map(show, names))}, expected one")
     name, task = names[0], told[names[0]]
     if task is None:
-        raise _none(base, options, f"architectures has {show(name)}, which is not supported")
-    if task != base.checkpoint.task and not _holds(class_of(base.checkpoint.heads[task]), base, options):
-        raise _none(base, options, f"architectures has {show(name)}, but there are no weights for task {show(task)}")
+        raise _none(options, f"architectures has {show(name)}, which is not supported")
+    if not _holds(class_of(family.tasks[task]), options):
+        raise _none(options, f"architectures has {show(name)}, but there are no weights for task {show(task)}")
     return task
 
 
-def _task_of(base: Reader, name: str) -> str | None:
+def _task_of(name: str, options: Config) -> str | None:
     """The task of a class of transformers; None for one that is not read here."""
-    ending, known = _ENDING.search(name), base.checkpoint
+    ending, family = _ENDING.search(name), family_of(options.model_type)
     if ending is None:
         return None
     if ending[0] == "Model":
-        if known.task == "text-generation":  # so the class itself has a head
-            return "feature-extraction" if "feature-extraction" in known.heads else None
+        if family.task == "text-generation":  # so the model itself has a head
+            return "feature-extraction" if "feature-extraction" in family.tasks else None
         # The states of a whole encoder-decoder are not given here.
-        return None if known.task in _TASKS["ForConditionalGeneration"] else known.task
-    return next((task for task in _TASKS.get(ending[0], ()) if task == known.task or task in known.heads), None)
+        return None if family.task in _TASKS["ForConditionalGeneration"] else family.task
+    return next((task for task in _TASKS.get(ending[0], ()) if task in family.tasks), None)
 
 
 # What its weights hold ------------------------------------------------------------------------------------------------
 
 
-def _holds(reader: Reader, base: Reader, options: Config) -> bool:
-    """Whether the checkpoint has the weights of a head, and does not say that they are those of another one."""
+def _holds(reader: Reader, options: Config) -> bool:
+    """Whether the checkpoint has the weights of a class, and does not say that they are those of another one."""
     keys = _keys_of(reader, options)
     if keys is None:
         return False
-    heads = base.checkpoint.heads
+    tasks = family_of(options.model_type).tasks
     for name in _names(options):
-        task = _task_of(base, name)
+        task = _task_of(name, options)
         if task is None and keys and not name.endswith("ForPreTraining"):  # what has several heads
             return False
-        other = class_of(heads[task]) if task is not None and task in heads else None
+        other = None if task is None else class_of(tasks[task])
         if other is not None and not issubclass(reader, other) and keys & (_keys_of(other, options) or set()):
             return False
     return True
@@ -215,9 +210,9 @@ def _keys_of(reader: Reader, options: Config) -> set[str] | None:
     return found
 
 
-def _none(base: Reader, options: Config, problem: str) -> ConfigError:
+def _none(options: Config, problem: str) -> ConfigError:
     """An error that lists the tasks for which the checkpoint loads."""
-    heads = {base.checkpoint.task: base, **{task: class_of(place) for task, place in base.checkpoint.heads.items()}}
-    loads = [task for task, reader in heads.items() if _holds(reader, base, options) and reader.fits(options)]
+    readers = {task: class_of(place) for task, place in family_of(options.model_type).tasks.items()}
+    loads = [task for task, reader in readers.items() if _holds(reader, options) and reader.fits(options)]
     remedy = f"give a task that it has: {', '.join(loads)}" if loads else "its weights fit no supported task"
     return ConfigError(f"{options.where}: {problem}; {remedy}")

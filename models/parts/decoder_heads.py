@@ -74,9 +74,7 @@ class RotaryStates(DecoderStates[C]):
 
 def for_states(base: Checkpoint[C]) -> Checkpoint[C]:
     """The checkpoint of `DecoderStates`: without the output layer, and without another head."""
-    return replace(
-        base, task="feature-extraction", heads={}, tied_keys={}, ignored_keys=[*base.ignored_keys, rf"^{HEADS}"]
-    )
+    return replace(base, head="feature-extraction", tied_keys={}, ignored_keys=[*base.ignored_keys, rf"^{HEADS}"])
 
 
 class LastTokenClassifier(DecoderStates[C]):
@@ -117,7 +115,7 @@ def for_last_token_classification(base: Checkpoint[C]) -> Checkpoint[C]:
 
 def for_last_token_reranking(classifier: Checkpoint[C]) -> Checkpoint[C]:
     """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
-    return replace(classifier, read=reading_labels(classifier.read, r"score\.weight", 1), task="reranking")
+    return replace(classifier, read=reading_labels(classifier.read, r"score\.weight", 1), head="reranking")
 
 
 class DecoderTokenClassifier(DecoderStates[C]):

@@ -109,7 +109,7 @@ def for_sequence_classification(base: Checkpoint[C], renames: Sequence[tuple[str
 
 def for_reranking(base: Checkpoint[C]) -> Checkpoint[C]:
     """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
-    return replace(base, read=reading_labels(base.read, r"classifier\.(?:out_proj\.)?weight", 1), task="reranking")
+    return replace(base, read=reading_labels(base.read, r"classifier\.(?:out_proj\.)?weight", 1), head="reranking")
 
 
 # Tokens ---------------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def for_masked_lm(base: Checkpoint[C], table: str, renames: Sequence[tuple[str, 
         read=read,
         renames=[*base.renames, *renames],
         tied_keys={output: table, "lm_head.decoder.bias": "lm_head.bias"},
-        task="fill-mask",
+        head="fill-mask",
         head_keys=[r"^lm_head\.dense\.weight"],
     )
     return checkpoint
@@ -246,6 +246,6 @@ def with_labels(base: Checkpoint[L], task: str, key: str, expected: int | None =
         read=reading_labels(base.read, key, expected),
         # How sentence-transformers makes scores of the logits of a cross-encoder.
         ignored_options=[*base.ignored_options, "sentence_transformers|sbert_ce_.*"],
-        task=task,
+        head=task,
         head_keys=[f"^{key}"],
     )

@@ -12,7 +12,7 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.architectures import CLASSES
-from lucid.models.checkpoints.loading import READERS
+from lucid.models.checkpoints.families import MODEL_TYPES, family_of
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.checkpoints.tasks import _FORMER, class_of
 from tests.models import goldens
@@ -20,7 +20,7 @@ from tests.models.architectures import answers, error, outcomes, proposed, write
 from tests.models.test_tasks import copy_of, name_of
 from tools import compare_architectures
 
-TYPES = [kind for kinds in READERS.values() for kind in kinds]
+TYPES = list(MODEL_TYPES)
 PHI3 = {"AutoConfig": "configuration_phi3.Phi3Config", "AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}
 GTE = {"AutoModel": "modeling_qwen.Qwen2Model", "AutoModelForCausalLM": "modeling_qwen.Qwen2ForCausalLM"}
 JINA = {"AutoConfig": "jinaai/jina-bert--configuration_bert.JinaBertConfig", "AutoModel": "jinaai/j--m.JinaBertModel"}
@@ -184,7 +184,6 @@ def test_a_class_is_what_transformers_has_or_is_refused_by_its_name(tmp_path: Pa
 
 @pytest.mark.parametrize("kind", sorted(CLASSES))
 def test_every_task_that_an_error_proposes_loads_and_others_are_refused(tmp_path: Path, kind: str) -> None:
-    base = class_of(next(place for place, kinds in READERS.items() if kind in kinds)).checkpoint
     for each in outcomes():
         if each.kind != kind:
             continue
@@ -194,7 +193,7 @@ def test_every_task_that_an_error_proposes_loads_and_others_are_refused(tmp_path
         with pytest.raises(ConfigError, match="task 'none' is not known") as caught:
             lucid.models.load(folder, "none")
         loads = proposed(str(caught.value))
-        for task in [base.task, *base.heads]:
+        for task in family_of(kind).tasks:
             if task in loads:
                 reader: Any = lucid.models.load(folder, task)
                 assert reader.checkpoint.task == task

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lucid
-from lucid.models.checkpoints import loading as _loading
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
 from lucid.models.checkpoints.pretrained import ConfigError, Pretrained
 from tests.models import goldens
 from tests.models.zoo import ZOO, Entry
@@ -30,10 +30,10 @@ def test_every_model_type_that_a_checkpoint_names_is_known() -> None:
     values = [value for name in FILES for value in vars(import_module(f"lucid.models.{name}")).values()]
     classes = [v for v in values if isinstance(v, type) and issubclass(v, Pretrained) and hasattr(v, "checkpoint")]
     named = {kind for found in classes for kind in found.checkpoint.model_types}
-    assert named == {kind for kinds in _loading.READERS.values() for kind in kinds}
-    for reader, kinds in _loading.READERS.items():
-        file, _, name = reader.partition(".")
-        assert vars(import_module(f"lucid.models.{file}"))[name].checkpoint.model_types == kinds
+    assert named == set(MODEL_TYPES)
+    for file, family in FAMILIES.items():
+        name = family.model.removeprefix(f"{file}.")
+        assert vars(import_module(f"lucid.models.{file}"))[name].checkpoint.model_types == tuple(family.types)
 
 
 def test_an_unknown_model_type_is_an_error_that_lists_the_known_ones_and_points_to_the_page(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import lucid
 from lucid.layouts import write_folder
 from lucid.models.bart import Bart
 from lucid.models.checkpoints.config import Config, ConfigError
-from lucid.models.checkpoints.loading import _CLASSES, READERS
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES, Family, family_of
 from lucid.models.checkpoints.options_read import OptionsRead, options_read
 from lucid.models.checkpoints.tasks import class_of
 from lucid.models.gpt2 import GPT2
@@ -30,7 +30,7 @@ from tests.models import goldens
 from tests.models import test_published_configs as published
 from tests.published import tiny
 
-KINDS = [kind for kinds in READERS.values() for kind in kinds]
+KINDS = list(MODEL_TYPES)
 
 
 def edited(folder: Path, variant: str = "bert/base", without: str = "", **changes: object) -> Path:
@@ -262,7 +262,7 @@ def test_defaults_that_a_reader_names_are_those_of_transformers(kind: str) -> No
     made = tiny({"model_type": kind, **({"relative_attention": True, "pos_att_type": ["c2p"]} if "v2" in kind else {})})
     options = Recording(made, "config.json", dict, reads=reads)
     options.named.clear()
-    class_of(_CLASSES[kind]).checkpoint.read(options)
+    class_of(family_of(kind).model).checkpoint.read(options)
     for name, ours in options.named.items():
         theirs = reads.read[name]
         assert theirs in (ours, None, "computed") or (kind, name) in KNOWN, (name, ours, theirs)
@@ -420,15 +420,15 @@ def test_projections_that_the_checkpoint_does_not_have_name_the_option(tmp_path:
 # The lists that are kept by hand --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", READERS)
-def test_every_pattern_of_ignored_options_is_of_one_that_transformers_reads(place: str) -> None:
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_every_pattern_of_ignored_options_is_of_one_that_transformers_reads(family: Family) -> None:
     parts: list[OptionsRead] = []
-    for kind in READERS[place]:
+    for kind in family.types:
         reads = options_read(kind)
         assert reads is not None
         parts += [reads, *reads.sections.values()]
     names = {name for part in parts for name in part.read}
-    for pattern in class_of(place).checkpoint.ignored_options:
+    for pattern in class_of(family.model).checkpoint.ignored_options:
         assert any(re.fullmatch(pattern, name) for name in names), pattern
 
 

@@ -15,6 +15,7 @@ import lucid
 from lucid import nn
 from lucid.models import bert, clip, whisper
 from lucid.models.bert import SentenceEncoder
+from lucid.models.checkpoints.families import Family, ModelType
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
 from lucid.models.llama import Llama
 from lucid.nn import functional as F
@@ -237,7 +238,7 @@ class TwoConfig:
 
 class Two(Pretrained[TwoConfig]):
     checkpoint = Checkpoint(
-        model_types=("two",),
+        family=Family(tasks={"feature-extraction": "two.Two"}, types={"two": ModelType()}),
         read=TwoConfig.read,
         ignored_options=["colou?r"],
         renames=[("^old_", "")],

@@ -13,7 +13,7 @@ import pytest
 
 import lucid
 from lucid.export import to_onnx
-from lucid.models.checkpoints import loading as _loading
+from lucid.models.checkpoints import families
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.checkpoints.tasks import class_of
 from tests.models import goldens
@@ -81,11 +81,10 @@ def test_another_task_of_the_same_weights_may_be_asked_for(variant: str, task: s
     assert name_of(goldens.folder(variant), task) == expected
 
 
-@pytest.mark.parametrize("name", _loading.READERS)
-def test_the_classes_of_all_tasks_exist_and_read_the_same_checkpoints(name: str) -> None:
-    base = class_of(name).checkpoint
-    for task, place in base.heads.items():
-        assert (class_of(place).checkpoint.task, class_of(place).checkpoint.model_types) == (task, base.model_types)
+@pytest.mark.parametrize("family", families.FAMILIES.values(), ids=families.FAMILIES)
+def test_the_classes_of_all_tasks_exist_and_read_the_same_checkpoints(family: families.Family) -> None:
+    for task, place in family.tasks.items():
+        assert (class_of(place).checkpoint.task, class_of(place).checkpoint.family) == (task, family)
 
 
 SIMILARITIES = ["logits_per_image", "logits_per_text", "text_embeds", "image_embeds"]

@@ -138,7 +138,7 @@ ZOO = [
     *(
         Entry(
             f"{model}: heads",
-            class_of(base.checkpoint.heads[task]),
+            class_of(base.checkpoint.family.tasks[task]),
             f"tasks/{model.lower()}_{task.replace('-', '_')}",
             _ANSWER if task == "question-answering" else _LOGITS,
         )

@@ -21,13 +21,12 @@ import numpy as np
 import torch
 import transformers
 
-from lucid.models.checkpoints.loading import READERS
+from lucid.models.checkpoints.families import MODEL_TYPES
 from tests.published import ROOT, inputs_of, option_sets, sample, tiny
 from tools.make_published_page import main as make_page
 from tools.published_configs.changes import TOLERANCE, findings
 from tools.published_configs.reference import Refused, difference, ours, theirs
 
-KINDS = [kind for kinds in READERS.values() for kind in kinds]
 NEEDED: dict[str, dict[str, Any]] = {  # without which a type is none that Lucid or transformers reads
     "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"]},
     "ministral": {"head_dim": 16, "sliding_window": 3},
@@ -38,7 +37,7 @@ NEEDED: dict[str, dict[str, Any]] = {  # without which a type is none that Lucid
 
 def frozen(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
     """What the answer file says of an option set, and the weights of its tiny model."""
-    if options["model_type"] not in KINDS:
+    if options["model_type"] not in MODEL_TYPES:
         return {"refused": f"option model_type is {options['model_type']!r}"}, {}
     made = tiny(options)
     try:
@@ -94,7 +93,7 @@ def freeze(names: list[str]) -> None:
 def change(kinds: list[str]) -> None:
     """Try changes, and say what is wrong."""
     wrong = False
-    for kind in kinds or KINDS:
+    for kind in kinds or MODEL_TYPES:
         verdicts: Counter[str] = Counter()
         for found in findings({"model_type": kind, **NEEDED.get(kind, {})}):
             verdicts[found.verdict] += 1

@@ -15,7 +15,8 @@ import transformers
 
 import lucid
 from lucid.models.checkpoints.config import ConfigError
-from lucid.models.checkpoints.loading import _CLASSES, class_of
+from lucid.models.checkpoints.families import family_of
+from lucid.models.checkpoints.tasks import class_of
 from tests.published import Array, inputs_of, weights_of
 
 _AUTO = {
@@ -43,7 +44,7 @@ def theirs(options: Mapping[str, Any], inputs: Mapping[str, Array] | None = None
         Refused: if it does not take them.
     """
     kind = options["model_type"]
-    known = class_of(_CLASSES[kind]).checkpoint
+    known = class_of(family_of(kind).model).checkpoint
     given = {name: value for name, value in copy.deepcopy(dict(options)).items() if name != "model_type"}
     try:
         config = transformers.AutoConfig.for_model(kind, **given)
@@ -56,7 +57,7 @@ def theirs(options: Mapping[str, Any], inputs: Mapping[str, Array] | None = None
             shapes = {name: tuple(array.shape) for name, array in lucid.load(file).items() if array.dtype.kind == "f"}
             lucid.save(file, weights_of(shapes), {"format": "pt"})
             model = type(model).from_pretrained(folder, config=config, attn_implementation="eager").eval()
-        return Answer(_run(model, class_of(_CLASSES[kind]).output_names, inputs or inputs_of(options)), shapes)
+        return Answer(_run(model, class_of(family_of(kind).model).output_names, inputs or inputs_of(options)), shapes)
     except Exception as error:  # whatever transformers says to strange options
         raise Refused(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
 
