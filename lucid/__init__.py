@@ -8,9 +8,9 @@ import os as _os
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
-from lucid.core.torch_names.absent import why_absent as _why_absent
+from lucid.core.torch_names.missing_names import why_absent as _why_absent
 from lucid.core.version import __version__ as __version__
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 
 _here = _os.path.dirname(__file__)
 if not _os.path.isfile(_os.path.join(_here, "models", "__init__.py")):

@@ -21,10 +21,10 @@ from lucid.core.sizes.dims import Size as Size
 from lucid.core.sizes.dims import SymbolicSizeError as SymbolicSizeError
 from lucid.core.sizes.dims import sym_max as sym_max
 from lucid.core.sizes.dims import sym_min as sym_min
-from lucid.core.torch_names.arguments import torch_names as _torch_names
-from lucid.core.torch_names.habits import finfo as finfo
-from lucid.core.torch_names.habits import inference_mode as inference_mode
-from lucid.core.torch_names.habits import no_grad as no_grad
+from lucid.core.torch_names.argument_names import torch_names as _torch_names
+from lucid.core.torch_names.no_grad_and_finfo import finfo as finfo
+from lucid.core.torch_names.no_grad_and_finfo import inference_mode as inference_mode
+from lucid.core.torch_names.no_grad_and_finfo import no_grad as no_grad
 from lucid.files.safetensors import WeightsError as WeightsError
 from lucid.files.safetensors import load as load
 from lucid.files.safetensors import save as save
@@ -54,10 +54,10 @@ from lucid.ops.creation import empty as empty
 from lucid.ops.creation import eye as eye
 from lucid.ops.creation import full as full
 from lucid.ops.creation import ones as ones
+from lucid.ops.creation import rand as rand
+from lucid.ops.creation import randn as randn
 from lucid.ops.creation import tensor as tensor
 from lucid.ops.creation import zeros as zeros
-from lucid.ops.drawing import rand as rand
-from lucid.ops.drawing import randn as randn
 from lucid.ops.indexing import take_elements as _take_elements
 from lucid.ops.tensor.tensor import Tensor as Tensor
 from lucid.ops.tensor.tensor import TracedValueError as TracedValueError

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lucid.core.graph.pytree import like
 from lucid.core.graph.scope import is_tracing
-from lucid.core.graph.structure import like
 from lucid.core.graph.types import Array, TensorType, as_dtype, bfloat16
 from lucid.core.sizes.dims import Size, SymbolicSizeError, dim
 from lucid.export.exporter import to_onnx

@@ -16,7 +16,7 @@ from typing import Any as _Any
 if __name__ != "lucid.models":  # at the top of a clone Python would run the files a second time, under another name
     raise ImportError("this is lucid.models: import it by that name, run python -m lucid.models.NAME")
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.models.checkpoints.loading import load as load
 from lucid.models.checkpoints.loading import save as save
 from lucid.models.checkpoints.pretrained import Pretrained as Pretrained

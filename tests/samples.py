@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lucid import ops
-from lucid.core.graph import bodies
+from lucid.core.graph import loop_bodies
 from lucid.core.graph.types import (
     Array,
     DType,
@@ -223,7 +223,7 @@ def sample(
 def bound(value: Any, sizes: Mapping[str, int]) -> Any:
     """An attribute with numbers for its symbolic sizes."""
     if isinstance(value, (Dim, Body)):
-        return bodies.bound(value, sizes)
+        return loop_bodies.bound(value, sizes)
     if isinstance(value, Cut):
         return Cut(*(bound(item, sizes) for item in value))
     return tuple(bound(item, sizes) for item in value) if isinstance(value, tuple) else value

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from lucid import Tensor, _api, nn
-from lucid.core.torch_names.arguments import OURS
+from lucid.core.torch_names.argument_names import OURS
 from lucid.nn import functional
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from functools import cache
 from pathlib import Path
 
-from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.runtimes import RUNTIMES
 from tools import make_rooms
 
 ROOT = Path(__file__).parents[1]

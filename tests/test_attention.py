@@ -17,7 +17,7 @@ import pytest
 
 import lucid
 from lucid import nn, ops
-from lucid.core.process.evaluation import evaluating
+from lucid.core.process.context import evaluating
 from lucid.export import ExportError
 from lucid.nn import functional as F
 from lucid.ops.attention.call import AttentionCall, AttentionOptions

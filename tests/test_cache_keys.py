@@ -16,7 +16,7 @@ from lucid import Tensor, nn, ops
 from lucid.core.process.cache_keys import kind_of
 from lucid.export import to_onnx
 from lucid.nn import functional as F
-from lucid.ops import REGISTERED, known_calls
+from lucid.ops import REGISTERED, checked_calls
 from lucid.ops import op as op_module
 from lucid.ops.attention import call as attention_call
 
@@ -109,7 +109,7 @@ def test_planted_keys_that_tell_too_little_are_found(
     monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Any], Any]
 ) -> None:
     pairs = [(name, pair) for name in CALLS for equal in (ZEROS, ONES) for pair in permutations(equal, 2)]
-    monkeypatch.setattr(known_calls, "kind_of", wrong)
+    monkeypatch.setattr(checked_calls, "kind_of", wrong)
     assert any(in_turn(name, pair) != [fresh(name, argument) for argument in pair] for name, pair in pairs)
     forget()
 

@@ -21,7 +21,7 @@ from onnx import TensorProto, helper
 import lucid
 from lucid import nn
 from lucid.core.words import html
-from lucid.core.words.text import encodable, encoded, visible, visible_lines
+from lucid.core.words.safe_text import encodable, encoded, visible, visible_lines
 from lucid.files.npz import check_names, write_npz
 from lucid.inspection.report.page import render
 from lucid.runtime.model_file import ModelError

@@ -13,7 +13,7 @@ import pytest
 
 import lucid.nn as nn
 from lucid import Tensor, ops
-from lucid.core.process.quiet import quietly
+from lucid.core.process.numpy_errstate import quietly
 from lucid.nn import functional as F
 from lucid.ops import REGISTERED
 

@@ -15,7 +15,7 @@ from lucid.export import explain, to_onnx
 from lucid.models.t5 import T5
 from lucid.models.transformer import Transformer
 from lucid.models.whisper import Whisper
-from lucid.nn.parts import Alternative, ModelPart
+from lucid.nn.model_parts import Alternative, ModelPart
 from lucid.runtime import Session
 from lucid.testing import assert_parity
 from lucid.tracing.parts import trace_part

@@ -14,7 +14,7 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.scope import new_node
 from lucid.core.graph.values import Input, Node
 from lucid.core.sizes.dims import dim
-from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.runtimes import RUNTIMES
 from lucid.export import Builder, ExportError, Target, explain, lowers
 from lucid.export.form import Refused, form
 from lucid.export.forms import FORMS

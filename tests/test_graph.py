@@ -11,10 +11,8 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.core.graph import graph, names, order, printing, scope, values
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.values import Input, Node, Result
-from lucid.core.sizes import dims
 
 Array = np.ndarray[Any, Any]
 
@@ -38,21 +36,6 @@ class Block(nn.Module):
 
 def traced_block() -> Graph:
     return lucid.trace(Block(), ("N", "L", 8), lucid.spec("N", "L", dtype=lucid.bool_))
-
-
-def test_names_that_were_in_lucid_graph_are_still_found_there() -> None:
-    homes = {
-        values: "Attributes Constant Input Node Operation Part Result Value",
-        names: "Names unused_name",
-        scope: "Scope scope is_tracing new_node",
-        order: "in_order",
-        dims: "bind",
-        printing: "show_attribute",
-    }
-    for home, moved in homes.items():
-        for name in moved.split():
-            assert getattr(graph, name) is getattr(home, name)
-    assert graph.show(traced_block()) == str(traced_block())
 
 
 # Printing -------------------------------------------------------------------------------------------------------------

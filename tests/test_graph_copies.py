@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import nn
-from lucid.core.graph.flat import FlatArray, _pack, _unpacked
 from lucid.core.graph.graph import Graph
+from lucid.core.graph.pickling import FlatArray, _pack, _unpacked
 from lucid.core.graph.values import Constant, Input, Node
 from lucid.export import to_onnx
 from tests.test_reliability import ROOT

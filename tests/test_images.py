@@ -17,7 +17,7 @@ from lucid.core.graph.types import Array
 from lucid.export import to_onnx
 from lucid.layouts import write_folder
 from lucid.layouts.images import NotExactError, Preprocessor, with_preprocessor
-from lucid.nn.parts import ModelPart
+from lucid.nn.model_parts import ModelPart
 from lucid.runtime import Session
 from tests.console import in_process
 from tests.models import goldens

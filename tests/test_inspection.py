@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import lucid
 from lucid import nn
-from lucid.core.targets.readers import READERS
+from lucid.core.targets.file_readers import READERS
 from lucid.inspection import inspect_model
 from lucid.inspection.patterns import PATTERNS
 from lucid.inspection.tree import module_path

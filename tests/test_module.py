@@ -13,7 +13,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn
 from lucid.core.graph.scope import is_tracing
-from lucid.core.process.evaluation import evaluating, is_evaluating
+from lucid.core.process.context import evaluating, is_evaluating
 from lucid.nn import init
 from lucid.nn.module import StateError
 

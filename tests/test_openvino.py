@@ -16,9 +16,9 @@ import pytest
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from lucid.core.graph.structure import taken_apart
+from lucid.core.graph.pytree import taken_apart
 from lucid.core.graph.types import Array
-from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.runtimes import RUNTIMES
 from lucid.export import to_onnx
 from lucid.models.mamba2 import Mamba2
 from tests.models import goldens

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import lucid
 from lucid import nn
-from lucid.core.words.phases import Advance, listening, phase
+from lucid.core.words.progress import Advance, listening, phase
 from lucid.export import to_onnx
 from tests.console import LUCID
 

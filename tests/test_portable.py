@@ -18,7 +18,7 @@ from onnx.reference import ReferenceEvaluator
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.core.targets.known import REGIONS_OF_POSITIONS, RUNTIMES
+from lucid.core.targets.runtimes import REGIONS_OF_POSITIONS, RUNTIMES
 from lucid.export import ExportError, Target, to_onnx
 from lucid.models.bert import Bert
 from lucid.models.clip import CLIP

@@ -10,7 +10,7 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.core.targets.known import SIZE_LIMITS
+from lucid.core.targets.runtimes import SIZE_LIMITS
 from lucid.runtime import Session
 from lucid.runtime.runs import NOT_COMPUTED
 from tests.models import goldens

@@ -10,8 +10,8 @@ import pytest
 
 import lucid
 from lucid import nn, ops
-from lucid.core.targets.known import OLDEST, RELEASES, RUNTIMES
 from lucid.core.targets.record import shown
+from lucid.core.targets.runtimes import OLDEST, RELEASES, RUNTIMES
 from lucid.export import ExportError, Target, explain, to_onnx
 from lucid.export.target import OPSETS, TARGET_NAMES, TargetName
 from tests.test_attention import CASES, function_of, specs_of

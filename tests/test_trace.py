@@ -12,7 +12,7 @@ import lucid
 from lucid import Tensor, TracedValueError, nn
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.scope import is_tracing
-from lucid.core.process.evaluation import is_evaluating
+from lucid.core.process.context import is_evaluating
 from lucid.core.sizes.dims import SymbolicSizeError
 from lucid.nn import functional as F
 

@@ -13,8 +13,8 @@ import lucid
 from lucid import Tensor, nn, ops
 from lucid.core.graph.types import Array, DType, TensorType, float16, float32, int64
 from lucid.core.sizes.dims import dim
-from lucid.core.targets.known import RUNTIMES
 from lucid.core.targets.record import shown
+from lucid.core.targets.runtimes import RUNTIMES
 from lucid.export import Target
 from lucid.export.builder import Builder
 from lucid.export.lowering import Lowering

@@ -115,7 +115,7 @@ INTRODUCTION = """# onnxruntime releases
 
 `Target(onnxruntime="1.23")` exports a model that this release and all later ones compute rightly: forms that it would
 compute wrongly are not taken (`explain` gives the reason), and an opset that it cannot load is an error. The facts are
-data, in [`lucid/core/targets/known.py`](../lucid/core/targets/known.py). The default is 1.28.
+data, in [`lucid/core/targets/runtimes.py`](../lucid/core/targets/runtimes.py). The default is 1.28.
 
 ONNX has a newer Attention at opset 25. onnxruntime 1.32 knows it and has no kernel for it: it expands the node into about 60, where
 a query whose keys a floating mask hides with the lowest number gets the mean of the values. So exports for opsets 25 and 26 write

@@ -21,7 +21,7 @@ import onnx
 
 import lucid
 from lucid.core.graph.graph import Graph
-from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.runtimes import RUNTIMES
 from lucid.export import ExportError, Target, to_onnx
 from tests.models.zoo import ZOO
 from tests.module_samples import MODULES

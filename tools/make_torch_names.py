@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT)] if str(ROOT) not in sys.path else []
 
 import lucid  # noqa: E402
 from lucid import Tensor, nn  # noqa: E402
-from lucid.core.torch_names.absent import why_absent  # noqa: E402
+from lucid.core.torch_names.missing_names import why_absent  # noqa: E402
 from lucid.nn import functional  # noqa: E402
 
 COUNTS = ROOT / "tests" / "goldens" / "torch_names.json"

@@ -21,7 +21,7 @@ from lucid.batch.folder import FolderChangedError as FolderChangedError
 from lucid.batch.mapping import Summary as Summary
 from lucid.batch.mapping import map_rows as map_rows
 from lucid.batch.predictor import Predictor as Predictor
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 
 __all__ = _public.offered(globals())
 

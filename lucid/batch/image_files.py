@@ -10,7 +10,7 @@ import pyarrow as pa
 from lucid.batch.places import content
 from lucid.batch.rows import RowError
 from lucid.batch.source import Part, Rows
-from lucid.core.words.text import encodable
+from lucid.core.words.safe_text import encodable
 
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Of the names of images."""

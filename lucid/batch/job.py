@@ -22,7 +22,7 @@ from lucid.batch.rows import ERROR
 from lucid.batch.source import Part, Source
 from lucid.batch.tables import with_results
 from lucid.core.version import __version__
-from lucid.core.words.phases import Advance
+from lucid.core.words.progress import Advance
 
 JOB_FILE = "_lucid_map.json"
 """What the folder is for, in it; readers of Parquet leave out names that begin like this."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 from lucid.batch.places import opened
 from lucid.batch.rows import RowError
 from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 
 LONGEST = 1 << 26  # bytes of a line
 _MARK = b"\xef\xbb\xbf"  # with which some programs begin a file in UTF-8

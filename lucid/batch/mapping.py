@@ -19,7 +19,7 @@ from lucid.batch.places import address, files_at
 from lucid.batch.predictor import Predictor
 from lucid.batch.source import Part, Source
 from lucid.batch.tables import result_schema
-from lucid.core.words.phases import Advance, phase
+from lucid.core.words.progress import Advance, phase
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 _PARTS = 64  # about as many at least, so that workers have equally much to do

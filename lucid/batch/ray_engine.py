@@ -21,7 +21,7 @@ from lucid.batch.folder import FolderChangedError
 from lucid.batch.job import Computed, Job
 from lucid.batch.opened import Plan
 from lucid.batch.source import Part
-from lucid.core.words.phases import Advance, phase
+from lucid.core.words.progress import Advance, phase
 
 _FAILURE = "failure"
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lucid.batch.rows import ERROR, Column, Kind
 from lucid.core.graph.types import Array
-from lucid.core.words.text import encodable
+from lucid.core.words.safe_text import encodable
 
 
 def result_schema(passed: pa.Schema, columns: Mapping[str, Column]) -> pa.Schema:

@@ -14,7 +14,7 @@ from lucid.cli.bits_options import FewBits
 from lucid.cli.errors import usage
 from lucid.cli.few_bits import arguments as few_bits_arguments
 from lucid.cli.options import Writing
-from lucid.core.words.text import harmless
+from lucid.core.words.safe_text import harmless
 from lucid.generation.chat import Answer, LanguageModel, load_language_model
 from lucid.generation.options import Options
 

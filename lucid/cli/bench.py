@@ -14,7 +14,7 @@ from lucid.cli.errors import OK, CommandError
 from lucid.cli.values import check_known
 from lucid.cli.values import sizes as read_sizes
 from lucid.core.graph.types import Array, spec
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.export.exporter import to_onnx
 from lucid.inspection import inspect_model
 from lucid.inspection.measure import measure, repeat

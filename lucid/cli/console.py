@@ -15,8 +15,8 @@ import typer
 from lucid.cli.app import app
 from lucid.cli.errors import FAILED, OK, CommandError, short
 from lucid.cli.guard import supervise
+from lucid.core.words.safe_text import visible_lines
 from lucid.core.words.suggestions import did_you_mean
-from lucid.core.words.text import visible_lines
 
 _INTERRUPTED = 130  # the exit code that shells give a program ended by Ctrl-C
 

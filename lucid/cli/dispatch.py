@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 
 
 def run_command(name: str, /, **arguments: Any) -> None:

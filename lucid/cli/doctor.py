@@ -11,9 +11,9 @@ from types import ModuleType
 
 from lucid.cli import show
 from lucid.cli.errors import FAILED, OK
-from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.runtimes import RUNTIMES
 from lucid.core.version import __version__
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 
 _NEEDED = ("numpy", "onnx", "ml_dtypes", "threadpoolctl", "typer", "rich")
 _OPTIONAL = {

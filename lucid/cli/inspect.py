@@ -10,7 +10,7 @@ from lucid.cli.errors import OK
 from lucid.cli.trials import loads_here
 from lucid.cli.values import check_known
 from lucid.cli.values import sizes as read_sizes
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.inspection import Inspection, inspect_model
 from lucid.inspection.read import read
 from lucid.inspection.report import graph_page

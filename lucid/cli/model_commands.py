@@ -11,7 +11,7 @@ from lucid.cli import bits_options as b
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
 from lucid.cli.errors import usage
-from lucid.core.targets.known import GENERAL
+from lucid.core.targets.runtimes import GENERAL
 
 _ANY, _AUTO = o.TargetName(GENERAL), o.AttentionName.auto
 

@@ -16,7 +16,7 @@ from lucid.cli.reading_options import IgnoreOption as IgnoreOption
 from lucid.cli.reading_options import Reading as Reading
 from lucid.cli.reading_options import Task as Task
 from lucid.cli.reading_options import Verbose as Verbose
-from lucid.core.targets.known import RUNTIMES
+from lucid.core.targets.runtimes import RUNTIMES
 
 T = TypeVar("T")
 TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy expects literal names

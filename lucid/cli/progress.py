@@ -13,8 +13,8 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from lucid.core.words.phases import Advance, listening
-from lucid.core.words.text import visible
+from lucid.core.words.progress import Advance, listening
+from lucid.core.words.safe_text import visible
 
 _EVERY = 30.0  # seconds between two lines of a log
 
@@ -25,7 +25,7 @@ def shown_on_terminal() -> AbstractContextManager[None]:
 
 
 class _Phases:
-    """A listener of `lucid.core.words.phases`. Phases inside others are only named while they run."""
+    """A listener of `lucid.core.words.progress`. Phases inside others are only named while they run."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)

@@ -10,7 +10,7 @@ import typer
 from lucid.cli import bits_options as b
 from lucid.cli import options as o
 from lucid.cli.dispatch import run_command
-from lucid.core.targets.known import GENERAL
+from lucid.core.targets.runtimes import GENERAL
 
 _ANY = o.TargetName(GENERAL)
 

@@ -1,7 +1,7 @@
 """Tables, numbers and JSON on the terminal.
 
 All text of the commands goes through `Output`: names come from untrusted files, so control characters are escaped
-(lucid.core.words.text), and nothing is read as rich's markup.
+(lucid.core.words.safe_text), and nothing is read as rich's markup.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lucid.cli.errors import usage
-from lucid.core.words.text import visible
+from lucid.core.words.safe_text import visible
 from lucid.files.atomic import is_stream
 
 _START = time.monotonic()  # of the command: this is loaded first

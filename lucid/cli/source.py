@@ -15,11 +15,11 @@ from lucid.cli.errors import usage
 from lucid.cli.named import find, is_import, no_such_source
 from lucid.cli.options import AS_IT_SAYS, Reading
 from lucid.core.process import random
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import did_you_mean, or_check
 from lucid.files.safetensors import load
 from lucid.nn.module import Module
-from lucid.nn.stored import StoredWeight
+from lucid.nn.quantized import StoredWeight
 from lucid.tracing.trace import Model
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lucid.cli.errors import usage
-from lucid.core.targets.known import GENERAL
+from lucid.core.targets.runtimes import GENERAL
 from lucid.export import Target
 
 

@@ -17,7 +17,7 @@ from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
 from lucid.cli.values import check_known, settings
 from lucid.cli.values import sizes as read_sizes
-from lucid.core.targets.known import GENERAL
+from lucid.core.targets.runtimes import GENERAL
 from lucid.export import Target
 from lucid.export.onnx_file.assemble import TARGET
 from lucid.export.target import TARGET_NAMES

@@ -6,7 +6,7 @@ graphs only.
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.export.builder import Builder as Builder
 from lucid.export.explain import Explanation as Explanation
 from lucid.export.exporter import explain as explain

@@ -17,8 +17,8 @@ from lucid.core.graph.types import Array, TensorType, bfloat16
 from lucid.core.graph.values import Constant, Input, Value
 from lucid.core.process.cache_keys import kind_of
 from lucid.core.sizes.dims import Size
-from lucid.core.targets.known import EMPTY_CONSTANTS
-from lucid.core.words.text import encodable
+from lucid.core.targets.runtimes import EMPTY_CONSTANTS
+from lucid.core.words.safe_text import encodable
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target

@@ -15,7 +15,7 @@ from lucid.core.graph.names import unused_name
 from lucid.core.graph.types import DTypeLike, TensorType
 from lucid.core.graph.values import Value
 from lucid.core.version import __version__
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.export.builder import Builder, computed
 from lucid.export.explain import Explanation
 from lucid.export.half_precision import Halved, halved

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lucid.core.graph.order import in_order
 from lucid.core.graph.scope import Scope, entered
-from lucid.core.graph.values import Constant, Input, Node, Value
-from lucid.core.process.evaluation import evaluating
+from lucid.core.graph.values import Constant, Input, Node, Value, in_order
+from lucid.core.process.context import evaluating
 from lucid.export.builder import Builder
 from lucid.export.form import Form, Refused, Taken, insisted_on
 from lucid.export.registry import EXPANDED, forms_of, kinds_of

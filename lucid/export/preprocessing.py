@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from lucid.core.targets.known import OWN, RUNTIMES
+from lucid.core.targets.runtimes import OWN, RUNTIMES
 from lucid.export.builder import Builder
 from lucid.export.strings import Strings
 from lucid.export.target import ExportError

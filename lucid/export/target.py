@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Literal, Self, TypeAlias, get_args
 
 from lucid.core.graph.types import DType, is_whole
-from lucid.core.targets.known import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
 from lucid.core.targets.record import Fault, Release, Runtime, release_of, shown
+from lucid.core.targets.runtimes import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
 
 AttentionForm: TypeAlias = Literal["auto", "standard", "contrib", "expanded"]
 TargetName: TypeAlias = str
-"""The name of a record in `lucid.core.targets.known`."""
+"""The name of a record in `lucid.core.targets.runtimes`."""
 
 ATTENTION_FORMS: tuple[str, ...] = get_args(AttentionForm)
 TARGET_NAMES: tuple[str, ...] = tuple(RUNTIMES)
@@ -32,7 +32,7 @@ class Target:
     Args:
         name: "any" (only standard ops), "cpu", "cuda" (forms tuned for that onnxruntime provider, including
             com.microsoft ops), "portable" (primitive ops of opset 18, for runtimes without Attention), or another name
-            in `lucid.core.targets.known`.
+            in `lucid.core.targets.runtimes`.
         opset: the ONNX opset; by default 23, or 24 for models with caches of a fixed capacity, and 18 for "portable".
         onnxruntime: the oldest release that must compute the model correctly, such as "1.28" or "1.23.2". Forms that it
             would compute wrongly are not taken.

@@ -18,7 +18,7 @@ from typing import BinaryIO
 import numpy as np
 
 from lucid.core.words.other_libraries import type_name
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.files.atomic import NotAFileError, open_regular, write_atomically
 from lucid.files.safetensors_header import (
     CONVERT,

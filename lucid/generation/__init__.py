@@ -3,7 +3,7 @@
 Models of speech, `batch`, `serving` and `cli` import from it. Text and tokenizers belong to `generation.chat`.
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.generation.encoder_decoder import EncoderDecoderGenerator as EncoderDecoderGenerator
 from lucid.generation.generator import Generator as Generator
 from lucid.generation.logits import LogitsError as LogitsError

@@ -3,7 +3,7 @@
 `cli` imports from it. Comparing results belongs to `lucid.testing`.
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.core.words.html import AttentionMaps as AttentionMaps
 from lucid.inspection.cost import Cost as Cost
 from lucid.inspection.inspect import Inspection as Inspection

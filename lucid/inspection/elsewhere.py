@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from onnx import NodeProto
 
-from lucid.core.targets.readers import READERS
+from lucid.core.targets.file_readers import READERS
 from lucid.core.targets.record import Outcome, Release, Runtime, Tried, shown
 from lucid.inspection.loaders import ORT_OWN, STANDARD, Loader
 from lucid.inspection.patterns import PATTERNS, Pattern, of_types

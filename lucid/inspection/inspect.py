@@ -11,8 +11,8 @@ from typing import Any
 
 import onnx
 
-from lucid.core.targets.known import OLDEST_RELEASE
 from lucid.core.targets.record import Release, release_of
+from lucid.core.targets.runtimes import OLDEST_RELEASE
 from lucid.inspection.elsewhere import other_loaders
 from lucid.inspection.loaders import Loader, loaders
 from lucid.inspection.read import all_nodes, read

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from lucid.core.targets.known import GENERAL, RELEASES, RUNTIMES
 from lucid.core.targets.record import Release, shown
+from lucid.core.targets.runtimes import GENERAL, RELEASES, RUNTIMES
 
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 ORT_OWN = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.inspection.module_times import node_times
 from lucid.runtime.session import Session
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from onnx import NodeProto, TensorProto
 
-from lucid.core.targets import known, readers
+from lucid.core.targets import file_readers, runtimes
 from lucid.core.targets.record import Fault
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.inspection.loaders import ORT_OWN
@@ -188,28 +188,28 @@ class Pattern(NamedTuple):
 
 PATTERNS: Mapping[Fault, Pattern] = MappingProxyType(
     {
-        known.OUTER_VALUES: Pattern("Scan", _reads_around),
-        known.OUTER_VALUES_OF_LOOP: Pattern("Loop", _reads_around),
-        known.LOOP_WITHIN: Pattern("Scan", _loop_within),
-        known.PADDED_BLOCKS: Pattern("DequantizeLinear", _padded_blocks),
-        known.EMPTY_CONSTANTS: Pattern("Gather", _at_no_places),
-        known.RESHAPED_TO_NUMBER: Pattern("Reshape", _number_of_a_product),
-        known.ELEMENTS_IN_PLACE: Pattern("Scan", _in_place),
-        known.BRANCHES: Pattern("If", _any_of),
-        known.ATTENTION_OPEN_KEYS: Pattern("Attention", _open_keys),
-        known.FUSED_SOFTMAX: Pattern("Softmax", _between_products),
-        known.REGIONS_OF_POSITIONS: Pattern("LessOrEqual Less GreaterOrEqual", _open_positions),
-        readers.ATTENTION_CACHE: Pattern("Attention", _with_a_cache),
-        readers.MASK_BESIDE_CAUSAL: Pattern("Attention", _causal_mask),
-        readers.BOOLEAN_MASK: Pattern("Attention", _boolean_mask),
-        readers.PLACE_OF_BOOLEAN: Pattern("ArgMax", _place_of_a_boolean),
-        readers.COMPUTED_SIZES: Pattern("Split TopK", _computed_size),
-        readers.COMPUTED_WEIGHTS: Pattern("BatchNormalization QuantizeLinear DequantizeLinear", _computed_weight),
-        readers.EIGHT_BITS: Pattern("MatMulNBits", _eight_bits),
-        readers.FOUR_BITS: Pattern("*", _few_bits),
-        readers.OPEN_SIZES: Pattern("Resize", _open_sizes),
-        readers.STRIDES: Pattern("Slice", _strides),
-        readers.OWN_DOMAIN: Pattern("*", _of_onnxruntime),
+        runtimes.OUTER_VALUES: Pattern("Scan", _reads_around),
+        runtimes.OUTER_VALUES_OF_LOOP: Pattern("Loop", _reads_around),
+        runtimes.LOOP_WITHIN: Pattern("Scan", _loop_within),
+        runtimes.PADDED_BLOCKS: Pattern("DequantizeLinear", _padded_blocks),
+        runtimes.EMPTY_CONSTANTS: Pattern("Gather", _at_no_places),
+        runtimes.RESHAPED_TO_NUMBER: Pattern("Reshape", _number_of_a_product),
+        runtimes.ELEMENTS_IN_PLACE: Pattern("Scan", _in_place),
+        runtimes.BRANCHES: Pattern("If", _any_of),
+        runtimes.ATTENTION_OPEN_KEYS: Pattern("Attention", _open_keys),
+        runtimes.FUSED_SOFTMAX: Pattern("Softmax", _between_products),
+        runtimes.REGIONS_OF_POSITIONS: Pattern("LessOrEqual Less GreaterOrEqual", _open_positions),
+        file_readers.ATTENTION_CACHE: Pattern("Attention", _with_a_cache),
+        file_readers.MASK_BESIDE_CAUSAL: Pattern("Attention", _causal_mask),
+        file_readers.BOOLEAN_MASK: Pattern("Attention", _boolean_mask),
+        file_readers.PLACE_OF_BOOLEAN: Pattern("ArgMax", _place_of_a_boolean),
+        file_readers.COMPUTED_SIZES: Pattern("Split TopK", _computed_size),
+        file_readers.COMPUTED_WEIGHTS: Pattern("BatchNormalization QuantizeLinear DequantizeLinear", _computed_weight),
+        file_readers.EIGHT_BITS: Pattern("MatMulNBits", _eight_bits),
+        file_readers.FOUR_BITS: Pattern("*", _few_bits),
+        file_readers.OPEN_SIZES: Pattern("Resize", _open_sizes),
+        file_readers.STRIDES: Pattern("Slice", _strides),
+        file_readers.OWN_DOMAIN: Pattern("*", _of_onnxruntime),
     }
 )
 

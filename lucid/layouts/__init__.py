@@ -8,7 +8,7 @@
     lucid.layouts.write_folder(model, "SmolLM2-135M-Instruct", "smollm2-genai", layout="genai")
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.layouts.layout import Exported as Exported
 from lucid.layouts.layout import Layout as Layout
 from lucid.layouts.layout import Options as Options

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lucid.core.graph.types import TensorType
 from lucid.core.version import __version__
-from lucid.core.words.text import visible
+from lucid.core.words.safe_text import visible
 from lucid.export.strings import Strings
 from lucid.layouts.companions import name_of, sources
 from lucid.layouts.layout import Exported, Layout
@@ -16,7 +16,7 @@ from lucid.layouts.loading import Subject, lines_for
 from lucid.models.checkpoints.config import names_of
 from lucid.models.checkpoints.pretrained import Pretrained, Unread
 from lucid.nn.module import Module
-from lucid.nn.stored import StoredWeight
+from lucid.nn.quantized import StoredWeight
 from lucid.runtime.release import installed
 from lucid.testing.precision.report import OutputError
 from lucid.testing.report import ParityReport

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lucid.core.words.text import encoded
+from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.safetensors import SINGLE, WeightsError, files_of
 from lucid.layouts.on_demand import text_module

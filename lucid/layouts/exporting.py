@@ -8,7 +8,7 @@ from lucid.export import Target
 from lucid.export.exporter import lower
 from lucid.export.onnx_file.side_file import rename_side_file
 from lucid.layouts.layout import Exported, Options
-from lucid.nn.parts import ModelPart
+from lucid.nn.model_parts import ModelPart
 from lucid.tracing.parts import TracedPart, trace_part
 
 

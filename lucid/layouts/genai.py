@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lucid.core.targets.known import CPU, OWN, PROCESSOR, targets_of
+from lucid.core.targets.runtimes import CPU, OWN, PROCESSOR, targets_of
 from lucid.export import Target
 from lucid.files.atomic import write_atomically
 from lucid.generation.chat import Tokenizer, load_tokenizer, save_tokenizer
@@ -20,8 +20,8 @@ from lucid.layouts.genai_whisper import plan_whisper
 from lucid.layouts.layout import Exported, Options
 from lucid.models.whisper import Whisper
 from lucid.nn.decoding import CausalDecoder
+from lucid.nn.model_parts import CACHE_KINDS
 from lucid.nn.module import Module
-from lucid.nn.parts import CACHE_KINDS
 from lucid.nn.recurrent_decoding import RecurrentDecoder
 from lucid.tracing.parts import trace_part
 

@@ -16,7 +16,7 @@ from lucid.layouts.genai_plan import Plan, stack_section
 from lucid.layouts.parts import with_last_logits
 from lucid.models.checkpoints.pretrained import Pretrained, read_model_type
 from lucid.nn.decoding import CausalDecoder
-from lucid.nn.parts import CacheKind
+from lucid.nn.model_parts import CacheKind
 from lucid.tracing.parts import trace_part
 
 _MODEL = "model.onnx"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lucid.nn.cache import CacheShape
-from lucid.nn.parts import ModelPart
+from lucid.nn.model_parts import ModelPart
 
 
 @dataclass(frozen=True)

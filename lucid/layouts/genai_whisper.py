@@ -11,7 +11,7 @@ import json
 from lucid.layouts.genai_plan import Plan, stack_section
 from lucid.layouts.parts import with_last_logits
 from lucid.models.whisper import Whisper
-from lucid.nn.parts import CacheKind
+from lucid.nn.model_parts import CacheKind
 
 _ENCODER, _DECODER, _SOUND = "encoder.onnx", "decoder.onnx", "audio_processor_config.json"
 _POSITIONS = 1500  # of the encoder in 30 seconds: onnxruntime-genai takes no other number

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lucid.core.targets.known import CPU, CUDA, GENERAL, PROCESSOR, RUNTIMES, WEBGPU, targets_of
+from lucid.core.targets.runtimes import CPU, CUDA, GENERAL, PROCESSOR, RUNTIMES, WEBGPU, targets_of
 from lucid.export import Target
 from lucid.layouts.companions import (
     SENTENCE_COMPANIONS,
@@ -29,8 +29,8 @@ from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
+from lucid.nn.quantized import StoredWeight
 from lucid.nn.recurrent_decoding import RecurrentDecoder
-from lucid.nn.stored import StoredWeight
 
 _SIDE = ".onnx_data"  # by this ending optimum and transformers.js know the weights beside a model
 _WIDTHS = (

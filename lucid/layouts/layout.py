@@ -10,8 +10,8 @@ from lucid.core.graph.types import TensorType
 from lucid.export import Preprocessing
 from lucid.export.strings import Strings
 from lucid.layouts.images import Preprocessor
+from lucid.nn.model_parts import CacheKind, ModelPart
 from lucid.nn.module import Module
-from lucid.nn.parts import CacheKind, ModelPart
 from lucid.testing.quantizing_cost import QuantizingCost
 from lucid.testing.report import ParityReport
 

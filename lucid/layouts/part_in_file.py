@@ -14,8 +14,8 @@ from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.models.parts.sentence_encoder import PooledEncoder
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
+from lucid.nn.model_parts import PART_NAMES, CacheKind, ModelPart
 from lucid.nn.module import Module
-from lucid.nn.parts import PART_NAMES, CacheKind, ModelPart
 from lucid.tracing.parts import part_of
 from lucid.tracing.trace import Model, input_types
 

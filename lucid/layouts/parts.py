@@ -16,8 +16,8 @@ from lucid.models.parts.sentence_encoder import PooledEncoder
 from lucid.nn.cache import Cache
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
+from lucid.nn.model_parts import ModelPart
 from lucid.nn.module import Module
-from lucid.nn.parts import ModelPart
 from lucid.ops.tensor.tensor import Tensor
 
 MODEL = "model"

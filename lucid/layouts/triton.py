@@ -12,8 +12,8 @@ from pathlib import Path
 
 from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Dim, Size
-from lucid.core.targets.known import CPU, CUDA, PROCESSOR, RUNTIMES, targets_of
-from lucid.core.words.text import encoded
+from lucid.core.targets.runtimes import CPU, CUDA, PROCESSOR, RUNTIMES, targets_of
+from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import write_atomically
 from lucid.layouts.companions import files_home, name_of, write_config, write_tokenizer
 from lucid.layouts.exporting import export_file

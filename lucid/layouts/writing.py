@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lucid.core.words.text import encoded
+from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import write_atomically
 from lucid.files.folders import new_folder
 from lucid.layouts.card import CARD, card_of
@@ -22,8 +22,8 @@ from lucid.layouts.on_demand import text_module, tokenizing_package
 from lucid.layouts.parts import parts_of
 from lucid.layouts.triton import TRITON
 from lucid.models.checkpoints.pretrained import Pretrained
+from lucid.nn.model_parts import CacheKind, ModelPart
 from lucid.nn.module import Module
-from lucid.nn.parts import CacheKind, ModelPart
 from lucid.testing.part_parity import part_parity
 from lucid.testing.quantizing_cost import measurable, quantizing_cost
 from lucid.testing.report import ParityReport

@@ -9,7 +9,7 @@ from lucid import ops
 from lucid.core.graph.types import broadcast, same_shape, show_shape
 from lucid.core.sizes.dims import Size, product, same
 from lucid.nn._checks import check_probability
-from lucid.ops.operands import check_tensors
+from lucid.ops.operand_conversion import check_tensors
 from lucid.ops.tensor.tensor import Tensor
 
 NAME = "scaled_dot_product_attention"

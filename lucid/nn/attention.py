@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, overload
 import numpy as np
 
 from lucid.core.graph.types import DTypeLike, TensorType, show_shape, spec
+from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
-from lucid.nn._multi_head import attend, attend_after, attend_to, keys_and_values
-from lucid.nn._projections import Projections
+from lucid.nn._multi_head_attention import Projections, attend, attend_after, attend_to, keys_and_values
 from lucid.nn.cache import Cache, KeyValueCache
 from lucid.nn.layers import Linear, new_parameter
 from lucid.nn.module import Module, StateError, scoped
@@ -295,3 +295,62 @@ class MultiHeadAttention(Module):
     def extra_repr(self) -> str:
         grouped = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
         return f"embed_dim={self.embed_dim}, num_heads={self.num_heads}{grouped}"
+
+
+class MultiheadAttention(MultiHeadAttention):
+    """`MultiHeadAttention` as torch calls it: sequence first, and a call gives a pair (output, weights or None).
+
+    New code takes `MultiHeadAttention`: batch first, and the output alone. Parameters and state keys are the same.
+    """
+
+    @torch_names_and("device")
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        batch_first: bool = False,
+        *,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(
+            embed_dim,
+            num_heads,
+            dropout,
+            bias,
+            add_bias_kv,
+            add_zero_attn,
+            kdim,
+            vdim,
+            batch_first=batch_first,
+            dtype=dtype,
+        )
+
+    def forward(  # type: ignore[override]  # always a pair
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        need_weights: bool = True,
+        attn_mask: Tensor | None = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from query to key and value; see `F.multi_head_attention_forward` for shapes and masks.
+
+        Returns:
+            The output and the weights; without `need_weights` the output and None.
+        """
+        given = (query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
+        result = super().forward(*given)
+        return result if isinstance(result, tuple) else (result, None)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:  # type: ignore[override]
+        pair: tuple[Tensor, Tensor | None] = super().__call__(*args, **kwargs)
+        return pair

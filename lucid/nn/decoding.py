@@ -11,11 +11,11 @@ import numpy as np
 from lucid import ops
 from lucid.core.graph.types import Array, TensorType, int64, show_shape, spec
 from lucid.core.process import random
-from lucid.core.process.evaluation import evaluating
+from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import Size, dim, evaluate, names_of, same
 from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache
+from lucid.nn.model_parts import CacheKind, ModelPart, Step, Steps, buffer_sizes, carried_outputs, consecutive
 from lucid.nn.module import Module
-from lucid.nn.parts import CacheKind, ModelPart, Step, Steps, buffer_sizes, carried_outputs, consecutive
 from lucid.ops.tensor.tensor import Tensor
 
 # The names that optimum gives to the axes of a step; transformers.js makes the first, empty cache by that of the batch.

@@ -21,8 +21,7 @@ from lucid.nn.cache import (
     present_caches,
 )
 from lucid.nn.decoding import kept_positions
-from lucid.nn.module import Module
-from lucid.nn.parts import (
+from lucid.nn.model_parts import (
     Alternative,
     CacheKind,
     ModelPart,
@@ -33,6 +32,7 @@ from lucid.nn.parts import (
     carried_outputs,
     consecutive,
 )
+from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
 
 # The names that optimum and transformers.js give to the axes: the second makes the first, empty cache by them.

@@ -8,38 +8,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lucid import ops
-from lucid.core.graph.types import float64, int64, same_shape, show_shape
-from lucid.core.sizes.dims import Size
-from lucid.core.torch_names.absent import why_absent
-from lucid.core.torch_names.arguments import torch_names
-from lucid.core.words import public
-from lucid.nn._activations import elu as elu
-from lucid.nn._activations import gelu as gelu
-from lucid.nn._activations import glu as glu
-from lucid.nn._activations import hardsigmoid as hardsigmoid
-from lucid.nn._activations import hardswish as hardswish
-from lucid.nn._activations import leaky_relu as leaky_relu
-from lucid.nn._activations import log_softmax as log_softmax
-from lucid.nn._activations import logsigmoid as logsigmoid
-from lucid.nn._activations import relu as relu
-from lucid.nn._activations import relu6 as relu6
-from lucid.nn._activations import sigmoid as sigmoid
-from lucid.nn._activations import silu as silu
-from lucid.nn._activations import softmax as softmax
-from lucid.nn._activations import softplus as softplus
-from lucid.nn._activations import tanh as tanh
+from lucid.core.graph.types import DTypeLike, float64, int64, same_shape, show_shape
+from lucid.core.sizes.dims import Size, same
+from lucid.core.torch_names.argument_names import torch_names
+from lucid.core.torch_names.missing_names import why_absent
+from lucid.core.words import package_names
 from lucid.nn._checks import check_probability
-from lucid.nn._convolutions import conv1d as conv1d
-from lucid.nn._convolutions import conv2d as conv2d
-from lucid.nn._convolutions import conv3d as conv3d
-from lucid.nn._convolutions import conv_transpose1d as conv_transpose1d
-from lucid.nn._convolutions import conv_transpose2d as conv_transpose2d
 from lucid.nn._dot_product_attention import real_scale as real_scale
 from lucid.nn._dot_product_attention import scaled_dot_product_attention as scaled_dot_product_attention
-from lucid.nn._multi_head import multi_head_attention_forward as multi_head_attention_forward
-from lucid.nn._sampling import affine_grid as affine_grid
-from lucid.nn._sampling import grid_sample as grid_sample
-from lucid.nn._sampling import unfold as unfold
+from lucid.nn._image_sampling import affine_grid as affine_grid
+from lucid.nn._image_sampling import grid_sample as grid_sample
+from lucid.nn._image_sampling import unfold as unfold
+from lucid.nn._multi_head_attention import multi_head_attention_forward as multi_head_attention_forward
 from lucid.nn.cache import cache_key_mask as cache_key_mask
 from lucid.nn.cache import cache_positions as cache_positions
 from lucid.nn.cache import cache_span as cache_span
@@ -47,14 +27,21 @@ from lucid.nn.cache import cached_attention as cached_attention
 from lucid.nn.cache import cross_attention as cross_attention
 from lucid.nn.cache import layer_caches as layer_caches
 from lucid.nn.cache import present_caches as present_caches
+from lucid.nn.convolution import conv1d as conv1d
+from lucid.nn.convolution import conv2d as conv2d
+from lucid.nn.convolution import conv3d as conv3d
+from lucid.nn.convolution import conv_transpose1d as conv_transpose1d
+from lucid.nn.convolution import conv_transpose2d as conv_transpose2d
 from lucid.nn.decoding import kept_positions as kept_positions
+from lucid.nn.quantized import embedding as embedding
+from lucid.nn.quantized import linear as linear
 from lucid.nn.recurrent_decoding import mask_of_new_tokens as mask_of_new_tokens
-from lucid.nn.stored import embedding as embedding
-from lucid.nn.stored import linear as linear
+from lucid.ops.elementwise import expm1
 from lucid.ops.interpolation import interpolate as interpolate
-from lucid.ops.operands import check_tensors
-from lucid.ops.padding import pad as pad
-from lucid.ops.statistics import normalize as normalize
+from lucid.ops.operand_conversion import check_tensors
+from lucid.ops.rearranging import pad as pad
+from lucid.ops.reduction import normalize as normalize
+from lucid.ops.shaping import normalize_axis
 from lucid.ops.tensor.tensor import Tensor, TracedValueError
 
 __all__ = [
@@ -111,7 +98,7 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # type checkers know the names
 
     def __getattr__(name: str) -> object:
-        raise public.unknown(f"module {__name__!r}", name, __all__, why_absent("functional", name))
+        raise package_names.unknown(f"module {__name__!r}", name, __all__, why_absent("functional", name))
 
 
 @torch_names
@@ -194,3 +181,102 @@ def _last_sizes(name: str, x: Tensor, sizes: Sequence[Size]) -> tuple[Size, ...]
     if not shape or not same_shape(x.shape[-len(shape) :], shape):
         raise ValueError(f"{name}: input {show_shape(x.shape)} does not end with the sizes {show_shape(shape)}")
     return shape
+
+
+@torch_names
+def relu(x: Tensor, inplace: bool = False) -> Tensor:
+    """max(x, 0)."""
+    return ops.relu(x)
+
+
+@torch_names
+def relu6(x: Tensor, inplace: bool = False) -> Tensor:
+    """min(max(x, 0), 6)."""
+    return ops.clamp(x, 0, 6)
+
+
+@torch_names
+def leaky_relu(x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x where it is positive, else `negative_slope` times x (Maas et al. 2013)."""
+    return ops.where(x > 0, x, x * negative_slope)
+
+
+@torch_names
+def elu(x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x where it is positive, else alpha * (exp(x) - 1), accurate near 0 (Clevert et al. 2015)."""
+    return ops.where(x > 0, x, alpha * expm1(ops.minimum(x, 0)))
+
+
+@torch_names
+def silu(x: Tensor, inplace: bool = False) -> Tensor:
+    """x * sigmoid(x)."""
+    return ops.silu(x)
+
+
+@torch_names
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """x times the standard normal distribution function; "tanh" is the approximation that GPT-2 uses."""
+    return ops.gelu(x, approximate=approximate)
+
+
+@torch_names
+def hardsigmoid(x: Tensor, inplace: bool = False) -> Tensor:
+    """min(max(x + 3, 0), 6) / 6."""
+    return relu6(x + 3) / 6
+
+
+@torch_names
+def hardswish(x: Tensor, inplace: bool = False) -> Tensor:
+    """x * min(max(x + 3, 0), 6) / 6 (Howard et al. 2019)."""
+    return x * hardsigmoid(x)
+
+
+@torch_names
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + exp(-x))."""
+    return ops.sigmoid(x)
+
+
+@torch_names
+def tanh(x: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
+    return ops.tanh(x)
+
+
+@torch_names
+def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
+    scaled = x if beta == 1 else x * beta
+    soft = ops.softplus(scaled)
+    return ops.where(scaled > threshold, x, soft if beta == 1 else soft / beta)
+
+
+@torch_names
+def logsigmoid(x: Tensor) -> Tensor:
+    """log(1 / (1 + exp(-x)))."""
+    return -ops.softplus(-x)
+
+
+@torch_names
+def glu(x: Tensor, axis: int = -1) -> Tensor:
+    """The first half of an axis times the sigmoid of the second (Dauphin et al. 2017).
+
+    Raises:
+        ValueError: for an axis of an odd size.
+    """
+    if not same(x.shape[normalize_axis("glu", axis, x.ndim)] % 2, 0):
+        raise ValueError(f"glu: axis {axis} of {show_shape(x.shape)} has an odd size, expected an even one")
+    value, gate = x.chunk(2, axis)
+    return value * gate.sigmoid()
+
+
+@torch_names
+def softmax(x: Tensor, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
+    """exp(x) normalised to sum 1 along an axis; `dtype`: converted to this element type first."""
+    return ops.softmax(x if dtype is None else x.astype(dtype), axis=axis)
+
+
+@torch_names
+def log_softmax(x: Tensor, axis: int = -1, *, dtype: DTypeLike | None = None) -> Tensor:
+    """The logarithm of softmax; `dtype`: converted to this element type first."""
+    return ops.log_softmax(x if dtype is None else x.astype(dtype), axis=axis)

@@ -12,7 +12,7 @@ import numpy as np
 from lucid.core.graph.types import DTypeLike, as_dtype, float32, show_shape
 from lucid.core.process.context import holding
 from lucid.nn.module import Parameter
-from lucid.ops.drawing import generator
+from lucid.ops.creation import generator
 
 __all__ = [
     "constant_",

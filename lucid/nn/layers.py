@@ -1,14 +1,14 @@
-"""Layers: linear maps, tables, normalisations, activations, dropout."""
+"""Layers: linear maps, tables, activations, gated units, dropout."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from lucid.core.graph.types import DTypeLike, TensorType, int64, spec
 from lucid.core.sizes.dims import Size
-from lucid.core.torch_names.arguments import torch_names, torch_names_and
+from lucid.core.torch_names.argument_names import torch_names, torch_names_and
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
@@ -67,59 +67,6 @@ class TiedEmbedding(Embedding):
     """
 
     quantizable: ClassVar = {"weight": "linear"}
-
-
-class LayerNorm(Module):
-    """Layer normalisation over the last axes, which have the sizes `normalized_shape` (Ba et al. 2016)."""
-
-    @torch_names_and("device")
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        for size in shape:
-            check_positive("LayerNorm", normalized_shape=size)
-        self.normalized_shape, self.eps = shape, eps
-        self.weight = new_parameter(*shape, dtype=dtype, value=1.0) if elementwise_affine else None
-        self.bias = new_parameter(*shape, dtype=dtype) if elementwise_affine and bias else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{', '.join(map(str, self.normalized_shape))}, eps={self.eps}"
-
-
-class RMSNorm(Module):
-    """Root-mean-square normalisation over the last axes, whose sizes are `normalized_shape` (Zhang & Sennrich 2019).
-
-    The default `eps` is the machine epsilon of the type it is computed in, as in torch: 1.2e-7, for float64 2.2e-16.
-    """
-
-    @torch_names_and("device")
-    def __init__(
-        self,
-        normalized_shape: int | Sequence[int],
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        for size in sizes:
-            check_positive("RMSNorm", normalized_shape=size)
-        self.normalized_shape, self.eps = sizes, eps
-        self.weight = new_parameter(*sizes, dtype=dtype, value=1.0) if elementwise_affine else None
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"{', '.join(map(str, self.normalized_shape))}, eps={self.eps}"
 
 
 class Dropout(Module):
@@ -256,3 +203,56 @@ class Upsample(Module):
     def extra_repr(self) -> str:
         target = f"scale_factor={self.scale_factor}" if self.size is None else f"size={self.size}"
         return f"{target}, mode={self.mode!r}"
+
+
+class GLU(Module):
+    """The first half of an axis times the sigmoid of the second (Dauphin et al. 2017)."""
+
+    @torch_names
+    def __init__(self, axis: int = -1) -> None:
+        self.axis = axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.glu(x, self.axis)
+
+    def extra_repr(self) -> str:
+        return f"axis={self.axis}"
+
+
+class GatedMLP(Module):
+    """down(activation(gate(x)) * up(x)) (Shazeer 2020): (..., dim) to (..., dim).
+
+    State: ``gate_proj``, ``up_proj``, ``down_proj``, each a `Linear`, as Llama names them.
+
+    Args:
+        dim: the width.
+        hidden_dim: the inner width.
+        activation: the gate's activation.
+        bias: whether the three projections have biases.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden_dim: int,
+        activation: Callable[[Tensor], Tensor] = F.silu,
+        bias: bool = False,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        self.gate_proj = Linear(dim, hidden_dim, bias, dtype)
+        self.up_proj = Linear(dim, hidden_dim, bias, dtype)
+        self.down_proj = Linear(hidden_dim, dim, bias, dtype)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return {"x": spec("N", "L", self.gate_proj.in_features, dtype=self.gate_proj.weight.dtype)}
+
+
+class SwiGLU(GatedMLP):
+    """A `GatedMLP` with SiLU, as in Llama."""
+
+    def __init__(self, dim: int, hidden_dim: int, bias: bool = False, dtype: DTypeLike | None = None) -> None:
+        super().__init__(dim, hidden_dim, F.silu, bias, dtype)

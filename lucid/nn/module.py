@@ -11,8 +11,8 @@ import numpy as np
 
 from lucid.core.graph.scope import entered, scope
 from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype, convert, known_type, show_shape
-from lucid.core.process.evaluation import is_evaluating
-from lucid.core.torch_names.arguments import forward_arguments
+from lucid.core.process.context import is_evaluating
+from lucid.core.torch_names.argument_names import forward_arguments
 from lucid.core.words import html
 from lucid.core.words.other_libraries import type_name
 from lucid.ops.tensor.tensor import Tensor

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lucid import ops
 from lucid.core.graph.types import TensorType, float32
 from lucid.nn._checks import check_positive
-from lucid.nn._sampling import unfold
+from lucid.nn._image_sampling import unfold
 from lucid.nn.convolution import Ints, Spatial, per_axis
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor

@@ -15,8 +15,8 @@ from lucid.nn import init
 from lucid.nn._checks import check_positive
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
+from lucid.nn.quantized import embedding
 from lucid.nn.rope_scaling import RopeScaling, inverse_frequencies
-from lucid.nn.stored import embedding
 from lucid.ops.tensor.tensor import Tensor
 
 

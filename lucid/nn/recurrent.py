@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 from lucid import ops
 from lucid.core.graph.types import DTypeLike, TensorType, same_shape, show_shape, spec
 from lucid.core.sizes.dims import same
-from lucid.core.torch_names.arguments import torch_names_and
+from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.module import Module
 from lucid.ops.creation import full
-from lucid.ops.operands import check_tensors
+from lucid.ops.operand_conversion import check_tensors
 from lucid.ops.tensor.tensor import Tensor
 
 State: TypeAlias = tuple[Tensor, ...]  # the hidden state, and for an LSTM that of its cells

@@ -9,10 +9,10 @@ import numpy as np
 
 from lucid import ops
 from lucid.core.graph.types import Array, DType, int64, show_shape, spec
-from lucid.core.process.evaluation import evaluating
+from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import Size, same
 from lucid.nn.decoding import CausalDecoder, padded_left
-from lucid.nn.parts import CacheKind, Step, Steps, carried_outputs, consecutive
+from lucid.nn.model_parts import CacheKind, Step, Steps, carried_outputs, consecutive
 from lucid.ops.creation import zeros
 from lucid.ops.tensor.tensor import Tensor
 

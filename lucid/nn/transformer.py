@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from lucid.core.graph.types import DTypeLike, TensorType, float32, spec
 from lucid.core.sizes.dims import Size
-from lucid.core.torch_names.arguments import torch_names_and
+from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive
@@ -21,8 +21,9 @@ from lucid.nn.attention import MultiHeadAttention
 from lucid.nn.cache import Cache, KeyValueCache
 from lucid.nn.containers import ModuleList
 from lucid.nn.encoder_decoder import EncoderDecoderCache
-from lucid.nn.layers import Dropout, LayerNorm, Linear
+from lucid.nn.layers import Dropout, Linear
 from lucid.nn.module import Module, scoped
+from lucid.nn.normalization import LayerNorm
 from lucid.ops.attention.masks import causal_mask
 from lucid.ops.elementwise import where
 from lucid.ops.tensor.tensor import Tensor

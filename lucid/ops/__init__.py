@@ -7,8 +7,7 @@
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from lucid.core.words import public as _public
-from lucid.ops import drawing as _drawing  # noqa: F401  # `Tensor.randn` and kin call it by name
+from lucid.core.words import package_names as _public
 from lucid.ops.attention.buffers import buffered_attention as buffered_attention
 from lucid.ops.attention.buffers import write_at as write_at
 from lucid.ops.attention.op import attention as attention
@@ -16,34 +15,28 @@ from lucid.ops.bitwise import bitwise_and as bitwise_and
 from lucid.ops.bitwise import bitwise_not as bitwise_not
 from lucid.ops.bitwise import bitwise_or as bitwise_or
 from lucid.ops.bitwise import bitwise_xor as bitwise_xor
-from lucid.ops.channel_norms import batch_norm as batch_norm
-from lucid.ops.channel_norms import group_norm as group_norm
-from lucid.ops.conversion import full_like as full_like
-from lucid.ops.conversion import ones_like as ones_like
-from lucid.ops.conversion import zeros_like as zeros_like
 from lucid.ops.convolution import adaptive_average_pool as adaptive_average_pool
 from lucid.ops.convolution import average_pool as average_pool
 from lucid.ops.convolution import conv as conv
+from lucid.ops.convolution import conv_transpose as conv_transpose
 from lucid.ops.convolution import max_pool as max_pool
 from lucid.ops.creation import arange as arange
 from lucid.ops.creation import arange_op as arange_op
 from lucid.ops.creation import full as full
+from lucid.ops.creation import full_like as full_like
 from lucid.ops.creation import linspace as linspace
 from lucid.ops.creation import one_hot as one_hot
+from lucid.ops.creation import ones_like as ones_like
 from lucid.ops.creation import tril as tril
 from lucid.ops.creation import triu as triu
-from lucid.ops.derived import clamp as clamp
-from lucid.ops.derived import isfinite as isfinite
-from lucid.ops.derived import isinf as isinf
-from lucid.ops.derived import log2 as log2
-from lucid.ops.derived import rsqrt as rsqrt
-from lucid.ops.derived import square as square
+from lucid.ops.creation import zeros_like as zeros_like
 from lucid.ops.einsum import baddbmm as baddbmm
 from lucid.ops.einsum import einsum as einsum
 from lucid.ops.einsum import outer as outer
 from lucid.ops.elementwise import abs_ as abs_
 from lucid.ops.elementwise import add as add
 from lucid.ops.elementwise import ceil as ceil
+from lucid.ops.elementwise import clamp as clamp
 from lucid.ops.elementwise import clip as clip
 from lucid.ops.elementwise import cos as cos
 from lucid.ops.elementwise import div as div
@@ -51,8 +44,11 @@ from lucid.ops.elementwise import equal as equal
 from lucid.ops.elementwise import erf as erf
 from lucid.ops.elementwise import exp as exp
 from lucid.ops.elementwise import floor as floor
+from lucid.ops.elementwise import isfinite as isfinite
+from lucid.ops.elementwise import isinf as isinf
 from lucid.ops.elementwise import isnan as isnan
 from lucid.ops.elementwise import log as log
+from lucid.ops.elementwise import log2 as log2
 from lucid.ops.elementwise import logical_and as logical_and
 from lucid.ops.elementwise import logical_not as logical_not
 from lucid.ops.elementwise import logical_or as logical_or
@@ -64,10 +60,12 @@ from lucid.ops.elementwise import not_equal as not_equal
 from lucid.ops.elementwise import pow_ as pow_
 from lucid.ops.elementwise import reciprocal as reciprocal
 from lucid.ops.elementwise import round_ as round_
+from lucid.ops.elementwise import rsqrt as rsqrt
 from lucid.ops.elementwise import sigmoid as sigmoid
 from lucid.ops.elementwise import sign as sign
 from lucid.ops.elementwise import sin as sin
 from lucid.ops.elementwise import sqrt as sqrt
+from lucid.ops.elementwise import square as square
 from lucid.ops.elementwise import sub as sub
 from lucid.ops.elementwise import tanh as tanh
 from lucid.ops.elementwise import where as where
@@ -86,9 +84,11 @@ from lucid.ops.interpolation import resize as resize
 from lucid.ops.linalg import linear as linear
 from lucid.ops.linalg import matmul as matmul
 from lucid.ops.loops import scan as scan
+from lucid.ops.neural import batch_norm as batch_norm
 from lucid.ops.neural import dropout as dropout
 from lucid.ops.neural import embedding as embedding
 from lucid.ops.neural import gelu as gelu
+from lucid.ops.neural import group_norm as group_norm
 from lucid.ops.neural import layer_norm as layer_norm
 from lucid.ops.neural import log_softmax as log_softmax
 from lucid.ops.neural import relu as relu
@@ -118,8 +118,10 @@ from lucid.ops.reduction import cumsum as cumsum
 from lucid.ops.reduction import max_ as max_
 from lucid.ops.reduction import mean as mean
 from lucid.ops.reduction import min_ as min_
+from lucid.ops.reduction import norm as norm
 from lucid.ops.reduction import prod as prod
 from lucid.ops.reduction import sum_ as sum_
+from lucid.ops.reduction import var as var
 from lucid.ops.reduction import variance as variance
 from lucid.ops.rotary import rotary_embedding as rotary_embedding
 from lucid.ops.scattering import gather as gather
@@ -143,10 +145,7 @@ from lucid.ops.shaping import unsqueeze as unsqueeze
 from lucid.ops.sorting import argmin as argmin
 from lucid.ops.sorting import sort as sort
 from lucid.ops.sorting import topk as topk
-from lucid.ops.statistics import norm as norm
-from lucid.ops.statistics import var as var
 from lucid.ops.tensor.tensor import OPS as OPS
-from lucid.ops.transposed_convolution import conv_transpose as conv_transpose
 
 abs, pow, round = abs_, pow_, round_
 all, any, max, min, sum = all_, any_, max_, min_, sum_

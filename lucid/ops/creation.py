@@ -1,4 +1,4 @@
-"""Creating tensors: ``lucid.zeros(2, 3)``, ``lucid.full((2, 3), 0.5)``, ``lucid.arange(n)``, n symbolic or not."""
+"""Creating tensors: ``lucid.zeros(2, 3)``, ``lucid.arange(n)`` with n symbolic or not, ``lucid.randn(3)``."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lucid.core.graph.scope import is_tracing
 from lucid.core.graph.types import (
     Array,
     DType,
@@ -23,12 +24,13 @@ from lucid.core.graph.types import (
     int64,
     show_shape,
 )
-from lucid.core.sizes.dims import Dim, Shape, Size, as_size
-from lucid.core.torch_names.arguments import torch_names_and
+from lucid.core.process import random
+from lucid.core.sizes.dims import Dim, Shape, Size, as_size, product
+from lucid.core.torch_names.argument_names import Device, check_device, torch_names_and
 from lucid.ops.elementwise import maximum, where
 from lucid.ops.op import function, primitive
 from lucid.ops.shaping import concat, expand, unsqueeze
-from lucid.ops.tensor.tensor import Tensor
+from lucid.ops.tensor.tensor import Tensor, TracedValueError
 
 UNUSED = ("device", "requires_grad", "pin_memory", "layout", "memory_format")  # of torch's arguments
 
@@ -253,3 +255,129 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike | None = N
 def eye(rows: int, columns: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Ones on the diagonal of a matrix, zeros elsewhere."""
     return Tensor.from_array(np.eye(rows, columns, dtype=as_dtype(float32 if dtype is None else dtype).numpy))
+
+
+@function
+def to(
+    x: Tensor,
+    *target: Any,
+    dtype: DTypeLike | None = None,
+    device: Any = None,
+    other: Tensor | None = None,
+    non_blocking: bool = False,
+    copy: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
+    """The same numbers in the element type of the target: a type, or a tensor that has it.
+
+    Raises:
+        ValueError: for a device other than the CPU.
+    """
+    check_device("to", device)
+    wanted = dtype
+    for item in (*target, other):
+        if isinstance(item, Tensor):
+            wanted = item.dtype
+        elif _is_device(item):
+            check_device("to", item)
+        elif item is not None and not isinstance(item, bool):  # torch's non_blocking and copy may be given by position
+            wanted = item
+    return x if wanted is None else x.astype(wanted)
+
+
+def _is_device(item: Any) -> bool:
+    if isinstance(item, str):
+        return item.partition(":")[0] in ("cpu", "cuda", "mps", "meta", "xpu", "npu")
+    return isinstance(item, Device)
+
+
+@function
+def ndim(x: Tensor) -> int:
+    """The number of axes."""
+    return x.ndim
+
+
+@function
+def numel(x: Tensor) -> Size:
+    """The number of elements, which may be symbolic while tracing."""
+    return product(x.shape)
+
+
+@function
+def new_full(
+    x: Tensor, shape: Size | Sequence[Size], value: Scalar, dtype: DTypeLike | None = None, device: Any = None
+) -> Tensor:
+    """One number everywhere, in the element type of `x` unless another one is given."""
+    check_device("new_full", device)
+    return full(shape, value, x.dtype if dtype is None else dtype)
+
+
+@function
+def new_tensor(x: Tensor, data: Any, dtype: DTypeLike | None = None, device: Any = None) -> Tensor:
+    """A tensor from numbers, in the element type of `x` unless another one is given."""
+    check_device("new_tensor", device)
+    return Tensor(np.array(data), x.dtype if dtype is None else dtype)
+
+
+_UNUSED = ("device", "requires_grad", "layout", "memory_format")
+
+
+@torch_names_and(*_UNUSED)
+def full_like(x: Tensor, value: Scalar, *, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor of one number everywhere, of the shape of `x` and, unless another is given, its element type."""
+    return full(x.shape, value, x.dtype if dtype is None else dtype)
+
+
+@torch_names_and(*_UNUSED)
+@function
+def zeros_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor of zeros, of the shape of `x` and, unless another is given, its element type."""
+    return full_like(x, 0, dtype=dtype)
+
+
+@torch_names_and(*_UNUSED)
+@function
+def ones_like(x: Tensor, *, dtype: DTypeLike | None = None) -> Tensor:
+    """A tensor of ones, of the shape of `x` and, unless another is given, its element type."""
+    return full_like(x, 1, dtype=dtype)
+
+
+def generator(where: str) -> np.random.Generator:
+    """The generator of this thread.
+
+    Raises:
+        TracedValueError: while tracing, as numbers that are drawn then would be constants of the model.
+    """
+    if is_tracing():
+        raise TracedValueError(
+            f"{where}: random numbers that are drawn in forward would be constants of the exported model, the same in "
+            "each run; make them an input of the model, or draw them once, in __init__, where modules are made too: "
+            "self.noise = lucid.randn(...)"
+        )
+    return random.generator()
+
+
+@torch_names_and(*UNUSED)
+@function
+def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
+    """Standard normal random numbers; see `lucid.manual_seed`.
+
+    Raises:
+        TracedValueError: while tracing, as they would be constants of the model.
+    """
+    return _as_tensor(generator("randn").standard_normal(as_shape(shape)), dtype)
+
+
+@torch_names_and(*UNUSED)
+@function
+def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
+    """Uniform random numbers from 0 to 1; see `lucid.manual_seed`.
+
+    Raises:
+        TracedValueError: while tracing, as they would be constants of the model.
+    """
+    return _as_tensor(generator("rand").random(as_shape(shape)), dtype)
+
+
+def _as_tensor(values: Any, dtype: DTypeLike) -> Tensor:
+    return Tensor.from_array(np.asarray(values, as_dtype(dtype).numpy))

@@ -9,13 +9,13 @@ from typing import Any
 
 from lucid.core.graph.types import float32, promote, show_shape
 from lucid.core.sizes.dims import Size, product, same
-from lucid.core.torch_names.arguments import torch_names
+from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.creation import arange
 from lucid.ops.elementwise import logical_and, mul
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
 from lucid.ops.op import function
-from lucid.ops.operands import as_tensor
+from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.reduction import sum_
 from lucid.ops.shaping import expand, permute, reshape, unsqueeze
 from lucid.ops.tensor.tensor import Tensor, TensorLike

@@ -9,7 +9,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array, TensorType, broadcast, int64, show_shape
 from lucid.core.sizes.dims import Dim, Shape, Size, SymbolicSizeError, same
-from lucid.core.torch_names.arguments import torch_names
+from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.words.other_libraries import type_name
 from lucid.ops.op import function, primitive
 from lucid.ops.shaping import concat, expand, normalize_axis, permute, reshape, squeeze, unsqueeze

@@ -13,13 +13,13 @@ from typing import Any
 
 from lucid.core.graph.types import float32, float64, int64, show_shape
 from lucid.core.sizes.dims import Dim, Shape, Size, same
-from lucid.core.torch_names.arguments import torch_names
+from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.convolution import adaptive_average_pool
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.elementwise import floor, maximum, minimum
 from lucid.ops.indexing import take_op
 from lucid.ops.op import composite
-from lucid.ops.operands import as_tensor
+from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.shaping import unsqueeze
 from lucid.ops.tensor.tensor import Tensor
 

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lucid.core.graph.bodies import closed
+from lucid.core.graph.loop_bodies import closed
 from lucid.core.graph.names import unused_name
+from lucid.core.graph.pytree import fill, taken_apart
 from lucid.core.graph.running import run
 from lucid.core.graph.scope import is_tracing, scope
-from lucid.core.graph.structure import fill, taken_apart
 from lucid.core.graph.types import Array, TensorType, same_shape
 from lucid.core.graph.values import Body, Constant, Input, Part, Value
 from lucid.core.sizes.dims import Size, as_size, same
 from lucid.ops.creation import arange
 from lucid.ops.op import Op, only_types, primitive
-from lucid.ops.operands import as_tensor
+from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.tensor.tensor import Tensor
 
 Step = Callable[[Any, Any], tuple[Any, Any]]

@@ -16,16 +16,23 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from lucid.core.graph.bodies import mentions_sizes
+from lucid.core.graph.loop_bodies import mentions_sizes
 from lucid.core.graph.scope import new_node, scope
 from lucid.core.graph.types import Array, TensorType
 from lucid.core.graph.values import Attributes, Input, Part
 from lucid.core.process.context import holding
-from lucid.core.process.quiet import quietly
+from lucid.core.process.numpy_errstate import quietly
 from lucid.core.sizes.dims import identity
-from lucid.core.torch_names.arguments import in_our_names, torch_names
-from lucid.ops.known_calls import KnownCall, key_of
-from lucid.ops.operands import are_tensors, arrays_of, as_tensors, half_beside_number, known_operands, promoted
+from lucid.core.torch_names.argument_names import in_our_names, torch_names
+from lucid.ops.checked_calls import KnownCall, key_of
+from lucid.ops.operand_conversion import (
+    are_tensors,
+    arrays_of,
+    as_tensors,
+    half_beside_number,
+    known_operands,
+    promoted,
+)
 from lucid.ops.tensor.tensor import OPS, Tensor
 
 P = ParamSpec("P")

@@ -12,7 +12,7 @@ from lucid.ops.creation import full, zeros
 from lucid.ops.elementwise import where
 from lucid.ops.indexing import take, take_along_op
 from lucid.ops.op import function, primitive
-from lucid.ops.operands import as_tensor
+from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.reduction import cumsum
 from lucid.ops.shaping import concat, expand, normalize_axis, reshape, unsqueeze
 from lucid.ops.tensor.tensor import Tensor, TensorLike, TracedValueError

@@ -14,7 +14,7 @@ from lucid.core.graph.types import Array, TensorType, broadcast, same_shape, sho
 from lucid.core.graph.types import normalize_axis as normalize_axis
 from lucid.core.sizes.dims import Shape, Size, as_size, product, same
 from lucid.ops.op import function, primitive
-from lucid.ops.operands import as_tensor
+from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.tensor.tensor import Axes, Tensor, TensorLike
 
 

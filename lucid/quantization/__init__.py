@@ -3,7 +3,7 @@
 `ops`, `nn` and every room above import from it. Modules and tensors do not belong here.
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.quantization.blocks import Blocks as Blocks
 from lucid.quantization.fit import fit as fit
 from lucid.quantization.gptq import Hessian as Hessian

@@ -3,7 +3,7 @@
 Every room from `generation` up may import from it. Building a model does not belong here.
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.runtime.bound_run import BoundRun as BoundRun
 from lucid.runtime.model_file import ModelError as ModelError
 from lucid.runtime.model_file import check_model_file as check_model_file

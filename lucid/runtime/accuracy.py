@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from lucid.core.targets.known import ACCURACY_LEVEL
+from lucid.core.targets.runtimes import ACCURACY_LEVEL
 from lucid.runtime.model_file import check_model_file
 
 FOLDER = "session.model_external_initializers_file_folder_path"  # onnxruntime's config key

@@ -7,7 +7,7 @@ from importlib import import_module
 import onnx
 import onnxruntime
 
-from lucid.core.targets.known import EXTENSIONS
+from lucid.core.targets.runtimes import EXTENSIONS
 
 _DOMAINS = (EXTENSIONS, "com.microsoft.extensions")  # the library registers its operators in both
 

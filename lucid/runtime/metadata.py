@@ -9,7 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from lucid.core.graph.types import is_whole
-from lucid.core.targets.known import ACCURACY_LEVEL, SIZE_LIMITS
+from lucid.core.targets.runtimes import ACCURACY_LEVEL, SIZE_LIMITS
 from lucid.runtime.skeleton import WireError, skeleton
 
 _LEVEL = "session.qdq_matmulnbits_accuracy_level"  # onnxruntime's config key

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib import metadata, util
 from pathlib import Path
 
-from lucid.core.targets.known import CUDA, RUNTIMES
+from lucid.core.targets.runtimes import CUDA, RUNTIMES
 
 
 class ProviderError(RuntimeError):

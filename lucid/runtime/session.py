@@ -14,8 +14,8 @@ import onnxruntime
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidProtobuf
 
 from lucid.core.graph.types import Array, bfloat16
-from lucid.core.words.phases import phase
-from lucid.core.words.text import encodable
+from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import encodable
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-from lucid.core.words.text import encodable
+from lucid.core.words.safe_text import encodable
 
 _HALVES = re.compile("[\ud800-\udfff]")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lucid.batch.rows import objects
 from lucid.core.graph.types import Array, DType, is_whole
-from lucid.core.words.text import encoded
+from lucid.core.words.safe_text import encoded
 from lucid.serving.bodies import Body
 from lucid.serving.errors import RequestError
 

@@ -3,7 +3,7 @@
 Layouts, reports and the command import from it, and users' tests do. Looking at files belongs to `lucid.inspection`.
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.testing.outputs import compare_file as compare_file
 from lucid.testing.overflow import Overflow as Overflow
 from lucid.testing.overflow import half_precision_overflow as half_precision_overflow

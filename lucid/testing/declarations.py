@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import onnx
 
-from lucid.core.targets.known import ACCURACY_LEVEL, OLDEST_RELEASE, SIZE_LIMITS
-from lucid.core.words.text import visible
+from lucid.core.targets.runtimes import ACCURACY_LEVEL, OLDEST_RELEASE, SIZE_LIMITS
+from lucid.core.words.safe_text import visible
 
 _KEYS = (OLDEST_RELEASE, SIZE_LIMITS, ACCURACY_LEVEL)
 

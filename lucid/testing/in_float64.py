@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.bodies import with_bodies
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.order import in_order
+from lucid.core.graph.loop_bodies import with_bodies
 from lucid.core.graph.scope import new_node
 from lucid.core.graph.types import Array, DType, TensorType, float64
-from lucid.core.graph.values import Body, Constant, Input, Result, Value
+from lucid.core.graph.values import Body, Constant, Input, Result, Value, in_order
 from lucid.ops.elementwise import cast
 
 

@@ -15,13 +15,13 @@ from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype, bind_
 from lucid.core.graph.values import Result
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
-from lucid.core.words.phases import phase
-from lucid.core.words.text import visible
+from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import visible
 from lucid.export.exporter import export_graph, to_onnx
 from lucid.export.half_precision import halved
 from lucid.export.onnx_file.writer import in_memory
 from lucid.export.target import Target
-from lucid.nn.parts import Draw
+from lucid.nn.model_parts import Draw
 from lucid.runtime.accuracy import at_level_0
 from lucid.runtime.model_file import check_model_file
 from lucid.runtime.session import Session

@@ -13,7 +13,7 @@ from lucid.core.graph.types import Array, DTypeLike
 from lucid.export.exporter import Lowered
 from lucid.export.half_precision import halved
 from lucid.export.target import Target
-from lucid.nn.parts import Alternative, ModelPart, Steps
+from lucid.nn.model_parts import Alternative, ModelPart, Steps
 from lucid.testing.branches import branches, branches_by_size
 from lucid.testing.random_inputs import (
     QUICK,

@@ -9,9 +9,9 @@ import numpy as np
 from lucid.core.graph.graph import Graph
 from lucid.core.process import random
 from lucid.core.sizes.dims import bind
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
+from lucid.nn.model_parts import ModelPart
 from lucid.nn.module import Module
-from lucid.nn.parts import ModelPart
 from lucid.nn.quantizing.layer_weights import parameter_count
 from lucid.testing.precision.outputs import OutputSums
 from lucid.testing.precision.report import OutputError

@@ -11,10 +11,10 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DType, TensorType
 from lucid.core.graph.values import Constant
 from lucid.core.process import random
-from lucid.core.process.evaluation import evaluating
+from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import Dim, evaluate, names_of
 from lucid.core.words.user_code import located_errors
-from lucid.nn.parts import Draw
+from lucid.nn.model_parts import Draw
 from lucid.ops.tensor.tensor import Tensor
 from lucid.tracing.index_ranges import FAR, INDEXING, IndexRanges, Range, Use, largest
 from lucid.tracing.trace import Model, arguments_of, outputs_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lucid.core.graph.types import Array
 from lucid.core.words import html
-from lucid.core.words.text import visible
+from lucid.core.words.safe_text import visible
 from lucid.testing.tolerance import Comparison
 
 

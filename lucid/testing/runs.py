@@ -15,10 +15,10 @@ from lucid.core.graph.types import Array, DTypeLike
 from lucid.core.graph.values import Result
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.export.exporter import export_graph
 from lucid.export.target import Target
-from lucid.nn.parts import Draw, Step, Steps
+from lucid.nn.model_parts import Draw, Step, Steps
 from lucid.runtime.accuracy import at_level_0
 from lucid.runtime.inner_values import with_inner_values
 from lucid.runtime.providers import REMOTE, ProviderError, available

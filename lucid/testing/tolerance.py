@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.core.words.text import visible
+from lucid.core.words.safe_text import visible
 
 # By element type: some units in the last place of sums of a few hundred terms.
 UNITS = {"float64": 1e-10, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}

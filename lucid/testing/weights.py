@@ -18,9 +18,9 @@ import onnx
 
 from lucid.core.graph.types import Array, DTypeLike
 from lucid.core.process.threads import share
-from lucid.core.targets.known import ACCURACY_LEVEL, OLDEST_RELEASE
+from lucid.core.targets.runtimes import ACCURACY_LEVEL, OLDEST_RELEASE
 from lucid.core.version import __version__
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.export.exporter import Lowered, lower
 from lucid.export.onnx_file.array_bytes import byte_blocks, in_order
 from lucid.export.onnx_file.assemble import PRODUCER, TARGET, Assembled

@@ -12,10 +12,10 @@ from lucid.core.graph.values import Input
 from lucid.core.sizes.dims import dim, same
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
-from lucid.nn.parts import CACHE_KINDS, PART_NAMES
-from lucid.nn.parts import CacheKind as CacheKind
-from lucid.nn.parts import ModelPart as ModelPart
-from lucid.nn.parts import PartName as PartName
+from lucid.nn.model_parts import CACHE_KINDS, PART_NAMES
+from lucid.nn.model_parts import CacheKind as CacheKind
+from lucid.nn.model_parts import ModelPart as ModelPart
+from lucid.nn.model_parts import PartName as PartName
 from lucid.tracing.trace import Model, owner_of, trace_all
 
 

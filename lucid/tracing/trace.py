@@ -10,16 +10,16 @@ import numpy as np
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import Names
+from lucid.core.graph.pytree import like, taken_apart
 from lucid.core.graph.scope import Scope, entered
-from lucid.core.graph.structure import like, taken_apart
 from lucid.core.graph.types import Array, TensorType, as_dtype, spec
 from lucid.core.graph.values import Input, Value
-from lucid.core.process.evaluation import evaluating
+from lucid.core.process.context import evaluating
 from lucid.core.process.threads import single_threaded_blas
 from lucid.core.sizes.dims import Dim, names_of
 from lucid.core.sizes.readings import readings
 from lucid.core.words.other_libraries import check_model
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.core.words.user_code import located_errors
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lucid import DType, nn
-from lucid.nn.int8 import Activations
+from lucid.nn.quantized import Activations
 from lucid.quantization import Blocks, Grid8, Rows
 
 Array = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ from lucid.models.checkpoints.held_weights import Held, Int8, numbers_of, stored
 from lucid.models.checkpoints.packed_weights import PackedWeights
 from lucid.models.checkpoints.stacked_weights import StackedWeights
 from lucid.nn.module import StateError
-from lucid.nn.stored import StoredWeight
+from lucid.nn.quantized import StoredWeight
 from lucid.quantization import Blocks
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from lucid import WeightsError, nn
 from lucid.models.checkpoints.config import Array, ConfigError, show
 from lucid.models.checkpoints.held_weights import Held, Int8
-from lucid.nn.int8 import Activations
-from lucid.nn.stored import StoredWeight
+from lucid.nn.quantized import Activations, StoredWeight
 from lucid.quantization import Blocks, Grid8, Rows
 from lucid.quantization.blocks import blocks_of, check_format, unpack
 

@@ -26,7 +26,7 @@ from lucid.files.atomic import write_atomically
 from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.held_weights import Held
 from lucid.models.checkpoints.stored_formats import PARTS, Parts, StoredFormat, format_of, read_format
-from lucid.nn.stored import StoredWeight
+from lucid.nn.quantized import StoredWeight
 
 METHOD, OPTION, IGNORED = "lucid", "quantization_config", "ignored_options"
 

@@ -12,7 +12,7 @@ from lucid import Tensor, nn, ops
 from lucid.core.graph.types import Array, DType, bfloat16, int32, uint8
 from lucid.core.sizes.dims import Size, dim
 from lucid.nn import functional as F
-from lucid.nn.int8 import Activations
+from lucid.nn.quantized import Activations
 from lucid.quantization import Grid8, Rows
 from tests.fuzz.few_bits import product
 from tests.fuzz.layers import filled, nested

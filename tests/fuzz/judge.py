@@ -20,11 +20,10 @@ from typing import Any
 import numpy as np
 
 from lucid import Tensor
-from lucid.core.graph.bodies import bound
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.order import in_order
+from lucid.core.graph.loop_bodies import bound
 from lucid.core.graph.types import Array, DType, bind_sizes
-from lucid.core.graph.values import Constant, Node, Result, Value
+from lucid.core.graph.values import Constant, Node, Result, Value, in_order
 from lucid.ops.op import Op
 from tests.fuzz.either import OPERANDS, either, finite
 from tests.fuzz.precision import precision

@@ -9,7 +9,7 @@ import numpy as np
 from lucid.core.graph.types import Array
 from lucid.export.builder import Builder
 from lucid.export.forms import quantized as forms
-from lucid.nn.stored import StoredWeight
+from lucid.nn.quantized import StoredWeight
 from lucid.ops import quantized
 from lucid.quantization import blocks
 from tests.fuzz.planting import Faults, Patch, before, changed

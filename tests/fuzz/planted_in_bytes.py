@@ -8,7 +8,7 @@ import numpy as np
 
 from lucid import Tensor
 from lucid.export.builder import Builder
-from lucid.nn.int8 import Int8Weight
+from lucid.nn.quantized import Int8Weight
 from lucid.ops import int8
 from lucid.ops.elementwise import floor
 from tests.fuzz.planting import Faults, Patch, changed

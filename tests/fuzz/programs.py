@@ -28,7 +28,7 @@ from lucid.core.graph.types import (
     uint8,
 )
 from lucid.core.graph.values import Input
-from lucid.core.process.evaluation import evaluating
+from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import Size, dim
 from tests.fuzz.choices import Choices
 from tests.fuzz.values import Recipe, recipe

@@ -8,7 +8,7 @@ import pytest
 import lucid
 from lucid import Tensor, nn, ops
 from lucid.core.graph.types import Array, DType, TensorType, bfloat16, float16, float32, float64
-from lucid.core.targets.known import ATTENTION_OF_BUFFERS
+from lucid.core.targets.runtimes import ATTENTION_OF_BUFFERS
 from lucid.export import Target
 from lucid.runtime import installed
 from tests.fuzz.checks import Coverage, exported

@@ -24,7 +24,7 @@ from lucid.models.checkpoints.gguf_tokenizer import read_tokenizer, tokenizer_in
 from lucid.models.checkpoints.pretrained import ConfigError
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
-from lucid.nn.parts import CacheKind
+from lucid.nn.model_parts import CacheKind
 from lucid.quantization import Blocks
 from lucid.runtime import Session, installed
 from tests.models import goldens

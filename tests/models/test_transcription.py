@@ -26,7 +26,7 @@ from lucid.models.whisper import (
     read_wav,
     transcribe,
 )
-from lucid.nn.parts import CacheKind
+from lucid.nn.model_parts import CacheKind
 from lucid.runtime import Session
 from tests.models import goldens
 

@@ -11,30 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.bodies import with_bodies
-from lucid.core.graph.flat import Flat, flatten, restore
-from lucid.core.graph.names import Names as Names
-from lucid.core.graph.names import unused_name as unused_name
-from lucid.core.graph.order import in_order as in_order
+from lucid.core.graph.loop_bodies import with_bodies
+from lucid.core.graph.names import Names
+from lucid.core.graph.pickling import Flat, flatten, restore
 from lucid.core.graph.printing import listing
-from lucid.core.graph.printing import show_attribute as show_attribute
+from lucid.core.graph.pytree import fill
 from lucid.core.graph.running import run
-from lucid.core.graph.scope import Scope as Scope
-from lucid.core.graph.scope import is_tracing as is_tracing
-from lucid.core.graph.scope import new_node as new_node
-from lucid.core.graph.scope import scope as scope
-from lucid.core.graph.structure import fill
-from lucid.core.graph.types import Array
-from lucid.core.graph.values import Attributes as Attributes
-from lucid.core.graph.values import Constant as Constant
-from lucid.core.graph.values import Input as Input
-from lucid.core.graph.values import Node as Node
-from lucid.core.graph.values import Operation as Operation
-from lucid.core.graph.values import Part as Part
-from lucid.core.graph.values import Result as Result
-from lucid.core.graph.values import Value as Value
-from lucid.core.graph.verifying import verify
-from lucid.core.sizes.dims import bind as bind
+from lucid.core.graph.types import Array, same_shape
+from lucid.core.graph.values import Body, Constant, Input, Node, Result, Value, in_order
 from lucid.core.sizes.dims import names_of
 from lucid.core.words import html
 
@@ -141,6 +125,21 @@ def _restored(flat: Flat, output_names: Sequence[str], structure: Any) -> Graph:
     return Graph(inputs, dict(zip(output_names, outputs, strict=True)), Names.of(named), structure)
 
 
-def show(graph: Graph) -> str:
-    """The graph as text, which is `str(graph)`."""
-    return str(graph)
+def verify(inputs: Sequence[Input], outputs: Sequence[Value]) -> None:
+    """Check that the nodes that the outputs reach read only these inputs, and have the types that follow from them.
+
+    Raises:
+        ValueError: for a wrong node, which the message names.
+    """
+    own = {id(value) for value in inputs}
+    for node in in_order(outputs):
+        for value in node.inputs:
+            if isinstance(value, Input) and id(value) not in own:
+                raise ValueError(f"graph: {node.op.name} reads {value.name}, which is not an input of this graph")
+        for attribute in node.attributes.values():
+            if isinstance(attribute, Body):
+                verify(attribute.inputs, attribute.outputs)
+        types = node.op.infer([None if value is None else value.type for value in node.inputs], node.attributes)
+        for got, expected in zip(node.types, types, strict=True):
+            if got.dtype != expected.dtype or not same_shape(got.shape, expected.shape):
+                raise ValueError(f"graph: {node.op.name} is recorded as {got}, but its inputs give {expected}")

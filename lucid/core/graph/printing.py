@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lucid.core.graph.names import unused_name
-from lucid.core.graph.order import in_order
-from lucid.core.graph.values import Body, Constant, Input, Node, Value
+from lucid.core.graph.values import Body, Constant, Input, Node, Value, in_order
 
 _MAX_WIDTH = 100  # columns before the types, however long a line is
 

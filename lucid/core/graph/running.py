@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from lucid.core.graph.bodies import bound
-from lucid.core.graph.order import in_order
+from lucid.core.graph.loop_bodies import bound
 from lucid.core.graph.types import Array, bind_sizes, show_shape
-from lucid.core.graph.values import Constant, Input, Node, Result, Value
+from lucid.core.graph.values import Constant, Input, Node, Result, Value, in_order
 from lucid.core.sizes.dims import bind
 
 

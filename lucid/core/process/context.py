@@ -1,8 +1,8 @@
-"""Values that apply to a block of code, only in the thread or the asyncio task that runs it."""
+"""Context-local settings: values that apply to a block of code, such as evaluation mode."""
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
+from contextlib import AbstractContextManager, ContextDecorator
 from contextvars import ContextVar, Token
 from typing import Generic, Self, TypeVar
 
@@ -28,3 +28,16 @@ class holding(ContextDecorator, Generic[T]):  # noqa: N801  # used as a function
 
     def _recreate_cm(self) -> Self:  # for each call of a function that is decorated with it, as threads share it
         return type(self)(self._variable, self._value)
+
+
+_evaluating: ContextVar[bool] = ContextVar("lucid_evaluating", default=False)
+
+
+def is_evaluating() -> bool:
+    """Whether this thread is inside `evaluating`."""
+    return _evaluating.get()
+
+
+def evaluating() -> AbstractContextManager[None]:
+    """Inside, every module is in evaluation mode, in this thread alone: other threads may train it meanwhile."""
+    return holding(_evaluating, True)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from lucid.core.process.quiet import quietly
+from lucid.core.process.numpy_errstate import quietly
 
 Job = TypeVar("Job")
 

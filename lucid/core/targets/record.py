@@ -1,4 +1,4 @@
-"""The classes that describe a runtime (the records themselves are in `known`)."""
+"""The classes that describe a runtime (the records themselves are in `runtimes`)."""
 
 from __future__ import annotations
 

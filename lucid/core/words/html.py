@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lucid.core.words.text import visible_lines
+from lucid.core.words.safe_text import visible_lines
 
 _CELL = "text-align:left;padding:2px 10px 2px 0;vertical-align:top"
 _MONO = "font-family:monospace;white-space:pre"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lucid.core.graph.values import Node
-from lucid.core.targets.known import TENSOR_SCATTER
+from lucid.core.targets.runtimes import TENSOR_SCATTER
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse_wrong
 from lucid.ops import arange_op, expand, reshape, where

@@ -12,13 +12,13 @@ import numpy as np
 from lucid.core.graph.types import Array, float32
 from lucid.core.graph.values import Node, Value
 from lucid.core.sizes.dims import Dim, product, same
-from lucid.core.targets.known import GROUP_NORMALIZATION
+from lucid.core.targets.runtimes import GROUP_NORMALIZATION
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse, refuse_wrong
 from lucid.export.forms.neural import refuse_float64
 from lucid.export.run_time_sizes import reshaped
 from lucid.ops import batch_norm, group_norm
-from lucid.ops.channel_norms import per_channel
+from lucid.ops.neural import per_channel
 from lucid.ops.tensor.tensor import Tensor
 
 _FEW = 8  # numbers of a group

@@ -14,7 +14,7 @@ import numpy as np
 
 from lucid.core.graph.types import bool_, float32, float64, uint8
 from lucid.core.graph.values import Node, Value
-from lucid.core.targets.known import PASSES_OVER_NAN
+from lucid.core.targets.runtimes import PASSES_OVER_NAN
 from lucid.export.builder import Builder
 from lucid.export.form import Form, Taken, form, operand, refuse, refuse_wrong
 from lucid.export.forms.plain import axes_from_front, over_axes, reduction_node

@@ -15,7 +15,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array, bool_, int8, int32, int64, uint8
 from lucid.core.graph.values import Constant, Node, Result, Value
-from lucid.core.targets.known import INTEGERS_AS_FLOAT64, LOWEST_OVER_MINUS_ONE
+from lucid.core.targets.runtimes import INTEGERS_AS_FLOAT64, LOWEST_OVER_MINUS_ONE
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import form, operand, refuse, refuse_wrong
 from lucid.export.forms.plain import reduction_node

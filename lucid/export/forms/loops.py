@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.bodies import with_bodies, with_inputs
-from lucid.core.graph.order import in_order
+from lucid.core.graph.loop_bodies import with_bodies, with_inputs
 from lucid.core.graph.types import TensorType, int64
-from lucid.core.graph.values import Body, Input, Node, Value
+from lucid.core.graph.values import Body, Input, Node, Value, in_order
 from lucid.core.sizes.dims import Dim, Size, SymbolicSizeError, dim, sym_max
-from lucid.core.targets.known import ELEMENTS_IN_PLACE, OUTER_VALUES, SCAN_OF_NOTHING
+from lucid.core.targets.runtimes import ELEMENTS_IN_PLACE, OUTER_VALUES, SCAN_OF_NOTHING
 from lucid.export.builder import Block, Builder, Emitted, computed
 from lucid.export.form import Taken, form, refuse
 from lucid.export.run_time_sizes import size_vector

@@ -9,7 +9,7 @@ import numpy as np
 from lucid.core.graph.types import TensorType, bfloat16, float64
 from lucid.core.graph.values import Constant, Node, Result, Value
 from lucid.core.sizes.dims import Dim, Size, product, same
-from lucid.core.targets.known import (
+from lucid.core.targets.runtimes import (
     EMPTY_CONSTANTS,
     FLOAT64_COS,
     FLOAT64_QUICK_GELU,

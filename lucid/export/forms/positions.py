@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from lucid.core.graph.values import Node, Result, Value
 from lucid.core.sizes.dims import Dim
-from lucid.core.targets.known import REGIONS_OF_POSITIONS
+from lucid.core.targets.runtimes import REGIONS_OF_POSITIONS
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, operand, refuse
 from lucid.ops import elementwise

@@ -12,7 +12,7 @@ import onnx
 
 from lucid.core.graph.types import Array, float32, int32, promote, uint8
 from lucid.core.graph.values import Constant, Node, Value
-from lucid.core.targets.known import NARROW_PRODUCTS, PADDED_BLOCKS
+from lucid.core.targets.runtimes import NARROW_PRODUCTS, PADDED_BLOCKS
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code

@@ -12,7 +12,7 @@ import numpy as np
 
 from lucid.core.graph.types import int32, int64
 from lucid.core.graph.values import Constant, Node, Value
-from lucid.core.targets.known import ZEROS_OF_ROWS
+from lucid.core.targets.runtimes import ZEROS_OF_ROWS
 from lucid.export.builder import Builder
 from lucid.export.form import form, refuse, refuse_wrong
 from lucid.ops import quantized

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from lucid.core.graph.values import Node
-from lucid.core.targets.known import COARSE_SINE
+from lucid.core.targets.runtimes import COARSE_SINE
 from lucid.export.builder import Builder
 from lucid.export.form import Form, form
 from lucid.ops import elementwise, floor, where

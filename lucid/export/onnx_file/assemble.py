@@ -13,8 +13,8 @@ from onnx import helper
 
 from lucid.core.graph.types import Array, TensorType, as_dtype
 from lucid.core.sizes.dims import Size
-from lucid.core.targets.known import ACCURACY_LEVEL, DEFAULT_LEVEL, EXTENSIONS, OLDEST_RELEASE, SIZE_LIMITS
-from lucid.core.words.text import encodable
+from lucid.core.targets.runtimes import ACCURACY_LEVEL, DEFAULT_LEVEL, EXTENSIONS, OLDEST_RELEASE, SIZE_LIMITS
+from lucid.core.words.safe_text import encodable
 from lucid.export.builder import Block, Builder, Emitted
 from lucid.export.onnx_file.array_bytes import in_order
 from lucid.export.onnx_file.element_codes import onnx_code

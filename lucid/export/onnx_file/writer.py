@@ -13,7 +13,7 @@ from typing import BinaryIO
 import onnx
 
 from lucid.core.graph.types import Array
-from lucid.core.words.phases import Advance, phase
+from lucid.core.words.progress import Advance, phase
 from lucid.export.builder import SMALL
 from lucid.export.onnx_file.array_bytes import byte_blocks, fingerprint, in_order
 from lucid.export.onnx_file.assemble import Assembled

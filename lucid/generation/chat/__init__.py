@@ -12,7 +12,7 @@ _NEEDED = ("tokenizers", "jinja2")
 if _missing := [name for name in _NEEDED if _find_spec(name) is None]:
     raise ModuleNotFoundError(f"lucid.generation.chat needs {' and '.join(_missing)}: pip install 'lucid-onnx[chat]'")
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.generation.chat.conversation import Conversation as Conversation
 from lucid.generation.chat.language_model import Answer as Answer
 from lucid.generation.chat.language_model import LanguageModel as LanguageModel

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lucid.core.targets.known import CPU, tuned_for
-from lucid.core.words.phases import phase
+from lucid.core.targets.runtimes import CPU, tuned_for
+from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import or_check
 from lucid.export import Target, to_onnx
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import decoder_name, load_tokenizer
 from lucid.models import load
 from lucid.nn import CausalDecoder, RecurrentDecoder
-from lucid.nn.parts import CacheKind
+from lucid.nn.model_parts import CacheKind
 from lucid.nn.quantizing.quantize import Bits, quantize
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lucid.core.words.text import visible
+from lucid.core.words.safe_text import visible
 
 _PROCESS = Path(__file__).with_name("template_process.py")
 _MEMORY = 1 << 29  # bytes

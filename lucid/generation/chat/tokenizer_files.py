@@ -10,7 +10,7 @@ from typing import Any
 
 import tokenizers
 
-from lucid.core.words.text import visible
+from lucid.core.words.safe_text import visible
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.generation.chat.template import ChatTemplate
 from lucid.generation.chat.tokenizer import Tokenizer

@@ -3,7 +3,7 @@
 `cli` imports from it. What is measured or compared belongs to `inspection` and `testing`.
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.inspection.report.report import graph_page as graph_page
 from lucid.inspection.report.report import report as report
 

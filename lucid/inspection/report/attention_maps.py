@@ -13,7 +13,7 @@ from lucid.core.graph.scope import new_node
 from lucid.core.graph.types import Array
 from lucid.core.graph.values import Node
 from lucid.core.process.threads import blas_threads_for
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 
 _BUDGET = 3_000_000  # bytes of all maps together; longer inputs are shown as far as they fit
 

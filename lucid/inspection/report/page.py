@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid.core.words.html import escape
-from lucid.core.words.text import encoded, visible
+from lucid.core.words.safe_text import encoded, visible
 from lucid.files.atomic import write
 
 _STATIC = files("lucid.inspection.report") / "static"

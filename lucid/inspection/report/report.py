@@ -11,7 +11,7 @@ from typing import Any
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array
 from lucid.core.sizes.dims import names_of
-from lucid.core.targets.known import CPU, targets_of
+from lucid.core.targets.runtimes import CPU, targets_of
 from lucid.core.version import __version__
 from lucid.export import explain
 from lucid.export.explain import title
@@ -21,7 +21,7 @@ from lucid.inspection.report.graph_data import file_data, graph_data, node_ids
 from lucid.inspection.report.page import write_page
 from lucid.inspection.report.targets import compare_targets
 from lucid.nn.module import Module
-from lucid.nn.quantizing.observing import Call
+from lucid.nn.quantizing.calibration import Call
 from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.parity import compare_nodes
 from lucid.testing.precision import PrecisionReport, precision_report

@@ -16,8 +16,8 @@ import numpy as np
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, bind_sizes
 from lucid.core.process.threads import blas_threads_for
-from lucid.core.targets.known import RUNTIMES
-from lucid.core.words.phases import phase
+from lucid.core.targets.runtimes import RUNTIMES
+from lucid.core.words.progress import phase
 from lucid.export import Explanation, ExportError, Target
 from lucid.export.explain import title
 from lucid.export.exporter import lower

@@ -8,7 +8,7 @@
     pixels = preprocessor(lucid.tensor(images))  # (N, H, W, 3) uint8 to (N, 3, 224, 224), as Pillow resizes
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.layouts.images.parts import IMAGES as IMAGES
 from lucid.layouts.images.parts import with_preprocessor as with_preprocessor
 from lucid.layouts.images.preprocessor import NotExactError as NotExactError

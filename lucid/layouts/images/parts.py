@@ -10,7 +10,7 @@ from lucid import Tensor
 from lucid.core.graph.types import Array, TensorType
 from lucid.core.process import random
 from lucid.layouts.images.preprocessor import NotExactError, Preprocessor
-from lucid.nn.parts import ModelPart
+from lucid.nn.model_parts import ModelPart
 
 IMAGES = "images"
 """The input of a file that takes images."""

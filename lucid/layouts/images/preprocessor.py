@@ -13,7 +13,7 @@ import numpy as np
 import lucid
 from lucid import Tensor
 from lucid.core.graph.types import Array
-from lucid.core.words.text import visible
+from lucid.core.words.safe_text import visible
 from lucid.layouts.images.pillow import FILTERS, length, resize
 from lucid.models.checkpoints.config import read_json
 

@@ -8,7 +8,7 @@
     lucid.export.to_onnx(model, preprocessing=preprocessing, target="cpu", path="minilm.onnx")
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.layouts.tokenizing.parity import check_reads_text as check_reads_text
 from lucid.layouts.tokenizing.parity import text_parity as text_parity
 from lucid.layouts.tokenizing.reference import NotExpressedError as NotExpressedError

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from lucid.core.targets.known import EXTENSIONS
+from lucid.core.targets.runtimes import EXTENSIONS
 from lucid.export import Builder
 from lucid.layouts.tokenizing.characters import literally, pattern_of
 from lucid.layouts.tokenizing.reference import NotExpressedError, Reference

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lucid.core.graph.types import DTypeLike, bind_sizes
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.export import Target
 from lucid.export.half_precision import halved
 from lucid.layouts.tokenizing.reference import INPUTS, TEXT, Reference, reference_of
-from lucid.nn.parts import ModelPart
+from lucid.nn.model_parts import ModelPart
 from lucid.runtime.accuracy import at_level_0
 from lucid.testing.outputs import compare_outputs
 from lucid.testing.report import ParityReport

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.core.targets.known import EXTENSIONS
+from lucid.core.targets.runtimes import EXTENSIONS
 from lucid.export import Builder
 from lucid.layouts.tokenizing.reference import Reference
 

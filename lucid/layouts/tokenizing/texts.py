@@ -9,8 +9,8 @@ import numpy as np
 
 import lucid
 from lucid import Tensor
-from lucid.core.words.phases import phase
-from lucid.core.words.text import visible
+from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import visible
 from lucid.export import Builder, Preprocessing, to_onnx
 from lucid.layouts.tokenizing.byte_level import check_byte_level, emit_byte_level
 from lucid.layouts.tokenizing.difficult_texts import DIFFICULT, of_every_kind

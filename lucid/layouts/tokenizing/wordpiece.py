@@ -14,7 +14,7 @@ from collections.abc import Collection
 import numpy as np
 
 from lucid.core.sizes.dims import dim
-from lucid.core.targets.known import EXTENSIONS
+from lucid.core.targets.runtimes import EXTENSIONS
 from lucid.export import Builder
 from lucid.export.strings import Strings
 from lucid.layouts.tokenizing.characters import Characters, characters_of, literally, pattern_of

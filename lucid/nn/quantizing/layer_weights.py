@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from lucid.nn.module import Module, Parameter, WeightUse
-from lucid.nn.stored import StoredWeight
+from lucid.nn.quantized import StoredWeight
 from lucid.ops.tensor.tensor import Tensor
 
 M = TypeVar("M", bound=Module)

@@ -8,15 +8,12 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from lucid.core.graph.types import Array, DTypeLike, as_dtype, show_shape
 from lucid.core.words.other_libraries import check_model
-from lucid.core.words.phases import phase
-from lucid.nn.int8 import Activations, Int8Weight
+from lucid.core.words.progress import phase
 from lucid.nn.module import Module
-from lucid.nn.quantized import QuantizedWeight
-from lucid.nn.quantizing.activations import Int8, Ranges, check_activations
-from lucid.nn.quantizing.calibrating import Products, Seen, hessians
+from lucid.nn.quantized import Activations, Int8Weight, QuantizedWeight, StoredWeight
+from lucid.nn.quantizing.calibration import Call, Products, Seen, hessians
+from lucid.nn.quantizing.int8_activations import Int8, Ranges, check_activations
 from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copied, layer_weights, names
-from lucid.nn.quantizing.observing import Call
-from lucid.nn.stored import StoredWeight
 from lucid.quantization import Blocks, by_row, fit, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
 

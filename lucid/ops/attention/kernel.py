@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.core.process.quiet import quietly
+from lucid.core.process.numpy_errstate import quietly
 from lucid.core.process.threads import buffer, get_num_threads, share
 from lucid.ops.attention import tiles as attention_tiles
 from lucid.ops.attention.call import AttentionOptions

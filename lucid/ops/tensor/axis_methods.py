@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, overload
 
-from lucid.core.torch_names.arguments import torch_names, torch_names_and, torch_names_of_reduction
+from lucid.core.torch_names.argument_names import torch_names, torch_names_and, torch_names_of_reduction
 from lucid.ops.tensor.methods import OPS, Axes, Flag, Number, T, Whole, axes, axes_or_all, unpack
 from lucid.ops.tensor.operators import Operators
 

@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NoReturn, Self, TypeAlias, TypeVar
 
 from lucid.core.graph.types import TensorType
-from lucid.core.torch_names.arguments import CPU, NO_AXES, Device, refuse_former_order, torch_names, torch_names_and
+from lucid.core.torch_names.argument_names import (
+    CPU,
+    NO_AXES,
+    Device,
+    refuse_former_order,
+    torch_names,
+    torch_names_and,
+)
 from lucid.core.words.other_libraries import misplaced_tensor
 
 _UNUSED = ("requires_grad", "layout", "pin_memory")  # of torch's arguments

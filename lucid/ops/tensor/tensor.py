@@ -28,9 +28,9 @@ from lucid.core.graph.types import (
 from lucid.core.graph.types import normalize_axis as _normalize_axis
 from lucid.core.graph.values import Constant, Part, Value
 from lucid.core.sizes.dims import Dim, Shape, Size
-from lucid.core.torch_names.absent import why_absent
-from lucid.core.torch_names.arguments import torch_names, torch_names_and
-from lucid.core.words.public import unknown
+from lucid.core.torch_names.argument_names import torch_names, torch_names_and
+from lucid.core.torch_names.missing_names import why_absent
+from lucid.core.words.package_names import unknown
 from lucid.ops.tensor.axis_methods import AxisMethods
 from lucid.ops.tensor.methods import OPS as OPS
 from lucid.ops.tensor.methods import Axes as Axes

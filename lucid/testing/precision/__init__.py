@@ -3,7 +3,7 @@
 `testing`, `cli` and the report import from it. Quantizing belongs to `nn.quantizing`.
 """
 
-from lucid.core.words import public as _public
+from lucid.core.words import package_names as _public
 from lucid.testing.precision.measuring import precision_report as precision_report
 from lucid.testing.precision.report import PrecisionReport as PrecisionReport
 

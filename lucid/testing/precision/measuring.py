@@ -9,12 +9,12 @@ from math import prod
 import numpy as np
 
 from lucid.core.graph.types import Array, show_shape
-from lucid.core.process.evaluation import evaluating
+from lucid.core.process.context import evaluating
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
+from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantizing.calibration import BoundCall, Call, Use, WatchedWeight, bound_call
 from lucid.nn.quantizing.layer_weights import Place, stored_weights, weights_at, with_weights
-from lucid.nn.quantizing.observing import BoundCall, Call, Use, WatchedWeight, bound_call
-from lucid.nn.stored import StoredWeight
 from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.precision.outputs import OutputSums, TextSums, squares
 from lucid.testing.precision.report import LayerError, PrecisionReport

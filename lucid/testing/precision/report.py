@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from lucid.core.words import html
-from lucid.core.words.text import visible_lines
+from lucid.core.words.safe_text import visible_lines
 
 _SHARE = 0.25  # of the noise, which the layers of `skip` hold
 _SHOWN = 5  # layers that the text ranks

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from lucid.core.words.phases import phase
+from lucid.core.words.progress import phase
 from lucid.nn.module import Module
+from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantizing.calibration import BoundCall, Call, bound_call
 from lucid.nn.quantizing.layer_weights import Place, stored_weights, with_weights
-from lucid.nn.quantizing.observing import BoundCall, Call, bound_call
-from lucid.nn.stored import StoredWeight
 from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.precision.measuring import outputs_for, precision_report
 from lucid.testing.precision.outputs import OutputSums

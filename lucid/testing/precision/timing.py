@@ -8,10 +8,10 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from lucid.core.graph.types import Array, TensorType
-from lucid.core.targets.known import PROCESSOR
+from lucid.core.targets.runtimes import PROCESSOR
 from lucid.export import Target, to_onnx
 from lucid.nn.module import Module
-from lucid.nn.quantizing.observing import BoundCall
+from lucid.nn.quantizing.calibration import BoundCall
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import Session
 from lucid.runtime.release import installed

@@ -14,7 +14,7 @@ import numpy as np
 from lucid.core.graph.types import float32, int32
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import Dim, same
-from lucid.core.targets.known import ATTENTION_OF_BUFFERS, TENSOR_SCATTER
+from lucid.core.targets.runtimes import ATTENTION_OF_BUFFERS, TENSOR_SCATTER
 from lucid.export.builder import Builder, computed
 from lucid.export.form import Taken, form, refuse, refuse_wrong
 from lucid.export.forms.attention.call import Call, emit_node, refuse_scale

@@ -16,7 +16,7 @@ from itertools import accumulate
 from lucid.core.graph.types import float32
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import same
-from lucid.core.targets.known import FILLED_MASKS
+from lucid.core.targets.runtimes import FILLED_MASKS
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse, refuse_slower, refuse_wrong
 from lucid.export.forms.attention.blocks import copied, filled, handed_on, multiplied

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from lucid.core.graph.types import float32
 from lucid.core.graph.values import Node
-from lucid.core.targets.known import ATTENTION_OF_HALVES
+from lucid.core.targets.runtimes import ATTENTION_OF_HALVES
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form
 from lucid.ops import attention

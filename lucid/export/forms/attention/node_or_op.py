@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import same
-from lucid.core.targets.known import (
+from lucid.core.targets.runtimes import (
     ATTENTION_CROSS,
     ATTENTION_OF_GROUPS,
     ATTENTION_OPEN_WEIGHTS,

@@ -16,7 +16,7 @@ import numpy as np
 from lucid.core.graph.types import float64
 from lucid.core.graph.values import Node, Result
 from lucid.core.sizes.dims import same
-from lucid.core.targets.known import FUSED_SOFTMAX, HEADS_LIKE_POSITIONS, PRODUCT_OF_NOTHING
+from lucid.core.targets.runtimes import FUSED_SOFTMAX, HEADS_LIKE_POSITIONS, PRODUCT_OF_NOTHING
 from lucid.export.builder import Builder
 from lucid.export.form import Taken, form, refuse
 from lucid.export.forms.attention.call import Call

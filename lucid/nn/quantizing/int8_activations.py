@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
-from lucid.nn.int8 import Activations, Int8Weight
 from lucid.nn.module import Module
-from lucid.nn.quantizing.calibrating import histograms
+from lucid.nn.quantized import Activations, Int8Weight
+from lucid.nn.quantizing.calibration import Call, histograms
 from lucid.nn.quantizing.layer_weights import Identity, LayerWeight
-from lucid.nn.quantizing.observing import Call
 from lucid.quantization import Grid8, Histogram, by_row, entropy, grid_between, minmax, percentile
 
 Ranges: TypeAlias = Literal["minmax", "percentile", "entropy"]

@@ -11,9 +11,8 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from lucid.core.graph.order import in_order
 from lucid.core.graph.types import Array, TensorType
-from lucid.core.graph.values import Body, Constant, Input, Node, Operation, Part, Value
+from lucid.core.graph.values import Body, Constant, Input, Node, Operation, Part, Value, in_order
 
 T = TypeVar("T")
 Reference: TypeAlias = tuple[int, ...]  # (0, input), (1, constant) or (2, node, result)

@@ -1,19 +1,73 @@
-"""Normalisation over channels, with torch's arguments and state keys."""
+"""Normalisation over the last axes and over channels, with torch's arguments and state keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from lucid import ops
 from lucid.core.graph.types import DTypeLike, TensorType, as_dtype, float32, show_shape, spec
-from lucid.core.torch_names.arguments import torch_names_and
+from lucid.core.torch_names.argument_names import torch_names_and
+from lucid.nn import functional as F
 from lucid.nn._checks import check_positive, check_probability
 from lucid.nn.init import new_parameter
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
+
+
+class LayerNorm(Module):
+    """Layer normalisation over the last axes, which have the sizes `normalized_shape` (Ba et al. 2016)."""
+
+    @torch_names_and("device")
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        for size in shape:
+            check_positive("LayerNorm", normalized_shape=size)
+        self.normalized_shape, self.eps = shape, eps
+        self.weight = new_parameter(*shape, dtype=dtype, value=1.0) if elementwise_affine else None
+        self.bias = new_parameter(*shape, dtype=dtype) if elementwise_affine and bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{', '.join(map(str, self.normalized_shape))}, eps={self.eps}"
+
+
+class RMSNorm(Module):
+    """Root-mean-square normalisation over the last axes, whose sizes are `normalized_shape` (Zhang & Sennrich 2019).
+
+    The default `eps` is the machine epsilon of the type it is computed in, as in torch: 1.2e-7, for float64 2.2e-16.
+    """
+
+    @torch_names_and("device")
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        for size in sizes:
+            check_positive("RMSNorm", normalized_shape=size)
+        self.normalized_shape, self.eps = sizes, eps
+        self.weight = new_parameter(*sizes, dtype=dtype, value=1.0) if elementwise_affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{', '.join(map(str, self.normalized_shape))}, eps={self.eps}"
 
 
 class _BatchNorm(Module):

@@ -11,12 +11,12 @@ from typing import Any
 from lucid import ops
 from lucid.core.graph.types import int64, show_shape
 from lucid.core.sizes.dims import Size, product, same
-from lucid.core.torch_names.arguments import torch_names
+from lucid.core.torch_names.argument_names import torch_names
 from lucid.nn._checks import check_positive
-from lucid.nn._convolutions import Ints, per_axis
+from lucid.nn.convolution import Ints, per_axis
 from lucid.ops.creation import arange, size_op
-from lucid.ops.operands import check_tensors
-from lucid.ops.padding import pad
+from lucid.ops.operand_conversion import check_tensors
+from lucid.ops.rearranging import pad
 from lucid.ops.tensor.tensor import Tensor
 
 _MODES = ("bilinear", "nearest")

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lucid.core.graph.order import in_order
 from lucid.core.graph.types import TensorType
-from lucid.core.graph.values import Body, Constant, Input, Node, Value
+from lucid.core.graph.values import Body, Constant, Input, Node, Value, in_order
 from lucid.core.sizes.dims import Dim, bind
 
 

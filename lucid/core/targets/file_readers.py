@@ -6,8 +6,8 @@ docs/portable.md has the table.
 
 from __future__ import annotations
 
-from lucid.core.targets.known import BRANCHES, COMPARED, OWN_OPS, RUNTIMES, TRACT_FAULTS
 from lucid.core.targets.record import Fault, Known, Missing, Runtime, Tried
+from lucid.core.targets.runtimes import BRANCHES, COMPARED, OWN_OPS, RUNTIMES, TRACT_FAULTS
 
 # Faults that no form asks about ----------------------------------------------------------------------------------
 
