@@ -14,6 +14,7 @@ import pytest
 
 import lucid
 from lucid import Tensor, nn, ops
+from lucid.cli.options.groups import ModelOptions
 from lucid.cli.source import load_model
 from lucid.core.graph.graph import Graph
 from lucid.core.process import random
@@ -359,7 +360,7 @@ def test_the_seed_changes_the_inputs(command: str, call: Any, bert: Bert, tmp_pa
 
 def test_every_command_that_loads_a_checkpoint_seeds_the_inputs() -> None:
     def first(seed: int) -> float:
-        load_model(str(BERT), {}, seed=seed)
+        load_model(ModelOptions(source=str(BERT), ignore_option=[], arguments=[], seed=seed))
         return float(random.generator().random())
 
     assert first(1) == first(1) != first(2)

@@ -162,6 +162,6 @@ def test_a_folder_that_is_there_is_refused_before_anything_is_done(tmp_path, mon
     (tmp_path / "full" / "file").touch()
     command = ["quantize", "tests/goldens/gpt2/base", "--bits", "4", "-o", str(tmp_path / "full")]
     with monkeypatch.context() as patch:
-        patch.setattr("lucid.cli.quantize.load_model", lambda *_, **__: pytest.fail("the model is read"))
+        patch.setattr("lucid.cli.commands.quantize.load_model", lambda *_, **__: pytest.fail("the model is read"))
         assert in_process(command, monkeypatch) == 1
     assert "the folder is not empty" in capsys.readouterr().err

@@ -10,14 +10,14 @@ import json
 import resource
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import onnx
 import pytest
 
 import lucid
-from lucid.cli.options import LayoutName
+from lucid.cli.options.commands import LayoutName
 from lucid.layouts import LAYOUTS, write_folder
 from lucid.runtime import Session
 from lucid.testing.part_parity import part_parity
@@ -412,4 +412,4 @@ def test_a_model_of_ones_own_has_no_class_in_these_libraries(tmp_path: Path) -> 
 
 
 def test_the_command_knows_the_same_layouts() -> None:
-    assert [name.value for name in LayoutName] == list(LAYOUTS)
+    assert get_args(LayoutName) == tuple(LAYOUTS)

@@ -1,4 +1,4 @@
-"""The `lucid` command: a file for each subcommand, and what they share.
+"""The `lucid` command: the command line (`options`, `app`), the subcommands (`commands`), and what they share.
 
 Nothing imports from it. What a user could want from Python belongs to a room below.
 """

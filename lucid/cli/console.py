@@ -12,9 +12,10 @@ from types import TracebackType
 
 import typer
 
-from lucid.cli.app import app
+from lucid.cli.app import app, run_command
 from lucid.cli.errors import FAILED, OK, CommandError, short
 from lucid.cli.guard import supervise
+from lucid.cli.options.groups import Command
 from lucid.core.words.safe_text import visible_lines
 from lucid.core.words.suggestions import did_you_mean
 
@@ -29,8 +30,8 @@ def main() -> None:
     supervise(_report)
     warnings.showwarning = _show_warning
     try:
-        result = app(standalone_mode=False)
-        code = result if isinstance(result, int) else OK
+        parsed = app(standalone_mode=False)
+        code = run_command(parsed) if isinstance(parsed, Command) else int(parsed or OK)
         if code == _INTERRUPTED:  # how typer passes Ctrl-C on
             _report("interrupted", code)
         sys.stdout.flush()
@@ -39,7 +40,7 @@ def main() -> None:
     except CommandError as error:
         _trace(error)
         code = _report(str(error), error.code)
-    except KeyboardInterrupt:  # before or after typer catches it
+    except KeyboardInterrupt:
         code = _report("interrupted", _INTERRUPTED)
     except BrokenPipeError:  # the reader of the output has closed it
         sys.stderr.close()

@@ -11,11 +11,11 @@ from typing import Any
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 _GENERAL, _OPTIONS, _ARGUMENTS = "General", "Options", "Arguments"
-_OF_ALL = ("json", "verbose", "debug", "help")
+_LAST = {"json": 1, "verbose": 2, "debug": 3, "help": 4}  # what most commands have
 _WIDEST = 34  # of an option with its choices, beside its description
 
 
-class Command(TyperCommand):
+class CommandHelp(TyperCommand):
     """A command that shows its options in the groups of their `rich_help_panel`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -23,24 +23,23 @@ class Command(TyperCommand):
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments, the options in their groups, and at last those that all commands have."""
+        """Write the arguments, the options in their groups, and those of all commands last."""
         groups: dict[str, list[tuple[str, str]]] = {_ARGUMENTS: [], _OPTIONS: []}
-        of_all: list[tuple[str, str]] = []
-        for parameter in self.get_params(ctx):
+        for parameter in sorted(self.get_params(ctx), key=lambda parameter: _LAST.get(parameter.name or "", 0)):
             record = parameter.get_help_record(ctx)
             if record is None:
                 continue
             group = _ARGUMENTS if isinstance(parameter, TyperArgument) else _OPTIONS
             if isinstance(parameter, TyperOption) and parameter.rich_help_panel:
                 group = parameter.rich_help_panel
-            (of_all if parameter.name in _OF_ALL else groups.setdefault(group, [])).append(_readable(*record))
-        for title, rows in {**groups, _GENERAL: of_all}.items():
+            groups.setdefault(_GENERAL if parameter.name in _LAST else group, []).append(_readable(*record))
+        for title, rows in groups.items():
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows, col_max=min(30, formatter.width * 2 // 5))
 
 
-class Group(TyperGroup):
+class GroupHelp(TyperGroup):
     """The commands, each with all of its first sentence."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lucid.cli import show
+from lucid.cli import terminal
 from lucid.nn.module import Module
 from lucid.testing.quantizing_cost import MOST, QuantizingCost
 from lucid.testing.report import ParityReport, WeightReport
@@ -18,11 +18,11 @@ def parity_json(report: ParityReport) -> dict[str, Any]:
             "provider": c.provider,
             "sizes": dict(c.sizes),
             "output": c.output,
-            "max_abs": show.number(c.max_abs),
-            "max_rel": show.number(c.max_rel),
+            "max_abs": terminal.number(c.max_abs),
+            "max_rel": terminal.number(c.max_rel),
             "at": list(c.where),
-            "error": show.number(c.error),
-            "allowed": show.number(c.allowed),
+            "error": terminal.number(c.error),
+            "allowed": terminal.number(c.allowed),
             "tolerance": _tolerance_json(c.tolerance),
             "passed": c.passed,
             "problem": c.problem,
@@ -31,8 +31,8 @@ def parity_json(report: ParityReport) -> dict[str, Any]:
     ]
     return {
         "passed": report.passed,
-        "max_abs": show.number(report.max_abs),
-        "max_rel": show.number(report.max_rel),
+        "max_abs": terminal.number(report.max_abs),
+        "max_rel": terminal.number(report.max_rel),
         "runs": runs,
         "elsewhere": {provider: dict(nodes) for provider, nodes in report.elsewhere.items()},
         "not_run": dict(report.not_run),
@@ -68,16 +68,16 @@ def cost_json(cost: QuantizingCost | None) -> dict[str, Any] | None:
     outputs = [
         {
             "output": each.name,
-            "relative_error": show.number(each.error),
-            "cosine_mean": show.number(each.cosine_mean),
-            "cosine_worst": show.number(each.cosine_worst),
+            "relative_error": terminal.number(each.error),
+            "cosine_mean": terminal.number(each.cosine_mean),
+            "cosine_worst": terminal.number(each.cosine_worst),
         }
         for each in cost.outputs
     ]
     return {"sizes": dict(cost.sizes), "outputs": outputs}
 
 
-def print_cost(out: show.Output, source: Module | None, cost: QuantizingCost | None) -> None:
+def print_cost(out: terminal.Output, source: Module | None, cost: QuantizingCost | None) -> None:
     """Print what quantising cost against the source, where a model was quantised."""
     if cost is not None:
         out.line(f"cost  of quantizing (NumPy, quantized weights in float32 against the source): {cost}")
@@ -94,7 +94,7 @@ def _tolerance_json(tolerance: Tolerance | None) -> dict[str, Any] | None:
     return {"atol": tolerance.atol, "rtol": tolerance.rtol, "origin": tolerance.origin}
 
 
-def print_parity(out: show.Output, report: ParityReport, brief: bool = False) -> None:
+def print_parity(out: terminal.Output, report: ParityReport, brief: bool = False) -> None:
     """Print a line for each run if all passed, or with `brief` one for all; else every comparison."""
     providers = ", ".join(dict.fromkeys(c.provider for c in report.comparisons))
     if report.passed and brief:
@@ -102,7 +102,7 @@ def print_parity(out: show.Output, report: ParityReport, brief: bool = False) ->
         text = f"parity with NumPy in {runs} runs on {providers}: max abs {report.max_abs:.1e}"
         if report.worst is not None:
             text += f"; at the worst element {report.worst.error:.1e} where {report.worst.allowed:.1e} is allowed"
-        out.line(show.verdict(True), text)
+        out.line(terminal.verdict(True), text)
         for provider, level in report.accuracy_levels.items():
             out.line(f"note  {provider}: {level}")
         for line in (*report.notes(), *(report.weights.lines() if report.weights is not None else ())):
@@ -115,7 +115,7 @@ def print_parity(out: show.Output, report: ParityReport, brief: bool = False) ->
         out.line(line, style="" if line.startswith("ok") else "bold red")
 
 
-def _print_runs(out: show.Output, report: ParityReport) -> None:
+def _print_runs(out: terminal.Output, report: ParityReport) -> None:
     """Of each run the output that is the nearest to its tolerance; then the notes."""
     runs: dict[tuple[object, ...], list[Comparison]] = {}
     for comparison in report.comparisons:

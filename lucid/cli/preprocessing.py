@@ -10,7 +10,8 @@ from typing import Any
 import onnx
 
 from lucid.cli.errors import usage
-from lucid.cli.source import checkpoint_of
+from lucid.cli.options.groups import SourceOptions
+from lucid.cli.source import checkpoint_in
 from lucid.export import Preprocessing
 from lucid.layouts.images import IMAGES, Preprocessor, with_preprocessor
 from lucid.layouts.on_demand import tokenizing_package
@@ -35,14 +36,14 @@ class Texts:
     package: Any
 
     @classmethod
-    def of(cls, source: str, weights: Path | None, part: ModelPart, model: Model) -> Texts:
+    def of(cls, options: SourceOptions, part: ModelPart, model: Model) -> Texts:
         """Of what a command line names, for a part of a model that reads one text at once.
 
         Raises:
             CommandError: for a SOURCE without a tokenizer.
             ValueError: for another model.
         """
-        checkpoint = _checkpoint(source, weights, "tokenizer")
+        checkpoint = _checkpoint(options, "tokenizer")
         package = tokenizing_package()
         package.check_reads_text(_inputs(part, model), model.checkpoint.task if isinstance(model, Pretrained) else "")
         return cls(checkpoint, package)
@@ -60,21 +61,21 @@ class Texts:
         return replace(report, weights=weights)
 
 
-def of_images(source: str, weights: Path | None, part: ModelPart, model: Model) -> ModelPart:
+def of_images(options: SourceOptions, part: ModelPart, model: Model) -> ModelPart:
     """A part of a model with the preprocessor of its checkpoint: it takes images in the place of pixels.
 
     Raises:
         CommandError: for a SOURCE without a preprocessor.
         ValueError, OSError: as `lucid.layouts.images.Preprocessor.from_folder` and `with_preprocessor`.
     """
-    preprocessor = Preprocessor.from_folder(_checkpoint(source, weights, "preprocessor"))
+    preprocessor = Preprocessor.from_folder(_checkpoint(options, "preprocessor"))
     return with_preprocessor(part, _inputs(part, model), preprocessor)
 
 
-def _checkpoint(source: str, weights: Path | None, what: str) -> Path:
-    checkpoint = weights or checkpoint_of(source)
+def _checkpoint(options: SourceOptions, what: str) -> Path:
+    checkpoint = checkpoint_in(options)
     if checkpoint is None:
-        raise usage(f"SOURCE {source!r} has no {what}; give the folder of a checkpoint as SOURCE or --weights")
+        raise usage(f"SOURCE {options.source!r} has no {what}; give the folder of a checkpoint as SOURCE or --weights")
     return checkpoint
 
 

@@ -7,13 +7,14 @@ import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from lucid import models
-from lucid.cli import show
 from lucid.cli.errors import usage
-from lucid.cli.named import find, is_import, no_such_source
-from lucid.cli.options import AS_IT_SAYS, Reading
+from lucid.cli.model_inputs import settings
+from lucid.cli.options.groups import ModelOptions, SourceOptions
+from lucid.cli.python_source import find, is_import, no_such_source
+from lucid.cli.terminal import Output
 from lucid.core.process import random
 from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import did_you_mean, or_check
@@ -32,67 +33,69 @@ class Pretrained(Protocol):
         """Makes a model from a folder."""
 
 
-def load_model(
-    source: str,
-    arguments: Mapping[str, Any],
-    weights: Path | None = None,
-    seed: int = 0,
-    dequantize: bool = False,
-    mapped: bool = False,
-    reading: Reading = AS_IT_SAYS,
-) -> Model:
-    """The model that a SOURCE names, made with the arguments of `--set` and the weights of a checkpoint.
+def load_model(options: ModelOptions, dequantize: bool = False, mapped: bool = False) -> Model:
+    """The model that SOURCE names, made with the arguments of `--set` and the weights of a checkpoint.
 
     A checkpoint makes the model that its config names. A class is called with the arguments, or its `from_pretrained`
-    if there are weights. A function is called, too, unless it needs arguments that are not given: then it is itself the
-    model. With `dequantize` the quantized weights of a checkpoint become parameters; `mapped` leaves those of a
-    checkpoint in its element types, so that they stay in the file until they are read. `reading` is how a
-    checkpoint is read.
+    if there are weights. A function is also called, unless it needs arguments that are not given: then it is itself the
+    model.
+
+    Args:
+        options: what the command line says of the model.
+        dequantize: whether the quantized weights of a checkpoint become parameters.
+        mapped: whether those of a checkpoint keep their element types, so that they stay in the file until they are
+            read.
 
     Raises:
         CommandError: if SOURCE does not name a model; the message lists what it could name.
     """
-    if weights is not None and not weights.exists():
-        raise usage(f"--weights: there is no file or folder {str(weights)!r}{or_check(weights)}")
-    path = checkpoint_of(source)
-    with phase("building the model" if path is None and weights is None else "reading weights"):
-        return _load(source, path, arguments, weights, seed, dequantize, mapped, reading)
+    if options.weights is not None and not options.weights.exists():
+        raise usage(f"--weights: there is no file or folder {str(options.weights)!r}{or_check(options.weights)}")
+    arguments = settings("--set", options.arguments)
+    path = checkpoint_of(options.source)
+    with phase("building the model" if path is None and options.weights is None else "reading weights"):
+        if path is None:
+            return _named(options, arguments)
+        return _of_checkpoint(options, path, arguments, dequantize, mapped)
 
 
-def _load(
-    source: str,
-    path: Path | None,
-    arguments: Mapping[str, Any],
-    weights: Path | None,
-    seed: int,
-    dequantize: bool,
-    mapped: bool,
-    reading: Reading,
+def _of_checkpoint(
+    options: ModelOptions, path: Path, arguments: Mapping[str, Any], dequantize: bool, mapped: bool
 ) -> Model:
-    random.manual_seed(seed)
-    if path is not None:
-        _no_arguments(source, arguments)
-        if weights is not None:
-            raise usage(f"--weights: SOURCE {source!r} is a checkpoint, which has weights; leave out --weights")
-        _say_what_is_read(path)
-        dtype: Literal["auto"] | None = "auto" if mapped else None
-        load_checkpoint = partial(
-            models.load, path, reading.task, dtype, architecture=reading.architecture, ignore=reading.ignore_option
-        )
-        read = load_checkpoint()  # reports itself what is wrong with a checkpoint
-        held = sum(isinstance(module, StoredWeight) for module in read.modules()) if dequantize else 0
-        if not held:
-            return read
-        show.Output(error=True).line(
-            f"note  {path}: {held} weights are quantized already; they become float32 first, and lose a second time"
-        )
-        return load_checkpoint(dequantize=True)
-    for option, value in reading._asdict().items():
+    random.manual_seed(options.seed)
+    _no_arguments(options.source, arguments)
+    if options.weights is not None:
+        raise usage(f"--weights: SOURCE {options.source!r} is a checkpoint, which has weights; leave out --weights")
+    _say_what_is_read(path)
+    load_checkpoint = partial(
+        models.load,
+        path,
+        options.task,
+        "auto" if mapped else None,
+        architecture=options.architecture,
+        ignore=options.ignore_option,
+    )
+    model = load_checkpoint()  # reports itself what is wrong with a checkpoint
+    quantized = sum(isinstance(module, StoredWeight) for module in model.modules()) if dequantize else 0
+    if not quantized:
+        return model
+    Output(error=True).line(
+        f"note  {path}: {quantized} weights are quantized already; they become float32 first, and lose a second time"
+    )
+    return load_checkpoint(dequantize=True)
+
+
+def _named(options: ModelOptions, arguments: Mapping[str, Any]) -> Model:
+    """The model that SOURCE names in Python."""
+    source, weights = options.source, options.weights
+    given = {"task": options.task, "architecture": options.architecture, "ignore-option": options.ignore_option}
+    for option, value in given.items():
         if value:
-            given = f"--{option.replace('_', '-')} {value if isinstance(value, str) else value[0]}"
-            raise usage(f"{given}: SOURCE {source!r} is no checkpoint; name the class to load as SOURCE")
+            given_as = f"--{option} {value if isinstance(value, str) else value[0]}"
+            raise usage(f"{given_as}: SOURCE {source!r} is no checkpoint; name the class to load as SOURCE")
+    random.manual_seed(options.seed)
     found = find(source)
-    random.manual_seed(seed)  # importing may have drawn numbers
+    random.manual_seed(options.seed)  # importing may have drawn numbers
     if isinstance(found, type) and issubclass(found, Module):
         if weights is not None and isinstance(found, Pretrained):
             return found.from_pretrained(weights, **arguments)  # reports itself what is wrong with a checkpoint
@@ -111,6 +114,11 @@ def _load(
     return model
 
 
+def checkpoint_in(options: SourceOptions) -> Path | None:
+    """The checkpoint of SOURCE or of --weights."""
+    return options.weights or checkpoint_of(options.source)
+
+
 def checkpoint_of(source: str) -> Path | None:
     """The path of a checkpoint: a folder, or a GGUF file; None if a SOURCE is something else."""
     path = Path(source)
@@ -118,7 +126,7 @@ def checkpoint_of(source: str) -> Path | None:
 
 
 def beside(source: str, ending: str, may_exist: bool = False) -> Path:
-    """Where a command without -o writes: beside a checkpoint, named after it.
+    """Where a command without -o writes: next to a checkpoint, named after it.
 
     Raises:
         CommandError: if SOURCE is no checkpoint, or there is something already, unless it `may_exist`.
@@ -139,7 +147,7 @@ def _say_what_is_read(path: Path) -> None:
     """Tell which weights of a folder are read, where it has pickles too."""
     pickled = sorted(file.name for file in path.glob("pytorch_model*.bin"))
     if pickled and any(path.glob("*.safetensors")):
-        show.Output(error=True).line(f"note  {path}: the safetensors files are read, not {pickled[0]}")
+        Output(error=True).line(f"note  {path}: the safetensors files are read, not {pickled[0]}")
 
 
 def _call(source: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) -> Model:

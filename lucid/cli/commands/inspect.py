@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
-from lucid.cli import show
+from lucid.cli import terminal
 from lucid.cli.errors import OK
-from lucid.cli.trials import loads_here
-from lucid.cli.values import check_known
-from lucid.cli.values import sizes as read_sizes
+from lucid.cli.model_inputs import check_known
+from lucid.cli.model_inputs import sizes as read_sizes
+from lucid.cli.options.commands import Bench, Inspect
+from lucid.cli.runtime_trials import loads_here
 from lucid.core.words.progress import phase
 from lucid.inspection import Inspection, inspect_model
 from lucid.inspection.read import read
@@ -19,32 +19,43 @@ from lucid.inspection.shapes import free_sizes
 _SIGNS = {True: ("yes", "green"), False: ("no", "red"), None: ("maybe", "yellow")}
 
 
-def run(*, model: Path, sizes: list[str], depth: int, graph: Path | None, json: bool) -> int:
+def run(options: Inspect) -> int:
     """Inspect and show; returns the exit code."""
-    if graph is not None:
-        show.check_apart(graph, json)
-    given = read_sizes(sizes)
-    if given:
-        check_known(given, set(free_sizes(read(model).model.graph)))
+    page = options.graph
+    if page is not None:
+        terminal.check_apart(page, options.json)
     with phase("reading the file"):
-        found = inspect_model(model, given)
-    found = replace(found, loaders=(*found.loaders, loads_here(model)))
-    if graph is not None:
-        graph_page(model, graph)
-    if json:
-        show.print_json(found.as_dict(depth))
-    else:
-        _print(show.console(beside=graph), found, depth)
-        if graph is not None:
-            out = show.console(beside=graph)
-            out.line()
-            show.written(out, [graph])
+        found = inspected(options)
+    found = replace(found, loaders=(*found.loaders, loads_here(options.model)))
+    if page is not None:
+        graph_page(options.model, page)
+    if options.json:
+        terminal.print_json(found.as_dict(options.depth))
+        return OK
+    out = terminal.console(beside=page)
+    _print(out, found, options.depth)
+    if page is not None:
+        out.line()
+        terminal.written(out, [page])
     return OK
 
 
-def _print(out: show.Output, found: Inspection, depth: int) -> None:
+def inspected(options: Inspect | Bench) -> Inspection:
+    """The inspection of a file at the sizes of --size.
+
+    Raises:
+        CommandError: for sizes that the file does not have.
+        ModelError, OSError: as `lucid.inspection.inspect_model`.
+    """
+    sizes = read_sizes(options.sizes)
+    if sizes:
+        check_known(sizes, set(free_sizes(read(options.model).model.graph)))
+    return inspect_model(options.model, sizes)
+
+
+def _print(out: terminal.Output, found: Inspection, depth: int) -> None:
     for name, count in found.files:
-        out.line(f"{name}  {show.size(count)}")
+        out.line(f"{name}  {terminal.size(count)}")
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items())
     out.line(f"made by {found.producer}; opset {opsets}; IR {found.ir_version}")
     out.line()
@@ -57,8 +68,8 @@ def _print(out: show.Output, found: Inspection, depth: int) -> None:
         (
             "  " * level + (module.name if level else "(all)"),
             module.nodes,
-            show.amount(module.parameters),
-            show.amount(module.cost.flops),
+            terminal.amount(module.parameters),
+            terminal.amount(module.cost.flops),
             f"{100 * module.cost.flops / total:.1f} %",
         )
         for level, module in found.modules.rows(depth)
@@ -76,5 +87,5 @@ def _print(out: show.Output, found: Inspection, depth: int) -> None:
     rest = len(operators) - 12
     out.line(f"operators  {shown}{f' and {rest} more kinds' if rest > 0 else ''}")
     out.line()
-    loads = [(each.name, show.Styled(*_SIGNS[each.loads]), each.reason) for each in found.loaders]
+    loads = [(each.name, terminal.Styled(*_SIGNS[each.loads]), each.reason) for each in found.loaders]
     out.table(("loads in", "", "because"), loads)

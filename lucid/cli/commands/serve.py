@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from starlette.routing import Route
 
-from lucid.cli import show
+from lucid.cli import terminal
 from lucid.cli.errors import OK, usage
+from lucid.cli.options.commands import LimitOptions, Serve, ServerOptions
+from lucid.cli.options.groups import values_of
 from lucid.files.atomic import open_regular
 from lucid.serving import Limits
 from lucid.serving.running import KEY, Settings, check_address, make, serve
@@ -18,15 +18,17 @@ from lucid.serving.running import KEY, Settings, check_address, make, serve
 _LONGEST = 4096  # bytes of a file with a key
 
 
-def run(*, key_file: Path | None, limits: dict[str, Any], **settings: Any) -> int:
+def run(options: Serve) -> int:
     """Serve until interrupted; returns the exit code."""
-    wanted = Settings(**settings, limits=replace(Limits(), **{k: v for k, v in limits.items() if v is not None}))
-    if key_file is not None:
-        os.environ[KEY] = _key(key_file)
+    limits = {name: most for name, most in values_of(options, LimitOptions).items() if most is not None}
+    given = values_of(options, ServerOptions) | {"providers": tuple(options.providers or ["cpu"])}
+    wanted = Settings(folder=str(options.folder), **given, limits=Limits(**limits))
+    if options.key_file is not None:
+        os.environ[KEY] = _key(options.key_file)
     check_address(wanted.host, wanted.port)
     app = make(wanted)
     model, host = app.state.model, f"[{wanted.host}]" if ":" in wanted.host else wanted.host
-    out = show.console()
+    out = terminal.console()
     out.line(f"serving     {model.name} ({model.task}) at http://{host}:{wanted.port}")
     paths = [route.path for route in app.routes if isinstance(route, Route) and "{" not in route.path]
     out.line(f"routes      {', '.join(paths)}")

@@ -1,13 +1,18 @@
-"""The values of the options `--set`, `--input` and `--size`."""
+"""The model's inputs, sizes and part, as the options `--set`, `--input`, `--call`, `--size` and `--part` give them."""
 
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lucid.cli.errors import usage
+from lucid.cli.options.groups import ExportedModelOptions, InputOptions
 from lucid.core.graph.types import DTYPES, TensorType, spec
+from lucid.nn.module import Module
+from lucid.tracing.parts import ModelPart, part_of
+from lucid.tracing.trace import Model
 
 _DIGITS = 18  # of a size: what int64 holds
 _WORDS = {"true": True, "false": False, "none": None}
@@ -80,3 +85,50 @@ def check_known(given: Mapping[str, int], known: set[str]) -> None:
     if unknown:
         existing = f"the model's sizes are {', '.join(sorted(known))}" if known else "all sizes of the model are fixed"
         raise usage(f"--size {', '.join(unknown)}: {existing}")
+
+
+def part(model: Model, options: ExportedModelOptions) -> ModelPart:
+    """The model, or what `--part` and `--cache` ask for, with the inputs of `--input` and `--call`.
+
+    Raises:
+        CommandError: as `arguments`, and for a part or a cache that the model does not have.
+    """
+    named = arguments(model, options)
+    if options.part is None and options.cache is None and options.capacity is None:
+        return ModelPart(model, named)
+    try:
+        return part_of(model, options.part, options.cache, options.capacity, named)
+    except ValueError as error:
+        raise usage(str(error)) from None
+
+
+def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
+    """The `kwargs` of `lucid.trace` from `--input` and `--call`, checked against the model's arguments.
+
+    Raises:
+        CommandError: for a name that the model does not have, and for an input without a description.
+    """
+    specs, plain = inputs(options.inputs), settings("--call", options.call)
+    signature = inspect.signature(model.forward if isinstance(model, Module) else model)
+    parameters = signature.parameters
+    kinds = {parameter.kind for parameter in parameters.values()}
+    for option, names in (("--input", specs), ("--call", plain)):
+        unknown = [name for name in names if name not in parameters]
+        if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+            raise usage(f"{option} {', '.join(unknown)}: the model takes {', '.join(parameters) or 'no arguments'}")
+    both = sorted(specs.keys() & plain.keys())
+    if both:
+        raise usage(f"{', '.join(both)} is given both by --input and by --call; use one of them")
+    known = model.input_specs() if isinstance(model, Module) else {}
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    missing = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in variadic
+        and name not in {*known, *specs, *plain}
+    ]
+    if missing:
+        shown = " ".join(f"--input {name}:float32:N,..." for name in missing)
+        raise usage(f"the model does not know its inputs: describe them, as in {shown}")
+    return {**specs, **plain}

@@ -9,8 +9,10 @@ from dataclasses import asdict, dataclass
 from importlib import import_module, metadata
 from types import ModuleType
 
-from lucid.cli import show
+from lucid.cli import terminal
 from lucid.cli.errors import FAILED, OK
+from lucid.cli.on_demand import command_module
+from lucid.cli.options.commands import Doctor
 from lucid.core.targets.runtimes import RUNTIMES
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
@@ -39,19 +41,19 @@ class Finding:
     remedy: str = ""
 
 
-def run(*, json: bool) -> int:
+def run(options: Doctor) -> int:
     """Check everything; the exit code says whether models can be exported and run."""
     with phase("trying what is installed"):
         findings = list(_findings())
     healthy = all(finding.good is not False for finding in findings)
-    if json:
-        show.print_json({"healthy": healthy, "findings": [asdict(finding) for finding in findings]})
+    if options.json:
+        terminal.print_json({"healthy": healthy, "findings": [asdict(finding) for finding in findings]})
         return OK if healthy else FAILED
-    out = show.console()
+    out = terminal.console()
     marks = {True: ("ok", "green"), False: ("WRONG", "bold red"), None: ("-", "dim")}
     for finding in findings:
         mark, style = marks[finding.good]
-        out.line(show.Styled(f"{mark:<6}", style), f"{finding.name:<26}{finding.text}")
+        out.line(terminal.Styled(f"{mark:<6}", style), f"{finding.name:<26}{finding.text}")
         if finding.remedy:
             out.line(f"{'':<32}-> {finding.remedy}")
     return OK if healthy else FAILED
@@ -111,7 +113,7 @@ def _runtime() -> Iterator[Finding]:
         return
     runtime = import_module("onnxruntime")
     yield Finding("onnxruntime", True, _show(wheels) or f"onnxruntime {runtime.__version__}, from an unknown wheel")
-    trials = import_module("lucid.cli.trials")
+    trials = command_module("runtime_trials")
     yield from _providers(runtime, trials, _GPU in wheels)
     newest = trials.newest_opset()
     yield Finding("newest opset", True, f"{newest} (Lucid exports 17 to 26; default 23)")

@@ -7,31 +7,33 @@ from pathlib import Path
 
 import numpy as np
 
-from lucid.cli import show
+from lucid.cli import terminal
 from lucid.cli.errors import OK, CommandError, usage
+from lucid.cli.options.commands import Run
 from lucid.core.graph.types import Array
 from lucid.files.atomic import open_regular, write
 from lucid.files.npz import check_names, write_npz
 from lucid.runtime import Session
 
 
-def run(*, model: Path, data: Path, output: Path | None, providers: list[str], threads: int | None, json: bool) -> int:
+def run(options: Run) -> int:
     """Run once on the arrays of a file; returns the exit code."""
+    output = options.output
     if output is not None and not output.parent.is_dir():
         raise usage(f"--output: the folder {str(output.parent)!r} does not exist; create it first")
-    arrays = read_arrays(data)
-    session = Session(model, providers or None, threads=threads)
+    arrays = read_arrays(options.data)
+    session = Session(options.model, options.providers or None, threads=options.threads)
     if output is not None:
-        show.check_apart(output, json)
+        terminal.check_apart(output, options.json)
         check_names(session.outputs)
     results = session.run(arrays)
     if output is not None:
         with write(output) as file:
             write_npz(file, results)
     described = {name: f"{array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in results.items()}
-    if json:
+    if options.json:
         values = None if output else {name: array.tolist() for name, array in results.items()}
-        show.print_json(
+        terminal.print_json(
             {
                 "providers": session.providers,
                 "outputs": described,
@@ -40,13 +42,13 @@ def run(*, model: Path, data: Path, output: Path | None, providers: list[str], t
             }
         )
         return OK
-    out = show.console(beside=output)
+    out = terminal.console(beside=output)
     for name, kind in described.items():
         out.line(f"{name}  {kind}")
         if output is None:
             out.lines(np.array2string(results[name], precision=6, threshold=50, edgeitems=2))
     if output is not None:
-        show.written(out, [output])
+        terminal.written(out, [output])
     return OK
 
 

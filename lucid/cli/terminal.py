@@ -35,9 +35,11 @@ class Notes(logging.Handler):
         Output(error=True).line("warning  " if record.levelno >= logging.WARNING else "note  ", record.getMessage())
 
 
-def show_notes() -> None:
-    """Show the notes of `lucid.models` in the terminal: its warnings, with `--verbose` all."""
+def show_notes(verbose: bool) -> None:
+    """Show the notes of `lucid.models` in the terminal: its warnings, or all if `verbose`."""
     log = logging.getLogger("lucid.models")
+    if verbose:
+        log.setLevel(logging.INFO)
     if not any(isinstance(handler, Notes) for handler in log.handlers):
         log.addHandler(Notes())
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lucid.cli import show
+from lucid.cli import terminal
+from lucid.cli.commands.inspect import inspected
 from lucid.cli.errors import OK, CommandError
-from lucid.cli.values import check_known
-from lucid.cli.values import sizes as read_sizes
+from lucid.cli.options.commands import Bench
 from lucid.core.graph.types import Array, spec
 from lucid.core.words.progress import phase
 from lucid.export.exporter import to_onnx
-from lucid.inspection import inspect_model
 from lucid.inspection.measure import measure, repeat
-from lucid.inspection.read import read
-from lucid.inspection.shapes import free_sizes, size_of
+from lucid.inspection.shapes import size_of
 from lucid.ops.linalg import matmul
 from lucid.runtime import Session
 from lucid.runtime.providers import full_name
@@ -30,31 +27,19 @@ _PEAK_SIZE = 1024
 _PEAK_SECONDS = 0.5
 
 
-def run(
-    *,
-    model: Path,
-    providers: list[str],
-    sizes: list[str],
-    threads: int | None,
-    seconds: float,
-    peak: bool,
-    json: bool,
-) -> int:
+def run(options: Bench) -> int:
     """Measure and show; returns the exit code."""
-    given = read_sizes(sizes)
-    if given:
-        check_known(given, set(free_sizes(read(model).model.graph)))
-    found = inspect_model(model, given)
+    found = inspected(options)
     measured = measure(
-        lambda: Session(model, providers or None, threads=threads),
+        lambda: Session(options.model, options.providers or None, threads=options.threads),
         lambda session: _random_inputs(session, found.sizes),
-        seconds,
+        options.seconds,
     )
-    active = tuple(map(full_name, providers or ["cpu"]))
+    active = tuple(map(full_name, options.providers or ["cpu"]))
     data: dict[str, Any] = {
-        "file": str(model),
+        "file": str(options.model),
         "providers": list(active),
-        "threads": threads or os.cpu_count(),
+        "threads": options.threads or os.cpu_count(),
         "sizes": dict(found.sizes),
         "runs": len(measured.times),
         "latency_ms": {f"p{p}": measured.percentile(p) * 1e3 for p in _PERCENTILES}
@@ -66,12 +51,12 @@ def run(
         "gflops_per_second": found.flops / measured.percentile(50) / 1e9,
         "uncounted_nodes": found.modules.cost.unknown,
     }
-    if peak:
-        best = _matmul_peak(active, threads)
+    if options.peak:
+        best = _matmul_peak(active, options.threads)
         data["matmul_peak_gflops_per_second"] = best / 1e9
         data["share_of_peak"] = data["gflops_per_second"] * 1e9 / best
-    if json:
-        show.print_json(data)
+    if options.json:
+        terminal.print_json(data)
     else:
         _print(data)
     return OK
@@ -111,9 +96,9 @@ def _print(data: dict[str, Any]) -> None:
         ("throughput", f"{data['runs_per_second']:.1f} runs/s ({data['runs']} runs)"),
         (
             "peak memory",
-            f"{show.size(data['peak_memory_bytes'])}, {show.size(data['model_memory_bytes'])} for the model",
+            f"{terminal.size(data['peak_memory_bytes'])}, {terminal.size(data['model_memory_bytes'])} for the model",
         ),
-        ("arithmetic", f"{show.amount(data['flops'])}FLOP, {data['gflops_per_second']:.1f} GFLOP/s"),
+        ("arithmetic", f"{terminal.amount(data['flops'])}FLOP, {data['gflops_per_second']:.1f} GFLOP/s"),
     ]
     if "share_of_peak" in data:
         best = data["matmul_peak_gflops_per_second"]
@@ -126,6 +111,6 @@ def _print(data: dict[str, Any]) -> None:
                 f"{data['uncounted_nodes']} nodes are not counted: their shapes are not known",
             )
         )
-    out = show.console()
+    out = terminal.console()
     for name, text in rows:
         out.line(f"{name:<13}{text}")

@@ -1,0 +1,225 @@
+"""`lucid export`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from lucid.cli import terminal
+from lucid.cli.errors import FAILED, OK, usage
+from lucid.cli.model_inputs import part
+from lucid.cli.options.commands import Export
+from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
+from lucid.cli.parity import cost_json, parity_json, print_cost, print_parity
+from lucid.cli.preprocessing import Texts, of_images
+from lucid.cli.quantizing import load_quantized
+from lucid.cli.source import beside, checkpoint_in
+from lucid.core.targets.runtimes import GENERAL
+from lucid.export import Target
+from lucid.export.explain import Explanation, title
+from lucid.export.exporter import Lowered, check_folder, lower
+from lucid.files.atomic import is_stream
+from lucid.layouts import LAYOUTS, write_folder
+from lucid.nn.module import Module
+from lucid.nn.quantizing.layer_weights import parameter_count
+from lucid.testing import ParityReport
+from lucid.testing.part_parity import part_parity
+from lucid.testing.quantizing_cost import QuantizingCost, measurable, quantizing_cost
+from lucid.testing.weights import compare_weights
+from lucid.tracing.parts import trace_part
+from lucid.tracing.trace import Model
+
+
+def run(options: Export) -> int:
+    """Export to a file, or with --for to a folder; returns the exit code."""
+    if options.layout is not None:
+        return _export_folder(options, options.layout)
+    if options.force:
+        raise usage("--force is for folders, which --for writes; a file is replaced anyway")
+    return _export_file(options)
+
+
+def _export_file(options: Export) -> int:
+    """Export, check, show."""
+    output = options.output or beside(options.source, ".onnx")
+    terminal.check_apart(output, options.json)
+    check_folder(output)
+    model, original = load_quantized(options)
+    chosen = part(model, options)
+    if options.with_preprocessor:
+        chosen = of_images(options, chosen, model)
+    traced = trace_part(chosen)
+    texts = Texts.of(options, chosen, model) if options.with_tokenizer else None
+    preprocessing = None if texts is None else texts.preprocessing()
+    how = values_of(options, FileOptions)
+    lowered = lower(traced, _target(options), **how, preprocessing=preprocessing)
+    exported = lowered.write(output, True if options.external_data else "auto")
+    explanation = lowered.explain()
+    how |= {"target": lowered.lowering.build.target.name, **values_of(options, ToleranceOptions)}
+    written = exported if is_stream(output) else output
+    report: ParityReport | None = None
+    if options.check and texts is None:
+        report = part_parity(chosen, written, again=lowered, **how)
+    elif options.check and texts is not None:
+        report = texts.parity(chosen, written, compare_weights(written, lowered), **how)
+    cost = None
+    if options.check and original is not None and measurable(original):
+        cost = quantizing_cost(part(original.to("float32"), options), part(model, options))
+    data = _summary(model, lowered, exported, explanation, output)
+    if options.json:
+        terminal.print_json({**data, "parity": parity_json(report) if report else None, "quantizing": cost_json(cost)})
+    else:
+        out = terminal.console(beside=output)
+        _print(out, data, explanation, report, original if options.check else None, cost)
+    return FAILED if report and not report.passed else OK
+
+
+def _target(options: Export) -> Target:
+    """The target, with the lengths that it expects.
+
+    Raises:
+        CommandError: for --lengths that are not two numbers.
+        ExportError: for an opset that does not exist, and for lengths that are no range.
+    """
+    target = Target(str(options.target or GENERAL))
+    if options.lengths is not None:
+        lengths = re.fullmatch(r"(\d{1,18}):(\d{1,18})", options.lengths)
+        if lengths is None:
+            raise usage(f"--lengths is {options.lengths!r}, expected the fewest and the most queries, such as 1:512")
+        target = target.with_lengths((int(lengths[1]), int(lengths[2])))
+    return Target.of(target, options.opset, options.attention)
+
+
+def _summary(
+    model: Model, lowered: Lowered, exported: onnx.ModelProto, taken: Explanation, path: Path
+) -> dict[str, Any]:
+    """Everything that the command reports, as plain data."""
+    files = [path, *(path.with_name(name) for name in sorted(_locations(exported) - {path.name}))]
+    operators = Counter(
+        f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in exported.graph.node
+    )
+    return {
+        "file": str(path),
+        "files": [{"name": str(file), "bytes": terminal.bytes_of(file)} for file in files],
+        "opsets": {entry.domain or "ai.onnx": entry.version for entry in exported.opset_import},
+        "ir_version": exported.ir_version,
+        "inputs": {name: str(kind) for name, kind in lowered.inputs.items()},
+        "outputs": {name: str(kind) for name, kind in lowered.traced.output_types().items()},
+        "parameters": parameter_count(model) if isinstance(model, Module) else 0,
+        "nodes": dict(operators.most_common()),
+        "weights": taken.weights or None,
+        "attention": [
+            {
+                "node": title(d),
+                "form": d.taken,
+                "nodes": d.nodes,
+                "note": d.note,
+                "refused": dict(d.refused),
+            }
+            for d in taken.attention
+        ],
+        "float64": [{"node": title(p), "because": p.because, "instead": p.instead} for p in taken.promotions],
+    }
+
+
+def _locations(exported: onnx.ModelProto) -> set[str]:
+    """The files that hold weights as external data: a side file, or, if the weights are large, the model's own."""
+    return {
+        entry.value
+        for tensor in exported.graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+
+
+def _print(
+    out: terminal.Output,
+    data: Mapping[str, Any],
+    taken: Explanation,
+    report: ParityReport | None,
+    source: Module | None,
+    cost: QuantizingCost | None,
+) -> None:
+    ends = [("input", name, kind) for name, kind in data["inputs"].items()]
+    ends += [("output", name, kind) for name, kind in data["outputs"].items()]
+    out.table(("", "name", "type"), ends)
+    out.line()
+    rows = [(name, count) for name, count in data["nodes"].items()]
+    out.table(("operator", "count>"), rows, title=f"{sum(data['nodes'].values())} nodes")
+    if taken.tells:
+        out.line()
+        out.lines(taken, style="dim")
+    out.line()
+    opsets = ", ".join(f"{domain} {version}" for domain, version in data["opsets"].items())
+    out.line(f"opset       {opsets} (IR {data['ir_version']})")
+    out.line(f"parameters  {data['parameters']:,}")
+    if report is not None:
+        print_parity(out, report, brief=True)
+    print_cost(out, source, cost)
+    terminal.written(out, [Path(file["name"]) for file in data["files"]])
+
+
+def _export_folder(options: Export, layout: str) -> int:
+    """Write the folder, check each model in it, show."""
+    of_a_file = ("inputs", "call", "part", "opset", "lengths")
+    other = [name for name in of_a_file if vars(options)[name]]
+    other += ["attention"] if options.attention != "auto" else []
+    other += [] if options.keep_io_types else ["half-io-types"]
+    if other:
+        raise usage(f"--for {layout}: the layout decides {', '.join(other)}; leave it out")
+    checkpoint = checkpoint_in(options)
+    if checkpoint is None:
+        raise usage(
+            f"--for {layout}: SOURCE {options.source!r} has no config and tokenizer; give a checkpoint (a folder or a "
+            "GGUF file) as SOURCE or --weights"
+        )
+    output = options.output or beside(options.source, f"-{layout}", may_exist=True)
+    model, original = load_quantized(options)
+    if not isinstance(model, Module):
+        raise usage(f"--for {layout}: SOURCE {options.source!r} is a function, expected a Module")
+    written = write_folder(
+        model,
+        checkpoint,
+        output,
+        layout=layout,
+        target=options.target and str(options.target),
+        cache=options.cache,
+        capacity=options.capacity,
+        dtype=options.dtype,
+        external_data=options.external_data,
+        with_tokenizer=options.with_tokenizer,
+        with_preprocessor=options.with_preprocessor,
+        check=options.check,
+        **values_of(options, ToleranceOptions),
+        force=options.force,
+        command=sys.argv[1:],
+        original=original,
+    )
+    costs = {one.file: one.cost for one in written if one.cost is not None}
+    reports = {one.file: one.parity for one in written if one.parity is not None}
+    files = sorted(path for path in output.rglob("*") if path.is_file())
+    if options.json:
+        data = {
+            "folder": str(output),
+            "for": LAYOUTS[layout].about,
+            "files": [{"name": str(file), "bytes": terminal.bytes_of(file)} for file in files],
+            "parity": {name: parity_json(report) for name, report in reports.items()} or None,
+            "quantizing": {name: cost_json(cost) for name, cost in costs.items()} or None,
+        }
+        terminal.print_json(data)
+    else:
+        out = terminal.console()
+        for report in reports.values():
+            print_parity(out, report, brief=True)
+        for cost in costs.values():
+            print_cost(out, original, cost)
+        if options.check and not costs:
+            print_cost(out, original, None)
+        terminal.written(out, files)
+    return OK if all(report.passed for report in reports.values()) else FAILED

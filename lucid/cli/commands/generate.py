@@ -1,0 +1,112 @@
+"""`lucid generate`, and what it shares with `lucid chat`: the model, how tokens are chosen, showing an answer."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from lucid.cli import terminal
+from lucid.cli.errors import OK, usage
+from lucid.cli.options.commands import AnswerCommand, Generate, SamplingOptions
+from lucid.cli.options.groups import values_of
+from lucid.cli.quantizing import quantize_arguments
+from lucid.core.words.safe_text import harmless
+from lucid.generation.chat import Answer, LanguageModel, load_language_model
+from lucid.generation.options import Options
+
+
+def run(options: Generate) -> int:
+    """Continue a text and show what follows; returns the exit code."""
+    choice = answer_arguments(options)
+    model = load(options)
+    answer = model.answer(
+        model.tokenizer.encode(sys.stdin.read() if options.prompt == "-" else options.prompt), **choice
+    )
+    if not options.json:
+        write(answer, model)
+        print_speed(answer)
+        return OK
+    for _ in pieces(answer, model):
+        pass
+    terminal.print_json(
+        {
+            "text": answer.text,
+            "ids": answer.ids,
+            "prompt_tokens": answer.prompt_tokens,
+            "ended_by": answer.ended_by,
+            "seconds_to_first_token": answer.seconds_to_first,
+            "tokens_per_second": answer.tokens_per_second,
+        }
+    )
+    return OK
+
+
+def answer_arguments(options: AnswerCommand) -> dict[str, Any]:
+    """The arguments of `LanguageModel.answer`. An option for sampling, or a seed, turns sampling on.
+
+    Without a seed the draws differ from run to run.
+
+    Raises:
+        CommandError: for a value out of range.
+    """
+    choice = {name: value for name, value in values_of(options, SamplingOptions).items() if value is not None}
+    if choice:
+        choice = {"seed": secrets.randbits(32), **choice, "do_sample": True}
+    if options.repetition_penalty is not None:
+        choice["repetition_penalty"] = options.repetition_penalty
+    try:
+        Options(max_new_tokens=options.max_new_tokens or 1, stop=options.stop, **choice)
+    except ValueError as error:
+        raise usage(str(error).removeprefix("generate: ")) from error
+    return {"max_new_tokens": options.max_new_tokens, "stop": options.stop, **choice}
+
+
+def load(options: AnswerCommand) -> LanguageModel:
+    """The model, ready to run."""
+    quantization = quantize_arguments(options, Path(options.source), decoder=True)
+    if options.eager and (options.providers or options.threads):
+        raise usage("--eager runs NumPy: leave out --provider and --threads")
+    return load_language_model(
+        options.source,
+        eager=options.eager,
+        providers=options.providers or None,
+        threads=options.threads,
+        ignore=options.ignore_option,
+        **(quantization or {}),
+    )
+
+
+def pieces(answer: Answer, model: LanguageModel) -> Iterator[str]:
+    """The pieces of an answer, each computed in another thread, so that Ctrl-C is heard while onnxruntime computes."""
+    rest = iter(answer)
+    with ThreadPoolExecutor(1) as worker:
+        try:
+            while (piece := worker.submit(next, rest, None).result()) is not None:
+                yield piece
+        except KeyboardInterrupt:
+            model.cancel()
+            raise
+
+
+def write(answer: Answer, model: LanguageModel) -> None:
+    """Write an answer to the standard output as it comes, and a line end after it, also if it is interrupted."""
+    try:
+        for piece in pieces(answer, model):
+            sys.stdout.write(harmless(piece))
+            sys.stdout.flush()
+    finally:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+
+
+def print_speed(answer: Answer) -> None:
+    """Print one line to stderr."""
+    first, speed = answer.seconds_to_first, answer.tokens_per_second
+    parts = [f"{len(answer.ids)} tokens"]
+    parts += [] if first is None else [f"the first after {first:.2f} s"]
+    parts += [] if speed is None else [f"then {speed:.1f} tokens/s"]
+    terminal.Output(error=True).line(", ".join(parts), style="dim")

@@ -1,0 +1,44 @@
+"""`lucid map`."""
+
+from __future__ import annotations
+
+from lucid.batch import Predictor, map_rows
+from lucid.cli import terminal
+from lucid.cli.errors import OK
+from lucid.cli.options.commands import JobOptions, Map, PredictorOptions
+from lucid.cli.options.groups import values_of
+from lucid.cli.progress import in_a_log
+from lucid.core.process.threads import usable_cores
+
+
+def run(options: Map) -> int:
+    """Compute the rows, and say how many there are; returns the exit code."""
+    local = options.engine == "local"
+    generation = {"max_new_tokens": options.max_new_tokens, "chat": options.chat or None}
+    predictor = Predictor(
+        options.folder,
+        options.columns or ["text"],
+        options.output_column,
+        **values_of(options, PredictorOptions),
+        threads=options.threads or (usable_cores() if local else 1),
+        providers=options.providers or ["cpu"],
+        prepack=True if local else None,  # a lone process has no use for weights that others can share
+        generation={name: value for name, value in generation.items() if value is not None},
+    )
+    try:
+        with in_a_log():
+            made = map_rows(predictor, options.source, options.output, **values_of(options, JobOptions))
+    except KeyboardInterrupt:
+        terminal.Output(error=True).line(f"what is in {options.output} is complete; --resume goes on with the rest")
+        raise
+    if options.json:
+        terminal.print_json({"folder": options.output, **made._asdict()})
+        return OK
+    out = terminal.console()
+    speed = f", {made.computed / made.seconds:,.3g} rows/s" if made.computed else ""
+    before = f", {made.rows - made.computed:,} by earlier runs" if made.rows != made.computed else ""
+    out.line(f"computed    {made.computed:,} of {made.rows:,} rows{before}, in {made.seconds:.1f} s{speed}")
+    if made.errors:
+        out.line(f"no result   {made.errors:,} rows; the column error says why")
+    out.line(f"written     {options.output}")
+    return OK

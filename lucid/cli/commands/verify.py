@@ -1,0 +1,148 @@
+"""`lucid verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from lucid.cli import terminal
+from lucid.cli.errors import FAILED, OK, usage
+from lucid.cli.model_inputs import check_known, part
+from lucid.cli.model_inputs import sizes as read_sizes
+from lucid.cli.options.commands import Verify
+from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
+from lucid.cli.parity import parity_json, print_parity
+from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
+from lucid.cli.quantizing import load_quantized
+from lucid.core.targets.runtimes import GENERAL
+from lucid.export import Target
+from lucid.export.onnx_file.assemble import TARGET
+from lucid.export.target import TARGET_NAMES
+from lucid.layouts.part_in_file import known_inputs, part_in_file
+from lucid.runtime import check_model_file
+from lucid.testing import Divergence, bisect
+from lucid.testing.part_parity import part_parity
+from lucid.testing.random_inputs import THOROUGH
+from lucid.testing.report import ParityReport, WeightReport
+from lucid.testing.weights import compare_weights, export_again
+from lucid.tracing.parts import ModelPart, trace_part
+from lucid.tracing.trace import Model, trace
+
+_NODES = "every node agrees by itself: check the names and the order of the outputs"
+_TEXTS = "the file takes texts, so its nodes are not compared one by one: export it without its tokenizer for that"
+
+
+def run(options: Verify) -> int:
+    """Compare a file, or all files of a folder, and find the first differences; returns the exit code."""
+    runs = [read_sizes([text]) for text in options.sizes]
+    files = {file: check_model_file(file) for file in _files(options.model)}
+    model, _ = load_quantized(options)
+    folder, data, passed = options.model.is_dir(), [], True
+    for file, proto in files.items():
+        compared, report, first = _verify(options, model, file, proto, runs)
+        passed = passed and report.passed
+        if options.json:
+            node = first and {"node": first.node, "module": first.module, "max_abs": terminal.number(first.max_abs)}
+            data.append({"file": str(file), **parity_json(report), "first_difference": node})
+            continue
+        out = terminal.console()
+        if folder:
+            out.line(str(file))
+        print_parity(out, report)
+        if report.comparisons and not report.agrees and compared.otherwise is None:
+            out.line(first or (_TEXTS if takes_texts(proto) else _NODES))
+    if options.json:
+        terminal.print_json({"folder": str(options.model), "passed": passed, "files": data} if folder else data[0])
+    return OK if passed else FAILED
+
+
+def _verify(
+    options: Verify, model: Model, file: Path, proto: onnx.ModelProto, runs: Sequence[Mapping[str, int]]
+) -> tuple[ModelPart, ParityReport, Divergence | None]:
+    """What a file was compared with, how it compares, and the first node that differs."""
+    asked = bool(options.inputs or options.call or options.part or options.cache or options.capacity)
+    compared = None if asked else _part_of_file(model, proto)
+    if compared is None:
+        compared = part(model, options)
+    if takes_images(proto):
+        compared = of_images(options, compared, model)
+    known = trace(compared.function, kwargs=compared.inputs).sizes() if runs else set()
+    for values in runs:
+        check_known(values, known)
+    exported: dict[str, Any] = {"target": _target(options, proto), **values_of(options, FileOptions)}
+    tolerance = values_of(options, ToleranceOptions)
+    providers = options.providers or None
+    if not takes_texts(proto):
+        sizes = [{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None
+        report = part_parity(compared, file, sizes=sizes, effort=THOROUGH, providers=providers, **tolerance, **exported)
+        found = report.failing and compared.otherwise is None
+        return compared, report, _first_difference(compared, file, report, tolerance | exported) if found else None
+    texts = Texts.of(options, compared, model)
+    if runs:
+        raise usage(f"--size: {file} takes texts, whose sizes are those of their tokens; leave it out")
+    stored = _stored_with_texts(texts, compared, file, exported)
+    if not asked and stored.note:  # exported with all that the tokenizer makes, as layouts are
+        whole = compared._replace(inputs=known_inputs(model))
+        full = _stored_with_texts(texts, whole, file, exported)
+        compared, stored = (compared, stored) if full.note else (whole, full)
+    return compared, texts.parity(compared, file, stored, providers=providers, **tolerance, **exported), None
+
+
+def _target(options: Verify, proto: onnx.ModelProto) -> Target:
+    """The target of --target, or the one that a file names."""
+    name = options.target or {entry.key: entry.value for entry in proto.metadata_props}.get(TARGET)
+    return Target.of(str(name) if name in TARGET_NAMES else GENERAL, None, options.attention)
+
+
+def _part_of_file(model: Model, file: onnx.ModelProto) -> ModelPart | None:
+    """The part of a model that a file holds, by its inputs and outputs."""
+    return part_in_file(model, *map(_sizes, (file.graph.input, file.graph.output)))
+
+
+def _sizes(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:
+    """The sizes of values by name: numbers, and names."""
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in values}
+    return {
+        name: [size.dim_value if size.HasField("dim_value") else size.dim_param for size in shape]
+        for name, shape in shapes.items()
+    }
+
+
+def _stored_with_texts(texts: Texts, part: ModelPart, file: Path, exported: dict[str, Any]) -> WeightReport:
+    """What a file that takes texts stores, compared with an export of this part."""
+    again = export_again(trace_part(part), file, **exported, preprocessing=texts.preprocessing())
+    return compare_weights(file, again)
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, or the ONNX files of a folder.
+
+    Raises:
+        CommandError: for a folder without any.
+    """
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*.onnx") if file.is_file())
+    if not found:
+        raise usage(f"{path}: has no ONNX file; give an ONNX file, or the folder that `lucid export --for` wrote")
+    return found
+
+
+def _first_difference(
+    compared: ModelPart, path: Path, report: ParityReport, options: dict[str, Any]
+) -> Divergence | None:
+    """The first node that differs, with the inputs of the first run that failed."""
+    exported = onnx.load(path)
+    opset = next((entry.version for entry in exported.opset_import if not entry.domain), None)
+    return bisect(
+        compared.function,
+        kwargs=compared.inputs,
+        exported=exported,
+        opset=opset,
+        provider=next(c.provider for c in report.comparisons if not c.passed),
+        arrays=report.failing,
+        **options,
+    )

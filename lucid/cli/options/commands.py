@@ -1,0 +1,519 @@
+"""The commands: for each a dataclass of its options, whose docstring is its help.
+
+typer reads the annotations as objects, so this module has no `from __future__ import annotations`.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from lucid.cli.options.groups import (
+    REPEATABLE,
+    Command,
+    ConfigOptions,
+    ExportedModelOptions,
+    InputOptions,
+    JsonCommand,
+    ModelFile,
+    PromptOption,
+    ProviderOptions,
+    QuantizedModelOptions,
+    SessionOptions,
+    SizeOptions,
+    TargetName,
+    WeightOptions,
+    file_or_stdout,
+    folder_not_stdout,
+    target_option,
+)
+from lucid.core.targets.runtimes import GENERAL
+
+LayoutName = Literal["onnxruntime", "transformers.js", "sentence-transformers", "optimum", "genai", "triton"]
+
+_ANY = TargetName(GENERAL)
+_output = partial(typer.Option, "--output", "-o", show_default=False)
+_model = partial(typer.Option, rich_help_panel="The model")
+_export = partial(typer.Option, rich_help_panel="The export")
+_sampling = partial(typer.Option, rich_help_panel="Sampling, which any of these turns on")
+_rows = partial(typer.Option, rich_help_panel="The rows")
+_engine = partial(typer.Option, rich_help_panel="The engine")
+_address = partial(typer.Option, rich_help_panel="The address")
+_limit = partial(typer.Option, rich_help_panel="The limits")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(JsonCommand, ExportedModelOptions):
+    """Export a model to an ONNX file, check it against NumPy and show the result.
+
+    Examples:
+
+    \b
+      lucid export nn.Linear --set in_features=8 --set out_features=4 -o l.onnx
+      lucid export all-MiniLM-L6-v2
+      lucid export all-MiniLM-L6-v2 --task feature-extraction -o states.onnx
+      lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
+      lucid export all-MiniLM-L6-v2 --for transformers.js
+      lucid export all-MiniLM-L6-v2 --with-tokenizer -o texts.onnx
+      lucid export SmolLM2-135M-Instruct --for genai --bits 4 -o smollm2-genai
+    """
+
+    output: Annotated[
+        Path | None,
+        _output(
+            metavar="MODEL.ONNX",
+            callback=file_or_stdout,
+            help="The file to write; with --for the folder. By default one next to a checkpoint, named after it.",
+        ),
+    ] = None
+    layout: Annotated[
+        LayoutName | None,
+        _export(
+            "--for",
+            help="Write the folder from which a runtime loads the model: with config, tokenizer and a model card. "
+            "genai is onnxruntime-genai, triton Triton Inference Server. SOURCE is a checkpoint.",
+        ),
+    ] = None
+    force: Annotated[bool, _export("--force", help="With --for: replace the folder even if it holds other files.")] = (
+        False
+    )
+    with_tokenizer: Annotated[
+        bool,
+        _export(
+            "--with-tokenizer",
+            help="The file takes texts: the checkpoint's tokenizer is in it, if that is exact. Runs with "
+            "onnxruntime-extensions.",
+        ),
+    ] = False
+    with_preprocessor: Annotated[
+        bool,
+        _export(
+            "--with-preprocessor",
+            help="The file takes decoded images (N, height, width, 3) uint8, and resizes and scales them as "
+            "preprocessor_config.json says, exactly as Pillow does.",
+        ),
+    ] = False
+    target: Annotated[TargetName | None, target_option(show_default="any; with --for, what suits it best")] = None
+    opset: Annotated[int | None, _export("--opset", help="17 to 26; by default that of the target.")] = None
+    lengths: Annotated[
+        str | None,
+        _export(
+            "--lengths",
+            metavar="FEWEST:MOST",
+            help="How many queries of an attention are expected. What only other lengths need is left out; other "
+            "lengths still work, but more slowly.",
+        ),
+    ] = None
+    external_data: Annotated[bool, _export("--external-data", help="Write weights to a separate file.")] = False
+    check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspect(JsonCommand, SizeOptions, ModelFile):
+    """Show what is in an ONNX file, from Lucid or not: modules, cost, inputs and outputs, and what loads it.
+
+    Examples:
+
+    \b
+      lucid inspect minilm.onnx --size L=128 --depth 4
+      lucid inspect model.onnx --graph graph.html
+    """
+
+    depth: Annotated[int, typer.Option("--depth", "-d", min=0, help="Levels of the module tree to show.")] = 3
+    graph: Annotated[
+        Path | None,
+        typer.Option("--graph", metavar="FILE.HTML", help="Also write the graph as a page, with modules that fold."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verify(JsonCommand, ProviderOptions, SizeOptions, ExportedModelOptions):
+    """Compare an exported file with its model on NumPy, over several sizes and all providers.
+
+    For the folder that `export --for` wrote, it compares all ONNX files. The inputs, their sizes and the part of the
+    model come from the file, unless --input, --call, --part or --cache is given. If results differ, it names the first
+    node that does; for this, give the --target and --attention of the export; for a file in half precision, its
+    --dtype; for a quantized one, its --bits and what was given with it.
+
+    Examples:
+
+    \b
+      lucid verify all-MiniLM-L6-v2 minilm.onnx
+      lucid verify all-MiniLM-L6-v2 all-MiniLM-L6-v2-onnxruntime
+      lucid verify all-MiniLM-L6-v2 minilm.onnx --size N=2,L=64 --size N=1,L=1
+    """
+
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL.ONNX", help="An ONNX file, or the folder that `export --for` wrote.", show_default=False
+        ),
+    ]
+    providers: Annotated[
+        list[str],
+        typer.Option(
+            "--provider",
+            "-p",
+            metavar="NAME",
+            help="cpu, cuda, or onnxruntime's full name. Repeatable.",
+            **REPEATABLE,
+        ),
+    ]
+    sizes: Annotated[
+        list[str],
+        typer.Option(
+            "--size",
+            "-s",
+            metavar="N=1,L=7",
+            help="Values of the symbolic sizes for one run. Repeatable: one run for each.",
+            **REPEATABLE,
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantize(JsonCommand, QuantizedModelOptions):
+    """Round the weights of a model to 4 or 8 bits: to a checkpoint that Lucid reads again, or to an ONNX file.
+
+    Examples:
+
+    \b
+      lucid quantize SmolLM2-135M --bits 4 -o small
+      lucid quantize SmolLM2-135M --bits 4 --method gptq --text texts.txt -o small
+      lucid quantize all-MiniLM-L6-v2 --target-error 0.02 --text t.txt -o m.onnx
+    """
+
+    output: Annotated[
+        Path, _output(metavar="FOLDER|MODEL.ONNX", callback=folder_not_stdout, help="A checkpoint, or an ONNX file.")
+    ]
+    target_error: Annotated[
+        float | None,
+        typer.Option(
+            "--target-error",
+            metavar="0.02",
+            help="Find the fewest bits, by layer, with which the outputs differ by no more: the size of the difference "
+            "relative to that of the outputs, on --text.",
+        ),
+    ] = None
+    target: Annotated[TargetName, target_option()] = _ANY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(JsonCommand, SessionOptions, ModelFile):
+    """Run an ONNX file on the arrays of an .npz file.
+
+    Examples:
+
+    \b
+      lucid run mha.onnx input.npz -o output.npz
+      lucid run mha.onnx input.npz --provider cuda --json
+    """
+
+    data: Annotated[Path, typer.Argument(metavar="INPUT.NPZ", help="Arrays by input name.", show_default=False)]
+    output: Annotated[
+        Path | None,
+        _output(metavar="OUTPUT.NPZ", callback=file_or_stdout, help="Where to write the outputs, by name."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench(JsonCommand, SizeOptions, SessionOptions, ModelFile):
+    """Measure an ONNX file: latency percentiles, throughput, peak memory, share of the machine's matmul peak.
+
+    Examples:
+
+    \b
+      lucid bench minilm.onnx --size N=1 --size L=128
+      lucid bench minilm.onnx --provider cuda --seconds 10 --json
+    """
+
+    seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure.")] = 3.0
+    peak: Annotated[bool, typer.Option(help="Also measure how fast this machine multiplies matrices.")] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(JsonCommand, SizeOptions, InputOptions):
+    """Write an HTML page: graph, cost and time by module, attention maps, errors, time and memory by target.
+
+    Examples:
+
+    \b
+      lucid report all-MiniLM-L6-v2
+      lucid report all-MiniLM-L6-v2 --size L=32 -o report.html
+      lucid report all-MiniLM-L6-v2 --data input.npz --tokens tokens.txt -o r.html
+    """
+
+    output: Annotated[
+        Path | None,
+        _output(
+            metavar="PAGE.HTML",
+            callback=file_or_stdout,
+            help="The page to write. By default one next to a checkpoint, named after it.",
+        ),
+    ] = None
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="INPUT.NPZ", help="Arrays by input name; otherwise a sentence, or random ones."),
+    ] = None
+    tokens: Annotated[
+        Path | None, typer.Option("--tokens", metavar="FILE", help="Labels for the attention maps, one per line.")
+    ] = None
+    targets: Annotated[
+        list[TargetName],
+        typer.Option(
+            "--target",
+            "-t",
+            help="What to export for. Repeatable; by default any, cpu and portable.",
+            **REPEATABLE,
+        ),
+    ]
+    seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure each target.")] = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions:
+    """How tokens are drawn: the options of these names in `lucid.generation`."""
+
+    temperature: Annotated[float | None, _sampling("--temperature", help="Below 1 likely tokens become likelier.")] = (
+        None
+    )
+    top_k: Annotated[int | None, _sampling("--top-k", min=1, help="Draw from the k likeliest tokens.")] = None
+    top_p: Annotated[
+        float | None, _sampling("--top-p", help="Draw from the likeliest tokens whose probabilities sum to p.")
+    ] = None
+    min_p: Annotated[
+        float | None, _sampling("--min-p", help="Draw from tokens at least p times as likely as the likeliest.")
+    ] = None
+    seed: Annotated[int | None, _sampling("--seed", min=0, help="The same seed draws the same tokens.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerCommand(Command, SessionOptions, ConfigOptions, WeightOptions, SamplingOptions):
+    """A command that runs a decoder with its tokenizer."""
+
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A decoder with its tokenizer: a checkpoint folder, a GGUF file, or an exported folder or ONNX file.",
+            show_default=False,
+        ),
+    ]
+    max_new_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 512, if there is room."
+        ),
+    ] = None
+    stop: Annotated[
+        list[str],
+        typer.Option("--stop", metavar="TEXT", help="End the answer before this text. Repeatable.", **REPEATABLE),
+    ]
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option("--repetition-penalty", help="More than 1 makes tokens that are already in the text less likely."),
+    ] = None
+    eager: Annotated[bool, typer.Option("--eager", help="Run a checkpoint with NumPy instead of exporting it.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generate(JsonCommand, AnswerCommand):
+    """Continue a text with a decoder, and show it as it comes; then, on stderr, the speed.
+
+    Examples:
+
+    \b
+      lucid generate SmolLM2-135M "The capital of France is" --max-new-tokens 20
+      lucid generate model.gguf "Once upon a time" --temperature 0.8 --seed 1
+    """
+
+    prompt: Annotated[
+        str,
+        typer.Argument(metavar="TEXT", help="The text to continue; - reads the standard input.", show_default=False),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chat(AnswerCommand):
+    """Talk with a model that was trained on conversations. Each line of the standard input is a message.
+
+    Ctrl-C stops an answer, Ctrl-D ends the conversation. When the conversation no longer fits the model's positions,
+    its oldest messages are forgotten, and a line says so.
+
+    Examples:
+
+    \b
+      lucid chat SmolLM2-135M-Instruct
+      lucid chat model.gguf --system "Answer in one sentence." --temperature 0.7
+      lucid chat SmolLM2-135M-Instruct --bits 4
+      echo "What is the capital of Japan?" | lucid chat model.gguf
+    """
+
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="TEXT", help="What the model is told before the conversation.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictorOptions(PromptOption):
+    """How a model computes rows: the arguments of `lucid.batch.Predictor` of these names."""
+
+    task: Annotated[
+        str | None, _model("--task", metavar="NAME", help="Stop with an error unless the folder is for this task.")
+    ] = None
+    batch_tokens: Annotated[int, _model("--batch-tokens", min=1, help="Tokens of a batch, padding included.")] = 4096
+    max_length: Annotated[
+        int | None, _model("--max-length", min=1, help="Tokens of a row; by default what the checkpoint says.")
+    ] = None
+    pooling: Annotated[
+        str | None,
+        _model("--pooling", metavar="NAME", help="cls or mean, where the model gives a vector for each token."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """How a job runs: the arguments of `lucid.batch.map_rows` of these names."""
+
+    id_column: Annotated[
+        str | None, _rows("--id", metavar="NAME", help="Check first that no id is missing or repeated in this column.")
+    ] = None
+    resume: Annotated[bool, _rows("--resume", help="Go on with a job that was interrupted.")] = False
+    part_rows: Annotated[
+        int | None, _rows("--part-rows", min=1, help="Rows of a file; by default by their number.")
+    ] = None
+    engine: Annotated[
+        Literal["local", "ray"], _engine("--engine", help="This process, or actors of Ray Data on many machines.")
+    ] = "local"
+    cluster: Annotated[
+        str | None,
+        _engine(
+            "--address",
+            metavar="ADDRESS",
+            help="Of a Ray cluster, such as ray://HOST:10001 or auto; by default one is started here.",
+        ),
+    ] = None
+    workers: Annotated[int | None, _engine("--workers", min=1, help="Actors; by default one per core or GPU.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions):
+    """Run an exported model over the rows of files, and write them with the results.
+
+    A row without a result (null, empty, of another type) has null there, and the reason in the column error.
+
+    Examples:
+
+    \b
+      lucid map minilm-onnxruntime texts.parquet -o embeddings
+      lucid map minilm-onnxruntime "in/*.jsonl" -o out --column body --id id
+      lucid map vit-onnxruntime photos -o labels
+      lucid map minilm-onnxruntime texts.parquet -o out --engine ray --resume
+    """
+
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="What lucid export --for wrote, not for triton.", show_default=False),
+    ]
+    source: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INPUT...",
+            help="Files, folders or patterns, also in object stores (s3://...): Parquet, JSON lines, CSV or images.",
+            show_default=False,
+        ),
+    ]
+    output: Annotated[str, _output(metavar="FOLDER", callback=folder_not_stdout, help="Where to write Parquet files.")]
+    columns: Annotated[
+        list[str],
+        _rows(
+            "--column",
+            "-c",
+            metavar="NAME",
+            help="The column of texts or images, by default text; two for a cross-encoder.",
+            **REPEATABLE,
+        ),
+    ]
+    output_column: Annotated[
+        str | None,
+        _rows(
+            "--output-column",
+            metavar="NAME",
+            help="The column of results; by default embedding, label, score or answer.",
+        ),
+    ] = None
+    max_new_tokens: Annotated[
+        int | None, _model("--max-new-tokens", "-n", min=1, help="Tokens of an answer; by default 128.")
+    ] = None
+    chat: Annotated[bool, _model("--chat", help="Each prompt is a message, as for lucid chat.")] = False
+    threads: Annotated[
+        int | None, _engine("--threads", min=1, help="Batches at a time in a process; by default one per core.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions(ProviderOptions, PromptOption):
+    """What a server is started with: the fields of `lucid.serving.running.Settings` of these names."""
+
+    host: Annotated[str, _address("--host", metavar="HOST", help="Where to listen; 0.0.0.0 is for everyone.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, _address("--port", min=1, max=65535, help="The port.")] = 8000
+    name: Annotated[
+        str | None, _model("--name", metavar="NAME", help="What clients call the model; by default the folder's name.")
+    ] = None
+    workers: Annotated[int, _model("--workers", min=1, help="Processes; one that ends is started again.")] = 1
+    threads: Annotated[
+        int | None, _model("--threads", min=1, help="Of each process; by default the cores are shared out.")
+    ] = None
+    batch_tokens: Annotated[int, _model("--batch-tokens", min=1, help="Tokens that are computed together.")] = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitOptions:
+    """Limits of requests: the fields of `lucid.serving.Limits` of these names."""
+
+    body: Annotated[int | None, _limit("--max-body", min=1, help="Bytes of a request; by default 4 MiB.")] = None
+    tokens: Annotated[int | None, _limit("--max-tokens", min=1, help="Tokens of a request; by default 32768.")] = None
+    seconds: Annotated[float | None, _limit("--max-seconds", min=0.001, help="Of a request; by default 60.")] = None
+    requests: Annotated[
+        int | None, _limit("--max-requests", min=1, help="At a time, in a process; by default 256.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(Command, LimitOptions, ServerOptions):
+    """Serve an exported model over HTTP, by the routes of OpenAI's API and of the Open Inference Protocol.
+
+    It listens on this machine alone unless --host says otherwise. Nothing of a request is written to a log.
+
+    Examples:
+
+    \b
+      lucid serve minilm-onnxruntime
+      lucid serve smollm2-onnxruntime --port 8080 --name smollm2
+      lucid serve minilm-onnxruntime --host 0.0.0.0 --key-file key.txt --workers 4
+    """
+
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="What lucid export --for onnxruntime wrote.", show_default=False),
+    ]
+    key_file: Annotated[
+        Path | None,
+        _address(
+            "--key-file",
+            metavar="FILE",
+            help="A file with the key that clients must send; the variable LUCID_API_KEY is an alternative.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor(JsonCommand):
+    """Show what is installed, which providers work and why others do not, and what to install.
+
+    Example: lucid doctor
+    """

@@ -1,0 +1,375 @@
+"""Groups of options that several commands share. Each is declared once; a command inherits its groups.
+
+Of a class's bases the last comes first in the help, as in the order of a dataclass's fields.
+typer reads the annotations as objects, so this module has no `from __future__ import annotations`.
+"""
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from lucid.cli.on_demand import command_module
+from lucid.core.targets.runtimes import RUNTIMES
+
+TargetName = StrEnum("TargetName", list(RUNTIMES))  # type: ignore[misc]  # mypy expects literal names
+
+REPEATABLE: dict[str, Any] = {"default_factory": list, "show_default": False}
+_model = partial(typer.Option, rich_help_panel="The model")
+_export = partial(typer.Option, rich_help_panel="The export")
+_comparison = partial(typer.Option, rich_help_panel="The comparison")
+_quantization = partial(typer.Option, rich_help_panel="Quantization")
+
+target_option = partial(
+    _export,
+    "--target",
+    "-t",
+    help="Where the model will run: " + "; ".join(f"{r.name}: {r.about}" for r in RUNTIMES.values()) + ".",
+)
+
+
+def values_of(options: object, group: type) -> dict[str, Any]:
+    """The values of a group's options by name."""
+    return {field.name: vars(options)[field.name] for field in fields(group)}
+
+
+def file_or_stdout(path: Path | None) -> Path | None:
+    """The file that -o names; `-` is the standard output."""
+    return Path("/dev/stdout") if path == Path("-") else path
+
+
+def folder_not_stdout(path: Any) -> Any:
+    """The folder that -o names.
+
+    Raises:
+        BadParameter: for `-`, as a folder cannot be written to the standard output.
+    """
+    if str(path) == "-":
+        raise typer.BadParameter("'-' is the standard output, but this writes a folder; give the name of a folder")
+    return path
+
+
+def _modules_of_nn(incomplete: str) -> list[str]:
+    """What a shell offers for SOURCE: the modules of `lucid.nn` after "nn.", which load NumPy; else it offers files."""
+    if not incomplete.startswith("nn."):
+        return []
+    return [name for name in command_module("python_source").modules_of_nn() if name.startswith(incomplete)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """The option of every command."""
+
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonCommand(Command):
+    """A command whose results can be printed as JSON."""
+
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigOptions:
+    """How the config.json of a checkpoint is read."""
+
+    ignore_option: Annotated[
+        list[str],
+        _model(
+            "--ignore-option",
+            metavar="NAME",
+            help="An option of a checkpoint's config.json to read as if the file did not have it, such as one that is "
+            "refused and that you know to change nothing. Repeatable.",
+            **REPEATABLE,
+        ),
+    ]
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also list the options of config.json that nobody reads.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceOptions:
+    """Where a model is, and what a checkpoint is read as."""
+
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A model: lucid.models.bert:Bert, package.module:factory, "
+            "nn.MultiHeadAttention, or a checkpoint: a folder or a GGUF file.",
+            show_default=False,
+            autocompletion=_modules_of_nn,
+        ),
+    ]
+    weights: Annotated[
+        Path | None, _model("--weights", "-w", metavar="PATH", help="A checkpoint: a folder or a .safetensors file.")
+    ] = None
+    task: Annotated[
+        str | None,
+        _model(
+            "--task",
+            metavar="NAME",
+            help="The task to read a checkpoint for, such as feature-extraction or text-classification; by default "
+            "the one that its files name.",
+        ),
+    ] = None
+    architecture: Annotated[
+        str | None,
+        _model(
+            "--architecture",
+            metavar="NAME",
+            help="The class of transformers that a checkpoint is, such as LlamaModel, where its config names another "
+            "class or code of its own.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(ConfigOptions, SourceOptions):
+    """A model: where it is, how it is read or made."""
+
+    arguments: Annotated[
+        list[str],
+        _model(
+            "--set", metavar="KEY=VALUE", help="An argument of the constructor or factory. Repeatable.", **REPEATABLE
+        ),
+    ]
+    seed: Annotated[int, _model("--seed", help="The seed of random weights and inputs.")] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightOptions:
+    """How weights are quantized."""
+
+    bits: Annotated[
+        str | None,
+        _quantization(
+            "--bits",
+            metavar="4|8",
+            help="Round weights to 4 or 8 bits: smaller and faster. By layer: lm_head=8,*=4, the first pattern "
+            "that matches; float leaves weights as they are.",
+        ),
+    ] = None
+    block: Annotated[
+        int | None,
+        _quantization(
+            "--block", metavar="N", help="How many weights share a scale: 16, 32, ... 2048.", show_default="32"
+        ),
+    ] = None
+    symmetric: Annotated[bool, _quantization("--symmetric", help="No zero points: smaller, and loses more.")] = False
+    method: Annotated[
+        Literal["fit", "rtn", "hqq", "gptq"] | None,
+        _quantization(
+            "--method",
+            help="rtn rounds to the nearest, fit and hqq fit scales, gptq learns from --text.",
+            show_default="fit for 4 bits, rtn for 8",
+        ),
+    ] = None
+    search: Annotated[
+        bool, _quantization("--search", help="With rtn: also try smaller ranges; slower, and more accurate.")
+    ] = False
+    skip: Annotated[
+        list[str],
+        _quantization("--skip", metavar="PATTERN", help="Layers to leave as they are. Repeatable.", **REPEATABLE),
+    ]
+    text: Annotated[
+        Path | None,
+        _quantization(
+            "--text",
+            metavar="FILE.TXT",
+            help="Texts to learn from and to measure with. A decoder reads the file as a whole, other models read "
+            "each line as a text.",
+        ),
+    ] = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether texts tell how weights or inputs are rounded."""
+        return self.method == "gptq"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizationOptions(WeightOptions):
+    """How weights, and the inputs of products, are quantized."""
+
+    activations: Annotated[
+        Literal["dynamic", "dynamic_rows", "static"] | None,
+        _quantization(
+            "--activations",
+            help="With --bits 8, also round the inputs of products to 8 bits: dynamic at run time, "
+            "dynamic_rows each row by itself, static with ranges learnt from --text.",
+            show_default=False,
+        ),
+    ] = None
+    ranges: Annotated[
+        Literal["minmax", "percentile", "entropy"] | None,
+        _quantization("--ranges", help="How the ranges of static activations are found.", show_default="minmax"),
+    ] = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether texts tell how weights or inputs are rounded."""
+        return super().learns or self.activations == "static"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedModelOptions(QuantizationOptions, ModelOptions):
+    """A model whose weights may be quantized."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions(QuantizedModelOptions):
+    """A model and its inputs."""
+
+    inputs: Annotated[
+        list[str],
+        _model(
+            "--input",
+            "-i",
+            metavar="NAME:DTYPE:SIZES",
+            help="An input, such as query:float32:N,L,512; for models without known inputs. Repeatable.",
+            **REPEATABLE,
+        ),
+    ]
+    call: Annotated[
+        list[str],
+        _model(
+            "--call",
+            metavar="KEY=VALUE",
+            help="A plain argument of the call, such as is_causal=true. Repeatable.",
+            **REPEATABLE,
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetOptions:
+    """Where an exported model is to run."""
+
+    target: Annotated[TargetName | None, target_option(show_default="the one that the file names, else any")] = None
+    attention: Annotated[
+        Literal["auto", "standard", "contrib", "expanded"],
+        _export("--attention", help="Insist on a form of attention nodes."),
+    ] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartOptions:
+    """The part of a model that is exported, and its cache."""
+
+    part: Annotated[
+        Literal["encoder", "decoder", "decoder_merged"] | None,
+        _export("--part", help="A part of an encoder-decoder, with the names that optimum expects."),
+    ] = None
+    cache: Annotated[
+        Literal["growing", "fixed"] | None,
+        _export("--cache", help="Export a step of a decoder over a cache that grows, or of a fixed capacity."),
+    ] = None
+    capacity: Annotated[int | None, _export("--capacity", min=1, help="Positions of a fixed cache.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """How a file is exported: the arguments of `lucid.export.to_onnx` of these names."""
+
+    dtype: Annotated[
+        Literal["float16", "bfloat16"] | None,
+        _export("--dtype", help="Store weights in half precision: the file is half as large."),
+    ] = None
+    keep_io_types: Annotated[
+        bool,
+        _export(
+            "--keep-io-types/--half-io-types",
+            help="With --dtype: whether float32 inputs and outputs stay float32, or get that type too.",
+        ),
+    ] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToleranceOptions:
+    """How far results may differ."""
+
+    rtol: Annotated[
+        float | None, _comparison("--rtol", min=0, help="Relative tolerance; by default 1e-5 for float32.")
+    ] = None
+    atol: Annotated[
+        float | None,
+        _comparison(
+            "--atol",
+            min=0,
+            help="Absolute tolerance; by default the relative one times the output's typical magnitude.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedModelOptions(ToleranceOptions, FileOptions, PartOptions, TargetOptions, InputOptions):
+    """A model that is exported and compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderOptions:
+    """The providers of onnxruntime that run a model."""
+
+    providers: Annotated[
+        list[str],
+        typer.Option(
+            "--provider",
+            "-p",
+            metavar="NAME",
+            help="cpu, cuda, or onnxruntime's full name; in order of preference.",
+            **REPEATABLE,
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionOptions(ProviderOptions):
+    """How onnxruntime runs a model."""
+
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Threads for one op; by default one per core.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFile:
+    """An exported model."""
+
+    model: Annotated[Path, typer.Argument(metavar="MODEL.ONNX", help="An ONNX file.", show_default=False)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeOptions:
+    """Values of symbolic sizes."""
+
+    sizes: Annotated[
+        list[str],
+        typer.Option(
+            "--size",
+            "-s",
+            metavar="NAME=N",
+            help="The value of a symbolic size, such as L=128. Repeatable.",
+            **REPEATABLE,
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptOption:
+    """The prompt of a checkpoint that embeds texts."""
+
+    prompt: Annotated[
+        str | None,
+        _model(
+            "--prompt",
+            metavar="NAME",
+            help="The name of one of the checkpoint's prompts, such as query; empty for none; by default the "
+            "checkpoint's own choice.",
+        ),
+    ] = None

@@ -1,0 +1,101 @@
+"""Models with quantized weights, as `--bits` and what goes with it ask for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lucid.cli.errors import usage
+from lucid.cli.on_demand import command_module
+from lucid.cli.options.groups import QuantizationOptions, QuantizedModelOptions, WeightOptions, values_of
+from lucid.cli.source import checkpoint_in, checkpoint_of, load_model
+from lucid.nn.decoding import CausalDecoder
+from lucid.nn.module import Module
+from lucid.nn.quantizing.quantize import Bits, quantize
+from lucid.tracing.trace import Model
+
+_UNCHANGED = "float"
+
+
+def load_quantized(options: QuantizedModelOptions, mapped: bool = True) -> tuple[Model, Module | None]:
+    """The model of `load_model`, quantized if there is --bits, and then also the one that it was quantized from.
+
+    Args:
+        options: what the command line says of the model.
+        mapped: whether a checkpoint whose weights are only rounded may be read layer by layer from the mapped file.
+
+    Raises:
+        CommandError: as `load_model`, and for options that do not go together.
+        ValueError: as `lucid.quantize`.
+    """
+    rounded = options.bits is not None
+    mapped = mapped and rounded and only_rounds(options) and checkpoint_of(options.source) is not None
+    model = load_model(options, dequantize=rounded, mapped=mapped)
+    arguments = quantize_arguments(options, checkpoint_in(options), isinstance(model, CausalDecoder))
+    if arguments is None:
+        return model, None
+    if not isinstance(model, Module):
+        raise usage("--bits: SOURCE is a function, expected a Module, whose weights can be quantized")
+    small = quantize(model, **arguments, dtype="float32" if mapped else None)
+    return small.to("float32") if mapped else small, model
+
+
+def only_rounds(options: QuantizationOptions) -> bool:
+    """Whether nothing but weights is looked at, so that they can be read one by one from the mapped file."""
+    return options.method != "gptq" and options.activations is None
+
+
+def quantize_arguments(options: WeightOptions, checkpoint: Path | None, decoder: bool) -> dict[str, Any] | None:
+    """The arguments of `lucid.quantize`; None without --bits.
+
+    Args:
+        options: the options of quantized weights.
+        checkpoint: where the tokenizer is that --text needs.
+        decoder: whether the model is one, which reads the text as a whole.
+
+    Raises:
+        CommandError: for options that do not go together, and --text without a tokenizer.
+    """
+    given = values_of(options, QuantizationOptions if isinstance(options, QuantizationOptions) else WeightOptions)
+    bits, activations = given.pop("bits"), given.get("activations")
+    if bits is None:
+        if others := [name for name, value in given.items() if value]:
+            example = 4 if activations is None else 8
+            raise usage(f"--{', --'.join(others)}: for quantized weights; give --bits {example} too")
+        return None
+    if options.learns and options.text is None:
+        what = "--method gptq" if activations is None else "--activations static"
+        raise usage(f"{what} learns from texts: give a file of some hundred sentences, as --text texts.txt")
+    del given["text"]
+    given["bits"] = read_bits(bits)
+    given["calibration"] = text_calls(options.text, checkpoint, decoder) if options.learns else None
+    return {name: value for name, value in given.items() if value is not None and value != []}
+
+
+def read_bits(text: str) -> Bits:
+    """``4``, or bits by pattern: ``lm_head=8,*=4``.
+
+    Raises:
+        CommandError: for anything else.
+    """
+    if text.isdecimal():
+        return int(text)
+    widths: dict[str, int | None] = {}
+    for part in text.split(","):
+        pattern, equals, bits = (each.strip() for each in part.rpartition("="))
+        if not equals or not pattern or pattern in widths or not (bits.isdecimal() or bits == _UNCHANGED):
+            raise usage(f'--bits {text}: expected 4, 8, or bits by pattern, each once, such as "lm_head=8,*=4"')
+        widths[pattern] = None if bits == _UNCHANGED else int(bits)
+    return widths
+
+
+def text_calls(text: Path | None, checkpoint: Path | None, decoder: bool) -> list[Any] | None:
+    """The texts of --text as calls of a model; None without the option."""
+    if text is None:
+        return None
+    if checkpoint is None:
+        raise usage(
+            "--text: SOURCE has no tokenizer; give a checkpoint (a folder or a GGUF file) as SOURCE or --weights"
+        )
+    calls: list[Any] = command_module("calibration_texts").calls(text, checkpoint, decoder)
+    return calls
