@@ -42,7 +42,7 @@ from lucid.ops import maximum as maximum
 from lucid.ops import meshgrid as meshgrid
 from lucid.ops import minimum as minimum
 from lucid.ops import ones_like as ones_like
-from lucid.ops import pow_ as _pow
+from lucid.ops import pow as _pow
 from lucid.ops import sigmoid as sigmoid
 from lucid.ops import sqrt as sqrt
 from lucid.ops import stack as stack

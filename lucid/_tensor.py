@@ -1,4 +1,3 @@
-"""The old place of `Tensor`: existing code has `from lucid._tensor import Tensor`."""
+"""A public address of `Tensor`: `from lucid._tensor import Tensor`."""
 
 from lucid.ops.tensor.tensor import Tensor as Tensor
-from lucid.ops.tensor.tensor import TracedValueError as TracedValueError

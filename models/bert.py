@@ -27,8 +27,6 @@ from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones
 from lucid.models.parts.sentence_encoder import PooledEncoder
 from lucid.models.parts.text_heads import text_specs
 
-Options = BertConfig  # former name
-
 
 class Bert(Pretrained[BertConfig]):
     """Token ids (N, L) to hidden states (N, L, E).

@@ -32,7 +32,6 @@ from lucid.models.parts.two_towers import (
 from lucid.models.parts.two_towers import Similarities as Similarities
 
 CLIPTowerConfig = TowerConfig
-Tower = CLIPTowerConfig  # former names of what both towers have in common
 
 
 @dataclass(frozen=True)

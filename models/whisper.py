@@ -45,9 +45,6 @@ class WhisperStackConfig(StackConfig):
     key_bias: bool = False
 
 
-Stack = WhisperStackConfig  # its name before configs were called after their models
-
-
 @dataclass(frozen=True)
 class WhisperConfig:
     """The sizes of both stacks, of the input and of the output."""

@@ -22,7 +22,8 @@ from hypothesis import HealthCheck, settings
 
 import lucid
 from lucid.export.forms import FORMS
-from lucid.ops import OPS, REGISTERED
+from lucid.ops import OPS
+from lucid.ops.op import REGISTERED
 from lucid.runtime import Session
 
 # For the same reason threads of onnxruntime sleep while they wait, unless a test asks for spinning: a thread that spins

@@ -299,6 +299,17 @@ def test_models_use_the_public_interface() -> None:
                 assert known, f"{path.name} imports {imported}"
 
 
+def test_only_models_import_their_private_modules() -> None:
+    outside = [path for top in TOPS if top != "models" for path in (ROOT / top).rglob("*.py")]
+    private = [
+        f"{path.relative_to(ROOT)} imports {imported}"
+        for path in outside
+        for imported, _ in imports_of(path)
+        if imported.startswith("lucid.models.") and "._" in imported
+    ]
+    assert not private
+
+
 def test_files_keep_a_readable_size() -> None:
     long = {name_of(p): n for p in FILES if (n := len(p.read_text(encoding="utf-8").splitlines())) > 600}
     assert not long

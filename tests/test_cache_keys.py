@@ -16,9 +16,10 @@ from lucid import Tensor, nn, ops
 from lucid.core.process.cache_keys import kind_of
 from lucid.export import to_onnx
 from lucid.nn import functional as F
-from lucid.ops import REGISTERED, checked_calls
+from lucid.ops import checked_calls
 from lucid.ops import op as op_module
 from lucid.ops.attention import call as attention_call
+from lucid.ops.op import REGISTERED
 
 X = Tensor(np.linspace(-2, 3, 24, dtype=np.float32).reshape(2, 3, 4))
 PLACES = Tensor(np.zeros((2, 3, 4), np.int64))

@@ -15,7 +15,7 @@ import lucid.nn as nn
 from lucid import Tensor, ops
 from lucid.core.process.numpy_errstate import quietly
 from lucid.nn import functional as F
-from lucid.ops import REGISTERED
+from lucid.ops.op import REGISTERED
 
 LARGEST = Tensor(np.full((2, 2), np.finfo(np.float32).max))
 

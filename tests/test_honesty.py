@@ -14,8 +14,9 @@ from lucid import Tensor, nn, ops
 from lucid.export import ExportError, WeightWarning, to_onnx
 from lucid.nn import functional as F
 from lucid.runtime import Session
-from lucid.testing import Comparison, ParityError, ParityReport, assert_parity, compare
+from lucid.testing import Comparison, ParityError, ParityReport, assert_parity
 from lucid.testing import parity as lucid_testing
+from lucid.testing.tolerance import compare
 
 X = ("N", 64)
 NAN, INF = math.nan, math.inf

@@ -18,8 +18,9 @@ from lucid.export.forms import FORMS
 from lucid.nn import functional as F
 from lucid.ops.op import composite_with
 from lucid.runtime import ProviderError
-from lucid.testing import ParityError, assert_parity, bisect, compare
+from lucid.testing import ParityError, assert_parity, bisect
 from lucid.testing import runs as parity_runs
+from lucid.testing.tolerance import compare
 
 
 class Block(nn.Module):

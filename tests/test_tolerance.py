@@ -15,9 +15,9 @@ from lucid.export import to_onnx
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.ops import Op
-from lucid.testing import Comparison, ParityError, assert_parity, bisect, compare
+from lucid.testing import Comparison, ParityError, assert_parity, bisect
 from lucid.testing.in_float64 import NarrowOpError, in_float64, run_in_float64
-from lucid.testing.tolerance import UNITS
+from lucid.testing.tolerance import UNITS, compare
 from tests.samples import SAMPLES, Sample
 from tests.test_ops import arrays_of, attributes_of, traced, widened
 

@@ -13,6 +13,7 @@ from lucid.core.torch_names.argument_names import torch_names_and
 from lucid.nn import functional as F
 from lucid.nn import init
 from lucid.nn._checks import check_positive, check_probability
+from lucid.nn._dot_product_attention import real_scale
 from lucid.nn._multi_head_attention import Projections, attend, attend_after, attend_to, keys_and_values
 from lucid.nn.cache import Cache, KeyValueCache
 from lucid.nn.layers import Linear, new_parameter
@@ -40,7 +41,7 @@ class ScaledDotProductAttention(Module):
         check_probability("ScaledDotProductAttention", "dropout_p", dropout_p)
         self._attn_mask = attn_mask
         self.dropout_p, self.is_causal = dropout_p, is_causal
-        self.scale = F.real_scale("ScaledDotProductAttention", scale)
+        self.scale = real_scale("ScaledDotProductAttention", scale)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
         mask = self._attn_mask if attn_mask is None else attn_mask

@@ -14,7 +14,6 @@ from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words import package_names
 from lucid.nn._checks import check_probability
-from lucid.nn._dot_product_attention import real_scale as real_scale
 from lucid.nn._dot_product_attention import scaled_dot_product_attention as scaled_dot_product_attention
 from lucid.nn._image_sampling import affine_grid as affine_grid
 from lucid.nn._image_sampling import grid_sample as grid_sample

@@ -1,8 +1,6 @@
 """The ops, by family. `OPS` holds all of them by name, and the convenience functions that wrap some of them.
 
 `nn`, `export` and every room above import from it. Modules and parameters belong to `lucid.nn`.
-
-`sum_`, `max_` and so on are older names of `sum`, `max`; `arange_between` is an older name of `arange_op`.
 """
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
@@ -33,7 +31,7 @@ from lucid.ops.creation import zeros_like as zeros_like
 from lucid.ops.einsum import baddbmm as baddbmm
 from lucid.ops.einsum import einsum as einsum
 from lucid.ops.einsum import outer as outer
-from lucid.ops.elementwise import abs_ as abs_
+from lucid.ops.elementwise import abs_ as _abs
 from lucid.ops.elementwise import add as add
 from lucid.ops.elementwise import ceil as ceil
 from lucid.ops.elementwise import clamp as clamp
@@ -57,9 +55,9 @@ from lucid.ops.elementwise import minimum as minimum
 from lucid.ops.elementwise import mul as mul
 from lucid.ops.elementwise import neg as neg
 from lucid.ops.elementwise import not_equal as not_equal
-from lucid.ops.elementwise import pow_ as pow_
+from lucid.ops.elementwise import pow_ as _pow
 from lucid.ops.elementwise import reciprocal as reciprocal
-from lucid.ops.elementwise import round_ as round_
+from lucid.ops.elementwise import round_ as _round
 from lucid.ops.elementwise import rsqrt as rsqrt
 from lucid.ops.elementwise import sigmoid as sigmoid
 from lucid.ops.elementwise import sign as sign
@@ -96,7 +94,6 @@ from lucid.ops.neural import rms_norm as rms_norm
 from lucid.ops.neural import silu as silu
 from lucid.ops.neural import softmax as softmax
 from lucid.ops.neural import softplus as softplus
-from lucid.ops.op import REGISTERED as REGISTERED
 from lucid.ops.op import Op as Op
 from lucid.ops.op import composite as composite
 from lucid.ops.quantized import quantized_embedding as quantized_embedding
@@ -111,16 +108,16 @@ from lucid.ops.rearranging import repeat_interleave as repeat_interleave
 from lucid.ops.rearranging import roll as roll
 from lucid.ops.rearranging import unbind as unbind
 from lucid.ops.rearranging import unflatten as unflatten
-from lucid.ops.reduction import all_ as all_
-from lucid.ops.reduction import any_ as any_
+from lucid.ops.reduction import all_ as _all
+from lucid.ops.reduction import any_ as _any
 from lucid.ops.reduction import argmax as argmax
 from lucid.ops.reduction import cumsum as cumsum
-from lucid.ops.reduction import max_ as max_
+from lucid.ops.reduction import max_ as _max
 from lucid.ops.reduction import mean as mean
-from lucid.ops.reduction import min_ as min_
+from lucid.ops.reduction import min_ as _min
 from lucid.ops.reduction import norm as norm
 from lucid.ops.reduction import prod as prod
-from lucid.ops.reduction import sum_ as sum_
+from lucid.ops.reduction import sum_ as _sum
 from lucid.ops.reduction import var as var
 from lucid.ops.reduction import variance as variance
 from lucid.ops.rotary import rotary_embedding as rotary_embedding
@@ -147,12 +144,9 @@ from lucid.ops.sorting import sort as sort
 from lucid.ops.sorting import topk as topk
 from lucid.ops.tensor.tensor import OPS as OPS
 
-abs, pow, round = abs_, pow_, round_
-all, any, max, min, sum = all_, any_, max_, min_, sum_
-arange_between = arange_op
-
-_FORMER = ("REGISTERED", "abs_", "all_", "any_", "max_", "min_", "pow_", "round_", "sum_", "arange_between")
-__all__ = _public.offered(globals(), but=_FORMER)
+abs, pow, round = _abs, _pow, _round
+all, any, max, min, sum = _all, _any, _max, _min, _sum
+__all__ = _public.offered(globals())
 
 
 def __dir__() -> list[str]:

@@ -15,9 +15,8 @@ from lucid.testing.precision import precision_report as precision_report
 from lucid.testing.report import ParityError as ParityError
 from lucid.testing.report import ParityReport as ParityReport
 from lucid.testing.tolerance import Comparison as Comparison
-from lucid.testing.tolerance import compare as compare
 
-__all__ = _public.offered(globals(), but=["compare"])
+__all__ = _public.offered(globals())
 
 
 def __dir__() -> list[str]:

@@ -12,9 +12,8 @@ import pytest
 import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
-from lucid.models._deberta_config import DebertaConfig
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.deberta import Deberta, DebertaSentenceEncoder
+from lucid.models.deberta import Deberta, DebertaConfig, DebertaSentenceEncoder
 from tests.models import goldens
 
 

@@ -13,7 +13,6 @@ import pytest
 
 import lucid
 from lucid import nn
-from lucid.models import bert, clip, whisper
 from lucid.models.bert import SentenceEncoder
 from lucid.models.checkpoints.families import Family, ModelType
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, ConfigError, Pretrained, load_into
@@ -318,8 +317,3 @@ def test_configs_have_one_vocabulary() -> None:
     used = {field.name for config in configs for field in fields(config)}
     assert used >= {"vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size", "max_positions", "eps"}
     assert not used & {"vocabulary", "width", "layers", "heads", "inner", "positions", "kv_heads", "channels"}
-    assert (bert.Options, clip.Tower, whisper.Stack) == (
-        bert.BertConfig,
-        clip.CLIPTowerConfig,
-        whisper.WhisperStackConfig,
-    )

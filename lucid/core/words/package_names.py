@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 
 from lucid.core.words.suggestions import did_you_mean
 
 
-def offered(names: Mapping[str, object], *modules: str, but: Collection[str] = ()) -> list[str]:
+def offered(names: Mapping[str, object], *modules: str) -> list[str]:
     """The `__all__` of a package whose __init__.py imports what it offers.
 
     Args:
         names: all that are defined in it. Those with a leading underscore are its own, and so are modules.
         modules: those that it offers all the same.
-        but: former names, which can still be imported.
     """
     found = {name for name, value in names.items() if not name.startswith("_") and not isinstance(value, ModuleType)}
-    return sorted((found | set(modules)) - set(but))
+    return sorted(found | set(modules))
 
 
 def unknown(owner: str, name: str, known: Iterable[str], why: str = "") -> AttributeError:

@@ -17,7 +17,8 @@ from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import Taken, form, operand, refuse, refuse_slower, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.ops import arange, concat, experts, flip, softmax, sum_
+from lucid.ops import arange, concat, experts, flip, softmax
+from lucid.ops.reduction import sum_
 from lucid.ops.tensor.tensor import Tensor
 
 _FEW = 16
