@@ -124,10 +124,17 @@ def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyP
     """Every form that the op can take on a CPU: each that some target accepts, and the ONNX op of the same name or the
     body. A refused form is left at once: the body, which is the longest to write, comes once, at the end."""
     served = False
-    write_body = Lowering._inline
+    write_form, write_body, written = Lowering._written, Lowering._inline, [False]
+
+    def within(self: Lowering, *arguments: Any) -> Any:
+        outside, written[0] = written[0], True
+        try:
+            return write_form(self, *arguments)
+        finally:
+            written[0] = outside
 
     def refused_or_inlined(self: Lowering, node: Node, op: Op[..., Any], path: str) -> list[str]:
-        if op is s.op and self._inside is None:
+        if op is s.op and not written[0]:
             raise ExportError(f"{op.name}: the form refused, and its body is not asked for")
         return write_body(self, node, op, path)
 
@@ -135,6 +142,7 @@ def forms(s: Sample, graph: lucid.Graph, opset: int, monkeypatch: pytest.MonkeyP
     for form in FORMS.get(s.op.name, ()):
         with monkeypatch.context() as patch:
             patch.setitem(FORMS, s.op.name, (form,))
+            patch.setattr(Lowering, "_written", within)
             patch.setattr(Lowering, "_inline", refused_or_inlined)
             for target in (target for target in targets if form.serves(target)):
                 try:
