@@ -6,44 +6,42 @@
     states = encoder(lucid.tensor([[2, 48, 25, 3]]))                  # (N, L) to (N, L, hidden_size)
     lucid.export.to_onnx(encoder, path="albert.onnx")                 # any batch, any length
 
+    model = lucid.models.load("folder of an AlbertForTokenClassification")
+    logits = model(input_ids, attention_mask, token_type_ids)         # (N, L, num_labels)
+
 Modules have the names of the published checkpoints, and so do the weights of an exported model, which holds each once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Self
 
-import lucid
 from lucid import Tensor, nn, ops
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models.parts.sentence_encoder import PooledEncoder
-from lucid.models.parts.sentence_layers import USUAL_LAYERS, SentenceLayer
-from lucid.models.parts.text_heads import text_specs
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
+from lucid.models.parts import text_encoders as text
+from lucid.models.parts.demonstration import encode_text
+from lucid.models.parts.sentences import PooledEncoder
 
 
 @dataclass(frozen=True)
-class AlbertConfig:
+class AlbertConfig(text.TextConfig):
     """The sizes and options of a model."""
 
-    vocab_size: int
-    embedding_size: int
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    intermediate_size: int
-    max_positions: int
-    type_vocab_size: int = 2
+    vocab_size: int = option.size("vocab_size")
+    embedding_size: int = option.size("embedding_size")
+    hidden_size: int = option.size("hidden_size")
+    num_layers: int = option.layers("num_hidden_layers", numbered=False)
+    num_heads: int = option.heads("num_attention_heads")
+    intermediate_size: int = option.size("intermediate_size")
+    max_positions: int = option.size("max_position_embeddings")
+    type_vocab_size: int = option.size("type_vocab_size", 2)
     num_groups: int = 1  # of layers that share their weights
-    inner_layers: int = 1  # that a group has, one after the other; each of num_layers is all of them
-    activation: str = "gelu_new"
-    eps: float = 1e-12
-    num_labels: int = 0  # of a head
-    own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
-    sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of an AlbertSentenceEncoder
+    inner_layers: int = option.layers("inner_group_num", 1, numbered=False)  # of a group; each of num_layers is all
+    activation: str = option.activation("hidden_act", "gelu_new")
+    eps: float = option.real("layer_norm_eps", 1e-12)
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -52,24 +50,12 @@ class AlbertConfig:
         options.only("down_scale_factor", 1)
         for name in ("gap_size", "net_structure_type", "num_memory_blocks"):
             options.only(name, 0)
-        width, layers = options.size("hidden_size"), options.layers("num_hidden_layers", numbered=False)
-        return cls(
-            vocab_size=options.size("vocab_size"),
-            embedding_size=options.size("embedding_size"),
-            hidden_size=width,
-            num_layers=layers,
-            num_heads=options.heads("num_attention_heads", width),
-            intermediate_size=options.size("intermediate_size"),
-            max_positions=options.size("max_position_embeddings"),
-            type_vocab_size=options.size("type_vocab_size"),
-            num_groups=options.whole("num_hidden_groups", high=layers, why=", the number of layers"),
-            inner_layers=options.layers("inner_group_num", numbered=False),
-            activation=options.activation("hidden_act"),
-            eps=options.real("layer_norm_eps"),
-        )
+        config = cls.from_rows(options)
+        groups = options.whole("num_hidden_groups", high=config.num_layers, why=", the number of layers")
+        return replace(config, num_groups=groups)
 
 
-class Albert(Pretrained[AlbertConfig]):
+class Albert(text.TextEncoder[AlbertConfig]):
     """Token ids (N, L) to hidden states (N, L, E).
 
     ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding; ``token_type_ids`` (N, L) default to 0.
@@ -83,38 +69,17 @@ class Albert(Pretrained[AlbertConfig]):
         # Heads for other tasks, and position numbers that some checkpoints store.
         ignored_keys=[r"^(pooler|predictions|sop_classifier|classifier|qa_outputs)\.", r"embeddings\.position_ids$"],
     )
-    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
     def __init__(self, config: AlbertConfig) -> None:
         super().__init__(config)
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
-    ) -> Tensor:
-        key_mask = None if attention_mask is None else attention_mask != 0
-        return self.encoder(self.embeddings(input_ids, token_type_ids), key_mask)
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        return self.encoder.embedding_hidden_mapping_in(self.embeddings(input_ids, token_type_ids))
 
-    def input_specs(self) -> Mapping[str, lucid.TensorType]:
-        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
-
-    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
-        return text_specs(self.config.type_vocab_size)
-
-
-class AlbertSentenceEncoder(PooledEncoder[AlbertConfig], Albert):
-    """Albert with the pooling and the layers on top that modules.json lists: one vector for each text, (N, E).
-
-    Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
-    """
-
-    checkpoint = replace(Albert.checkpoint, head="sentence-similarity")
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
-    ) -> Tensor:
-        return self.sentence_embedding(super().forward(input_ids, attention_mask, token_type_ids), attention_mask)
+    def layer_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
+        return self.encoder(x, key_mask)
 
 
 class Embeddings(nn.Module):
@@ -131,8 +96,9 @@ class Embeddings(nn.Module):
         length, most, types = input_ids.shape[1], self.max_positions, self.token_type_embeddings
         if isinstance(length, int) and length > most:
             raise ValueError(f"Albert: {length} tokens, but the checkpoint has {most} positions; truncate the input")
-        first = types.weight[0].part_of(types.weight, "[0]")  # its name in an exported model
-        x = self.word_embeddings(input_ids) + (first if token_type_ids is None else types(token_type_ids))
+        x = self.word_embeddings(input_ids) + (
+            text.first_row(types) if token_type_ids is None else types(token_type_ids)
+        )
         return self.LayerNorm(x + self.position_embeddings.weight[:length])
 
 
@@ -145,15 +111,9 @@ class Encoder(nn.Module):
         self.albert_layer_groups = [{"albert_layers": [Layer(c) for _ in inner]} for _ in range(c.num_groups)]
         self.num_layers = c.num_layers
 
-    def forward(self, x: Tensor, key_mask: Tensor | None) -> Tensor:
-        return self.hidden_states(x, key_mask)[-1]
-
-    def hidden_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
-        """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
-        states = [self.embedding_hidden_mapping_in(x)]
-        groups = self.albert_layer_groups
+    def forward(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
+        states, groups = [x], self.albert_layer_groups
         for index in range(self.num_layers):
-            x = states[-1]
             for layer in groups[int(index / (self.num_layers / len(groups)))]["albert_layers"]:
                 x = layer(x, key_mask)
             states.append(x)
@@ -188,12 +148,51 @@ class Attention(nn.Module):
         return self.LayerNorm(self.dense(y) + x)
 
 
+# Heads ----------------------------------------------------------------------------------------------------------------
+
+
+class AlbertSentenceEncoder(PooledEncoder[AlbertConfig], Albert):
+    """Albert with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
+
+    checkpoint = text.for_sentences(Albert.checkpoint)
+
+
+class AlbertForSequenceClassification(text.SequenceClassifier[AlbertConfig], Albert):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
+
+    checkpoint = text.for_sequence_classification(Albert.checkpoint, [(r"^albert\.pooler\.", "classifier.dense.")])
+
+
+class AlbertForReranking(AlbertForSequenceClassification):
+    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
+
+    checkpoint = text.for_reranking(AlbertForSequenceClassification.checkpoint)
+
+
+class AlbertForTokenClassification(text.TokenClassifier[AlbertConfig], Albert):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+
+    checkpoint = text.for_token_classification(Albert.checkpoint)
+
+
+class AlbertForQuestionAnswering(text.QuestionAnswerer[AlbertConfig], Albert):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    checkpoint = text.for_question_answering(Albert.checkpoint)
+
+
+class AlbertForMaskedLM(text.MaskedLM[AlbertConfig], Albert):
+    """Token ids (N, L) to the logits of what stands at each place, (N, L, vocab_size)."""
+
+    checkpoint = text.for_masked_lm(
+        Albert.checkpoint,
+        renames=[(r"^predictions\.LayerNorm\.", "lm_head.layer_norm."), (r"^predictions\.", "lm_head.")],
+    )
+
+
 def main() -> None:
     """Encode a text, given as token ids, with the exported model: ``python -m lucid.models.albert FOLDER 2 48 3``."""
-    ids = token_ids(2, 5, 7, 3)
-    both = SideBySide(Albert.from_pretrained(checkpoint_folder("albert/base")))
-    states = both(ids, ones_like(ids))
-    print(f"hidden states {list(states.shape)}, {both.nodes} ONNX nodes, {both.verdict('states')}")
+    encode_text(Albert, "albert/base", 2, 5, 7, 3)
 
 
 if __name__ == "__main__":

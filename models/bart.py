@@ -33,7 +33,7 @@ from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer
 from lucid.models.parts.seq2seq_layers import StackConfig as StackConfig
-from lucid.models.parts.text_heads import with_labels
+from lucid.models.parts.text_encoders import with_labels
 from lucid.nn import functional as F
 
 Positions: TypeAlias = "lucid.Size | Tensor"

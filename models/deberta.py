@@ -6,6 +6,9 @@
     states = encoder(lucid.tensor([[1, 510, 5798, 2]]))               # (N, L) to (N, L, hidden_size)
     lucid.export.to_onnx(encoder, path="deberta.onnx")                # any batch, any length
 
+    model = lucid.models.load("folder of a DebertaV2ForSequenceClassification")
+    logits = model(input_ids, attention_mask)                         # (N, num_labels)
+
 A score is the sum of three products: of what two tokens hold, of what one holds with how far the other is, and the
 reverse ("disentangled attention", section 3.1 of the first paper). Distances are vectors of a table that all layers
 share; far ones share a row. Their keys and queries depend on weights alone, so they are computed once, in the export.
@@ -15,21 +18,107 @@ Modules have the names of the published checkpoints, and so do the weights of an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
-import lucid
+import numpy as np
+
 from lucid import Tensor, nn, ops
-from lucid.models._deberta_config import DebertaConfig as DebertaConfig
+from lucid.models.bert import Attention, ResidualOutput
+from lucid.models.checkpoints import option_table as option
+from lucid.models.checkpoints.config import Array, Config
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models.parts.sentence_encoder import PooledEncoder
-from lucid.models.parts.text_heads import text_specs
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
+from lucid.models.parts import text_encoders as text
+from lucid.models.parts.demonstration import encode_text
+from lucid.models.parts.sentences import PooledEncoder
 
 
-class Deberta(Pretrained[DebertaConfig]):
+@dataclass(frozen=True)
+class DebertaConfig(text.TextConfig):
+    """The sizes and options of a model."""
+
+    vocab_size: int = option.size("vocab_size")
+    hidden_size: int = option.size("hidden_size")
+    num_layers: int = option.layers("num_hidden_layers")
+    num_heads: int = option.heads("num_attention_heads")
+    intermediate_size: int = option.size("intermediate_size")
+    max_distance: int = option.derived()  # of tokens whose distances differ
+    num_buckets: int | None = None  # of distances on either side; None: each distance has its own
+    content_to_position: bool = True  # which products there are beside that of contents
+    position_to_content: bool = True
+    shared_projections: bool = option.flag("share_att_key", True)  # those of contents make those of distances too
+    normed_distances: bool = option.choice(  # the table of distances is normalised
+        "norm_rel_ebd", {"none": False, "layer_norm": True}, True, absent="none"
+    )
+    max_positions: int | None = None  # of embeddings of positions; None: there are none, and texts have any length
+    type_vocab_size: int = option.size("type_vocab_size", 0, low=0)  # 0: no such embedding
+    activation: str = option.activation("hidden_act", "gelu")
+    eps: float = option.real("layer_norm_eps", 1e-7)
+    conv_kernel_size: int = option.whole("conv_kernel_size", absent=0, low=0)  # beside the first layer; 0: none
+    conv_groups: int = option.heads("conv_groups", 1)
+    conv_activation: str = option.activation("conv_act", "tanh")
+    head_activation: str = option.activation("pooler_hidden_act", "gelu")  # of a classifier of texts
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of the table of distances on either side."""
+        return self.num_buckets or self.max_distance
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From config.json."""
+        if options.get("relative_attention", bool) is not True:
+            raise options.wrong("relative_attention", "supported: True")
+        positions, kinds = options.size("max_position_embeddings"), _kinds(options)
+        buckets, most = options.whole("position_buckets"), options.size("max_relative_positions")
+        most = most if most > 0 else positions
+        if buckets > 0 and not 4 <= buckets < 2 * most - 2:
+            raise options.wrong("position_buckets", f"expected 4 to {2 * most - 3}, for distances up to {most}")
+        config = cls.from_rows(
+            options,
+            max_distance=most,
+            num_buckets=buckets if buckets > 0 else None,
+            content_to_position="c2p" in kinds,
+            position_to_content="p2c" in kinds,
+            max_positions=positions if options.get("position_biased_input", bool) else None,
+        )
+        options.only("attention_head_size", config.hidden_size // config.num_heads)
+        options.only("pooler_hidden_size", config.hidden_size)
+        if config.conv_kernel_size and config.conv_kernel_size % 2 == 0:
+            raise options.wrong("conv_kernel_size", "expected an odd number, or 0 for no convolution")
+        if not config.shared_projections and not options.has_weights(r"\.pos_(key|query)_proj\."):
+            problem = "but the checkpoint has no pos_key_proj or pos_query_proj"
+            raise options.asks_in_vain("share_att_key", False, problem)
+        return config
+
+    def rows_of_distances(self) -> Array:
+        """The row of the table for each distance, of query less key, from -max_distance to max_distance.
+
+        The nearer half of the buckets hold one distance each; the others grow logarithmically.
+        """
+        distance = np.arange(-self.max_distance, self.max_distance + 1)
+        if self.num_buckets is not None:
+            near, far = self.num_buckets // 2, np.abs(distance)
+            # In float32 and in this order, as the published models were trained: at a boundary the rounding matters.
+            share = np.log((np.maximum(far, near) / near).astype(np.float32))
+            share = share / np.log(np.float32((self.max_distance - 1) / near)) * np.float32(near - 1)
+            distance = np.where(far <= near, distance, np.sign(distance) * (np.ceil(share).astype(np.int64) + near))
+        return np.clip(distance + self.num_rows, 0, 2 * self.num_rows - 1)
+
+
+def _kinds(options: Config) -> Sequence[str]:
+    """The products with distances: ``["p2c", "c2p"]``, or ``"p2c|c2p"`` as first published."""
+    given = options.options.get("pos_att_type")
+    kinds = options.get("pos_att_type", str, "").split("|") if isinstance(given, str) else None
+    kinds = options.get("pos_att_type", list, []) if kinds is None else kinds
+    if not kinds or not all(kind in ("c2p", "p2c") for kind in kinds):
+        raise options.wrong("pos_att_type", 'supported: "c2p", "p2c" or both, "c2p|p2c"')
+    return kinds
+
+
+class Deberta(text.TextEncoder[DebertaConfig]):
     """Token ids (N, L) to hidden states (N, L, E).
 
     ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding; ``token_type_ids`` (N, L) default to 0.
@@ -46,44 +135,17 @@ class Deberta(Pretrained[DebertaConfig]):
             r"^embeddings\.position_(ids$|embeddings\.)",
         ],
     )
-    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
     def __init__(self, config: DebertaConfig) -> None:
         super().__init__(config)
         self.embeddings = Embeddings(config)
         self.encoder = Encoder(config)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
-    ) -> Tensor:
-        return self.hidden_states(input_ids, attention_mask, token_type_ids)[-1]
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        return self.embeddings(input_ids, token_type_ids)
 
-    def hidden_states(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
-    ) -> list[Tensor]:
-        """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
-        key_mask = None if attention_mask is None else attention_mask != 0
-        return self.encoder.hidden_states(self.embeddings(input_ids, token_type_ids), key_mask)
-
-    def input_specs(self) -> Mapping[str, lucid.TensorType]:
-        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
-
-    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
-        return text_specs(self.config.type_vocab_size)
-
-
-class DebertaSentenceEncoder(PooledEncoder[DebertaConfig], Deberta):
-    """Deberta with the pooling and the layers on top that modules.json lists: one vector for each text, (N, E).
-
-    Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
-    """
-
-    checkpoint = replace(Deberta.checkpoint, head="sentence-similarity")
-
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
-    ) -> Tensor:
-        return self.sentence_embedding(super().forward(input_ids, attention_mask, token_type_ids), attention_mask)
+    def layer_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
+        return self.encoder.hidden_states(x, key_mask)
 
 
 class Embeddings(nn.Module):
@@ -102,8 +164,7 @@ class Embeddings(nn.Module):
         if self.position_embeddings is not None:
             x = x + self.position_embeddings(input_ids.shape[1])
         if types is not None:
-            first = types.weight[0].part_of(types.weight, "[0]")  # its name in an exported model
-            x = x + (first if token_type_ids is None else types(token_type_ids))
+            x = x + (text.first_row(types) if token_type_ids is None else types(token_type_ids))
         return self.LayerNorm(x)
 
 
@@ -157,25 +218,14 @@ class Layer(nn.Module):
     """One encoder layer, normalised after each half."""
 
     def __init__(self, c: DebertaConfig) -> None:
-        self.attention = Attention(c)
+        self.attention = Attention(DisentangledAttention(c), c.hidden_size, c.eps)
         self.intermediate = {"dense": nn.Linear(c.hidden_size, c.intermediate_size)}
-        self.output = Output(c, c.intermediate_size)
+        self.output = ResidualOutput(c.hidden_size, c.intermediate_size, c.eps)
         self.activation = ACTIVATIONS[c.activation]
 
     def forward(self, x: Tensor, key_mask: Tensor | None, table: Tensor, rows: Tensor) -> Tensor:
         x = self.attention(x, key_mask, table, rows)
         return self.output(self.activation(self.intermediate["dense"](x)), x)
-
-
-class Attention(nn.Module):
-    """Attention with its output projection."""
-
-    def __init__(self, c: DebertaConfig) -> None:
-        self.self = DisentangledAttention(c)
-        self.output = Output(c, c.hidden_size)
-
-    def forward(self, x: Tensor, key_mask: Tensor | None, table: Tensor, rows: Tensor) -> Tensor:
-        return self.output(self.self(x, key_mask, table, rows), x)
 
 
 class DisentangledAttention(nn.Module):
@@ -220,23 +270,59 @@ class DisentangledAttention(nn.Module):
         return found.part_of(projection.weight, ".distances")  # its name in an exported model
 
 
-class Output(nn.Module):
-    """A linear layer to the model's width, the residual added, normalised."""
+# Heads ----------------------------------------------------------------------------------------------------------------
 
-    def __init__(self, c: DebertaConfig, inner: int) -> None:
-        self.dense = nn.Linear(inner, c.hidden_size)
-        self.LayerNorm = nn.LayerNorm(c.hidden_size, c.eps)
 
-    def forward(self, x: Tensor, residual: Tensor) -> Tensor:
-        return self.LayerNorm(self.dense(x) + residual)
+class DebertaSentenceEncoder(PooledEncoder[DebertaConfig], Deberta):
+    """Deberta with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
+
+    checkpoint = text.for_sentences(Deberta.checkpoint)
+
+
+class DebertaForSequenceClassification(text.SequenceClassifier[DebertaConfig], Deberta):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
+
+    checkpoint = text.for_sequence_classification(Deberta.checkpoint, [(r"^pooler\.dense\.", "classifier.dense.")])
+
+    def head_activation(self, config: DebertaConfig) -> str:
+        return config.head_activation
+
+
+class DebertaForReranking(DebertaForSequenceClassification):
+    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
+
+    checkpoint = text.for_reranking(DebertaForSequenceClassification.checkpoint)
+
+
+class DebertaForTokenClassification(text.TokenClassifier[DebertaConfig], Deberta):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+
+    checkpoint = text.for_token_classification(Deberta.checkpoint)
+
+
+class DebertaForQuestionAnswering(text.QuestionAnswerer[DebertaConfig], Deberta):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    checkpoint = text.for_question_answering(Deberta.checkpoint)
+
+
+class DebertaForMaskedLM(text.MaskedLM[DebertaConfig], Deberta):
+    """Token ids (N, L) to the logits of what stands at each place, (N, L, vocab_size)."""
+
+    checkpoint = text.for_masked_lm(
+        Deberta.checkpoint,
+        renames=[
+            (r"^lm_predictions\.lm_head\.LayerNorm\.", "lm_head.layer_norm."),  # as the authors store it
+            (r"^lm_predictions\.lm_head\.", "lm_head."),
+            (r"^cls\.predictions\.transform\.LayerNorm\.", "lm_head.layer_norm."),  # as transformers does by default
+            (r"^cls\.predictions\.(transform\.)?", "lm_head."),
+        ],
+    )
 
 
 def main() -> None:
     """Encode a text, given as token ids, with the exported model: ``python -m lucid.models.deberta FOLDER 1 48 2``."""
-    ids = token_ids(1, 5, 7, 2)
-    both = SideBySide(Deberta.from_pretrained(checkpoint_folder("deberta/v3")))
-    states = both(ids, ones_like(ids))
-    print(f"hidden states {list(states.shape)}, {both.nodes} ONNX nodes, {both.verdict('states')}")
+    encode_text(Deberta, "deberta/v3", 1, 5, 7, 2)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from lucid.models.parts.decoder_heads import (
 )
 from lucid.models.parts.decoders import RotaryDecoder
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models.parts.text_heads import text_specs
+from lucid.models.parts.text_encoders import text_specs
 from lucid.models.phi3 import Decoder as Phi3Decoder
 from lucid.models.phi3 import Phi3, Phi3Config
 from lucid.nn import functional as F

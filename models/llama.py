@@ -24,10 +24,10 @@ import lucid
 from lucid import DType, Tensor, nn, ops
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError
+from lucid.models.checkpoints.sentence_files import LAST_TOKEN, SentenceLayer
 from lucid.models.parts.decoders import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models.parts.options import FULL, SLIDING, layer_types, rope, tied_output
-from lucid.models.parts.sentence_layers import LAST_TOKEN, SentenceLayer
 from lucid.nn import functional as F
 from lucid.nn import rope_scaling as scalings
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lucid import Tensor
 from lucid.models.llama import Decoder, Llama, LlamaConfig
 from lucid.models.parts.decoder_heads import (
     DecoderQuestionAnswerer,
@@ -28,7 +27,7 @@ from lucid.models.parts.decoder_heads import (
     for_states,
 )
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
-from lucid.models.parts.sentence_encoder import PooledEncoder
+from lucid.models.parts.sentences import PooledEncoder
 
 
 class LlamaStates(RotaryStates[LlamaConfig]):
@@ -47,9 +46,6 @@ class LlamaSentenceEncoder(PooledEncoder[LlamaConfig], LlamaStates):
     """
 
     checkpoint = replace(LlamaStates.checkpoint, head="sentence-similarity")
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.sentence_embedding(super().forward(input_ids, attention_mask), attention_mask)
 
 
 class LlamaForSequenceClassification(LastTokenClassifier[LlamaConfig], LlamaStates):

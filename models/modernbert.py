@@ -6,49 +6,52 @@
     states = encoder(lucid.tensor([[50281, 510, 5798, 50282]]))       # (N, L) to (N, L, hidden_size)
     lucid.export.to_onnx(encoder, path="modernbert.onnx")             # any batch, any length
 
+    model = lucid.models.load("folder of a ModernBertForSequenceClassification")
+    logits = model(input_ids, attention_mask)                         # (N, num_labels)
+
 Modules have the names of the published checkpoints, and so do the weights of an exported model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, Self
 
-import lucid
 from lucid import Tensor, nn, ops
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
+from lucid.models.parts import text_encoders as text
+from lucid.models.parts.decoders import angles_of
+from lucid.models.parts.demonstration import encode_text
 from lucid.models.parts.options import FULL, SLIDING, Rope, layer_types, ropes
-from lucid.models.parts.sentence_encoder import PooledEncoder
-from lucid.models.parts.sentence_layers import USUAL_LAYERS, SentenceLayer
+from lucid.models.parts.sentences import PooledEncoder, Pooling
 
 
 @dataclass(frozen=True)
-class ModernBertConfig:
+class ModernBertConfig(text.TextConfig):
     """The sizes and options of a model."""
 
-    vocab_size: int
-    hidden_size: int
-    num_heads: int
-    intermediate_size: int
-    layer_types: tuple[str, ...]  # of each layer: SLIDING, which attends to a window, or FULL
-    reach: int  # in a window, a token attends to so many tokens on either side
-    ropes: Mapping[str, Rope]  # rotary positions by type of layer
-    activation: str = "gelu"
-    eps: float = 1e-5
-    norm_bias: bool = False
-    attention_bias: bool = False
-    mlp_bias: bool = False
+    vocab_size: int = option.size("vocab_size")
+    hidden_size: int = option.size("hidden_size")
+    num_heads: int = option.heads("num_attention_heads")
+    intermediate_size: int = option.size("intermediate_size")
+    layer_types: tuple[str, ...] = option.derived()  # of each layer: SLIDING, which attends to a window, or FULL
+    reach: int = option.derived()  # in a window, a token attends to so many tokens on either side
+    ropes: Mapping[str, Rope] = option.derived()  # rotary positions by type of layer
+    activation: str = option.activation("hidden_activation", "gelu")
+    eps: float = option.real("norm_eps", 1e-5)
+    norm_bias: bool = option.flag("norm_bias", False)
+    attention_bias: bool = option.flag("attention_bias", False)
+    mlp_bias: bool = option.flag("mlp_bias", False)
     type_vocab_size: int = 0  # texts have no segments
-    head_pooling: str = "cls"  # of a classifier of texts: the first token, or the mean of all
-    head_bias: bool = False
-    decoder_bias: bool = True  # of the output layer of a masked language model
-    head_activation: str = "gelu"
-    num_labels: int = 0
-    own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
-    sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a ModernBertSentenceEncoder
+    head_pooling: str = option.choice(  # of a classifier of texts: the first token, or the mean of all
+        "classifier_pooling", {"cls": "cls", "mean": "mean"}, absent="cls"
+    )
+    head_bias: bool = option.flag("classifier_bias", False)
+    decoder_bias: bool = option.flag("decoder_bias", True)  # of the output layer of a masked language model
+    head_activation: str = option.activation("classifier_activation", "gelu")
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -61,27 +64,15 @@ class ModernBertConfig:
         bases = {FULL: "global_rope_theta", SLIDING: "local_rope_theta"}
         if options.is_null("local_rope_theta"):  # the global one is meant
             bases[SLIDING] = bases[FULL]
-        return cls(
-            vocab_size=options.size("vocab_size"),
-            hidden_size=width,
-            num_heads=heads,
-            intermediate_size=options.size("intermediate_size"),
+        return cls.from_rows(
+            options,
             layer_types=layer_types(options, layers, [SLIDING if i % every else FULL for i in range(layers)]),
             reach=options.whole("local_attention") // 2,
             ropes=ropes(options, bases),
-            activation=options.activation("hidden_activation"),
-            eps=options.real("norm_eps"),
-            norm_bias=options.get("norm_bias", bool),
-            attention_bias=options.get("attention_bias", bool),
-            mlp_bias=options.get("mlp_bias", bool),
-            head_pooling=options.choose("classifier_pooling", {"cls": "cls", "mean": "mean"}, "cls"),
-            head_bias=options.get("classifier_bias", bool),
-            decoder_bias=options.get("decoder_bias", bool),
-            head_activation=options.activation("classifier_activation"),
         )
 
 
-class ModernBert(Pretrained[ModernBertConfig]):
+class ModernBert(text.TextEncoder[ModernBertConfig]):
     """Token ids (N, L) to hidden states (N, L, E). ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding."""
 
     checkpoint = Checkpoint(
@@ -94,7 +85,6 @@ class ModernBert(Pretrained[ModernBertConfig]):
         renames=[(r"^model\.", "")],
         ignored_keys=[r"^(head|decoder|classifier)\."],
     )
-    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
 
     def __init__(self, config: ModernBertConfig) -> None:
         super().__init__(config)
@@ -108,33 +98,22 @@ class ModernBert(Pretrained[ModernBertConfig]):
             if kind in config.layer_types
         }
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.final_norm(self.hidden_states(input_ids, attention_mask)[-1])
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        return self.final_norm(super().forward(input_ids, attention_mask, token_type_ids))
 
-    def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
-        """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
-        key_mask = None if attention_mask is None else attention_mask != 0
-        states = [self.embeddings(input_ids)]
-        positions = ops.arange(input_ids.shape[1])
-        angles = {kind: _as(rope(positions), states[0]) for kind, rope in self.ropes.items()}
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        if token_type_ids is not None:
+            raise ValueError("ModernBert: token_type_ids are given, but the model has no segments; leave them out")
+        return self.embeddings(input_ids)
+
+    def layer_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
+        states, positions = [x], ops.arange(x.shape[1])
+        angles = {kind: angles_of(rope, positions, x.dtype) for kind, rope in self.ropes.items()}
         for layer in self.layers:
             states.append(layer(states[-1], angles[layer.kind], key_mask))
         return states
-
-    def input_specs(self) -> Mapping[str, lucid.TensorType]:
-        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
-
-
-class ModernBertSentenceEncoder(PooledEncoder[ModernBertConfig], ModernBert):
-    """ModernBert with the pooling and the layers on top that modules.json lists: one vector for each text, (N, E).
-
-    Without a modules.json it is the mean of the kept tokens' states, scaled to length 1.
-    """
-
-    checkpoint = replace(ModernBert.checkpoint, head="sentence-similarity")
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        return self.sentence_embedding(super().forward(input_ids, attention_mask), attention_mask)
 
 
 class Embeddings(nn.Module):
@@ -201,18 +180,95 @@ def norm(c: ModernBertConfig) -> nn.LayerNorm:
     return nn.LayerNorm(c.hidden_size, c.eps, bias=c.norm_bias)
 
 
-def _as(angles: tuple[Tensor, Tensor], x: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosines and sines in the element type of x, also after to(...)."""
-    cos, sin = angles
-    return cos.astype(x.dtype), sin.astype(x.dtype)
+# Heads ----------------------------------------------------------------------------------------------------------------
+
+
+class ModernBertSentenceEncoder(PooledEncoder[ModernBertConfig], ModernBert):
+    """ModernBert with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
+
+    checkpoint = text.for_sentences(ModernBert.checkpoint)
+
+
+_CHECKPOINT = replace(
+    ModernBert.checkpoint,
+    renames=[*ModernBert.checkpoint.renames, (r"^head\.norm\.", "head.layer_norm.")],
+)
+
+
+class Classifier(text.WithHead[ModernBertConfig], ModernBert):
+    """The base of those with labels: they read the states through one more layer with a norm."""
+
+    def __init__(self, config: ModernBertConfig) -> None:
+        super().__init__(config)
+        width = config.hidden_size
+        self.head = text.PredictionHead(width, width, config.head_activation, norm(config), config.head_bias)
+        self.classifier = nn.Linear(width, config.num_labels)
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Any:
+        return self.classifier(self.head(states))
+
+
+class ModernBertForSequenceClassification(Classifier):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
+
+    checkpoint = text.with_labels(_CHECKPOINT, "text-classification", r"classifier\.weight")
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        # "cls" is the first place, as in transformers: texts are padded on the right.
+        mean = self.config.head_pooling == "mean"
+        pooled = Pooling(("mean",))(states, attention_mask) if mean else states[:, 0]
+        return self.classifier(self.head(pooled))
+
+
+class ModernBertForReranking(ModernBertForSequenceClassification):
+    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
+
+    checkpoint = text.for_reranking(ModernBertForSequenceClassification.checkpoint)
+
+
+class ModernBertForTokenClassification(Classifier):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+
+    checkpoint = text.for_token_classification(_CHECKPOINT)
+
+
+class ModernBertForQuestionAnswering(Classifier):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    checkpoint = text.for_question_answering(_CHECKPOINT, r"classifier\.weight")
+    output_names = ("start_logits", "end_logits")
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return text.start_and_end(super().predict(states, attention_mask))
+
+
+class ModernBertForMaskedLM(text.MaskedLM[ModernBertConfig], ModernBert):
+    """Token ids (N, L) to the logits of what stands at each place, (N, L, vocab_size)."""
+
+    checkpoint = text.for_masked_lm(
+        ModernBert.checkpoint,
+        table="embeddings.tok_embeddings.weight",
+        renames=[
+            (r"^head\.dense\.", "lm_head.dense."),
+            (r"^head\.norm\.", "lm_head.layer_norm."),
+            (r"^decoder\.weight$", "lm_head.decoder.weight"),
+            (r"^decoder\.bias$", "lm_head.bias"),
+        ],
+    )
+
+    def language_model_head(self, config: ModernBertConfig, inner: int) -> text.LanguageModelHead:
+        biases = config.head_bias, config.decoder_bias
+        return text.LanguageModelHead(config, inner, config.head_activation, norm(config), *biases)
+
+    @property
+    def table(self) -> Tensor:
+        table: Tensor = self.embeddings.tok_embeddings.weight
+        return table
 
 
 def main() -> None:
     """Encode a text, given as token ids, with the exported model: ``python -m lucid.models.modernbert FOLDER 5 6``."""
-    ids = token_ids(1, 5, 7, 2)
-    both = SideBySide(ModernBert.from_pretrained(checkpoint_folder("modernbert/base")))
-    states = both(ids, ones_like(ids))
-    print(f"hidden states {list(states.shape)}, {both.nodes} ONNX nodes, {both.verdict('states')}")
+    encode_text(ModernBert, "modernbert/base", 1, 5, 7, 2)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,9 @@
     cache = t5.empty_cache(t5.encode(source_ids))                     # token by token: see docs/howto/cache.md
     logits, cache = t5.decode(lucid.tensor([[0]]), cache)
 
+    encoder = lucid.models.load("folder of a T5EncoderModel")         # or of a whole T5, with "feature-extraction"
+    states = encoder(source_ids, attention_mask)                      # (N, L) to (N, L, hidden_size)
+
 Scores are not scaled, positions are a bias for each distance, and norms have neither mean nor bias. Modules have the
 names of the published checkpoints, and so do the weights of an exported model.
 """
@@ -16,41 +19,45 @@ names of the published checkpoints, and so do the weights of an exported model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import lucid
-from lucid import Tensor, TensorType, nn
+from lucid import Tensor, TensorType, nn, ops
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
-from lucid.models.parts.sentence_layers import USUAL_LAYERS, SentenceLayer
+from lucid.models.parts.sentences import PooledEncoder
+from lucid.models.parts.seq2seq_layers import key_mask_of
 from lucid.nn import functional as F
 
 
 @dataclass(frozen=True)
-class T5Config:
+class T5Config(text.TextConfig):
     """The sizes of a model and the kind of its feed-forward networks; the defaults are those of a small model."""
 
-    vocab_size: int = 32128
-    hidden_size: int = 512
-    head_dim: int = 64
-    intermediate_size: int = 2048
-    num_layers: int = 6
+    vocab_size: int = option.size("vocab_size", 32128)
+    hidden_size: int = option.size("d_model", 512)
+    head_dim: int = option.size("d_kv", 64)
+    intermediate_size: int = option.size("d_ff", 2048)
+    num_layers: int = option.layers("num_layers", 6, within="encoder.")
     num_decoder_layers: int = 6
-    num_heads: int = 8
-    num_buckets: int = 32
-    max_distance: int = 128
+    num_heads: int = option.size("num_heads", 8)
+    num_buckets: int = option.size("relative_attention_num_buckets", 32)
+    max_distance: int = option.whole("relative_attention_max_distance", 128, high=1 << 20)
     bias_in_each_layer: bool = False  # each has a position bias of its own (UMT5), not only the first
     activation: str = "relu"
     gated: bool = False
-    eps: float = 1e-6
+    eps: float = option.real("layer_norm_epsilon", 1e-6)
     tied: bool = True  # the output layer is the table of token vectors
     scale_outputs: bool = True  # divide the output layer's input by sqrt(hidden_size)
-    decoder_start_token_id: int | None = None  # what generated texts begin with
+    decoder_start_token_id: int | None = option.whole(
+        "decoder_start_token_id", absent=None, low=0
+    )  # of generated texts
     eos_token_id: int = 1  # of a classifier of texts, which reads the state at their last one
-    num_labels: int = 0
-    sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a T5SentenceEncoder
+    type_vocab_size: int = 0  # texts have no segments
 
     @classmethod
     def read(cls, options: Config, decodes: bool = True) -> Self:
@@ -64,25 +71,26 @@ class T5Config:
         # Configs older than scale_decoder_outputs scale unless tie_word_embeddings is false; mT5 (Xue et al. 2021)
         # never does. Null counts as false for the newer option, and as no value for the older one.
         scaled = options.get("tie_word_embeddings", bool, True) and not options.is_null("scale_decoder_outputs")
-        layers = options.layers("num_layers", within="encoder.")
-        return cls(
-            vocab_size=options.size("vocab_size"),
-            hidden_size=options.size("d_model"),
-            head_dim=options.size("d_kv"),
-            intermediate_size=options.size("d_ff"),
-            num_layers=layers,
-            num_decoder_layers=options.layers("num_decoder_layers", layers, within="decoder."),
-            num_heads=options.size("num_heads"),
-            num_buckets=options.size("relative_attention_num_buckets"),
-            max_distance=options.whole("relative_attention_max_distance", high=1 << 20),
+        config = cls.from_rows(
+            options,
             bias_in_each_layer=options.model_type == "umt5",
             activation=activation,
             gated=gated,
-            eps=options.real("layer_norm_epsilon"),
             tied="lm_head.weight" not in options.weights,
             scale_outputs=options.model_type != "mt5" and options.get("scale_decoder_outputs", bool, scaled),
-            decoder_start_token_id=options.whole("decoder_start_token_id", None, low=0),
         )
+        layers = options.layers("num_decoder_layers", config.num_layers, within="decoder.")
+        return replace(config, num_decoder_layers=layers)
+
+    @classmethod
+    def read_encoder(cls, options: Config) -> Self:
+        """The same where the decoder is not used."""
+        return cls.read(options, decodes=False)
+
+    @classmethod
+    def read_classifier(cls, options: Config) -> Self:
+        """The same for a classifier of texts."""
+        return replace(cls.read(options), eos_token_id=options.whole("eos_token_id", 1, low=0))
 
 
 class T5(Pretrained[T5Config], nn.EncoderDecoder):
@@ -114,14 +122,12 @@ class T5(Pretrained[T5Config], nn.EncoderDecoder):
         Returns:
             (N, T, vocab_size).
         """
-        key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
-        memory = self.encoder(self.shared(input_ids), key_mask)
+        memory, key_mask = self.encode(input_ids, attention_mask), key_mask_of(attention_mask)
         return self.logits(self.decoder(self.shared(decoder_input_ids), memory, key_mask))
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """(N, L) int64 token ids, and which are padding (0), to vectors (N, L, hidden_size)."""
-        key_mask = None if attention_mask is None else attention_mask.astype(lucid.bool_)
-        return self.encoder(self.shared(input_ids), key_mask)
+        return self.encoder(self.shared(input_ids), key_mask_of(attention_mask))
 
     def cross_caches(self, encoder_hidden_states: Tensor) -> list[nn.KeyValueCache]:
         return self.decoder.cross_caches(encoder_hidden_states)
@@ -308,6 +314,82 @@ class AttentionToMemory(Projections):
     def keys_and_values(self, memory: Tensor) -> nn.KeyValueCache:
         """Those of a sequence (N, S, hidden_size)."""
         return nn.KeyValueCache.of(self.k(memory), self.v(memory), self.num_heads)
+
+
+# Heads ----------------------------------------------------------------------------------------------------------------
+
+_OF_HEADS: Checkpoint[T5Config] = replace(
+    T5.checkpoint,
+    renames=[(r"^transformer\.", "")],
+    ignored_keys=[*T5.checkpoint.ignored_keys, r"^lm_head\."],
+)
+_OF_ENCODERS = replace(_OF_HEADS, read=T5Config.read_encoder, ignored_keys=[*_OF_HEADS.ignored_keys, r"^decoder\."])
+
+
+class T5EncoderStates(Pretrained[T5Config]):
+    """Token ids (N, L) to the encoder's states (N, L, E)."""
+
+    checkpoint = replace(
+        _OF_ENCODERS,
+        head="feature-extraction",
+        ignored_keys=[
+            *_OF_ENCODERS.ignored_keys,
+            r"^(classifier|classification_head|qa_outputs|sentence_layers)\.",
+        ],
+    )
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
+
+    def __init__(self, config: T5Config) -> None:
+        super().__init__(config)
+        self.shared = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.encoder = Encoder(config, config.num_layers, decoder=False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.encoder(self.shared(input_ids), key_mask_of(attention_mask))
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return text.text_specs()
+
+
+class T5SentenceEncoder(PooledEncoder[T5Config], T5EncoderStates):
+    """The encoder with pooling and the layers on top that modules.json lists: one vector for each text, (N, E)."""
+
+    checkpoint = text.for_sentences(T5EncoderStates.checkpoint)
+
+
+class T5ForTokenClassification(text.TokenClassifier[T5Config], T5EncoderStates):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels), by the encoder alone."""
+
+    checkpoint = text.for_token_classification(_OF_ENCODERS)
+
+
+class T5ForSequenceClassification(T5EncoderStates):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels): what the decoder makes of the text's own tokens.
+
+    Each text has an end, `eos_token_id`; the state at the last one is read.
+    """
+
+    checkpoint = text.with_labels(
+        replace(_OF_HEADS, read=T5Config.read_classifier),
+        "text-classification",
+        r"classification_head\.out_proj\.weight",
+    )
+    output_names = ("logits",)
+
+    def __init__(self, config: T5Config) -> None:
+        super().__init__(config)
+        if config.decoder_start_token_id is None:
+            raise ValueError("T5ForSequenceClassification: the config has no decoder_start_token_id, expected one")
+        self.start = config.decoder_start_token_id
+        self.decoder = Decoder(config, config.num_decoder_layers, decoder=True)
+        self.classification_head = text.ClassificationHead(config.hidden_size, config.num_labels)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        start = ops.full((input_ids.shape[0], 1), self.start, dtype=lucid.int64)
+        shifted = self.shared(ops.concat([start, input_ids[:, :-1]], 1))
+        memory = super().forward(input_ids, attention_mask)
+        states = self.decoder(shifted, memory, key_mask_of(attention_mask))
+        return self.classification_head(text.state_at_last(states, input_ids, self.config.eos_token_id))
 
 
 def main() -> None:

@@ -20,8 +20,7 @@ from lucid.core.graph.graph import Graph
 from lucid.core.process import random
 from lucid.export import Target
 from lucid.export.exporter import Lowered, lower
-from lucid.models.bert import Bert
-from lucid.models.bert_tasks import BertForSequenceClassification
+from lucid.models.bert import Bert, BertForSequenceClassification
 from lucid.models.llama import Llama
 from lucid.models.t5 import T5
 from lucid.testing import bisect

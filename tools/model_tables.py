@@ -14,7 +14,7 @@ from lucid import nn
 from lucid.export import to_onnx
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.tasks import SENTENCES, class_of
-from lucid.models.parts.sentence_encoder import PooledEncoder
+from lucid.models.parts.sentences import PooledEncoder
 from tests.models.zoo import ZOO, Entry
 
 Group = tuple[str, str, list[Entry]]

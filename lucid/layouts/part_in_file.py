@@ -11,7 +11,7 @@ from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Size, dim
 from lucid.layouts.parts import states_and_embedding, with_last_logits
 from lucid.models.checkpoints.pretrained import Pretrained
-from lucid.models.parts.sentence_encoder import PooledEncoder
+from lucid.models.parts.sentences import PooledEncoder
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.model_parts import PART_NAMES, CacheKind, ModelPart

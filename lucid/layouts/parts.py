@@ -12,7 +12,7 @@ from lucid.core.sizes.dims import Dim, dim
 from lucid.layouts.images import with_preprocessor
 from lucid.layouts.layout import Options
 from lucid.models.checkpoints.pretrained import Pretrained
-from lucid.models.parts.sentence_encoder import PooledEncoder
+from lucid.models.parts.sentences import PooledEncoder
 from lucid.nn.cache import Cache
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder

@@ -8,9 +8,8 @@ import lucid
 from lucid import Tensor
 from lucid.core.graph.types import Array
 from lucid.files.safetensors import SINGLE
-from lucid.models.checkpoints.sentence_files import MODULES, PREFIX, read_modules
-from lucid.models.parts.sentence_encoder import PooledEncoder
-from lucid.models.parts.sentence_layers import DENSE
+from lucid.models.checkpoints.sentence_files import DENSE, MODULES, PREFIX, read_modules
+from lucid.models.parts.sentences import PooledEncoder
 from lucid.nn.module import Module
 
 

@@ -83,20 +83,26 @@ def _types(*names: str) -> dict[str, ModelType]:
     return dict.fromkeys(names, ModelType())
 
 
+def _of_encoder(model: str) -> dict[str, str]:
+    """The classes of an encoder of texts: of "albert.Albert" AlbertForMaskedLM and so on."""
+    names = {
+        "feature-extraction": "",
+        "sentence-similarity": "SentenceEncoder",
+        "text-classification": "ForSequenceClassification",
+        "reranking": "ForReranking",
+        "token-classification": "ForTokenClassification",
+        "question-answering": "ForQuestionAnswering",
+        "fill-mask": "ForMaskedLM",
+    }
+    return {task: model + name for task, name in names.items()}
+
+
 _OFFSET = ModelType(offset_positions=True)
 _KV_HEADS = ModelType(optimum=("num_key_value_heads",))
 
 FAMILIES: dict[str, Family] = {
     "albert": Family(
-        tasks={
-            "feature-extraction": "albert.Albert",
-            "sentence-similarity": "albert.AlbertSentenceEncoder",
-            "text-classification": "albert_tasks.AlbertForSequenceClassification",
-            "reranking": "albert_tasks.AlbertForReranking",
-            "token-classification": "albert_tasks.AlbertForTokenClassification",
-            "question-answering": "albert_tasks.AlbertForQuestionAnswering",
-            "fill-mask": "albert_tasks.AlbertForMaskedLM",
-        },
+        tasks=_of_encoder("albert.Albert"),
         types=_types("albert"),
     ),
     "bart": Family(
@@ -107,15 +113,7 @@ FAMILIES: dict[str, Family] = {
         types=_types("bart", "marian", "mbart", "m2m_100"),
     ),
     "bert": Family(
-        tasks={
-            "feature-extraction": "bert.Bert",
-            "sentence-similarity": "bert.SentenceEncoder",
-            "text-classification": "bert_tasks.BertForSequenceClassification",
-            "reranking": "bert_tasks.BertForReranking",
-            "token-classification": "bert_tasks.BertForTokenClassification",
-            "question-answering": "bert_tasks.BertForQuestionAnswering",
-            "fill-mask": "bert_tasks.BertForMaskedLM",
-        },
+        tasks=_of_encoder("bert.Bert") | {"sentence-similarity": "bert.SentenceEncoder"},
         types={
             "bert": ModelType(),
             "roberta": _OFFSET,
@@ -143,15 +141,7 @@ FAMILIES: dict[str, Family] = {
         types=_types("convnext", "convnextv2"),
     ),
     "deberta": Family(
-        tasks={
-            "feature-extraction": "deberta.Deberta",
-            "sentence-similarity": "deberta.DebertaSentenceEncoder",
-            "text-classification": "deberta_tasks.DebertaForSequenceClassification",
-            "reranking": "deberta_tasks.DebertaForReranking",
-            "token-classification": "deberta_tasks.DebertaForTokenClassification",
-            "question-answering": "deberta_tasks.DebertaForQuestionAnswering",
-            "fill-mask": "deberta_tasks.DebertaForMaskedLM",
-        },
+        tasks=_of_encoder("deberta.Deberta"),
         types=_types("deberta-v2"),
     ),
     "gemma": Family(
@@ -225,15 +215,7 @@ FAMILIES: dict[str, Family] = {
         types=_types("mamba2"),
     ),
     "modernbert": Family(
-        tasks={
-            "feature-extraction": "modernbert.ModernBert",
-            "sentence-similarity": "modernbert.ModernBertSentenceEncoder",
-            "text-classification": "modernbert_tasks.ModernBertForSequenceClassification",
-            "reranking": "modernbert_tasks.ModernBertForReranking",
-            "token-classification": "modernbert_tasks.ModernBertForTokenClassification",
-            "question-answering": "modernbert_tasks.ModernBertForQuestionAnswering",
-            "fill-mask": "modernbert_tasks.ModernBertForMaskedLM",
-        },
+        tasks=_of_encoder("modernbert.ModernBert"),
         types=_types("modernbert"),
     ),
     "phi3": Family(
@@ -266,10 +248,10 @@ FAMILIES: dict[str, Family] = {
     "t5": Family(
         tasks={
             "text2text-generation": "t5.T5",
-            "feature-extraction": "t5_tasks.T5EncoderStates",
-            "sentence-similarity": "t5_tasks.T5SentenceEncoder",
-            "token-classification": "t5_tasks.T5ForTokenClassification",
-            "text-classification": "t5_tasks.T5ForSequenceClassification",
+            "feature-extraction": "t5.T5EncoderStates",
+            "sentence-similarity": "t5.T5SentenceEncoder",
+            "token-classification": "t5.T5ForTokenClassification",
+            "text-classification": "t5.T5ForSequenceClassification",
         },
         types=_types("t5", "mt5", "umt5"),
     ),

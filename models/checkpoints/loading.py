@@ -13,7 +13,6 @@ from lucid.models.checkpoints.pretrained import Auto, Pretrained, read_options
 from lucid.models.checkpoints.sentence_files import read_modules
 from lucid.models.checkpoints.stored_weights import write_checkpoint
 from lucid.models.checkpoints.tasks import SENTENCES, reader_for, saved_options, with_architecture
-from lucid.models.parts.sentence_encoder import PooledEncoder
 
 
 def load(
@@ -72,7 +71,7 @@ def save(model: Pretrained[Any], source: str | os.PathLike[str], folder: str | o
         ConfigError, ModuleNotFoundError, WeightsError: as `load`.
         OSError: if a file is missing or cannot be written.
     """
-    modules = read_modules(source) if isinstance(model, PooledEncoder) else None
+    modules = read_modules(source) if model.checkpoint.task == SENTENCES else None
     encoder = source if modules is None else modules.encoder
     options = read_options(encoder, *MODEL_TYPES)
     ignored = model.unread.on_request

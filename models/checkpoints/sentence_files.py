@@ -12,15 +12,27 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lucid
+from lucid import Tensor
 from lucid.files.atomic import write_atomically
 from lucid.models.checkpoints.config import Array, Config, ConfigError, parse_json, read_json, show
-from lucid.models.parts.sentence_layers import DENSE, DENSE_ACTIVATIONS, NORMALIZE, POOLING, SentenceLayer
+from lucid.nn import functional as F
+
+POOLING, DENSE, NORMALIZE = "Pooling", "Dense", "Normalize"
+_IDENTITY = "torch.nn.modules.linear.Identity"
+DENSE_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    _IDENTITY: lambda x: x,
+    "torch.nn.modules.activation.Tanh": lambda x: x.tanh(),
+    "torch.nn.modules.activation.ReLU": F.relu,
+    "torch.nn.modules.activation.GELU": F.gelu,
+    "torch.nn.modules.activation.SiLU": F.silu,
+    "torch.nn.modules.activation.Sigmoid": lambda x: x.sigmoid(),
+}
 
 MODULES = "modules.json"
 PREFIX = "sentence_layers"  # of the names of their parameters in a model
@@ -35,6 +47,25 @@ _MODES = {  # by mode the option that older files have for it, in the order in w
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
+
+
+@dataclass(frozen=True)
+class SentenceLayer:
+    """A layer after the encoder: what modules.json and its own config.json say of it."""
+
+    name: str
+    kind: str
+    modes: tuple[str, ...] = ()  # of a Pooling
+    in_features: int = 0  # of a Dense, as all below
+    out_features: int = 0
+    bias: bool = True
+    activation: str = _IDENTITY
+
+
+USUAL_LAYERS = (SentenceLayer("1_Pooling", POOLING, ("mean",)), SentenceLayer("2_Normalize", NORMALIZE))
+"""Of an encoder that has no modules.json: the mean, scaled to length 1."""
+LAST_TOKEN = (SentenceLayer("1_Pooling", POOLING, ("lasttoken",)), SentenceLayer("2_Normalize", NORMALIZE))
+"""Of a decoder that has none, in which only the last token has seen all others."""
 
 
 @dataclass(frozen=True)

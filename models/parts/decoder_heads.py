@@ -16,7 +16,7 @@ from lucid import Tensor, nn
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.decoders import RotaryDecoder
-from lucid.models.parts.text_heads import with_labels
+from lucid.models.parts.text_encoders import with_labels
 from lucid.nn import functional as F
 
 HEADS = r"(?:lm_head|score|classifier|qa_outputs)\."

@@ -62,3 +62,22 @@ def written(logits: Callable[[Tensor], Tensor], ids: Tensor, end: int | None = N
         if ids[0, -1].item() == end:
             break
     return [int(number) for number in ids[0].tolist()]
+
+
+def encode_text(model: type[Any], tiny: str, *default: int) -> None:
+    """The program of an encoder: the states of a text of token ids, from the command line or these."""
+    ids, both = token_ids(*default), SideBySide(model.from_pretrained(checkpoint_folder(tiny)))
+    states = both(ids, ones_like(ids))
+    print(f"hidden states {list(states.shape)}, {both.nodes} ONNX nodes, {both.verdict('states')}")
+
+
+def classify_images(model: type[Any], tiny: str, height: int | None = None, width: int | None = None) -> None:
+    """The program of an image classifier: the classes of two random images, by default of the model's own size."""
+    classifier = model.from_pretrained(checkpoint_folder(tiny))
+    both, config = SideBySide(classifier), classifier.config
+    lucid.manual_seed(0)
+    size = config.image_size if height is None else (height, width)
+    pixels = lucid.randn(2, config.num_channels, *size)
+    logits = both(pixels)
+    print(f"{pixels.shape} images are of the classes {logits.argmax(-1).tolist()} of {config.num_labels}")
+    print(both.verdict("logits"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+import lucid
 from lucid import Tensor, nn
 from lucid.models.checkpoints.config import ACTIVATIONS, Config
 from lucid.nn import functional as F
@@ -37,6 +38,11 @@ class StackConfig:
             activation=options.activation("activation_function"),
             **flags,
         )
+
+
+def key_mask_of(attention_mask: Tensor | None) -> Tensor | None:
+    """Which keys may be attended to, of a mask (N, S) that is 0 for padding."""
+    return None if attention_mask is None else attention_mask.astype(lucid.bool_)
 
 
 class Layer(nn.Module):

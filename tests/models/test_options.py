@@ -22,8 +22,7 @@ from lucid.models.checkpoints.options_read import OptionsRead, options_read
 from lucid.models.checkpoints.tasks import class_of
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
-from lucid.models.modernbert import ModernBert
-from lucid.models.modernbert_tasks import ModernBertForMaskedLM
+from lucid.models.modernbert import ModernBert, ModernBertForMaskedLM
 from lucid.models.t5 import T5
 from tests.console import in_process
 from tests.models import goldens

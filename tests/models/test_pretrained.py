@@ -293,7 +293,6 @@ def test_configs_have_one_vocabulary() -> None:
     configs = {
         value
         for name in (
-            "_bert_config",
             "albert",
             "clip",
             "convnext",

@@ -169,7 +169,7 @@ def test_a_pooler_that_a_classifier_of_tokens_was_saved_with_changes_nothing(tmp
 
 
 def test_a_head_without_its_weights_says_which_are_missing() -> None:
-    classifier = class_of("bert_tasks.BertForSequenceClassification")
+    classifier = class_of("bert.BertForSequenceClassification")
     with pytest.raises(KeyError, match=r"has no classifier\.weight; load it for another task"):
         classifier.from_pretrained(goldens.folder("bert/base"))
 

@@ -13,13 +13,14 @@ import lucid
 from lucid import Tensor, nn
 from lucid.models.albert import Albert
 from lucid.models.bart import Bart, BartForSequenceClassification
-from lucid.models.bert import Bert, SentenceEncoder
-from lucid.models.bert_tasks import (
+from lucid.models.bert import (
+    Bert,
     BertForMaskedLM,
     BertForQuestionAnswering,
     BertForReranking,
     BertForSequenceClassification,
     BertForTokenClassification,
+    SentenceEncoder,
 )
 from lucid.models.checkpoints.tasks import class_of
 from lucid.models.clip import CLIP, CLIPTextModel, CLIPVisionModel

@@ -1,0 +1,317 @@
+"""Encoders of texts and their heads: classes of texts and of tokens, answers in a text, tokens behind masks.
+
+A model's file has the encoder, and derives a class for each task from a head and the encoder, in this order::
+
+    class Albert(TextEncoder[AlbertConfig]): ...
+
+    class AlbertForTokenClassification(TokenClassifier[AlbertConfig], Albert):
+        checkpoint = for_token_classification(Albert.checkpoint)
+
+The layers of heads have the names of RoBERTa's checkpoints; a checkpoint's `renames` bring others to them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+import lucid
+from lucid import Tensor, nn, ops
+from lucid.models.checkpoints.held_weights import numbers_of
+from lucid.models.checkpoints.labels import reading_labels
+from lucid.models.checkpoints.option_table import OptionTable
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.sentence_files import USUAL_LAYERS, SentenceLayer
+from lucid.nn import functional as F
+
+
+class Sizes(Protocol):
+    """What an encoder and its heads read of a config, a dataclass."""
+
+    @property
+    def hidden_size(self) -> int: ...
+
+    @property
+    def type_vocab_size(self) -> int: ...  # 0 or 1: texts have no segments
+
+    @property
+    def num_labels(self) -> int: ...
+
+
+C = TypeVar("C", bound=Sizes)
+L = TypeVar("L")  # any config
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextConfig(OptionTable):
+    """The base of text encoders' configs: what their heads need, of which the weights tell, not config.json."""
+
+    num_labels: int = 0
+    own_output: bool = False  # of a MaskedLM, whose output layer is not the table of token vectors
+    sentence_layers: tuple[SentenceLayer, ...] = USUAL_LAYERS  # of a sentence encoder
+
+
+def text_specs(type_vocab_size: int = 0) -> dict[str, lucid.TensorType]:
+    """What tokenizers make of texts: ids and a mask (N, L), and segments where the model knows several."""
+    segments = ["token_type_ids"] if type_vocab_size > 1 else []
+    return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask", *segments)}
+
+
+class TextEncoder(Pretrained[C]):
+    """Token ids (N, L) to hidden states (N, L, E).
+
+    ``attention_mask`` (N, L) is 1 for tokens to keep, 0 for padding; ``token_type_ids`` (N, L) default to 0.
+    """
+
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        return self.hidden_states(input_ids, attention_mask, token_type_ids)[-1]
+
+    def hidden_states(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> list[Tensor]:
+        """The input of the first layer, and the output of each layer, (N, L, E) each."""
+        key_mask = None if attention_mask is None else attention_mask != 0
+        return self.layer_states(self.embed(input_ids, token_type_ids), key_mask)
+
+    @abstractmethod
+    def embed(self, input_ids: Tensor, token_type_ids: Tensor | None) -> Tensor:
+        """The input of the first layer, (N, L, E)."""
+
+    @abstractmethod
+    def layer_states(self, x: Tensor, key_mask: Tensor | None) -> list[Tensor]:
+        """That input, and the output of each layer; `key_mask` (N, L) is false for padding."""
+
+    def input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return text_specs()
+
+    def full_input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return text_specs(self.config.type_vocab_size)
+
+
+def first_row(table: nn.Embedding) -> Tensor:
+    """The first row of a table, (E,), named in an exported model."""
+    return table.weight[0].part_of(table.weight, "[0]")
+
+
+# Heads ----------------------------------------------------------------------------------------------------------------
+
+
+class OnStates(Pretrained[L]):
+    """The base, next to that of the encoder, of what is computed from its states."""
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Any:
+        """Token ids (N, L), which to keep (1) or not (0), and segments, to what `output_names` says."""
+        segments = () if token_type_ids is None else (token_type_ids,)
+        return self.predict(self.encoder_states(input_ids, attention_mask, *segments), attention_mask)
+
+    def encoder_states(self, *inputs: Tensor | None, **named: Tensor) -> Tensor:
+        """What the encoder alone gives, (N, L, E)."""
+        states: Tensor = super().forward(*inputs, **named)
+        return states
+
+    @abstractmethod
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Any:
+        """From the encoder's states (N, L, E) to the results."""
+
+
+class WithHead(OnStates[C]):
+    """A head for a task; its exported model has all inputs that the tokenizer gives."""
+
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return text_specs(self.config.type_vocab_size)
+
+
+class ClassificationHead(nn.Module):
+    """Two layers on the state of one token, (N, E) to (N, num_labels)."""
+
+    def __init__(self, width: int, num_labels: int, activation: str = "tanh") -> None:
+        self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
+        self.out_proj = nn.Linear(width, num_labels)
+
+    def forward(self, state: Tensor) -> Tensor:
+        return self.out_proj(self.activation(self.dense(state)))
+
+
+def state_at_last(states: Tensor, input_ids: Tensor, token: int) -> Tensor:
+    """The state at the last place of a token in each text: (N, L, E) and ids (N, L) to (N, E)."""
+    places = (input_ids == token).astype(lucid.int64) * lucid.arange(1, input_ids.shape[1] + 1)
+    return ops.take_along(states, ops.unsqueeze(places.argmax(1), (1, 2)), axis=1).squeeze(1)
+
+
+class SequenceClassifier(WithHead[C]):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.classifier = ClassificationHead(config.hidden_size, config.num_labels, self.head_activation(config))
+
+    def head_activation(self, config: C) -> str:
+        """The name of the activation between the layers of the head."""
+        return "tanh"
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return self.classifier(states[:, 0])
+
+
+class TokenClassifier(WithHead[C]):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        return self.classifier(states)
+
+
+def start_and_end(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits of an answer's first and last token, (N, L) each, from (N, L, 2)."""
+    return logits[:, :, 0], logits[:, :, 1]
+
+
+class QuestionAnswerer(WithHead[C]):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    output_names: ClassVar[Sequence[str]] = ("start_logits", "end_logits")
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return start_and_end(self.qa_outputs(states))
+
+
+class PredictionHead(nn.Module):
+    """A layer, its activation and a norm: (..., width) to (..., inner)."""
+
+    def __init__(self, width: int, inner: int, activation: str, norm: nn.LayerNorm, bias: bool = True) -> None:
+        self.dense = nn.Linear(width, inner, bias)
+        self.activation = ACTIVATIONS[activation]
+        self.layer_norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer_norm(self.activation(self.dense(x)))
+
+
+class LanguageModelHead(PredictionHead):
+    """What is multiplied with the table of all tokens' vectors, or with that of `decoder`; then `bias` (vocab_size,) is
+    added, if there is one.
+    """
+
+    def __init__(
+        self, config: Any, inner: int, activation: str, norm: nn.LayerNorm, bias: bool = True, output_bias: bool = True
+    ) -> None:
+        super().__init__(config.hidden_size, inner, activation, norm, bias)
+        self.bias = nn.init.new_parameter(config.vocab_size) if output_bias else None
+        self.decoder = nn.Linear(inner, config.vocab_size, bias=False) if config.own_output else None
+
+
+class MaskedLM(WithHead[C]):
+    """Token ids (N, L) to the logits of what stands at each place, (N, L, vocab_size)."""
+
+    embeddings: Any  # of the encoder
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.lm_head = self.language_model_head(config, self.table.shape[1].__index__())
+
+    def language_model_head(self, config: Any, inner: int) -> LanguageModelHead:
+        """The layers before the table, whose vectors are `inner` wide."""
+        return LanguageModelHead(config, inner, config.activation, nn.LayerNorm(inner, config.eps))
+
+    @property
+    def table(self) -> Tensor:
+        """The vectors of all tokens, (vocab_size, width)."""
+        table: Tensor = self.embeddings.word_embeddings.weight
+        return table
+
+    def predict(self, states: Tensor, attention_mask: Tensor | None) -> Tensor:
+        table = self.table if self.lm_head.decoder is None else self.lm_head.decoder.weight
+        return F.linear(self.lm_head(states), table, self.lm_head.bias)
+
+
+# Checkpoints of heads -------------------------------------------------------------------------------------------------
+
+_CLASSIFIER = r"classifier\.(?:out_proj\.)?weight"
+
+
+def with_labels(base: Checkpoint[L], task: str, key: str, expected: int | None = None) -> Checkpoint[L]:
+    """The checkpoint of a head whose last weight has a row for each label.
+
+    `key` is a regular expression for the whole key of that weight; `expected`, if given, how many labels there must be.
+    """
+    return replace(
+        base,
+        read=reading_labels(base.read, key, expected),
+        # How sentence-transformers makes scores of the logits of a cross-encoder.
+        ignored_options=[*base.ignored_options, "sentence_transformers|sbert_ce_.*"],
+        head=task,
+        head_keys=[f"^{key}"],
+    )
+
+
+def for_sentences(base: Checkpoint[C]) -> Checkpoint[C]:
+    """The checkpoint of a `PooledEncoder`."""
+    return replace(base, head="sentence-similarity")
+
+
+def for_sequence_classification(base: Checkpoint[C], renames: Sequence[tuple[str, str]] = ()) -> Checkpoint[C]:
+    """The checkpoint of a `SequenceClassifier`; `renames` bring the names of its layers to those of RoBERTa."""
+    return replace(
+        with_labels(base, "text-classification", _CLASSIFIER),
+        renames=[*renames, *base.renames, (r"^classifier\.(weight|bias)$", r"classifier.out_proj.\1")],
+        head_keys=[r"^classifier\.dense\.weight", r"^classifier\.out_proj\.weight"],
+    )
+
+
+def for_reranking(base: Checkpoint[C], key: str = _CLASSIFIER) -> Checkpoint[C]:
+    """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
+    return replace(base, read=reading_labels(base.read, key, 1), head="reranking")
+
+
+def for_token_classification(base: Checkpoint[C]) -> Checkpoint[C]:
+    """The checkpoint of a `TokenClassifier`."""
+    return with_labels(base, "token-classification", r"classifier\.weight")
+
+
+def for_question_answering(base: Checkpoint[C], key: str = r"qa_outputs\.weight") -> Checkpoint[C]:
+    """The checkpoint of a `QuestionAnswerer`; `key` is a regular expression for that of its last weight."""
+    return with_labels(base, "question-answering", key, expected=2)
+
+
+def for_masked_lm(base: Checkpoint[C], renames: Sequence[tuple[str, str]], table: str = "") -> Checkpoint[C]:
+    """The checkpoint of a `MaskedLM`, whose output layer is the `table` of token vectors, named by its key.
+
+    As in transformers 5, a stored output layer with other numbers than the table is one of its own.
+    """
+    output, table = "lm_head.decoder.weight", table or "embeddings.word_embeddings.weight"
+
+    def read(options: Config) -> C:
+        keys = {checkpoint.renamed(key): key for key in options.weights}
+        first, second = (options.weights[keys[name]] if name in keys else None for name in (output, table))
+        own = first is not None and second is not None and not np.array_equal(numbers_of(first), numbers_of(second))
+        return replace(base.read(options), own_output=own)  # type: ignore[type-var]  # a dataclass
+
+    checkpoint = replace(
+        base,
+        read=read,
+        renames=[*base.renames, *renames],
+        tied_keys={output: table, "lm_head.decoder.bias": "lm_head.bias"},
+        head="fill-mask",
+        head_keys=[r"^lm_head\.dense\.weight"],
+    )
+    return checkpoint
