@@ -1,6 +1,6 @@
 """OpenVINO computes what NumPy does, at sizes that grow and shrink within one compiled model, its first call counted.
 
-`WITHOUT_A_FORM` lists where it does not, whatever the graph says. Each of them is shown to be so still, and
+`WITHOUT_A_FORM` lists where it does not. Each of them is shown to be so still, and
 docs/portable.md has them. OpenVINO is a test extra; without it these tests are skipped.
 """
 
@@ -19,13 +19,13 @@ from lucid import Tensor, TensorType, nn, ops
 from lucid.core.graph.pytree import taken_apart
 from lucid.core.graph.types import Array
 from lucid.core.targets.runtimes import RUNTIMES
-from lucid.export import to_onnx
+from lucid.export import ExportError, explain, to_onnx
 from lucid.models.mamba2 import Mamba2
 from tests.models import goldens
 from tests.samples import SAMPLES, Sample
 from tests.test_loops import MODELS as LOOPS
 from tests.test_ops import arrays_of, eager, traced
-from tests.test_portable import in_openvino, without_openvino
+from tests.test_portable import in_onnxruntime, in_openvino, without_openvino
 
 pytestmark = without_openvino
 both = pytest.mark.parametrize("target", ["openvino", "portable"])
@@ -117,6 +117,13 @@ def test_a_result_that_depends_on_no_element_alone() -> None:
         return ops.scan(lambda h, e: ((h[0] * 1.5, h[1] + e), None), (start, start), x)[0][0]
 
     compare(loop, [(2, 3), ("L", 2, 3)], [[(2, 3), (l, 2, 3)] for l in (4, 6, 1)])
+
+
+def test_a_loop_within_a_loop_is_refused() -> None:
+    model, specs = LOOPS["a loop in a loop"]
+    message = r"a loop within a loop: OpenVINO does not load one\. Write the inner .* or export with target=\"cpu\""
+    with pytest.raises(ExportError, match=message):
+        to_onnx(model, *specs, target="openvino")
 
 
 @both
@@ -219,20 +226,105 @@ def test_bytes_wrap_around(op: Any, target: str) -> None:
         compare(op, [lucid.spec(256, dtype=dtype)] * 2, [[every, every[::-1].copy()]], target)
 
 
+# Whole numbers, NaN, order --------------------------------------------------------------------------------------------
+
+ENDS = [-(2**31), 1 - 2**31, -(2**24) - 1, -1, 0, 1, 3, -7, 1000, 2**24 + 1, 2**31 - 129, 2**31 - 1]
+
+
+def dividends(rng: np.random.Generator) -> tuple[Array, Array]:
+    """Integers of all sizes, multiples of others and their neighbours, and the ends of the type."""
+    x, y = (rng.integers(-(2**31), 2**31, 100_000) >> rng.integers(0, 31, 100_000) for _ in range(2))
+    y[y == 0] = 3
+    half = len(x) // 2
+    x[:half] = np.clip(x[:half] // y[:half] * y[:half] + rng.integers(-1, 2, half), -(2**31), 2**31 - 1)
+    ends, others = (each.ravel() for each in np.meshgrid(ENDS, [each for each in ENDS if each]))
+    return np.concatenate([x, ends]), np.concatenate([y, others])
+
+
+@both
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_quotients_and_remainders_are_exact(dtype: str, target: str) -> None:
+    x, y = (each.astype(dtype) for each in dividends(np.random.default_rng(0)))
+    graph = lucid.trace(lambda a, b: (a // b, a % b), *[lucid.spec("N", dtype=dtype)] * 2)
+    model = to_onnx(graph, target=target)
+    feeds = dict(zip((value.name for value in graph.inputs), (x, y), strict=True))
+    with np.errstate(over="ignore"):  # the lowest number by -1 is the lowest number
+        wanted = x // y, x % y
+    for run in (in_openvino(model), in_onnxruntime(model)):
+        for got, want in zip(run(feeds).values(), wanted, strict=True):
+            np.testing.assert_array_equal(got.astype(np.int32), want.astype(np.int32))
+
+
+@pytest.mark.parametrize("divisor", [3, -3, 65537, 2**31 - 1, -1])
+def test_quotients_by_a_known_number_are_exact(divisor: int) -> None:
+    x, _ = dividends(np.random.default_rng(1))
+    compare(lambda a: (a // divisor, a % divisor), [lucid.spec("N", dtype=lucid.int32)], [[x.astype(np.int32)]])
+
+
+SOME_NAN = np.array([[np.nan, 1, -1, 0.5], [3, np.nan, -np.inf, np.inf], [2, -2, 0, 1]], np.float32)
+KEEP_NAN: dict[str, Callable[[Tensor], Any]] = {
+    "exp": ops.exp,
+    "relu": ops.relu,
+    "relu of a sum": lambda x: ops.relu(x + lucid.tensor([1.0, 2, 3, 4])),
+    "relu of a product": lambda x: ops.relu(x @ lucid.tensor(np.eye(4, dtype=np.float32))) @ lucid.ones(4, 2),
+    "maximum": lambda x: (ops.maximum(x, 0.5), ops.maximum(0.5, x), ops.maximum(x, x.flip(0))),
+    "minimum": lambda x: (ops.minimum(x, 0.5), ops.minimum(0.5, x), ops.minimum(x, x.flip(1))),
+    "clip": lambda x: x.clip(-1, 1),
+    "reductions": lambda x: (x.amax(0), x.amin(1), x.argmax(1), x.argmin(1), x.amax()),
+    "softplus": ops.softplus,
+    "elu": nn.functional.elu,
+    "max_pool": lambda x: ops.max_pool(
+        x[None, None].clip(-9, 9), kernel_shape=(2, 2), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEEP_NAN)
+def test_nan_is_kept(name: str) -> None:
+    wide = np.repeat(SOME_NAN, 9, 0)  # as many rows as a vector of the processor has, and more
+    compare(KEEP_NAN[name], [("N", 4)], [[SOME_NAN], [wide], [np.abs(SOME_NAN)]])
+
+
+@both
+def test_comparisons_with_nan_are_false(target: str) -> None:
+    other = SOME_NAN[::-1].copy()
+    compare(lambda x, y: (x < y, x <= y, x > y, x >= y, x == y, x > 0), [("N", 4)] * 2, [[SOME_NAN, other]], target)
+
+
+def test_softplus_is_right_where_it_is_small() -> None:
+    x = np.linspace(-80, 20, 1001, dtype=np.float32)
+    graph = lucid.trace(ops.softplus, ("N",))
+    (found,) = in_openvino(to_onnx(graph, target="openvino"))({graph.inputs[0].name: x}).values()
+    np.testing.assert_allclose(found, np.log1p(np.exp(x.astype(float))), rtol=2e-6)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize(("size", "count", "axis"), [(8, 2, -1), (200, 100, 0), (128, 8, 1), (6, 6, -1), (4, 1, -1)])
+def test_equal_elements_keep_their_order(size: int, count: int, axis: int, largest: bool) -> None:
+    shape = [7, 3, 3]
+    shape[axis] = size
+    rng = np.random.default_rng(size)
+    calls = [rng.integers(-2, 3, shape) for _ in range(2)]
+    for dtype in (lucid.float32, lucid.int32):
+        spec = lucid.spec(*shape, dtype=dtype)
+        given = [[call.astype(dtype.numpy)] for call in calls]
+        compare(lambda x: ops.topk(x, count, axis=axis, largest=largest), [spec], given)
+
+
 # What no form mends ---------------------------------------------------------------------------------------------------
 
 NAN = np.array([np.nan, 1, -1, 0.5], np.float32)
-TIES = np.zeros(200, np.float32)
-LARGE = np.array([-1225940006, -2099947851], np.int32)
+TIES = np.zeros(400, np.float32)
 WITHOUT_A_FORM: dict[str, tuple[Callable[..., Any], list[Array]]] = {
-    "loses NaN": (lambda x: (ops.exp(x), ops.relu(x), ops.maximum(x, 0), x.amax(0)), [NAN]),
     "keeps NaN in its place alone, instead of in the row": (
         lambda x: (ops.softmax(x), ops.log_softmax(x)),
         [NAN],
     ),
-    "orders equal elements otherwise": (lambda x: ops.topk(x, 100)[1], [TIES]),
-    "loses digits beyond 2^24": (lambda x, y: (x // y, x % y), [LARGE, np.array([1, 3995], np.int32)]),
-    "is off by up to 2e-6 near 0": (lambda x: ops.softplus(x), [np.array([-20], np.float32)]),
+    "gives the lowest number for -inf alone": (
+        lambda x: ops.max_pool(x, kernel_shape=(2,), strides=(2,), pads=(0, 0), dilations=(1,)),
+        [np.full((1, 1, 4), -np.inf, np.float32)],
+    ),
+    "orders equal elements otherwise": (lambda x: ops.topk(x, 200)[1], [TIES]),
     "computes 32 bits": (lambda x: x + 1, [np.array([2**40], np.int64)]),
     "computes float32": (lambda x: x + 1, [np.array([2.0**-40], np.float64)]),
 }
@@ -247,6 +339,13 @@ def test_what_no_form_mends_is_still_so(how: str) -> None:
     _, wanted = taken_apart(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
     for got, want in zip(found.values(), wanted.values(), strict=True):
         assert not np.allclose(got, want.numpy(), rtol=1e-13, atol=0, equal_nan=True)
+
+
+def test_explain_lists_them() -> None:
+    told = explain(ops.softmax, ("N", 4), target="openvino")
+    assert told.limits == ("Softmax: OpenVINO keeps NaN in its place alone, instead of in the row",)
+    assert str(told).endswith(f"limit     {told.limits[0]}") and told.limits[0] in told._repr_html_()
+    assert not explain(ops.softmax, ("N", 4), target="portable").limits
 
 
 def test_they_are_recorded_and_on_the_page() -> None:

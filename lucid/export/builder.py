@@ -74,6 +74,7 @@ class Builder:
         self.path = ""
         self.module: str | None = None
         self.emitted = 0  # nodes so far, including those in nested graphs
+        self.op_types: set[str] = set()  # of these
         self.compute: Callable[[Sequence[Value]], None] = _no_engine
         self.inputs: dict[str, TensorType | Strings] = {}  # of the finished model
         for value, name in zip(graph.inputs, input_names, strict=True):
@@ -197,6 +198,7 @@ class Builder:
             for index, want in enumerate(wanted)
         )
         self.emitted += 1
+        self.op_types.add(op_type)
         self._blocks[-1].append(Emitted(op_type, domain, tuple(names), results, attributes, name, self.module or ""))
         self._memo[-1][key] = results
         return results

@@ -18,13 +18,14 @@ _Entry = TypeVar("_Entry", Decision, Promotion)
 class Explanation:
     """The form taken for each op that has several, with the reasons against the others; and where the model or the
     export computes in a wider type than given. `weights` says in which type they are stored, if that is not their own.
-    Print it to read it.
+    `limits` lists what the runtime computes otherwise in every form, by ONNX op. Print it to read it.
     """
 
     target: Target
     decisions: tuple[Decision, ...]
     promotions: tuple[Promotion, ...] = ()
     weights: str = ""
+    limits: tuple[str, ...] = ()
 
     @property
     def attention(self) -> tuple[Decision, ...]:
@@ -51,7 +52,7 @@ class Explanation:
             lines.append(f"{title(promotion):<{width}}in float64, with {promotion.narrow} operands{times}")
             lines.append(f"{'':<{width}}because   {promotion.because}")
             lines.append(f"{'':<{width}}instead   {promotion.instead}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"limit     {limit}" for limit in self.limits)])
 
     def _repr_html_(self) -> str:
         rows = [_cells(decision) for decision in self._shown()]
@@ -60,12 +61,14 @@ class Explanation:
             for p in self.promotions
         ]
         table = html.table(("node", "form", "ONNX nodes", "why"), rows) if rows else html.paragraph(_NOTHING)
-        return html.paragraph(self._head()) + table
+        return "".join(
+            [html.paragraph(self._head()), table, *(html.paragraph(f"limit: {each}") for each in self.limits)]
+        )
 
     @property
     def tells(self) -> bool:
-        """Whether there is anything to report: a choice of forms, a wider type, weights in a narrower one."""
-        return bool(self._shown() or self.promotions or self.weights)
+        """Whether there is anything to report: a choice of forms, a wider or narrower type, a limit."""
+        return bool(self._shown() or self.promotions or self.weights or self.limits)
 
     def _shown(self) -> list[Decision]:
         others = [d for d in self.decisions if d.op not in _ATTENTION]

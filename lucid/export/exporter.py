@@ -146,6 +146,16 @@ class Lowered:
             tuple(self.lowering.decisions),
             tuple(promotions(self.traced.joint())),
             "" if self.half is None else self.half.note,
+            self._limits(),
+        )
+
+    def _limits(self) -> tuple[str, ...]:
+        build = self.lowering.build
+        return tuple(
+            f"{op}: {build.target.runtime.engine} {difference.how}"
+            for difference in build.target.runtime.differs
+            for op in difference.kernels.split()
+            if op in build.op_types
         )
 
     def write(self, path: str | os.PathLike[str] | None, external_data: bool | Literal["auto"]) -> onnx.ModelProto:

@@ -38,6 +38,8 @@ _ONE_BY_ONE = frozenset(
         "Where",
     ]
 )
+_FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+_INTEGERS = (TensorProto.INT32, TensorProto.INT64)
 _FEW_BITS = (TensorProto.UINT4, TensorProto.INT4, TensorProto.UINT2, TensorProto.INT2)
 
 
@@ -98,6 +100,25 @@ def _has_type(node: NodeProto, values: Values, kinds: Collection[int]) -> bool:
     return any(values.kind(name) in kinds for name in (*node.input, *node.output) if name)
 
 
+def _of_floats(node: NodeProto, values: Values) -> bool:
+    return _has_type(node, values, _FLOATS)
+
+
+def _of_unguarded_floats(node: NodeProto, values: Values) -> bool:
+    """Whether no Where puts NaN in the place of a result."""
+    return _of_floats(node, values) and "Where" not in _readers(node, values)
+
+
+def _of_uncorrected_integers(node: NodeProto, values: Values) -> bool:
+    """Whether no product corrects a quotient."""
+    return _has_type(node, values, _INTEGERS) and "Mul" not in _readers(node, values)
+
+
+def _readers(node: NodeProto, values: Values) -> set[str]:
+    """The ops that read what a node computes."""
+    return {op for name in node.output for op in values.users.get(name, ())}
+
+
 def _eight_bits(node: NodeProto, values: Values) -> bool:
     return attributes_of(node).get("bits", 4) == 8
 
@@ -125,8 +146,7 @@ def _open_keys(node: NodeProto, values: Values) -> bool:
 
 def _between_products(node: NodeProto, values: Values) -> bool:
     before = values.makers.get(_given(node, 0))
-    after = {op for name in node.output for op in values.users.get(name, ())}
-    between = before is not None and before.op_type == "MatMul" and "MatMul" in after
+    between = before is not None and before.op_type == "MatMul" and "MatMul" in _readers(node, values)
     return between and values.is_open(_given(node, 0), -1)
 
 
@@ -198,6 +218,11 @@ PATTERNS: Mapping[Fault, Pattern] = MappingProxyType(
         runtimes.BRANCHES: Pattern("If", _any_of),
         runtimes.ATTENTION_OPEN_KEYS: Pattern("Attention", _open_keys),
         runtimes.FUSED_SOFTMAX: Pattern("Softmax", _between_products),
+        runtimes.PASSES_OVER_NAN: Pattern("ReduceMax ReduceMin ArgMax", _of_unguarded_floats),
+        runtimes.NAN_BETWEEN_TWO: Pattern("Max Min Clip", _of_floats),
+        runtimes.EXP_OF_NAN: Pattern("Exp", _of_unguarded_floats),
+        runtimes.NAN_IS_GREATER: Pattern("Greater GreaterOrEqual", _of_floats),
+        runtimes.DIVIDED_AS_FLOAT32: Pattern("Div Mod", _of_uncorrected_integers),
         runtimes.REGIONS_OF_POSITIONS: Pattern("LessOrEqual Less GreaterOrEqual", _open_positions),
         file_readers.ATTENTION_CACHE: Pattern("Attention", _with_a_cache),
         file_readers.MASK_BESIDE_CAUSAL: Pattern("Attention", _causal_mask),

@@ -3,6 +3,10 @@
 onnxruntime's kernels (1.23 to 1.31 at least, on the CPU) ignore NaN, and MaxPool gives the lowest number if all are
 -inf. One sum over all numbers, which takes less time than the kernel, finds out whether any is NaN or infinite; only
 then is the result computed in a slower way that respects them. docs/limitations.md has the cost.
+
+OpenVINO (2026.4) loses NaN in its Max, Min, Relu and Exp: x86's maximum of NaN and a number is the second operand, and
+fusion exchanges operands. A comparison and Where take as long as a Relu after a product, within noise. To its Greater
+NaN is more than any number.
 """
 
 from __future__ import annotations
@@ -12,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import bool_, float32, float64, uint8
-from lucid.core.graph.values import Node, Value
-from lucid.core.targets.runtimes import PASSES_OVER_NAN
+from lucid.core.graph.types import bool_, float64, uint8
+from lucid.core.graph.values import Constant, Node, Value
+from lucid.core.targets.runtimes import BRANCHES, EXP_OF_NAN, NAN_BETWEEN_TWO, NAN_IS_GREATER, PASSES_OVER_NAN
 from lucid.export.builder import Builder
 from lucid.export.form import Form, Taken, form, operand, refuse, refuse_wrong
 from lucid.export.forms.plain import axes_from_front, over_axes, reduction_node
 from lucid.export.onnx_file.element_codes import onnx_code
-from lucid.ops import max_pool, reduction
+from lucid.ops import elementwise, max_pool, reduction
 
 
 def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
@@ -38,7 +42,7 @@ def _extreme(op: reduction.Reduction, onnx: str) -> tuple[Form, Form]:
             is_nan = build.op("IsNaN", reduction_node(build, "ReduceL1", x, node))
             return build.op("Where", is_nan, _nan(x), reduction_node(build, onnx, x, node))
 
-        return _if_else(build, node, _any_nan(build, x), lambda: reduction_node(build, onnx, x, node), restored)
+        return _if_else(build, node, lambda: _any_nan(build, x), lambda: reduction_node(build, onnx, x, node), restored)
 
     return plain, guarded
 
@@ -64,7 +68,7 @@ def guarded_argmax(build: Builder, node: Node) -> Taken:
         any_nan = reduction_node(build, "ReduceMax", is_nan, node)
         return build.op("Where", build.op("Cast", any_nan, to=onnx_code(bool_)), first, found)
 
-    return _if_else(build, node, _any_nan(build, x), lambda: build.op("ArgMax", x, **along), restored)
+    return _if_else(build, node, lambda: _any_nan(build, x), lambda: build.op("ArgMax", x, **along), restored)
 
 
 def _along(node: Node) -> dict[str, Any]:
@@ -87,8 +91,10 @@ def plain_max_pool(build: Builder, node: Node) -> str:
 )
 def guarded_max_pool(build: Builder, node: Node) -> Taken:
     x = operand(node)
-    total = over_axes(build, "ReduceSum", x, None, False)
-    not_finite = build.op("IsNaN", build.op("Sub", total, total))  # infinity minus infinity is NaN
+
+    def not_finite() -> str:
+        total = over_axes(build, "ReduceSum", x, None, False)
+        return build.op("IsNaN", build.op("Sub", total, total))  # infinity minus infinity is NaN
 
     def pooled(name: str | Value) -> str:
         return build.op("MaxPool", name, **_windows(node))
@@ -96,7 +102,7 @@ def guarded_max_pool(build: Builder, node: Node) -> Taken:
     def restored() -> str:
         # The float64 kernel computes -inf correctly; the kernel of small integers finds where NaN was.
         wide = pooled(x if x.type.dtype == float64 else build.op("Cast", x, to=onnx_code(float64)))
-        found = wide if x.type.dtype == float64 else build.op("Cast", wide, to=onnx_code(float32))
+        found = wide if x.type.dtype == float64 else build.op("Cast", wide, to=onnx_code(x.type.dtype))
         is_nan = pooled(build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8)))
         return build.op("Where", build.op("Cast", is_nan, to=onnx_code(bool_)), _nan(x), found)
 
@@ -130,9 +136,50 @@ def _nan(x: Value) -> np.ndarray:
 
 
 def _if_else(
-    build: Builder, node: Node, condition: str, plain: Callable[[], str], restored: Callable[[], str]
+    build: Builder, node: Node, condition: Callable[[], str], plain: Callable[[], str], restored: Callable[[], str]
 ) -> Taken:
-    """An If node: `restored` where the condition is true, else `plain`."""
+    """An If node: `restored` where the condition is true, else `plain`. Where branches are wrong, `restored` alone."""
     kind = node.types[0]
-    (result,) = build.either(condition, lambda: [(restored(), kind)], lambda: [(plain(), kind)])
+    if build.target.wrong(BRANCHES):
+        return Taken(restored(), "computed with NaN in each call, without branches")
+    (result,) = build.either(condition(), lambda: [(restored(), kind)], lambda: [(plain(), kind)])
     return Taken(result, "one sum over the input finds any NaN first")
+
+
+# One by one -------------------------------------------------------------------------------------------------------
+
+
+def _of_two(op: elementwise.Binary, is_second: Callable[[Builder, Value, Value], str]) -> Form:
+    """The larger or smaller of two, as a comparison and a choice, whose operands no fusion exchanges."""
+
+    @form(op, name="Less, Where", kernel=op.onnx or "", mends=NAN_BETWEEN_TWO)
+    def chosen(build: Builder, node: Node) -> str:
+        _refuse_integers(node)
+        x, y = sorted((operand(node), operand(node, 1)), key=lambda value: isinstance(value, Constant))
+        second = build.op("Where", is_second(build, x, y), y, x)
+        is_number = isinstance(y, Constant) and not np.isnan(y.array).any()
+        return second if is_number else build.op("Where", build.op("IsNaN", y), y, second)
+
+    return chosen
+
+
+larger = _of_two(elementwise.maximum, lambda build, x, y: build.op("Less", x, y))
+smaller = _of_two(elementwise.minimum, lambda build, x, y: build.op("Less", y, x))
+
+
+def _exchanged(op: elementwise.Binary, other: str) -> Form:
+    @form(op, name=f"{other} of exchanged operands", kernel=other, mends=NAN_IS_GREATER)
+    def compared(build: Builder, node: Node) -> str:
+        _refuse_integers(node)
+        return build.op(other, operand(node, 1), operand(node))
+
+    return compared
+
+
+greater = _exchanged(elementwise.greater, "Less")
+greater_equal = _exchanged(elementwise.greater_equal, "LessOrEqual")
+
+
+@form(elementwise.exp, name="Exp, unless it is NaN", kernel="Exp", mends=EXP_OF_NAN)
+def exp(build: Builder, node: Node) -> str:
+    return build.op("Where", build.op("IsNaN", operand(node)), operand(node), build.op("Exp", operand(node)))

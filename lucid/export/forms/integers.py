@@ -4,18 +4,21 @@ onnxruntime (1.31; ReduceSum since 1.27) computes ReduceSum, ReduceProd and Pow 
 element type: digits beyond 2^53 are lost, and results out of range are clamped instead of wrapping around. Its MatMul,
 Mul and CumSum are exact, so these forms use those. A product of int64 numbers with ones also takes only a third of
 ReduceSum's time. Its Div and Mod end the process where the lowest number is divided by -1.
+
+OpenVINO (2026.4) divides integers as float32, and adds and multiplies them exactly.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from lucid.core.graph.types import Array, bool_, int8, int32, int64, uint8
 from lucid.core.graph.values import Constant, Node, Result, Value
-from lucid.core.targets.runtimes import INTEGERS_AS_FLOAT64, LOWEST_OVER_MINUS_ONE
+from lucid.core.targets.runtimes import DIVIDED_AS_FLOAT32, INTEGERS_AS_FLOAT64, LOWEST_OVER_MINUS_ONE
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import form, operand, refuse, refuse_wrong
 from lucid.export.forms.plain import reduction_node
@@ -136,18 +139,56 @@ def _power(base: Tensor, exponent: Tensor, bits: int) -> Tensor:
     return power
 
 
+@form(elementwise.int_floor_div, name="Div, corrected", kernel="Div", mends=DIVIDED_AS_FLOAT32)
+def corrected_floor_div(build: Builder, node: Node) -> str:
+    divided = _divided_twice(build, node)
+    whole = build.op("Add", divided.quotient, divided.more)
+    return build.op("Sub", whole, build.op("Cast", divided.is_above, to=onnx_code(node.types[0].dtype)))
+
+
+@form(elementwise.int_mod, name="Div, corrected", kernel="Div", mends=DIVIDED_AS_FLOAT32)
+def corrected_mod(build: Builder, node: Node) -> str:
+    divided = _divided_twice(build, node)
+    zero = np.asarray(0, node.types[0].dtype.numpy)
+    return build.op("Add", divided.rest, build.op("Where", divided.is_above, divided.divisor, zero))
+
+
+class _Divided(NamedTuple):
+    """A quotient, what a second division adds to it, the rest, and whether the sum is above the true quotient."""
+
+    divisor: Operand
+    quotient: str
+    more: str
+    rest: str
+    is_above: str
+
+
+def _divided_twice(build: Builder, node: Node) -> _Divided:
+    """A division that is exact where integers are divided as float32, since their products and differences are exact.
+
+    The first quotient is off by at most 2^-22 of itself, and 1. So its rest is at most 2^9 larger than the divisor, and
+    the quotient of that is off by at most 1.
+    """
+    x, y = operand(node), operand(node, 1)
+    if x.type.dtype.itemsize < 4:
+        refuse("float32 holds these integers")
+    dividend, divisor = _without_trap(build, x, y)
+    quotient = build.op("Div", dividend, divisor)
+    first = build.op("Sub", dividend, build.op("Mul", quotient, divisor))
+    more = build.op("Div", first, divisor)
+    rest = build.op("Sub", first, build.op("Mul", more, divisor))
+    positive = isinstance(y, Constant) and bool((y.array > 0).all())
+    signed = rest if positive else build.op("Mul", rest, build.op("Sign", divisor))
+    is_above = build.op("Less", signed, np.asarray(0, x.type.dtype.numpy))
+    return _Divided(divisor, quotient, more, rest, is_above)
+
+
 @form(elementwise.int_floor_div, kernel="Div")
 def int_floor_div(build: Builder, node: Node) -> str:
     # ONNX Div truncates: if its remainder differs from that of Mod, which has the sign of the divisor, the quotient
     # rounded down is one less. (x - x mod y) / y would be shorter but overflow near the ends of the type; Mod with
     # fmod=1 is computed in float64.
-    x, y = operand(node), operand(node, 1)
-    dividend: Operand = x
-    divisor: Operand = y
-    if _may_trap(build, x, y):  # x // -1 as -x // 1, where the lowest number stays what it is
-        one, minus_one = _ones(y)
-        sign = build.op("Where", build.op("Equal", y, minus_one), minus_one, one)
-        dividend, divisor = build.op("Mul", x, sign), build.op("Mul", y, sign)
+    dividend, divisor = _without_trap(build, operand(node), operand(node, 1))
     quotient = build.op("Div", dividend, divisor)
     left = build.op("Sub", dividend, build.op("Mul", quotient, divisor))
     less = build.op("Not", build.op("Equal", left, build.op("Mod", dividend, divisor)))
@@ -161,6 +202,15 @@ def int_mod(build: Builder, node: Node) -> str:
         return build.op("Mod", x, y)
     one, minus_one = _ones(y)
     return build.op("Mod", x, build.op("Where", build.op("Equal", y, minus_one), one, y))  # nothing is left of either
+
+
+def _without_trap(build: Builder, x: Value, y: Value) -> tuple[Operand, Operand]:
+    """The operands of a quotient; x // -1 as -x // 1, where the lowest number stays what it is."""
+    if not _may_trap(build, x, y):
+        return x, y
+    one, minus_one = _ones(y)
+    sign = build.op("Where", build.op("Equal", y, minus_one), minus_one, one)
+    return build.op("Mul", x, sign), build.op("Mul", y, sign)
 
 
 def _ones(y: Value) -> tuple[Array, Array]:

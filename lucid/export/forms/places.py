@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from lucid.core.graph.types import int32
 from lucid.core.graph.values import Node
-from lucid.export.builder import Builder
+from lucid.core.targets.runtimes import ORDER_OF_TIES
+from lucid.export.builder import Builder, Operand, computed
 from lucid.export.form import form, operand, refuse
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.ops import scattering, sorting
+from lucid.ops import argmax, logical_and, scattering, sorting, where
+from lucid.ops.elementwise import isnan
+from lucid.ops.indexing import take_along_op
+from lucid.ops.tensor.tensor import Tensor
+
+_COMPARED = 2**16  # of a row: elements times results
 
 
 @form(scattering.scatter_op, takes="axis", kernel="ScatterElements")
@@ -28,6 +37,27 @@ def scatter_sums(build: Builder, node: Node) -> str:
         return build.op("ScatterElements", x, indices, values, **options)
     wide, more = (build.op("Cast", operand, to=onnx_code("float32")) for operand in (x, values))
     return build.op("Cast", build.op("ScatterElements", wide, indices, more, **options), to=onnx_code(kind))
+
+
+@form(sorting.topk_op, name="TopK, equal ones in order", takes="k axis largest", kernel="TopK", mends=ORDER_OF_TIES)
+def top_k_in_order(build: Builder, node: Node) -> list[Operand]:
+    """TopK's values are right; the n-th of equal values is the n-th element that equals it."""
+    x, axis = Tensor.from_value(operand(node)), node.attributes["axis"]
+    count, size = node.attributes["k"], x.shape[axis]
+    if not isinstance(count, int) or not isinstance(size, int) or count * size > _COMPARED:
+        refuse(f"it compares {size} elements with each of {count} results")
+    if count < 2:
+        refuse("the first of equal elements is found")
+    keys = where(isnan(x), math.inf, x) if x.dtype.kind == "float" else x
+    order = {"axis": axis, "largest": int(node.attributes["largest"]), "sorted": 1}
+    found, _ = build.ops("TopK", keys, np.asarray([count]), outputs=2, **order)
+    values = computed(build, found, node.types[0]).transpose(axis, -1).unsqueeze(-1)
+    equal = values == keys.transpose(axis, -1).unsqueeze(-2)
+    before = logical_and(values == values.transpose(-1, -2), np.tri(count, dtype=bool))
+    nth = before.astype(int32).sum(-1, keepdims=True)
+    place = logical_and(equal, equal.astype(int32).cumsum(-1) == nth)
+    indices = argmax(place.astype(int32), axis=-1).transpose(axis, -1)
+    return [take_along_op(x, indices, axis=axis), indices]
 
 
 @form(sorting.topk_op, takes="k axis largest", kernel="TopK")
