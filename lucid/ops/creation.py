@@ -25,7 +25,7 @@ from lucid.core.graph.types import (
     show_shape,
 )
 from lucid.core.process import random
-from lucid.core.sizes.dims import Dim, Shape, Size, as_size, product
+from lucid.core.sizes.dims import Dim, Shape, Size, as_size
 from lucid.core.torch_names.argument_names import Device, check_device, torch_names_and
 from lucid.ops.elementwise import maximum, where
 from lucid.ops.op import function, primitive
@@ -289,18 +289,6 @@ def _is_device(item: Any) -> bool:
     if isinstance(item, str):
         return item.partition(":")[0] in ("cpu", "cuda", "mps", "meta", "xpu", "npu")
     return isinstance(item, Device)
-
-
-@function
-def ndim(x: Tensor) -> int:
-    """The number of axes."""
-    return x.ndim
-
-
-@function
-def numel(x: Tensor) -> Size:
-    """The number of elements, which may be symbolic while tracing."""
-    return product(x.shape)
 
 
 @function

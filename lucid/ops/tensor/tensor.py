@@ -1,4 +1,4 @@
-"""The tensor: an array, or a reference to a value of a graph that is being traced.
+"""`Tensor`: an array, or a reference to a value of a graph that is being traced.
 
 Methods call the ops by name through `OPS`, which the ops fill in, so this module imports no op, and every op works on
 both kinds of tensor. It is in the package `lucid.ops`, so that importing it loads the ops: Python imports a package
@@ -7,43 +7,119 @@ before its modules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, TypeVar, Union, overload
 
 import numpy as np
 
-import lucid.ops.tensor.numpy_protocols as numpy_protocols
 from lucid.core.graph.types import (
     Array,
-    DType,
     DTypeLike,
     Scalar,
     TensorType,
     as_dtype,
+    bool_,
     convert,
     float32,
     known_type,
-    show_shape,
 )
-from lucid.core.graph.types import normalize_axis as _normalize_axis
 from lucid.core.graph.values import Constant, Part, Value
-from lucid.core.sizes.dims import Dim, Shape, Size
-from lucid.core.torch_names.argument_names import torch_names, torch_names_and
+from lucid.core.sizes.dims import Dim, Size
+from lucid.core.torch_names.argument_names import (
+    CPU,
+    NO_AXES,
+    Device,
+    refuse_former_order,
+    torch_names,
+    torch_names_and,
+    torch_names_of_reduction,
+)
 from lucid.core.torch_names.missing_names import why_absent
 from lucid.core.words.package_names import unknown
-from lucid.ops.tensor.axis_methods import AxisMethods
-from lucid.ops.tensor.methods import OPS as OPS
-from lucid.ops.tensor.methods import Axes as Axes
-from lucid.ops.tensor.methods import unpack as _unpack
+from lucid.ops.tensor.moving_methods import MovingMethods, unpack
+from lucid.ops.tensor.value import OPS as OPS
+from lucid.ops.tensor.value import Axes as Axes
+from lucid.ops.tensor.value import Flag, Number, TensorValue, Whole
+from lucid.ops.tensor.value import TracedValueError as TracedValueError
 
 TensorLike: TypeAlias = Union["Tensor", Array, Scalar, Dim]
+M = TypeVar("M", bound=Callable[..., Any])
+
+_UNUSED = ("device", "requires_grad", "layout", "pin_memory")  # of torch's arguments
 
 
-class TracedValueError(TypeError):
-    """Python code asked for a value that is known only when the model runs."""
+def _call(name: str, *arguments: Any, **attributes: Any) -> Tensor:
+    result: Tensor = OPS[name](*arguments, **attributes)
+    return result
 
 
-class Tensor(AxisMethods["Tensor"]):
+def _named(name: str, doc: str | None, method: M) -> M:
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Tensor.{name}", doc
+    return method
+
+
+def _unary(name: str, doc: str | None = None, op: str | None = None, *operands: Any) -> Callable[[Tensor], Tensor]:
+    """A method that calls an op, by default the one of its name, on the tensor and perhaps known operands."""
+    called = op or name
+
+    def method(self: Tensor) -> Tensor:
+        result: Tensor = OPS[called](self, *operands)
+        return result
+
+    return _named(name, doc, method)
+
+
+def _binary(name: str, doc: str | None = None, op: str | None = None) -> Callable[[Tensor, Any], Tensor]:
+    """A method that calls an op on the tensor and another operand."""
+    called = op or name
+
+    def method(self: Tensor, other: Any) -> Tensor:
+        result: Tensor = OPS[called](self, other)
+        return result
+
+    return _named(name, doc, method)
+
+
+def _reflected(name: str, op: str) -> Callable[[Tensor, Any], Tensor]:
+    """A method of Python's operators that calls an op whose first operand is not a tensor."""
+
+    def method(self: Tensor, other: Any) -> Tensor:
+        result: Tensor = OPS[op](other, self)
+        return result
+
+    return _named(name, None, method)
+
+
+def _logical(name: str) -> Callable[[Tensor, Any], Tensor]:
+    """`&`, `|` and `^`: logical where both are booleans, else of the bits."""
+
+    def method(self: Tensor, other: Any) -> Tensor:
+        truths = self.dtype is bool_ and (
+            other.dtype is bool_ if isinstance(other, TensorValue) else isinstance(other, bool)
+        )
+        return _call(f"{'logical' if truths else 'bitwise'}_{name}", self, other)
+
+    return _named(f"__{name}__", None, method)
+
+
+def axes(axis: Axes) -> tuple[int, ...] | None:
+    """Axes as reductions take them."""
+    return axis if axis is None else tuple(axis) if isinstance(axis, Sequence) else (axis,)
+
+
+def axes_or_all(axis: Axes) -> tuple[int, ...] | None:
+    """Axes of a reduction for which no axes are all of them, as in torch, unless `axis=` says so, as in NumPy."""
+    return axes(axis) if axis is NO_AXES or not isinstance(axis, Sequence) or len(axis) else None
+
+
+def _spread(x: Tensor, name: str, axis: Axes, unbiased: bool, keepdims: bool, correction: float) -> Tensor:
+    """`var` or `std`. A flag in the place of the axes, alone, is `unbiased`, as in torch's ``x.std(False)``."""
+    if isinstance(axis, bool) and unbiased is True and not keepdims:
+        return _call(name, x, None, correction if axis else 0, keepdims)
+    return _call(name, x, axes_or_all(axis), correction if unbiased else 0, keepdims)
+
+
+class Tensor(MovingMethods["Tensor"]):
     """An n-dimensional array that ops compute with, eagerly or under `lucid.trace`.
 
     Args:
@@ -54,7 +130,7 @@ class Tensor(AxisMethods["Tensor"]):
         OverflowError: for a number that the element type cannot hold.
     """
 
-    __slots__ = ("_array", "_part", "_value", "type")
+    __slots__ = ()
     __hash__ = object.__hash__
 
     def __init__(self, data: Any, dtype: DTypeLike | None = None) -> None:
@@ -65,9 +141,6 @@ class Tensor(AxisMethods["Tensor"]):
             dtype = float32
         wanted = as_dtype(array.dtype if dtype is None else dtype)
         self._set(convert(array, wanted, "tensor"), known_type(wanted.numpy, array.shape))
-
-    def _set(self, array: Array | None, kind: TensorType, value: Value | None = None, part: Part | None = None) -> None:
-        self._array, self.type, self._value, self._part = array, kind, value, part
 
     @staticmethod
     def from_array(array: Array, part: Part | None = None) -> Tensor:
@@ -86,15 +159,9 @@ class Tensor(AxisMethods["Tensor"]):
         """The tensor for a value of a graph; for a constant, a known tensor."""
         if isinstance(value, Constant):
             return Tensor.from_array(value.array, value.part)
-        tensor = Tensor.__new__(Tensor)
+        tensor = _new(Tensor)
         tensor._set(None, value.type, value)
         return tensor
-
-    def to_value(self) -> Value:
-        """The value that a graph holds for this tensor."""
-        if self._value is not None:
-            return self._value
-        return Constant(self.numpy(), self.type, self._part)
 
     def part_of(self, whole: Tensor, suffix: str) -> Tensor:
         """This tensor, marked as a part of another one, from which it gets its name in an exported model."""
@@ -102,106 +169,8 @@ class Tensor(AxisMethods["Tensor"]):
             return self
         return Tensor.from_array(self.numpy(), Part(whole.numpy(), suffix, whole._part))
 
-    @property
-    def part(self) -> Part | None:
-        """What this tensor is a part of, if known."""
-        return self._part
-
-    @property
-    def is_traced(self) -> bool:
-        """Whether the value is known only when the graph runs."""
-        return self._value is not None
-
-    @property
-    def shape(self) -> Shape:
-        """The size of each axis: numbers, or symbolic sizes while tracing."""
-        return self.type.shape
-
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
-        return self.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.type.shape)
-
-    @torch_names
-    def size(self, axis: int | None = None) -> Any:
-        """The size of one axis; without an axis, the shape."""
-        return self.type.shape if axis is None else self.type.shape[_normalize_axis("size", axis, self.ndim)]
-
-    def numpy(self) -> Array:
-        """The array (not a copy).
-
-        Raises:
-            TracedValueError: while the tensor is traced.
-        """
-        if self._array is None:
-            self._no_value("numpy()")
-        return self._array
-
-    def _no_value(self, wanted: str) -> NoReturn:
-        raise TracedValueError(
-            f"{wanted} of a traced {self.type}: its value is known only when the exported model runs. "
-            "Select values with lucid.where(condition, a, b) instead of Python's if"
-        )
-
-    def item(self) -> Any:
-        """The only element as a Python number."""
-        return self.numpy().item() if self._array is not None else self._no_value("item()")
-
-    def tolist(self) -> Any:
-        """The elements as nested lists."""
-        return self.numpy().tolist()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.array(self.numpy(), dtype=dtype, copy=copy)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        return numpy_protocols.ufunc(OPS, ufunc, method, inputs, options)  # array + tensor is a Tensor
-
-    def __array_function__(self, function: Any, types: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
-        def known(value: Any) -> Any:
-            if isinstance(value, Tensor) and value.is_traced:
-                value._no_value(f"np.{function.__name__}()")
-            return value.numpy() if isinstance(value, Tensor) else value
-
-        return numpy_protocols.function(OPS, function, args, options, known)
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.numpy().__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.numpy().__dlpack_device__()
-
-    def __bool__(self) -> bool:
-        return bool(self.numpy()) if self._array is not None else self._no_value("bool()")
-
-    def __int__(self) -> int:
-        return int(self.numpy()) if self._array is not None else self._no_value("int()")
-
-    def __index__(self) -> int:
-        return self.numpy().__index__() if self._array is not None else self._no_value("int()")
-
-    def __float__(self) -> float:
-        return float(self.numpy()) if self._array is not None else self._no_value("float()")
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a tensor without axes")
-        return self.shape[0].__index__()
-
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
-
-    def __repr__(self) -> str:
-        if self._array is None:
-            return f"Tensor(traced {self.type})"
-        text = np.array2string(self._array, separator=", ", prefix="Tensor(", threshold=100, precision=4)
-        shape = f", shape={show_shape(self.shape)}" if self._array.size > 100 or not self._array.size else ""
-        return f"Tensor({text}{shape}, dtype={self.dtype!r})"
 
     def __getitem__(self, index: Any) -> Tensor:
         return _call("getitem", self, index)
@@ -218,24 +187,257 @@ class Tensor(AxisMethods["Tensor"]):
             known = dir(Tensor)
             raise unknown("'Tensor' object", name, known, why_absent("Tensor", name, known))
 
-    # Shape --------------------------------------------------------------------------------------------------------
+    # Python's operators -------------------------------------------------------------------------------------------
+
+    __add__, __radd__ = _binary("__add__", op="add"), _reflected("__radd__", "add")
+    __sub__, __rsub__ = _binary("__sub__", op="sub"), _reflected("__rsub__", "sub")
+    __mul__, __rmul__ = _binary("__mul__", op="mul"), _reflected("__rmul__", "mul")
+    __truediv__, __rtruediv__ = _binary("__truediv__", op="div"), _reflected("__rtruediv__", "div")
+    __floordiv__, __rfloordiv__ = _binary("__floordiv__", op="floor_div"), _reflected("__rfloordiv__", "floor_div")
+    __mod__, __rmod__ = _binary("__mod__", op="mod"), _reflected("__rmod__", "mod")
+    __pow__, __rpow__ = _binary("__pow__", op="pow"), _reflected("__rpow__", "pow")
+    __matmul__, __rmatmul__ = _binary("__matmul__", op="matmul"), _reflected("__rmatmul__", "matmul")
+    __pos__, __neg__, __abs__ = (
+        _unary("__pos__", op="positive"),
+        _unary("__neg__", op="neg"),
+        _unary("__abs__", op="abs"),
+    )
+    __and__, __or__, __xor__ = _logical("and"), _logical("or"), _logical("xor")
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __eq__ = _binary("__eq__", op="equal")  # type: ignore[assignment]  # elementwise, as in NumPy and torch
+    __ne__ = _binary("__ne__", op="not_equal")  # type: ignore[assignment]
+    __lt__, __le__ = _binary("__lt__", op="less"), _binary("__le__", op="less_equal")
+    __gt__, __ge__ = _binary("__gt__", op="greater"), _binary("__ge__", op="greater_equal")
+
+    def __invert__(self) -> Tensor:
+        return _call("logical_not" if self.dtype is bool_ else "bitwise_not", self)
+
+    def __lshift__(self, other: object) -> NoReturn:
+        raise TypeError("x << n: tensors have no shifts of bits; write x * 2**n")
+
+    def __rshift__(self, other: object) -> NoReturn:
+        raise TypeError("x >> n: tensors have no shifts of bits; write x // 2**n")
+
+    # Element by element -------------------------------------------------------------------------------------------
+
+    exp = _unary("exp", "e to the power of each element.")
+    log = _unary("log", "Natural logarithm.")
+    log2 = _unary("log2", "The logarithm to base 2.")
+    sqrt = _unary("sqrt", "Square root.")
+    rsqrt = _unary("rsqrt", "1 / sqrt(x).")
+    reciprocal = _unary("reciprocal", "1 / x.")
+    square = _unary("square", "x * x.")
+    tanh = _unary("tanh", "Hyperbolic tangent.")
+    sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
+    relu = _unary("relu", "max(x, 0).")
+    cos = _unary("cos", "Cosine.")
+    sin = _unary("sin", "Sine.")
+    erf = _unary("erf", "The error function.")
+    abs = _unary("abs", "The absolute value.")
+    neg = _unary("neg", "Each element with the other sign.")
+    sign = _unary("sign", "-1, 0 or 1.")
+    floor = _unary("floor", "The largest whole number that is not greater.")
+    ceil = _unary("ceil", "The smallest whole number that is not less.")
+    round = torch_names(_unary("round", "The nearest whole number; halves go to the even one."))
+    isnan = _unary("isnan", "Whether each element is not a number.")
+    isinf = _unary("isinf", "Whether each element is infinite.")
+    isfinite = _unary("isfinite", "Whether each element is a finite number.")
+    logical_not = _unary("logical_not", "Whether each element is false.")
+    bitwise_not = _unary("bitwise_not", "Each bit of integers inverted; of booleans, whether each is false.")
+
+    mul = _binary("mul", "The product with another tensor, elementwise.")
+    eq = _binary("eq", "Whether elements are equal.", "equal")
+    ne = not_equal = _binary("ne", "Whether elements differ.", "not_equal")
+    lt = less = _binary("lt", "Whether elements are less than others.", "less")
+    le = less_equal = _binary("le", "Whether elements are at most others.", "less_equal")
+    gt = greater = _binary("gt", "Whether elements are greater than others.", "greater")
+    ge = greater_equal = _binary("ge", "Whether elements are at least others.", "greater_equal")
+    logical_and = _binary("logical_and", "Whether both elements are true.")
+    logical_or = _binary("logical_or", "Whether one of the elements is true.")
+    logical_xor = _binary("logical_xor", "Whether exactly one of the elements is true.")
+    bitwise_and = _binary("bitwise_and", "The bits that both integers have; of booleans, whether both are true.")
+    bitwise_or = _binary("bitwise_or", "The bits that one of the integers has; of booleans, whether one is true.")
+    bitwise_xor = _binary(
+        "bitwise_xor", "The bits that one integer has alone; of booleans, whether exactly one is true."
+    )
+
+    def add(self, other: Any, *former: Any, alpha: Number = 1) -> Tensor:
+        """This tensor plus `alpha` times another."""
+        if former:
+            refuse_former_order("add", former)
+        return _call("add", self, other if alpha == 1 else _call("scaled", self, other, alpha))
+
+    def sub(self, other: Any, *former: Any, alpha: Number = 1) -> Tensor:
+        """This tensor minus `alpha` times another."""
+        if former:
+            refuse_former_order("sub", former)
+        return _call("sub", self, other if alpha == 1 else _call("scaled", self, other, alpha))
+
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """The quotient; `rounding_mode` "floor" or "trunc" rounds it to a whole number."""
+        return _call("rounded_div", self, other, rounding_mode)
+
+    def pow(self, exponent: Any) -> Tensor:
+        """Each element to a power."""
+        return _call("pow", self, exponent)
+
+    def clamp(self, min: Any = None, max: Any = None) -> Tensor:
+        """Each element brought into a range; bounds are numbers or tensors."""
+        return _call("clamp", self, min, max)
+
+    clip = clamp
+
+    def clamp_min(self, min: Any) -> Tensor:
+        """The greater of each element and a bound."""
+        return _call("maximum", self, min)
+
+    def clamp_max(self, max: Any) -> Tensor:
+        """The lesser of each element and a bound."""
+        return _call("minimum", self, max)
+
+    def where(self, condition: TensorLike, other: TensorLike) -> Tensor:
+        """This tensor where the condition is true, else the other."""
+        return _call("where", condition, self, other)
 
     @torch_names
-    def reshape(self, *shape: Size | Sequence[Size]) -> Tensor:
-        """The same elements in another shape; one size may be -1."""
-        return _call("reshape", self, _unpack(shape))
+    def matmul(self, other: Any) -> Tensor:
+        """The matrix product, ``x @ other``."""
+        return _call("matmul", self, other)
 
-    view = reshape
-
-    @torch_names
-    def transpose(self, axis0: int, axis1: int) -> Tensor:
-        """Exchange two axes."""
-        return _call("transpose", self, axis0, axis1)
+    mm = bmm = matmul
 
     @torch_names
-    def permute(self, *axes: int | Sequence[int]) -> Tensor:
-        """Reorder all axes."""
-        return _call("permute", self, _unpack(axes))
+    def outer(self, other: Any) -> Tensor:
+        """The products of all elements of one vector with all of another."""
+        return _call("outer", self, other)
+
+    # Element type and device --------------------------------------------------------------------------------------
+
+    def astype(self, dtype: DTypeLike) -> Tensor:
+        """The same numbers in another element type."""
+        wanted = as_dtype(dtype)
+        return self if wanted == self.dtype else _call("cast", self, dtype=wanted)
+
+    def _as(self, dtype: DTypeLike | None) -> Tensor:
+        """The same numbers in another element type, if one is given."""
+        return self if dtype is None else _call("to", self, dtype)
+
+    def to(self, *target: Any, **options: Any) -> Tensor:
+        """The same numbers in the element type of the target: a type, or a tensor that has it. The CPU changes nothing.
+
+        Raises:
+            ValueError: for another device.
+        """
+        return _call("to", self, *target, **options)
+
+    def type_as(self, other: Any) -> Tensor:
+        """The same numbers in the element type of another tensor."""
+        return _call("to", self, other)
+
+    float = _unary("float", "The same numbers in float32.", "to", "float32")
+    double = _unary("double", "The same numbers in float64.", "to", "float64")
+    half = _unary("half", "The same numbers in float16.", "to", "float16")
+    bfloat16 = _unary("bfloat16", "The same numbers in bfloat16.", "to", "bfloat16")
+    long = _unary("long", "The same numbers in int64; fractions are cut off.", "to", "int64")
+    int = _unary("int", "The same numbers in int32; fractions are cut off.", "to", "int32")
+    bool = _unary("bool", "Whether each element is not 0.", "to", "bool")
+
+    @property
+    def device(self) -> Device:
+        """The CPU, for code that makes other tensors there: ``device=x.device``."""
+        return CPU
+
+    def cpu(self) -> Self:
+        """This tensor: there are no other devices."""
+        return self
+
+    def detach(self) -> Self:
+        """This tensor: it has no gradient."""
+        return self
+
+    @torch_names_and("memory_format")
+    def contiguous(self) -> Self:
+        """This tensor: how it lies in memory is not part of a model."""
+        return self
+
+    @torch_names_and("memory_format")
+    def clone(self) -> Self:
+        """This tensor: tensors are never changed in place, so a copy is not needed."""
+        return self
+
+    # Creation: the functions of the same names in `lucid`, and tensors like this one ------------------------------
+
+    @staticmethod
+    @torch_names_and(*_UNUSED)
+    def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
+        """A tensor of zeros."""
+        return _call("zeros", *shape, dtype=dtype)
+
+    @staticmethod
+    @torch_names_and(*_UNUSED)
+    def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
+        """A tensor of ones."""
+        return _call("ones", *shape, dtype=dtype)
+
+    @staticmethod
+    @torch_names_and(*_UNUSED)
+    def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
+        """A tensor whose elements are yet to be set."""
+        return _call("empty", *shape, dtype=dtype)
+
+    @staticmethod
+    @torch_names_and(*_UNUSED)
+    def full(shape: Size | Sequence[Size], value: Scalar | Tensor, dtype: DTypeLike | None = None) -> Tensor:
+        """A tensor of one number everywhere."""
+        return _call("full", shape, value, dtype)
+
+    @staticmethod
+    @torch_names_and(*_UNUSED)
+    def arange(start: Size, stop: Size | None = None, step: Whole = 1) -> Tensor:
+        """The int64 numbers from start up to, not including, stop."""
+        return _call("arange", start, stop, step)
+
+    @staticmethod
+    @torch_names_and(*_UNUSED)
+    def eye(rows: Whole, columns: Whole | None = None, dtype: DTypeLike = float32) -> Tensor:
+        """Ones on the diagonal of a matrix."""
+        return _call("eye", rows, columns, dtype)
+
+    @staticmethod
+    @torch_names_and(*_UNUSED)
+    def randn(*shape: Whole | Sequence[Whole], dtype: DTypeLike = float32) -> Tensor:
+        """Standard normal random numbers."""
+        return _call("randn", *shape, dtype=dtype)
+
+    @staticmethod
+    @torch_names_and(*_UNUSED)
+    def rand(*shape: Whole | Sequence[Whole], dtype: DTypeLike = float32) -> Tensor:
+        """Uniform random numbers from 0 to 1."""
+        return _call("rand", *shape, dtype=dtype)
+
+    @torch_names_and(*_UNUSED)
+    def new_zeros(self, *shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Zeros of another shape, in this tensor's element type."""
+        return _call("new_full", self, unpack(shape), 0, dtype, device)
+
+    new_empty = new_zeros
+
+    @torch_names_and(*_UNUSED)
+    def new_ones(self, *shape: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Ones of another shape, in this tensor's element type."""
+        return _call("new_full", self, unpack(shape), 1, dtype, device)
+
+    @torch_names_and(*_UNUSED)
+    def new_full(self, shape: Any, value: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """One number everywhere, in another shape and this tensor's element type."""
+        return _call("new_full", self, shape, value, dtype, device)
+
+    @torch_names_and(*_UNUSED)
+    def new_tensor(self, data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """A tensor from numbers, in this tensor's element type."""
+        return _call("new_tensor", self, data, dtype, device)
+
+    # Transposes ---------------------------------------------------------------------------------------------------
 
     @property
     def mT(self) -> Tensor:
@@ -247,116 +449,140 @@ class Tensor(AxisMethods["Tensor"]):
         """All axes in reverse order."""
         return self.permute(*reversed(range(self.ndim))).part_of(self, ".T")
 
-    @torch_names
-    def flatten(self, start: int = 0, end: int = -1) -> Tensor:
-        """Join the axes from `start` to `end` into one."""
-        return _call("flatten", self, start, end)
+    t = _unary("t", "A matrix transposed.", "matrix_transpose")
+
+    # Along axes ---------------------------------------------------------------------------------------------------
+
+    @torch_names_of_reduction
+    def sum(self, axis: Axes = None, keepdims: Flag = False, *, dtype: Any = None) -> Tensor:
+        """Sum over axes, all of them by default; that of integers and booleans is int64, unless `dtype` is given."""
+        return _call("sum", self._as(dtype), axis=axes_or_all(axis), keepdims=keepdims)._as(dtype)
 
     @torch_names
-    def squeeze(self, axis: Axes = None) -> Tensor:
-        """Drop axes of size 1."""
-        return _call("squeeze", self, axis)
+    def prod(self, axis: Axes = None, keepdims: Flag = False, *, dtype: Any = None) -> Tensor:
+        """Product over axes, all of them by default; of integers and booleans it is int64, unless `dtype` is given."""
+        return _call("prod", self._as(dtype), axis=axes(axis), keepdims=keepdims)._as(dtype)
 
     @torch_names
-    def unsqueeze(self, axis: int) -> Tensor:
-        """Insert an axis of size 1."""
-        return _call("unsqueeze", self, axis)
+    def cumsum(self, axis: Whole, dtype: Any = None) -> Tensor:
+        """Running sum along an axis; that of integers and booleans is int64, unless `dtype` is given."""
+        return _call("cumsum", self._as(dtype), axis=axis)._as(dtype)
+
+    @torch_names_of_reduction
+    def mean(self, axis: Axes = None, keepdims: Flag = False, *, dtype: Any = None) -> Tensor:
+        """Mean over axes, all of them by default; of this tensor in another element type if `dtype` is given."""
+        return _call("mean", self._as(dtype), axis=axes_or_all(axis), keepdims=keepdims)
+
+    @overload
+    def max(self) -> Tensor: ...
+    @overload
+    def max(self, dim: Whole, keepdim: Flag = False) -> Any: ...
+    @overload
+    def max(self, dim: Tensor, /) -> Tensor: ...
+    @overload
+    def max(self, *, other: Any) -> Tensor: ...
+    @overload
+    def max(self, *, axis: Axes = None, keepdims: Flag = False) -> Tensor: ...
+    @torch_names
+    def max(
+        self,
+        dim: Any = None,
+        keepdim: Flag | None = None,
+        *,
+        other: Any = None,
+        axis: Axes = None,
+        keepdims: Flag = False,
+    ) -> Any:
+        """The largest element; with `dim`, as in torch, a pair (values, indices) along an axis.
+
+        With `axis` or `keepdims`, as in NumPy, the values alone, over one or several axes. With another tensor, the
+        greater element of each two.
+        """
+        return _call("extreme", self, "max", dim, keepdim, other, axes(axis), keepdims)
+
+    @overload
+    def min(self) -> Tensor: ...
+    @overload
+    def min(self, dim: Whole, keepdim: Flag = False) -> Any: ...
+    @overload
+    def min(self, dim: Tensor, /) -> Tensor: ...
+    @overload
+    def min(self, *, other: Any) -> Tensor: ...
+    @overload
+    def min(self, *, axis: Axes = None, keepdims: Flag = False) -> Tensor: ...
+    @torch_names
+    def min(
+        self,
+        dim: Any = None,
+        keepdim: Flag | None = None,
+        *,
+        other: Any = None,
+        axis: Axes = None,
+        keepdims: Flag = False,
+    ) -> Any:
+        """The least element; otherwise as `max`."""
+        return _call("extreme", self, "min", dim, keepdim, other, axes(axis), keepdims)
+
+    @torch_names_of_reduction
+    def amax(self, axis: Axes = None, keepdims: Flag = False) -> Tensor:
+        """Maximum over axes; all of them by default."""
+        return _call("max", self, axis=axes_or_all(axis), keepdims=keepdims)
+
+    @torch_names_of_reduction
+    def amin(self, axis: Axes = None, keepdims: Flag = False) -> Tensor:
+        """Minimum over axes; all of them by default."""
+        return _call("min", self, axis=axes_or_all(axis), keepdims=keepdims)
 
     @torch_names
-    def expand(self, *shape: Size | Sequence[Size]) -> Tensor:
-        """Repeat axes of size 1 up to a shape; -1 keeps a size."""
-        return _call("expand", self, _unpack(shape))
+    def argmax(self, axis: Whole | None = None, keepdims: Flag = False) -> Tensor:
+        """The int64 index of the first maximum along an axis; without one, in the flattened tensor."""
+        return _call("place_of_extreme", self, "argmax", axis, keepdims)
 
     @torch_names
-    def split(self, sizes: Size | Sequence[Size], axis: int = 0) -> tuple[Tensor, ...]:
-        """Split an axis into parts of one size, or of the given sizes."""
-        parts: tuple[Tensor, ...] = OPS["split"](self, sizes, axis)
-        return parts
+    def argmin(self, axis: Whole | None = None, keepdims: Flag = False) -> Tensor:
+        """The int64 index of the first minimum along an axis; without one, in the flattened tensor."""
+        return _call("place_of_extreme", self, "argmin", axis, keepdims)
 
     @torch_names
-    def chunk(self, chunks: int, axis: int = 0) -> tuple[Tensor, ...]:
-        """Split an axis into a number of equal parts (the last may be smaller)."""
-        parts: tuple[Tensor, ...] = OPS["chunk"](self, chunks, axis)
-        return parts
+    def any(self, axis: Axes = None, keepdims: Flag = False) -> Tensor:
+        """Whether any element is true."""
+        return _call("any", self, axis=axes(axis), keepdims=keepdims)
 
     @torch_names
-    def repeat(self, *repeats: int | Sequence[int]) -> Tensor:
-        """Repeat the tensor along each axis."""
-        return _call("repeat", self, _unpack(repeats))
+    def all(self, axis: Axes = None, keepdims: Flag = False) -> Tensor:
+        """Whether all elements are true."""
+        return _call("all", self, axis=axes(axis), keepdims=keepdims)
 
-    def tril(self, diagonal: int = 0) -> Tensor:
-        """Zero above a diagonal of the last two axes."""
-        return _call("tril", self, diagonal=diagonal)
+    @torch_names_of_reduction
+    def var(
+        self, axis: Axes = None, unbiased: Flag = True, keepdims: Flag = False, *, correction: Number = 1
+    ) -> Tensor:
+        """Variance over axes: squared distances from the mean, summed, by their number less `correction` (1).
 
-    def triu(self, diagonal: int = 0) -> Tensor:
-        """Zero below a diagonal of the last two axes."""
-        return _call("triu", self, diagonal=diagonal)
+        A flag in the place of the axes is `unbiased`, as in torch: ``x.var(False)``.
+        """
+        return _spread(self, "var", axis, unbiased, keepdims, correction)
 
-    # Choice and element type --------------------------------------------------------------------------------------
+    @torch_names_of_reduction
+    def std(
+        self, axis: Axes = None, unbiased: Flag = True, keepdims: Flag = False, *, correction: Number = 1
+    ) -> Tensor:
+        """Standard deviation over axes: the root of the variance, with its arguments."""
+        return _spread(self, "std", axis, unbiased, keepdims, correction)
 
-    def where(self, condition: TensorLike, other: TensorLike) -> Tensor:
-        """This tensor where the condition is true, else the other."""
-        return _call("where", condition, self, other)
+    @torch_names_of_reduction
+    def norm(self, p: Any = "fro", axis: Axes = None, keepdims: Flag = False, dtype: Any = None) -> Tensor:
+        """The p-norm over axes; `p` may be infinity; of this tensor in another element type if `dtype` is given."""
+        return _call("norm", self._as(dtype), p, axes_or_all(axis), keepdims)
 
-    def astype(self, dtype: DTypeLike) -> Tensor:
-        """The same numbers in another element type."""
-        wanted = as_dtype(dtype)
-        return self if wanted == self.dtype else _call("cast", self, dtype=wanted)
+    @torch_names
+    def softmax(self, axis: Whole = -1, *, dtype: Any = None) -> Tensor:
+        """exp(x) normalised to sum 1 along an axis; of this tensor in another element type if `dtype` is given."""
+        return _call("softmax", self._as(dtype), axis=axis)
 
-    # Creation: the functions of the same names in `lucid` ---------------------------------------------------------
-
-    @staticmethod
-    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
-    def zeros(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
-        """A tensor of zeros."""
-        return _call("zeros", *shape, dtype=dtype)
-
-    @staticmethod
-    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
-    def ones(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
-        """A tensor of ones."""
-        return _call("ones", *shape, dtype=dtype)
-
-    @staticmethod
-    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
-    def full(shape: Size | Sequence[Size], value: Scalar | Tensor, dtype: DTypeLike | None = None) -> Tensor:
-        """A tensor of one number everywhere."""
-        return _call("full", shape, value, dtype)
-
-    @staticmethod
-    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
-    def empty(*shape: Size | Sequence[Size], dtype: DTypeLike = float32) -> Tensor:
-        """A tensor whose elements are yet to be set."""
-        return _call("empty", *shape, dtype=dtype)
-
-    @staticmethod
-    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
-    def arange(start: Size, stop: Size | None = None, step: int = 1) -> Tensor:
-        """The int64 numbers from start up to, not including, stop."""
-        return _call("arange", start, stop, step)
-
-    @staticmethod
-    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
-    def eye(rows: int, columns: int | None = None, dtype: DTypeLike = float32) -> Tensor:
-        """Ones on the diagonal of a matrix."""
-        return _call("eye", rows, columns, dtype)
-
-    @staticmethod
-    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
-    def randn(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
-        """Standard normal random numbers."""
-        return _call("randn", *shape, dtype=dtype)
-
-    @staticmethod
-    @torch_names_and("device", "requires_grad", "layout", "pin_memory")
-    def rand(*shape: int | Sequence[int], dtype: DTypeLike = float32) -> Tensor:
-        """Uniform random numbers from 0 to 1."""
-        return _call("rand", *shape, dtype=dtype)
+    def log_softmax(self, dim: Whole = -1, *, dtype: Any = None) -> Tensor:
+        """The logarithm of softmax along an axis; of this tensor in another element type if `dtype` is given."""
+        return _call("log_softmax", self._as(dtype), axis=dim)
 
 
 _new = Tensor.__new__
-
-
-def _call(name: str, *arguments: Any, **attributes: Any) -> Tensor:
-    result: Tensor = OPS[name](*arguments, **attributes)
-    return result

@@ -1,0 +1,157 @@
+"""What a tensor holds: an array, or a reference to a value of a graph; and how Python and NumPy read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+
+import lucid.ops.tensor.numpy_protocols as numpy_protocols
+from lucid.core.graph.types import Array, DType, TensorType, normalize_axis, show_shape
+from lucid.core.graph.values import Constant, Part, Value
+from lucid.core.sizes.dims import Shape, product
+from lucid.core.torch_names.argument_names import torch_names
+from lucid.core.words.other_libraries import misplaced_tensor
+
+Whole: TypeAlias = int  # methods named `int`, `float` and `bool` hide the types in the class `Tensor`
+Flag: TypeAlias = bool
+Number: TypeAlias = float
+Axes: TypeAlias = int | Sequence[int] | None
+
+OPS: dict[str, Callable[..., Any]] = {}
+"""The ops and the functions made of them, by name; the modules that define them fill it in."""
+
+
+class TracedValueError(TypeError):
+    """Python code asked for a value that is known only when the model runs."""
+
+
+class TensorValue:
+    """The base of `Tensor`: either its array or its value in a graph is None."""
+
+    __slots__ = ("_array", "_part", "_value", "type")
+
+    _array: Array | None
+    type: TensorType
+    _value: Value | None
+    _part: Part | None
+
+    def _set(self, array: Array | None, kind: TensorType, value: Value | None = None, part: Part | None = None) -> None:
+        self._array, self.type, self._value, self._part = array, kind, value, part
+
+    def to_value(self) -> Value:
+        """The value that a graph holds for this tensor."""
+        if self._value is not None:
+            return self._value
+        return Constant(self.numpy(), self.type, self._part)
+
+    @property
+    def part(self) -> Part | None:
+        """What this tensor is a part of, if known."""
+        return self._part
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether the value is known only when the graph runs."""
+        return self._value is not None
+
+    @property
+    def shape(self) -> Shape:
+        """The size of each axis: numbers, or symbolic sizes while tracing."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.type.shape)
+
+    @torch_names
+    def size(self, axis: Whole | None = None) -> Any:
+        """The size of one axis; without an axis, the shape."""
+        return self.type.shape if axis is None else self.type.shape[normalize_axis("size", axis, self.ndim)]
+
+    def dim(self) -> Whole:
+        """The number of axes."""
+        return self.ndim
+
+    def numel(self) -> Any:
+        """The number of elements, which may be symbolic while tracing."""
+        return product(self.shape)
+
+    def numpy(self) -> Array:
+        """The array (not a copy).
+
+        Raises:
+            TracedValueError: while the tensor is traced.
+        """
+        return self._known("numpy()")
+
+    def _known(self, wanted: str) -> Array:
+        """The array; an error that says what was wanted of it while the tensor is traced."""
+        if self._array is None:
+            raise TracedValueError(
+                f"{wanted} of a traced {self.type}: its value is known only when the exported model runs. "
+                "Select values with lucid.where(condition, a, b) instead of Python's if"
+            )
+        return self._array
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        return self._known("item()").item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists."""
+        return self.numpy().tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        return numpy_protocols.ufunc(OPS, ufunc, method, inputs, options)  # array + tensor is a Tensor
+
+    def __array_function__(self, function: Any, types: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
+        def known(value: Any) -> Any:
+            return value._known(f"np.{function.__name__}()") if isinstance(value, TensorValue) else value
+
+        return numpy_protocols.function(OPS, function, args, options, known)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        """torch calls this where one of its functions is given a tensor of Lucid."""
+        raise TypeError(misplaced_tensor("torch", function.__name__))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.numpy().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.numpy().__dlpack_device__()
+
+    def __bool__(self) -> bool:
+        return bool(self._known("bool()"))
+
+    def __int__(self) -> int:
+        return int(self._known("int()"))
+
+    def __index__(self) -> int:
+        return self._known("int()").__index__()
+
+    def __float__(self) -> float:
+        return float(self._known("float()"))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a tensor without axes")
+        return self.shape[0].__index__()
+
+    def __repr__(self) -> str:
+        if self._array is None:
+            return f"Tensor(traced {self.type})"
+        text = np.array2string(self._array, separator=", ", prefix="Tensor(", threshold=100, precision=4)
+        shape = f", shape={show_shape(self.shape)}" if self._array.size > 100 or not self._array.size else ""
+        return f"Tensor({text}{shape}, dtype={self.dtype!r})"
