@@ -1,4 +1,4 @@
-"""Convolution and pooling over any number of spatial axes.
+"""Convolution, its transpose, and pooling over any number of spatial axes.
 
 Inputs are (N, C, *spatial). Attributes carry ONNX's names and order: `pads` lists the padding before each spatial axis,
 then the padding after each.
@@ -7,16 +7,18 @@ then the padding after each.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from lucid.core.graph.types import Array, TensorType, float32, same_shape, show_shape
+from lucid.core.graph.types import Array, TensorType, same_shape, show_shape
 from lucid.core.sizes.dims import Shape, Size, same
 from lucid.ops.creation import arange_op, size_op
-from lucid.ops.elementwise import minimum, where
+from lucid.ops.elementwise import at_least_float32, minimum, where
 from lucid.ops.indexing import take_op
 from lucid.ops.kernels.convolution import depthwise
+from lucid.ops.kernels.pieces import widened
 from lucid.ops.op import composite, primitive
 from lucid.ops.reduction import mean, sum_
 from lucid.ops.shaping import permute, reshape, unsqueeze
@@ -38,21 +40,33 @@ def _conv_rule(
     dilations: Ints,
     group: int,
 ) -> TensorType:
-    axes = x.rank - 2
-    given = f"conv: input {show_shape(x.shape)}, weight {show_shape(weight.shape)}"
-    if axes < 1 or weight.rank != x.rank:
-        raise ValueError(f"{given}: expected (N, C, *spatial) and (out, C / group, *kernel) with equally many axes")
-    if x.dtype.kind != "float" or weight.dtype != x.dtype or (bias is not None and bias.dtype != x.dtype):
-        raise TypeError(f"conv: got {x} and {weight}, expected one floating-point type; use .astype(...)")
+    given = _checked("conv", "out, C / group", x, weight, bias, weight.shape[0] if weight.rank else 0)
     if group < 1 or not same(weight.shape[1] * group, x.shape[1]) or not same(weight.shape[0] % group, 0):
         raise ValueError(
             f"{given}: with group {group}, expected an input of {weight.shape[1] * group} channels "
             f"and a number of output channels divisible by {group}"
         )
-    if bias is not None and not same_shape(bias.shape, weight.shape[:1]):
-        raise ValueError(f"{given}: the bias has shape {show_shape(bias.shape)}, expected [{weight.shape[0]}]")
     kernel = tuple(int(size) for size in weight.shape[2:])
     return x.with_shape((x.shape[0], weight.shape[0], *_windowed("conv", x, kernel, strides, pads, dilations)))
+
+
+def _checked(name: str, layout: str, x: TensorType, weight: TensorType, bias: TensorType | None, channels: Size) -> str:
+    """Check the axes and types of the operands, and the bias; gives the beginning of further messages."""
+    what = f"{name}: input {show_shape(x.shape)}, weight {show_shape(weight.shape)}"
+    if x.rank < 3 or weight.rank != x.rank:
+        raise ValueError(f"{what}: expected (N, C, *spatial) and ({layout}, *kernel) with equally many axes")
+    if x.dtype.kind != "float" or weight.dtype != x.dtype or (bias is not None and bias.dtype != x.dtype):
+        raise TypeError(f"{name}: got {x} and {weight}, expected one floating-point type; use .astype(...)")
+    if bias is not None and not same_shape(bias.shape, (channels,)):
+        raise ValueError(f"{what}: the bias has shape {show_shape(bias.shape)}, expected [{channels}]")
+    return what
+
+
+def _with_bias(result: Array, bias: Array | None, dtype: np.dtype[Any]) -> Array:
+    """Results (N, out, *spatial) and a bias (out), in an element type."""
+    if bias is not None:
+        result = result + bias.astype(result.dtype).reshape(-1, *[1] * (result.ndim - 2))
+    return result.astype(dtype, copy=False)
 
 
 def _windowed(name: str, x: TensorType, kernel: Ints, strides: Ints, pads: Ints, dilations: Ints) -> list[Size]:
@@ -108,16 +122,12 @@ def _conv_kernel(
     x: Array, weight: Array, bias: Array | None, *, strides: Ints, pads: Ints, dilations: Ints, group: int
 ) -> Array:
     dtype, (n, c), kernel = x.dtype, x.shape[:2], weight.shape[2:]
-    if dtype.itemsize == 2:  # as in matmul: multiply in float32 and round once
-        x, weight = x.astype(np.float32), weight.astype(np.float32)
+    x, weight = widened(x), widened(weight)  # as in matmul: multiply in float32 and round once
     axes = len(kernel)
     if group == c == weight.shape[0] and max(strides) == 1:
         padded = _padded(x, pads, 0.0)
         _spans("conv", x.shape, kernel, pads, dilations)
-        result = depthwise(padded, weight.reshape(c, *kernel), dilations)
-        if bias is not None:
-            result += bias.astype(result.dtype).reshape(-1, *[1] * axes)
-        return result.astype(dtype, copy=False)
+        return _with_bias(depthwise(padded, weight.reshape(c, *kernel), dilations), bias, dtype)
     windows = _windows("conv", x, kernel, strides, pads, dilations, 0.0)
     out = windows.shape[2 : 2 + axes]
     # One column per window, so that a convolution is one matrix product per group.
@@ -125,10 +135,7 @@ def _conv_kernel(
     depth = c // group * math.prod(kernel)
     columns = columns.reshape(n, group, depth, math.prod(out))
     result = np.matmul(weight.reshape(group, weight.shape[0] // group, depth), columns)
-    result = result.reshape(n, weight.shape[0], *out)
-    if bias is not None:
-        result += bias.astype(result.dtype).reshape(-1, *[1] * axes)
-    return np.asarray(result).astype(dtype, copy=False)
+    return _with_bias(result.reshape(n, weight.shape[0], *out), bias, dtype)
 
 
 @primitive(kernel=_conv_kernel, rule=_conv_rule, onnx="Conv")
@@ -182,7 +189,7 @@ def _average_pool_rule(
 
 def _average_pool_kernel(x: Array, *, kernel_shape: Ints, strides: Ints, pads: Ints, count_include_pad: int) -> Array:
     dense, axes = (1,) * len(kernel_shape), tuple(range(-len(kernel_shape), 0))
-    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    wide = widened(x)
     total = _windows("average_pool", wide, kernel_shape, strides, pads, dense, 0.0).sum(axes)
     if count_include_pad:
         return np.asarray(total / math.prod(kernel_shape)).astype(x.dtype)
@@ -235,12 +242,12 @@ def _cell_means(x: Tensor, axis: int, cells: int) -> Tensor:
     following = tuple(range(2, 1 + x.ndim - axis))
     inside = unsqueeze(element < unsqueeze(stop, 1), following)
     width = unsqueeze(stop - start, tuple(axis - 1 for axis in following))
-    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    wide = at_least_float32(x)
     kept = where(inside, take_op(wide, minimum(element, total - 1), axis=axis), 0)
     return (sum_(kept, axis=(axis + 1,)) / width.astype(wide.dtype)).astype(x.dtype)
 
 
-def _rule(
+def _transposed_rule(
     x: TensorType,
     weight: TensorType,
     bias: TensorType | None,
@@ -251,17 +258,11 @@ def _rule(
     dilations: Ints,
     group: int,
 ) -> TensorType:
-    axes = x.rank - 2
-    given = f"conv_transpose: input {show_shape(x.shape)}, weight {show_shape(weight.shape)}"
-    if axes < 1 or weight.rank != x.rank:
-        raise ValueError(f"{given}: expected (N, C, *spatial) and (C, out / group, *kernel) with equally many axes")
-    if x.dtype.kind != "float" or weight.dtype != x.dtype or (bias is not None and bias.dtype != x.dtype):
-        raise TypeError(f"conv_transpose: got {x} and {weight}, expected one floating-point type; use .astype(...)")
+    channels = weight.shape[1] * group if weight.rank > 1 else 0
+    given = _checked("conv_transpose", "C, out / group", x, weight, bias, channels)
     if group < 1 or not same(weight.shape[0], x.shape[1]) or not same(weight.shape[0] % group, 0):
         raise ValueError(f"{given}: expected {weight.shape[0]} channels, divisible by group {group}")
-    channels = weight.shape[1] * group
-    if bias is not None and not same_shape(bias.shape, (channels,)):
-        raise ValueError(f"{given}: the bias has shape {show_shape(bias.shape)}, expected [{channels}]")
+    axes = x.rank - 2
     if not len(strides) == len(output_padding) == len(dilations) == axes or len(pads) != 2 * axes:
         raise ValueError(
             f"{given}: strides {strides}, output_padding {output_padding} and dilations {dilations} need one number "
@@ -281,7 +282,7 @@ def _rule(
     return x.with_shape((x.shape[0], channels, *sizes))
 
 
-def _kernel(
+def _transposed_kernel(
     x: Array,
     weight: Array,
     bias: Array | None,
@@ -294,8 +295,7 @@ def _kernel(
 ) -> Array:
     dtype, (n, c), spatial, kernel = x.dtype, x.shape[:2], x.shape[2:], weight.shape[2:]
     axes, out = len(kernel), weight.shape[1]
-    if dtype.itemsize == 2:  # as in matmul: multiply in float32 and round once
-        x, weight = x.astype(np.float32), weight.astype(np.float32)
+    x, weight = widened(x), widened(weight)  # as in matmul: multiply in float32 and round once
     # What each element adds at each place of its window: (N, group, out, *kernel, *spatial).
     flat = weight.reshape(group, c // group, out * math.prod(kernel)).transpose(0, 2, 1)
     parts = np.matmul(flat, x.reshape(n, group, c // group, math.prod(spatial)))
@@ -314,13 +314,10 @@ def _kernel(
     if min(size - pads[i] - pads[axes + i] for i, size in enumerate(whole)) < 1:
         raise ValueError(f"conv_transpose: input {show_shape(x.shape)} is too short: pads {pads} leave no elements")
     cuts = [slice(pads[i], whole[i] - pads[axes + i]) for i in range(axes)]
-    result = result[(slice(None), slice(None), *cuts)]
-    if bias is not None:
-        result = result + bias.astype(result.dtype).reshape(-1, *[1] * axes)
-    return np.asarray(result).astype(dtype)
+    return _with_bias(result[(slice(None), slice(None), *cuts)], bias, dtype)
 
 
-@primitive(kernel=_kernel, rule=_rule, onnx="ConvTranspose")
+@primitive(kernel=_transposed_kernel, rule=_transposed_rule, onnx="ConvTranspose")
 def conv_transpose(  # type: ignore[empty-body]
     x: Tensor,
     weight: Tensor,

@@ -10,7 +10,6 @@ import numpy as np
 
 from lucid.core.graph.scope import is_tracing
 from lucid.core.graph.types import (
-    Array,
     DType,
     DTypeLike,
     Scalar,
@@ -35,41 +34,23 @@ from lucid.ops.tensor.tensor import Tensor, TracedValueError
 UNUSED = ("device", "requires_grad", "pin_memory", "layout", "memory_format")  # of torch's arguments
 
 
-def _full_rule(*, shape: Shape, value: Scalar, dtype: DType) -> TensorType:
-    return TensorType(dtype, shape)
-
-
-def _full_kernel(*, shape: tuple[int, ...], value: Scalar, dtype: DType) -> Array:
-    return np.full(shape, value, dtype.numpy)
-
-
-@primitive(kernel=_full_kernel, rule=_full_rule)
+@primitive(
+    kernel=lambda *, shape, value, dtype: np.full(shape, value, dtype.numpy),
+    rule=lambda *, shape, value, dtype: TensorType(dtype, shape),
+)
 def full_op(*, shape: Shape, value: Scalar, dtype: DType) -> Tensor:  # type: ignore[empty-body]
     """One number everywhere."""
 
 
-def _arange_rule(*, start: Size, stop: Size) -> TensorType:
-    return TensorType(int64, (stop - start,))
-
-
-def _arange_kernel(*, start: int, stop: int) -> Array:
-    return np.arange(start, max(start, stop), dtype=np.int64)
-
-
-@primitive(kernel=_arange_kernel, rule=_arange_rule)
+@primitive(
+    kernel=lambda *, start, stop: np.arange(start, max(start, stop), dtype=np.int64),
+    rule=lambda *, start, stop: TensorType(int64, (stop - start,)),
+)
 def arange_op(*, start: Size, stop: Size) -> Tensor:  # type: ignore[empty-body]
     """The int64 numbers from start up to, not including, stop."""
 
 
-def _size_rule(*, size: Size) -> TensorType:
-    return TensorType(int64, ())
-
-
-def _size_kernel(*, size: int) -> Array:
-    return np.asarray(size, np.int64)
-
-
-@primitive(kernel=_size_kernel, rule=_size_rule)
+@primitive(kernel=lambda *, size: np.asarray(size, np.int64), rule=lambda *, size: TensorType(int64, ()))
 def size_op(*, size: Size) -> Tensor:  # type: ignore[empty-body]
     """A size as an int64 number, for arithmetic with tensors."""
 
@@ -84,20 +65,12 @@ def _triangle_rule(x: TensorType, *, diagonal: int = 0) -> TensorType:
     return x
 
 
-def _tril_kernel(x: Array, *, diagonal: int) -> Array:
-    return np.tril(x, diagonal)
-
-
-def _triu_kernel(x: Array, *, diagonal: int) -> Array:
-    return np.triu(x, diagonal)
-
-
-@primitive(kernel=_tril_kernel, rule=_triangle_rule)
+@primitive(kernel=lambda x, *, diagonal: np.tril(x, diagonal), rule=_triangle_rule)
 def tril(x: Tensor, *, diagonal: int = 0) -> Tensor:  # type: ignore[empty-body]
     """Zero above a diagonal of the last two axes."""
 
 
-@primitive(kernel=_triu_kernel, rule=_triangle_rule)
+@primitive(kernel=lambda x, *, diagonal: np.triu(x, diagonal), rule=_triangle_rule)
 def triu(x: Tensor, *, diagonal: int = 0) -> Tensor:  # type: ignore[empty-body]
     """Zero below a diagonal of the last two axes."""
 

@@ -21,6 +21,7 @@ from lucid.core.graph.types import (
     int64,
 )
 from lucid.ops.kernels.erf import erf as _erf
+from lucid.ops.kernels.pieces import widened
 from lucid.ops.op import Op, function, primitive
 from lucid.ops.operand_conversion import as_tensor, as_tensors, half_beside_number
 from lucid.ops.tensor.tensor import OPS, Tensor, TensorLike
@@ -105,6 +106,11 @@ def _binary(
     call.__doc__ = f"{name} of two tensors, elementwise, broadcast and brought to one element type."
     options: dict[str, Any] = {"by_kind": by_kind, "beside_half": beside_half}
     return Op(call, name=name, kernel=kernel, rule=rule, onnx=onnx, promoted=slice(0, 2), **options)
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Half precision as float32, so that intermediate results do not round or overflow; else x itself."""
+    return x.astype(float32) if x.dtype.itemsize == 2 else x
 
 
 def check_kind(name: str, x: TensorType, kinds: tuple[str, ...]) -> None:
@@ -206,18 +212,14 @@ fmod = _binary("fmod", np.fmod, None, ("float",))
 
 def _half_as_float(kernel: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Array]:
     def compute(x: Array, y: Array) -> Array:
-        return np.asarray(kernel(_widened(x), _widened(y))).astype(x.dtype, copy=False)
+        return np.asarray(kernel(widened(x), widened(y))).astype(x.dtype, copy=False)
 
     return compute
 
 
-def _widened(x: Array) -> Array:
-    return x.astype(np.float32) if x.dtype.itemsize == 2 else x
-
-
 def _float_mod(x: Tensor, y: Tensor) -> Tensor:
     """The remainder of floats with the sign of the divisor: exact, however large the quotient is."""
-    wide_x, wide_y = (v.astype(float32) if v.dtype.itemsize == 2 else v for v in (x, y))
+    wide_x, wide_y = map(at_least_float32, (x, y))
     rest = fmod(wide_x, wide_y)
     moved = where(_signs_differ(rest, wide_y), rest + wide_y, rest)
     return (abs_(moved) * sign(wide_y)).astype(x.dtype)  # a zero has the sign of the divisor, too
@@ -225,7 +227,7 @@ def _float_mod(x: Tensor, y: Tensor) -> Tensor:
 
 def _float_floor_div(x: Tensor, y: Tensor) -> Tensor:
     """The exact quotient of floats, rounded down: 1.0 // 0.1 is 9, because the float 0.1 is slightly above 1/10."""
-    wide_x, wide_y = (v.astype(float32) if v.dtype.itemsize == 2 else v for v in (x, y))
+    wide_x, wide_y = map(at_least_float32, (x, y))
     rest = fmod(wide_x, wide_y)
     whole = true_div(wide_x - rest, wide_y)  # a whole number up to rounding
     whole = round_(where(_signs_differ(rest, wide_y), whole - 1, whole))
@@ -240,7 +242,7 @@ def _float_floor_div(x: Tensor, y: Tensor) -> Tensor:
 
 def _float_trunc_div(x: Tensor, y: Tensor) -> Tensor:
     """The quotient of floats without its fraction; a zero has the sign of the quotient. Half precision as float32."""
-    wide_x, wide_y = (v.astype(float32) if v.dtype.itemsize == 2 else v for v in (x, y))
+    wide_x, wide_y = map(at_least_float32, (x, y))
     quotient = true_div(wide_x, wide_y)
     size = floor(abs_(quotient))
     # Where keeps the sign of zeros in its last operand alone, as in _float_floor_div.
@@ -322,15 +324,7 @@ def where(condition: TensorLike, x: TensorLike, y: TensorLike) -> Tensor:  # typ
     """x where the condition is true, else y; all three broadcast."""
 
 
-def _cast_kernel(x: Array, *, dtype: DType) -> Array:
-    return x.astype(dtype.numpy)
-
-
-def _cast_rule(x: TensorType, *, dtype: DType) -> TensorType:
-    return x.with_dtype(dtype)
-
-
-@primitive(kernel=_cast_kernel, rule=_cast_rule)
+@primitive(kernel=lambda x, *, dtype: x.astype(dtype.numpy), rule=lambda x, *, dtype: x.with_dtype(dtype))
 def cast(x: TensorLike, *, dtype: DType) -> Tensor:  # type: ignore[empty-body]
     """The same numbers in another element type; float to integer truncates, and any non-zero number is true."""
 
@@ -362,7 +356,7 @@ def log2(x: Tensor) -> Tensor:
     What rounding leaves of it is often next to a whole number: where 2 to that power is x, it is the result.
     """
     x = _real(x)
-    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    wide = at_least_float32(x)
     found = log(wide) * (1 / math.log(2))
     whole = round_(found)
     return where(pow_(2.0, whole) == wide, whole, found).astype(x.dtype)
@@ -371,7 +365,7 @@ def log2(x: Tensor) -> Tensor:
 def expm1(x: Tensor) -> Tensor:
     """exp(x) - 1, accurate near 0: tanh(x / 2) is (exp(x) - 1) / (exp(x) + 1). Half precision as float32."""
     x = _real(x)
-    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    wide = at_least_float32(x)
     return (tanh(wide * 0.5) * (exp(wide) + 1)).astype(x.dtype)
 
 
@@ -413,8 +407,7 @@ def scaled(x: Tensor, y: TensorLike, alpha: float) -> Tensor:
     Raises:
         TypeError: for a fraction as `alpha` of integers.
     """
-    left, right = as_tensors("alpha", (x, y))
-    assert left is not None and right is not None
+    left, right = _as_pair("alpha", x, y)
     wanted = common_dtype([left.type, right.type])
     if wanted.kind != "float" and isinstance(alpha, float):
         raise TypeError(f"alpha is {alpha} for {wanted}, expected a whole number; convert x with .float()")

@@ -54,11 +54,7 @@ def _take_rule(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
     return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
-def _take_kernel(x: Array, indices: Array, *, axis: int) -> Array:
-    return np.take(x, indices, axis)
-
-
-@primitive(kernel=_take_kernel, rule=_take_rule)
+@primitive(kernel=lambda x, indices, *, axis: np.take(x, indices, axis), rule=_take_rule)
 def take_op(x: Tensor, indices: TensorLike, *, axis: int) -> Tensor:  # type: ignore[empty-body]
     """Elements of an axis by their index; negative ones count from the end."""
 
@@ -91,11 +87,11 @@ def _take_along_rule(x: TensorType, indices: TensorType, *, axis: int) -> Tensor
     return x.with_shape(indices.shape)
 
 
-def _take_along_kernel(x: Array, indices: Array, *, axis: int) -> Array:
-    return np.take_along_axis(x, indices, axis)
-
-
-@primitive(kernel=_take_along_kernel, rule=_take_along_rule, onnx="GatherElements")
+@primitive(
+    kernel=lambda x, indices, *, axis: np.take_along_axis(x, indices, axis),
+    rule=_take_along_rule,
+    onnx="GatherElements",
+)
 def take_along_op(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
     """Elements by their index along an axis, for each position of `indices`; the other axes have the same sizes."""
 
@@ -130,11 +126,9 @@ def _gather_nd_rule(x: TensorType, indices: TensorType) -> TensorType:
     return x.with_shape((*indices.shape[:-1], *x.shape[depth:]))
 
 
-def _gather_nd_kernel(x: Array, indices: Array) -> Array:
-    return np.asarray(x[tuple(np.moveaxis(indices, -1, 0))])
-
-
-@primitive(kernel=_gather_nd_kernel, rule=_gather_nd_rule, onnx="GatherND")
+@primitive(
+    kernel=lambda x, indices: np.asarray(x[tuple(np.moveaxis(indices, -1, 0))]), rule=_gather_nd_rule, onnx="GatherND"
+)
 def gather_nd(x: Tensor, indices: TensorLike) -> Tensor:  # type: ignore[empty-body]
     """Elements of the leading axes by index tuples, which run along the last axis of `indices` (int64)."""
 

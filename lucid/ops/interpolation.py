@@ -16,7 +16,7 @@ from lucid.core.sizes.dims import Dim, Shape, Size, same
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.ops.convolution import adaptive_average_pool
 from lucid.ops.creation import arange_op, size_op
-from lucid.ops.elementwise import floor, maximum, minimum
+from lucid.ops.elementwise import at_least_float32, floor, maximum, minimum
 from lucid.ops.indexing import take_op
 from lucid.ops.op import composite
 from lucid.ops.operand_conversion import as_tensor
@@ -146,7 +146,7 @@ def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, 
     if mode != "bicubic":
         at = maximum(at, 0.0)
     first = floor(at)
-    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    wide = at_least_float32(x)
     part = unsqueeze((at - first).astype(wide.dtype), tuple(range(1, x.ndim - axis)))  # along the axis
     start = first.astype(int64)
     weights = _cubic(part) if mode == "bicubic" else {0: 1 - part, 1: part}

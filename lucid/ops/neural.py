@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from lucid.core.graph.types import Array, TensorType, float32, same_shape, show_shape
+from lucid.core.graph.types import Array, TensorType, same_shape, show_shape
 from lucid.core.process import random
 from lucid.core.sizes.dims import product, same
-from lucid.ops.elementwise import abs_, erf, exp, log, maximum, reciprocal, sigmoid, sqrt, tanh
+from lucid.ops.elementwise import abs_, at_least_float32, erf, exp, log, maximum, reciprocal, sigmoid, sqrt, tanh
 from lucid.ops.indexing import take
 from lucid.ops.kernels import neural as neural_kernels
 from lucid.ops.op import composite, composite_with, primitive
@@ -34,18 +34,13 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:  # type: ignore[empty-body]
     """exp(x) normalised to sum 1 along an axis; the maximum is subtracted first, so nothing overflows."""
 
 
-def _wide(x: Tensor) -> Tensor:
-    """Half precision as float32, so that intermediate results do not round or overflow."""
-    return x.astype(float32) if x.dtype.itemsize == 2 else x
-
-
 @composite
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """The logarithm of softmax, accurate where softmax underflows. Half precision is computed in float32."""
     _check_real("log_softmax", x.type)
     if same(x.shape[normalize_axis("log_softmax", axis, x.ndim)], 0):
         return x  # an empty axis has no maximum
-    wide = _wide(x)
+    wide = at_least_float32(x)
     shifted = wide - max_(wide, axis=(axis,), keepdims=True)
     return (shifted - log(sum_(exp(shifted), axis=(axis,), keepdims=True))).astype(x.dtype)
 
@@ -70,7 +65,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     _check_real("gelu", x.type)
     if approximate not in ("none", "tanh"):
         raise ValueError(f'gelu: approximate is {approximate!r}, expected "none" or "tanh"')
-    wide = _wide(x)
+    wide = at_least_float32(x)
     if approximate == "tanh":
         inner = tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * (wide * wide * wide)))
     else:
@@ -82,7 +77,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
 def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x)), accurate where it is small, and without overflow. Half precision is computed in float32."""
     _check_real("softplus", x.type)
-    wide = _wide(x)
+    wide = at_least_float32(x)
     e = exp(-abs_(wide))
     rounded = 1 + e
     log1p = log(rounded) + (e - (rounded - 1)) / rounded  # what 1 + e lost, to first order
@@ -101,7 +96,7 @@ def layer_norm(
     check_eps("layer_norm", eps)
     _check_norm("layer_norm", x, axes, weight=weight, bias=bias)
     axis = tuple(range(-axes, 0))
-    wide = _wide(x)
+    wide = at_least_float32(x)
     y = (wide - mean(wide, axis=axis, keepdims=True)) / sqrt(variance(wide, axis) + eps)
     y = y.astype(x.dtype) if wide is not x else y
     y = y if weight is None else y * weight
@@ -117,7 +112,7 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, *, eps: float = 1e-6, offs
     """
     check_eps("rms_norm", eps)
     _check_norm("rms_norm", x, 1, weight=weight)
-    wide = _wide(x)
+    wide = at_least_float32(x)
     y = wide * reciprocal(sqrt(mean(wide * wide, axis=(-1,), keepdims=True) + eps))
     if weight is not None and offset:
         return (y * (weight.astype(wide.dtype) + offset)).astype(x.dtype)
@@ -223,7 +218,7 @@ def group_norm(
         raise ValueError(
             f"group_norm: input {show_shape(x.shape)}: {groups} groups do not divide {x.shape[1]} channels"
         )
-    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    wide = at_least_float32(x)
     y = reshape(wide, (x.shape[0], groups, product(x.shape[1:]) // groups))
     y = (y - mean(y, axis=(-1,), keepdims=True)) / sqrt(variance(y, (-1,)) + eps)
     y = reshape(y, x.shape).astype(x.dtype)

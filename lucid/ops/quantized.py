@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from lucid.core.graph.types import Array, TensorType, float32, show_shape, uint8
+from lucid.core.graph.types import TensorType, show_shape, uint8
 from lucid.core.sizes.dims import Shape, same
+from lucid.ops.elementwise import at_least_float32
 from lucid.ops.indexing import take
 from lucid.ops.kernels import quantized as quantized_kernel
 from lucid.ops.linalg import matmul
@@ -24,11 +25,7 @@ def _unpack_rule(packed: TensorType, *, bits: int) -> TensorType:
     return packed.with_shape((*packed.shape[:-1], packed.shape[-1] * (8 // bits)))
 
 
-def _unpack_kernel(packed: Array, *, bits: int) -> Array:
-    return unpack(packed, bits)
-
-
-@primitive(kernel=_unpack_kernel, rule=_unpack_rule)
+@primitive(kernel=lambda packed, *, bits: unpack(packed, bits), rule=_unpack_rule)
 def unpack_codes(packed: Tensor, *, bits: int) -> Tensor:  # type: ignore[empty-body]
     """Bytes (..., n) uint8 as the codes in them (..., n * 8 / bits) uint8, low bits first."""
 
@@ -85,7 +82,7 @@ class _Stored(NamedTuple):
     def dequantized(self, size: int) -> Tensor:
         """The weight (N, size), at least float32."""
         packed, scales, zero_points, minimums, bits, block = self
-        wide = scales.astype(float32) if scales.dtype.itemsize == 2 else scales
+        wide = at_least_float32(scales)
         codes, factor = _codes(packed, bits).astype(wide.dtype), wide.unsqueeze(-1)
         if minimums is not None:
             weight = codes * factor + minimums.astype(wide.dtype).unsqueeze(-1)

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lucid.core.graph.types import Array, DType, TensorType, as_dtype, bool_, float32, float64, int64, show_shape, uint8
+from lucid.core.graph.types import Array, DType, TensorType, as_dtype, bool_, float64, int64, show_shape, uint8
 from lucid.core.sizes.dims import Size, product, same
 from lucid.core.torch_names.argument_names import torch_names
-from lucid.ops.elementwise import abs_, check_kind, maximum, pow_, sqrt, where
+from lucid.ops.elementwise import abs_, at_least_float32, check_kind, maximum, pow_, sqrt, where
 from lucid.ops.op import Op, function, primitive
 from lucid.ops.operand_conversion import as_tensor
 from lucid.ops.shaping import each_axis, normalize_axis, squeeze
@@ -136,7 +136,7 @@ def cumsum(x: Tensor, *, axis: int) -> Tensor:  # type: ignore[empty-body]
 def variance(x: Tensor, axis: int | Sequence[int]) -> Tensor:
     """Mean squared distance from the mean, with the axes kept at size 1. Half precision is computed in float32."""
     axis = each_axis(axis)
-    wide = x.astype(float32) if x.dtype.itemsize == 2 else x
+    wide = at_least_float32(x)
     centred = wide - mean(wide, axis=axis, keepdims=True)
     return mean(centred * centred, axis=axis, keepdims=True).astype(x.dtype)
 
@@ -146,10 +146,6 @@ def _every(where: str, x: Tensor, axis: Axes) -> tuple[int, ...]:
     return tuple(normalize_axis(where, each, x.ndim) for each in chosen)
 
 
-def _wide(x: Tensor) -> Tensor:
-    return x.astype(float32) if x.dtype.itemsize == 2 else x
-
-
 @function
 def var(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = False) -> Tensor:
     """Squared distances from the mean, summed over axes and divided by their number less `correction`.
@@ -157,7 +153,7 @@ def var(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = Fa
     NaN where there are no more elements than that. Half precision is computed in float32.
     """
     axes = _every("var", x, axis)
-    wide = _wide(x)
+    wide = at_least_float32(x)
     centred = wide - mean(wide, axis=axes, keepdims=True)
     count = as_tensor("var", product(x.shape[i] for i in axes)).astype(wide.dtype)
     return (sum_(centred * centred, axis=axes, keepdims=keepdims) / maximum(count - correction, 0)).astype(x.dtype)
@@ -167,7 +163,7 @@ def var(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = Fa
 def std(x: Tensor, axis: Axes = None, correction: float = 1, keepdims: bool = False) -> Tensor:
     """The root of the variance, also where the variance or the sum of the numbers overflows."""
     axes = _every("std", x, axis)
-    wide = _wide(x)
+    wide = at_least_float32(x)
     count = as_tensor("std", product(x.shape[i] for i in axes)).astype(wide.dtype)
     divisor = sqrt(maximum(count - correction, 0))
 
@@ -193,7 +189,7 @@ def norm(x: Tensor, p: Any = 2, axis: Axes = None, keepdims: bool = False) -> Te
     def root(numbers: Tensor) -> Tensor:
         return sqrt(sum_(numbers * numbers, axis=axes, keepdims=keepdims))
 
-    return _scaled(root, _wide(x), axes, keepdims).astype(x.dtype)
+    return _scaled(root, at_least_float32(x), axes, keepdims).astype(x.dtype)
 
 
 def _scaled(root: Callable[[Tensor], Tensor], x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
@@ -211,7 +207,7 @@ def _scaled(root: Callable[[Tensor], Tensor], x: Tensor, axes: tuple[int, ...], 
 
 def _sum_of_powers(x: Tensor, power: float, axis: Axes, keepdims: bool) -> Tensor:
     """A norm as it is defined."""
-    axes, size = _every("norm", x, axis), abs_(_wide(x))
+    axes, size = _every("norm", x, axis), abs_(at_least_float32(x))
     if math.isinf(power):
         found = (max_ if power > 0 else min_)(size, axis=axes, keepdims=keepdims)
     elif power == 0:

@@ -26,15 +26,7 @@ def each_axis(axes: int | Sequence[int]) -> tuple[int, ...]:
 # shape ------------------------------------------------------------------------------------------------------------
 
 
-def _reshape_rule(x: TensorType, *, shape: Shape) -> TensorType:
-    return x.with_shape(shape)
-
-
-def _reshape_kernel(x: Array, *, shape: tuple[int, ...]) -> Array:
-    return x.reshape(shape)
-
-
-@primitive(kernel=_reshape_kernel, rule=_reshape_rule)
+@primitive(kernel=lambda x, *, shape: x.reshape(shape), rule=lambda x, *, shape: x.with_shape(shape))
 def reshape_op(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
     """The same elements in another shape."""
 
@@ -85,11 +77,7 @@ def _squeeze_rule(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
     return x.with_shape([size for axis, size in enumerate(x.shape) if axis not in axes])
 
 
-def _squeeze_kernel(x: Array, *, axes: tuple[int, ...]) -> Array:
-    return np.squeeze(x, axes)
-
-
-@primitive(kernel=_squeeze_kernel, rule=_squeeze_rule)
+@primitive(kernel=lambda x, *, axes: np.squeeze(x, axes), rule=_squeeze_rule)
 def squeeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
     """Drop the given axes, all of size 1."""
 
@@ -121,11 +109,7 @@ def _unsqueeze_rule(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
     return x.with_shape([1 if axis in axes else next(sizes) for axis in range(x.rank + len(axes))])
 
 
-def _unsqueeze_kernel(x: Array, *, axes: tuple[int, ...]) -> Array:
-    return np.expand_dims(x, axes)
-
-
-@primitive(kernel=_unsqueeze_kernel, rule=_unsqueeze_rule)
+@primitive(kernel=lambda x, *, axes: np.expand_dims(x, axes), rule=_unsqueeze_rule)
 def unsqueeze_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
     """Insert axes of size 1, counted in the result."""
 
@@ -140,15 +124,9 @@ def unsqueeze(x: Tensor, axis: Axes) -> Tensor:
 # order and copies -------------------------------------------------------------------------------------------------
 
 
-def _permute_rule(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
-    return x.with_shape([x.shape[axis] for axis in axes])
-
-
-def _permute_kernel(x: Array, *, axes: tuple[int, ...]) -> Array:
-    return x.transpose(axes)
-
-
-@primitive(kernel=_permute_kernel, rule=_permute_rule)
+@primitive(
+    kernel=lambda x, *, axes: x.transpose(axes), rule=lambda x, *, axes: x.with_shape([x.shape[axis] for axis in axes])
+)
 def permute_op(x: Tensor, *, axes: tuple[int, ...]) -> Tensor:  # type: ignore[empty-body]
     """Axis i of the result is axis axes[i] of x."""
 
@@ -183,11 +161,7 @@ def _expand_rule(x: TensorType, *, shape: Shape) -> TensorType:
     return x.with_shape(shape)
 
 
-def _expand_kernel(x: Array, *, shape: tuple[int, ...]) -> Array:
-    return np.broadcast_to(x, shape)
-
-
-@primitive(kernel=_expand_kernel, rule=_expand_rule)
+@primitive(kernel=lambda x, *, shape: np.broadcast_to(x, shape), rule=_expand_rule)
 def expand_op(x: Tensor, *, shape: Shape) -> Tensor:  # type: ignore[empty-body]
     """Repeat axes of size 1 up to the given shape."""
 
@@ -207,11 +181,7 @@ def _tile_rule(x: TensorType, *, repeats: tuple[int, ...]) -> TensorType:
     return x.with_shape([size * times for size, times in zip(x.shape, repeats, strict=True)])
 
 
-def _tile_kernel(x: Array, *, repeats: tuple[int, ...]) -> Array:
-    return np.tile(x, repeats)
-
-
-@primitive(kernel=_tile_kernel, rule=_tile_rule)
+@primitive(kernel=lambda x, *, repeats: np.tile(x, repeats), rule=_tile_rule)
 def tile(x: Tensor, *, repeats: tuple[Size, ...]) -> Tensor:  # type: ignore[empty-body]
     """Repeat the tensor along each axis."""
 
@@ -258,11 +228,7 @@ def _concat_rule(*parts: TensorType, axis: int) -> TensorType:
     return first.with_shape([total if i == axis else size for i, size in enumerate(first.shape)])
 
 
-def _concat_kernel(*parts: Array, axis: int) -> Array:
-    return np.concatenate(parts, axis)
-
-
-@primitive(kernel=_concat_kernel, rule=_concat_rule, promoted=slice(None))
+@primitive(kernel=lambda *parts, axis: np.concatenate(parts, axis), rule=_concat_rule, promoted=slice(None))
 def concat_op(*parts: TensorLike, axis: int) -> Tensor:  # type: ignore[empty-body]
     """Join tensors along an axis, given as an index of 0 or more."""
 
@@ -291,11 +257,9 @@ def _split_rule(x: TensorType, *, sizes: Shape, axis: int) -> tuple[TensorType, 
     return tuple(x.with_shape([size if i == axis else n for i, n in enumerate(x.shape)]) for size in sizes)
 
 
-def _split_kernel(x: Array, *, sizes: tuple[int, ...], axis: int) -> tuple[Array, ...]:
-    return tuple(np.split(x, np.cumsum(sizes[:-1], dtype=int), axis))
-
-
-@primitive(kernel=_split_kernel, rule=_split_rule)
+@primitive(
+    kernel=lambda x, *, sizes, axis: tuple(np.split(x, np.cumsum(sizes[:-1], dtype=int), axis)), rule=_split_rule
+)
 def split_op(x: Tensor, *, sizes: Shape, axis: int) -> tuple[Tensor, ...]:  # type: ignore[empty-body]
     """Split an axis into parts of the given sizes."""
 
