@@ -49,7 +49,7 @@ PLACES = {
     "google": ("lucid.runtime", "lucid.inspection", "lucid.cli"),
     "onnxruntime": ("lucid.runtime", "lucid.cli"),
     "threadpoolctl": ("lucid.core.process.threads", "lucid.ops"),
-    "ml_dtypes": ("lucid.core.graph.types", "lucid.files.safetensors_header", "lucid.ops", "lucid.testing.tolerance"),
+    "ml_dtypes": ("lucid.core.graph.types", "lucid.files.safetensors", "lucid.ops", "lucid.testing.tolerance"),
     "matplotlib": ("lucid.inspection.plot",),
     "gguf": ("lucid.models",),
     "tokenizers": ("lucid.models", "lucid.generation.chat", "lucid.layouts.tokenizing"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lucid.files import exchange as folder_exchange
+from lucid.files import folders
 from lucid.files.atomic import DiskFullError, write_atomically
 from lucid.files.folders import new_folder
 from lucid.files.locks import lock
@@ -69,7 +69,7 @@ def test_a_folder_that_may_be_replaced_is_replaced_as_a_whole(
 ) -> None:
     """In one step where the system offers it; it stays until the new one is complete, and its permissions are kept."""
     if steps == "three":
-        monkeypatch.setattr(folder_exchange, "_in_one_step", not_offered)
+        monkeypatch.setattr(folders, "_in_one_step", not_offered)
     target = tmp_path / "made"
     target.mkdir(mode=0o750)
     (target / "old").write_text("old")
@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_exchanged_stays(tmp_path: Path, monkeypatch: py
             raise OSError(errno.EIO, "broken")
         rename(source, target)
 
-    monkeypatch.setattr(folder_exchange, "_in_one_step", not_offered)
+    monkeypatch.setattr(folders, "_in_one_step", not_offered)
     monkeypatch.setattr(os, "rename", moved_once)
     (tmp_path / "made").mkdir()
     (tmp_path / "made" / "old").touch()

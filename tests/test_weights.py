@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from lucid.files import atomic as files
 from lucid.files import safetensors as weights
-from lucid.files.safetensors_header import DTYPES
+from lucid.files.safetensors import DTYPES
 
 ROOT = Path(__file__).parent.parent
 
@@ -172,6 +172,12 @@ def test_what_the_format_cannot_hold_is_refused_before_anything_is_written(tmp_p
     with pytest.raises(error, match=r"save: "):
         weights.save(tmp_path / "w", {name: array})
     assert os.listdir(tmp_path) == []
+
+
+def test_metadata_may_hold_json_as_text(tmp_path):
+    text = json.dumps({"tags": [{"a, b": [1.5, None, "]}"]}] * 100_000})
+    weights.save(tmp_path / "w", {"a": np.ones(2)}, {"tags": text})
+    assert_same(weights.load(tmp_path / "w"), {"a": np.ones(2)})
 
 
 def test_metadata_is_text(tmp_path):

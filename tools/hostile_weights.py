@@ -76,6 +76,19 @@ weights("bomb_lists", "a million open lists", lambda: safetensors(b'{"a":' + b"[
 weights("bomb_objects", "a million objects in each other", lambda: safetensors(b'{"a":' * 1_000_000))
 weights("bomb_in_shape", "lists nested in a shape", safetensors(b'{"a":{"dtype":"F32","shape":' + b"[" * 3000))
 weights("bomb_wide", "five million empty lists", lambda: safetensors(b'{"a":[' + b"[]," * 5_000_000 + b"[]]}"))
+weights("bomb_numbers", "twelve million numbers", lambda: safetensors(b'{"a":[' + b"1," * 12_000_000 + b"1]}"))
+weights("bomb_quotes", "a name after the other", lambda: safetensors(b'{"a":' + b'"' * 20_000_000))
+weights(
+    "bomb_names",
+    "two hundred thousand names in one tensor",
+    lambda: safetensors(b'{"a":{' + b",".join(b'"%080d":0' % i for i in range(200_000)) + b"}}"),
+)
+weights("bomb_digits", "a number of twenty million digits", lambda: safetensors(b'{"a":' + b"9" * 20_000_000 + b"}"))
+weights(
+    "bomb_of_wide_letters",
+    "metadata whose letters take four bytes each when they are decoded",
+    lambda: safetensors(b'{"__metadata__":{"a":"\xf0\x9f\x98\x80' + b"x" * 16_000_000 + b'"}}'),
+)
 weights("bomb_members", "a million empty members", lambda: safetensors(b'{"":{}' + b',"":{}' * 1_000_000 + b"}"))
 weights(
     "bomb_metadata",
@@ -94,6 +107,8 @@ weights(
     "sixty-five thousand good tensors and a bad one",
     lambda: safetensors({str(i): tensor(0, 0, [0]) for i in range(65_000)} | {"a": tensor(0, 8, [3])}, bytes(8)),
 )
+weights("metadata_surrogate", "metadata under half a surrogate pair", safetensors({"__metadata__": {"\ud800": ""}}))
+weights("minus_zero", "an offset of minus zero", safetensors(b"{" + A.replace(b"[0,8]", b"[-0,8]") + b"}", bytes(8)))
 weights("name_surrogate", "a name with half a surrogate pair", safetensors({"\ud800": tensor(0, 8)}, bytes(8)))
 weights(
     "name_control",
