@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import re
-import struct
-import zlib
 from html.parser import HTMLParser
 
-import numpy as np
 import pytest
 
 import lucid
@@ -81,29 +77,6 @@ def test_a_parity_report_and_an_explanation_are_tables(encoder):
     assert "target portable, opset 18" in text
     assert "needs opset 23" in text
     assert "every op has one form" in Checker(lucid.export.explain(nn.Linear(2, 2), ("N", 2))._repr_html_()).text
-
-
-def test_attention_weights_are_pictures():
-    weights = np.array([[0.0, 1.0], [0.5, 0.25]], np.float32)
-    shown = html.AttentionMaps(np.stack([weights, weights]), tokens=["<a>", "b"])._repr_html_()
-    assert "&lt;a&gt;" in shown
-    assert shown.count("<svg") == 2
-    found = re.search(r"base64,([^\"]+)", shown)
-    assert found is not None
-    data = base64.b64decode(found[1])
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", data[16:24]) == (2, 2)
-    start = data.index(b"IDAT") + 4
-    assert zlib.decompress(data[start : data.index(b"IEND") - 8]) == bytes([0, 0, 255, 0, 127, 63])
-
-
-def test_attention_weights_of_every_rank():
-    for shape, heads in (((3, 4), 1), ((2, 3, 4), 2), ((5, 2, 3, 4), 2)):
-        assert html.AttentionMaps(lucid.rand(*shape)).maps().shape == (heads, 3, 4)
-    with pytest.raises(ValueError, match=r"got shape \[3\], expected \(L, S\)"):
-        html.AttentionMaps(np.zeros(3)).maps()
-    with pytest.raises(ValueError, match=r"tokens: got 2, expected as many as queries or keys \(3, 4\)"):
-        html.AttentionMaps(np.zeros((3, 4)), tokens=["a", "b"])._repr_html_()
 
 
 def test_text_is_escaped():

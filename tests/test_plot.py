@@ -26,6 +26,16 @@ def test_attention_has_a_picture_a_head_with_tokens():
     assert len({picture.images[0].get_clim() for picture in pictures}) == 1
 
 
+def test_attention_weights_of_every_rank():
+    for shape, heads in (((3, 4), 1), ((2, 3, 4), 2), ((5, 2, 3, 4), 2)):
+        figure = plot.attention(lucid.rand(*shape))
+        assert len([axis for axis in figure.axes if axis.images]) == heads
+    with pytest.raises(ValueError, match=r"got shape \[3\], expected \(L, S\)"):
+        plot.attention(np.zeros(3))
+    with pytest.raises(ValueError, match=r"tokens: got 2, expected as many as queries or keys \(3, 4\)"):
+        plot.attention(np.zeros((3, 4)), tokens=["a", "b"])
+
+
 def test_parity_has_a_bar_a_run():
     report = lucid.testing.assert_parity(nn.MultiHeadAttention(8, 2), ("N", "L", 8), providers=["cpu"])
     (axis,) = plot.parity(report).axes

@@ -4,7 +4,6 @@
 """
 
 from lucid.core.words import package_names as _public
-from lucid.core.words.html import AttentionMaps as AttentionMaps
 from lucid.inspection.cost import Cost as Cost
 from lucid.inspection.inspect import Inspection as Inspection
 from lucid.inspection.inspect import inspect_model as inspect_model

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
-from lucid.core.words.html import heads_of
+from lucid.core.graph.types import Array
 from lucid.testing import Comparison, ParityReport
 
 __all__ = [
@@ -49,7 +50,7 @@ def attention(weights: Any, tokens: Sequence[str] = ()) -> Figure:
     Raises:
         ValueError: for weights of another rank, or a number of tokens that is neither that of queries nor of keys.
     """
-    maps = heads_of(weights, tokens)
+    maps = _heads(weights, tokens)
     columns = min(len(maps), max(_COLUMNS, math.ceil(math.sqrt(len(maps)))))
     rows = math.ceil(len(maps) / columns)
     side = 3.0 if columns <= _COLUMNS else 12 / columns
@@ -72,6 +73,21 @@ def attention(weights: Any, tokens: Sequence[str] = ()) -> Figure:
     if image is not None:
         figure.colorbar(image, ax=figure.axes, shrink=0.7, label="weight")
     return figure
+
+
+def _heads(weights: Any, tokens: Sequence[str]) -> Array:
+    """Weights (H, L, S) of weights with or without heads and batch; checks that the tokens fit."""
+    array = np.asarray(weights)
+    if array.ndim not in (2, 3, 4):
+        raise ValueError(
+            f"attention weights: got shape {list(array.shape)}, expected (L, S), (H, L, S) or (N, H, L, S)"
+        )
+    array = array[0] if array.ndim == 4 else array[None] if array.ndim == 2 else array
+    if tokens and len(tokens) not in array.shape[1:]:
+        raise ValueError(
+            f"tokens: got {len(tokens)}, expected as many as queries or keys ({array.shape[1]}, {array.shape[2]})"
+        )
+    return array.astype(np.float32)
 
 
 def _thinned(labels: Sequence[str], inches: float) -> tuple[list[int], list[str]]:
