@@ -15,26 +15,35 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 import lucid
 from lucid import ops
 from lucid.export import Target
+from lucid.export.form import Form
 from lucid.export.forms import FORMS
 from lucid.export.forms.attention import cpu as attention_cpu
-from lucid.export.forms.attention import few_heads as attention_few_heads
-from lucid.export.forms.attention import fill as attention_fill
-from lucid.export.forms.attention import tiled as attention_tiled
-from lucid.export.forms.attention.cpu import (
+from lucid.export.forms.attention import thresholds
+from lucid.export.forms.attention.plan import SHARED as ON_ALL_THREADS
+from lucid.export.forms.attention.plan import SHARED_IF_LONG as ON_ALL_THREADS_IF_LONG
+from lucid.export.forms.attention.thresholds import (
+    FEW_HEADS,
     HANDED_ON_ABOVE,
+    LONG,
+    LONG_IF_CAPPED,
+    NARROW,
+    REACH,
     ROWS_HANDED_ON,
     ROWS_HANDED_ON_IF_GROUPED,
+    ROWS_IF_CAPPED,
+    SHARED,
+    SHARED_IF_PACKED,
+    SHARED_IF_PACKED_AND_CAUSAL,
     SHORT,
     SHORT_IF_CAPPED,
     SHORT_IF_MASKED,
     SHORT_IF_NOT_CAUSAL,
+    TILED,
+    TILED_IF_SPLIT,
+    UNBOUNDED,
+    WHOLE,
+    WIDE,
 )
-from lucid.export.forms.attention.few_heads import FEW_HEADS, SHARED, SHARED_IF_PACKED, SHARED_IF_PACKED_AND_CAUSAL
-from lucid.export.forms.attention.fill import UNBOUNDED
-from lucid.export.forms.attention.products import LONG_IF_CAPPED, ROWS_IF_CAPPED
-from lucid.export.forms.attention.scan import LONG, WHOLE
-from lucid.export.forms.attention.tiled import TILED, TILED_IF_SPLIT
-from lucid.export.forms.attention.windows import NARROW, REACH, WIDE
 from lucid.inspection.read import all_nodes
 from tests.reference import attention as reference
 from tests.reference import pack
@@ -85,6 +94,10 @@ def export(case: Case, packed: bool, length: Any = "L", batch: Any = "N") -> Any
 def forms(case: Case, packed: bool, length: Any = "L") -> list[str]:
     explanation = lucid.export.explain(function_of(case, packed), kwargs=specs_of(case, packed, length), target="cpu")
     return [decision.taken for decision in explanation.attention]
+
+
+def form_of(name: str) -> tuple[Form, ...]:
+    return tuple(form for form in attention_cpu.FORMS if form.name == name)
 
 
 def check_run(session: Any, case: Case, packed: bool, n: int, length: int) -> None:
@@ -161,7 +174,7 @@ def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """What hides keys in causal blocks: one number up to a length, the other beyond; here both in short texts, so that
     references are fast."""
     if request.param == "the bounded number":
-        monkeypatch.setattr(attention_fill, "UNBOUNDED", 0)
+        monkeypatch.setattr(thresholds, "UNBOUNDED", 0)
 
 
 def test_short_causal_texts_have_no_bound() -> None:
@@ -301,9 +314,9 @@ def test_blocks_of_many_queries_hand_their_keys_on() -> None:
 def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 32 queries at most that hand their keys on from 3 queries to 80, so that references are fast."""
     for limit, length in (("SHORT", 2), ("SHORT_IF_MASKED", 2), ("HANDED_ON_ABOVE", 2)):
-        monkeypatch.setattr(attention_cpu, limit, length)
+        monkeypatch.setattr(thresholds, limit, length)
     for limits in ("ROWS_HANDED_ON", "ROWS_HANDED_ON_IF_GROUPED"):
-        monkeypatch.setattr(attention_cpu, limits, ((5, 2), (80, 32)))
+        monkeypatch.setattr(thresholds, limits, ((5, 2), (80, 32)))
 
 
 @pytest.mark.usefixtures("few_rows", "hidden")
@@ -330,7 +343,6 @@ def test_keys_handed_on_with_values_of_another_width() -> None:
 
 
 IN_PRODUCTS = "query blocks, in products"
-ON_ALL_THREADS, ON_ALL_THREADS_IF_LONG = "products, on all threads", "products if long, on all threads"
 
 
 def test_few_heads_are_products_which_all_threads_share() -> None:
@@ -404,12 +416,12 @@ def test_one_packed_head_is_read_where_it_is(options: dict[str, Any]) -> None:
 @pytest.fixture
 def all_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heads of any number are few, and so are two queries many."""
-    monkeypatch.setattr(attention_few_heads, "FEW_HEADS", 1000)
+    monkeypatch.setattr(thresholds, "FEW_HEADS", 1000)
     for limit in ("SHARED", "SHARED_IF_PACKED", "SHARED_IF_PACKED_AND_CAUSAL"):
-        monkeypatch.setattr(attention_few_heads, limit, 0)
+        monkeypatch.setattr(thresholds, limit, 0)
     for limit in ("SHORT", "SHORT_IF_MASKED", "SHORT_IF_NOT_CAUSAL"):
-        monkeypatch.setattr(attention_cpu, limit, 0)
-    monkeypatch.setattr(attention_cpu, "ROWS", ((1000, 32),))
+        monkeypatch.setattr(thresholds, limit, 0)
+    monkeypatch.setattr(thresholds, "ROWS", ((1000, 32),))
 
 
 @pytest.mark.usefixtures("all_are_few", "hidden")
@@ -426,7 +438,7 @@ def test_blocks_in_products(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_whole_contract_in_products(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every case that the form takes, at every length; the body computes the others."""
-    monkeypatch.setitem(FORMS, "attention", (attention_few_heads.products_of_few_heads,))
+    monkeypatch.setitem(FORMS, "attention", form_of(ON_ALL_THREADS))
     others = case.kv_heads not in (None, H) or case.attributes.get("softcap") or case.attributes.get("scale", 1.0) <= 0
     explained = lucid.export.explain(function_of(case, False), kwargs=cross_specs(case, False), target="cpu")
     assert [decision.taken for decision in explained.attention] == ["expanded" if others else ON_ALL_THREADS]
@@ -441,11 +453,10 @@ def test_the_whole_contract_in_products(case: Case, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_whole_contract_in_products_if_long(case: Case, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The node up to a length, which is one of those below, and products beyond."""
-    monkeypatch.setattr(attention_few_heads, "FEW_HEADS", 1000)
+    monkeypatch.setattr(thresholds, "FEW_HEADS", 1000)
     for limit in ("SHARED", "SHARED_IF_PACKED", "SHARED_IF_PACKED_AND_CAUSAL"):
-        monkeypatch.setattr(attention_few_heads, limit, 4)
-    wanted = (attention_few_heads.products_of_few_heads_if_long,)
-    monkeypatch.setitem(FORMS, "attention", wanted)
+        monkeypatch.setattr(thresholds, limit, 4)
+    monkeypatch.setitem(FORMS, "attention", form_of(ON_ALL_THREADS_IF_LONG))
     exported = lucid.export.to_onnx(function_of(case, packed), kwargs=cross_specs(case, packed), target="cpu")
     session = lucid.runtime.Session(exported, threads=2)
     for n, l, s in sizes():
@@ -457,7 +468,7 @@ def test_the_whole_contract_in_products_if_long(case: Case, packed: bool, monkey
 
 @pytest.mark.parametrize("case", [case for case in SELF if case.attributes.get("is_causal")], ids=str)
 def test_causal_blocks_of_few_heads_of_any_length_are_products(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_few_heads, "FEW_HEADS", 1000)
+    monkeypatch.setattr(thresholds, "FEW_HEADS", 1000)
     exported = export(case, False)
     in_scan = [node for node in all_nodes(exported.graph) if node.op_type == "Scan"]
     (body,) = [attribute.g for attribute in in_scan[0].attribute if attribute.name == "body"]
@@ -582,7 +593,7 @@ def test_a_text_of_any_length_is_computed_in_tiles_where_it_is_long(
     packed: bool, heads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("TILED", "TILED_IF_SPLIT"):
-        monkeypatch.setattr(attention_tiled, limit, 9)
+        monkeypatch.setattr(thresholds, limit, 9)
     specs = [lucid.spec("N", *([size, heads * D] if packed else [heads, size, D])) for size in ("L", "S", "S")]
     call = lambda q, k, v: ops.attention(q, k, v, heads=heads if packed else None, scale=0.3)  # noqa: E731
     for lengths, short, long in (((0, 1000), True, True), ((9, 1000), False, True), ((0, 8), True, False)):
@@ -820,8 +831,8 @@ def test_keys_handed_on_give_the_bits_of_copies(name: str, monkeypatch: pytest.M
     """So all that is tested of blocks holds for both, numbers that are none included."""
     arrays = [x.astype(np.float32) for x in ADVERSARIES[name](np.random.default_rng(0), 77)]
     session = session_of(SELF[0], 77)
-    monkeypatch.setattr(attention_cpu, "ROWS", attention_cpu.ROWS_HANDED_ON)
-    monkeypatch.setattr(attention_cpu, "HANDED_ON_ABOVE", 77)
+    monkeypatch.setattr(thresholds, "ROWS", thresholds.ROWS_HANDED_ON)
+    monkeypatch.setattr(thresholds, "HANDED_ON_ABOVE", 77)
     assert forms(SELF[0], False, 77) == ["query blocks"]
     copies = session_of(SELF[0], 77)
     np.testing.assert_array_equal(session(*arrays).numpy(), copies(*arrays).numpy())
@@ -837,7 +848,7 @@ def test_blocks_in_products_are_those_of_nodes(name: str, monkeypatch: pytest.Mo
     """So all that is tested of blocks holds for both, numbers that are none included."""
     arrays = [x.astype(np.float32) for x in ADVERSARIES[name](np.random.default_rng(0), 77)]
     products = session_of(SELF[0], 77)
-    monkeypatch.setattr(attention_few_heads, "FEW_HEADS", 0)
+    monkeypatch.setattr(thresholds, "FEW_HEADS", 0)
     assert forms(SELF[0], False, 77) == ["query blocks"]
     nodes = session_of(SELF[0], 77)
     for operand, number in [(0, 1.0), *product(range(3), (np.nan, np.inf, -np.inf, 1e20))]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 import onnx
 
@@ -43,9 +43,16 @@ def refuse(reason: str) -> NoReturn:
     raise Refused(reason)
 
 
-def refuse_slower(build: Builder, op: Operation, reason: str) -> None:
+class Limits(Protocol):
+    """What bounds the choice of a form: the target, as a builder knows it."""
+
+    @property
+    def target(self) -> Target: ...
+
+
+def refuse_slower(limits: Limits, op: Operation, reason: str) -> None:
     """Leave a node of an op to the next form for the sake of speed, unless the user insists on the kind of this one."""
-    if build.target.insisted(op.name) == "auto":
+    if limits.target.insisted(op.name) == "auto":
         refuse(reason)
 
 
@@ -56,9 +63,9 @@ def operand(node: Node, index: int = 0) -> Value:
     return value
 
 
-def refuse_wrong(build: Builder, fault: Fault) -> None:
+def refuse_wrong(limits: Limits, fault: Fault) -> None:
     """Leave a node to the next form if the target's runtime, in any release allowed, has a fault."""
-    how = build.target.wrong(fault)
+    how = limits.target.wrong(fault)
     if how:
         refuse(how)
 

@@ -10,11 +10,7 @@ from types import ModuleType
 from lucid.core.graph.types import DType
 from lucid.export import Target
 from lucid.export.forms import convolution
-from lucid.export.forms.attention import cpu as attention_cpu
-from lucid.export.forms.attention import few_heads as attention_few_heads
-from lucid.export.forms.attention import scan as attention_scan
-from lucid.export.forms.attention import tiled as attention_tiled
-from lucid.export.forms.attention import windows as attention_windows
+from lucid.export.forms.attention import thresholds
 from lucid.ops.attention import tiles as attention_tiles
 from lucid.ops.kernels import pieces
 from lucid.runtime import installed
@@ -147,13 +143,13 @@ _SMALL: list[tuple[ModuleType, str, object]] = [
         for tile in {"ROWS": 3, "KEYS": 4, "EDGE": 2, "TILE": 16, "SMALL": 64, "FEW": 24}.items()
     ),
     *((pieces, *size) for size in {"PIECE": 8, "LARGE": 8, "SHARED": 64}.items()),
-    *((attention_windows, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
-    *((attention_cpu, *limit) for limit in {"WHOLE": 2, "SHORT": 2, "SHORT_IF_NOT_CAUSAL": 2}.items()),
-    (attention_cpu, "HANDED_ON_ABOVE", 3),
-    *((attention_tiled, *least) for least in {"TILED": 2, "TILED_IF_SPLIT": 3}.items()),
-    (attention_few_heads, "FEW_HEADS", 2),
-    *((attention_few_heads, f"SHARED{kind}", 3) for kind in ("", "_IF_PACKED", "_IF_PACKED_AND_CAUSAL")),
-    *((attention_cpu, name, ((40, 2),)) for name in ("ROWS_HANDED_ON", "ROWS_HANDED_ON_IF_GROUPED")),
-    (attention_scan, "FEW", 2),
+    *((thresholds, *block) for block in {"NARROW": (2, 0.0), "WIDE": (3, 0.0), "REACH": 3}.items()),
+    *((thresholds, *limit) for limit in {"WHOLE": 2, "SHORT": 2, "SHORT_IF_NOT_CAUSAL": 2}.items()),
+    (thresholds, "HANDED_ON_ABOVE", 3),
+    *((thresholds, *least) for least in {"TILED": 2, "TILED_IF_SPLIT": 3}.items()),
+    (thresholds, "FEW_HEADS", 2),
+    *((thresholds, f"SHARED{kind}", 3) for kind in ("", "_IF_PACKED", "_IF_PACKED_AND_CAUSAL")),
+    *((thresholds, name, ((40, 2),)) for name in ("ROWS_HANDED_ON", "ROWS_HANDED_ON_IF_GROUPED")),
+    (thresholds, "FEW", 2),
     *((convolution, *limit) for limit in {"BLOCK": 1, "DEEP": 2, "LONG": 2}.items()),
 ]

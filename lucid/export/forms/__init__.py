@@ -26,30 +26,14 @@ from lucid.export.forms import (
 from lucid.export.forms.attention import buffered as buffered_attention
 from lucid.export.forms.attention import cpu as attention_cpu
 from lucid.export.forms.attention import cuda as attention_cuda
-from lucid.export.forms.attention import few_heads as attention_few_heads
-from lucid.export.forms.attention import groups as attention_groups
-from lucid.export.forms.attention import half as attention_half
 from lucid.export.forms.attention import node_or_op as attention
 from lucid.export.forms.attention import portable as attention_portable
-from lucid.export.forms.attention import products as attention_products
-from lucid.export.forms.attention import tiled as attention_tiled
-from lucid.export.forms.attention import windows as attention_windows
 
 # Best first. A form refuses what the target would not compute exactly; after the last form comes the body.
 _BEST_FIRST: tuple[Form, ...] = (
     # attention
-    attention_half.in_float32,
-    attention_cpu.blocks_in_products,
-    attention_cpu.blocks_with_a_cache,
-    attention_cpu.query_blocks,
-    attention_tiled.tiled,
-    attention_tiled.tiled_if_long,
-    attention_products.three_products,
-    attention_windows.window_blocks,
-    attention_few_heads.products_of_few_heads,
-    attention_few_heads.products_of_few_heads_if_long,
-    attention_products.capped_scores,
-    attention_groups.groups_as_queries,
+    attention.in_float32,
+    *attention_cpu.FORMS,
     attention_cuda.standard,
     attention_cuda.group_query,
     attention.standard,

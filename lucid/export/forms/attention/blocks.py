@@ -17,8 +17,9 @@ from lucid.core.graph.types import Array, TensorType, float32
 from lucid.core.sizes.dims import Size, same
 from lucid.export.builder import Builder, computed
 from lucid.export.forms.attention.call import Call
-from lucid.export.forms.attention.fill import bound_pays, fill_value, filled_mask, sees_a_key
-from lucid.export.forms.attention.products import biased, in_products
+from lucid.export.forms.attention.fill import fill_value, filled_mask, sees_a_key
+from lucid.export.forms.attention.plan import BLOCKS, HANDED_ON, IN_PRODUCTS, Plan
+from lucid.export.forms.attention.products import as_given, biased, in_products, split
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.ops import attention, concat, expand, minimum, unsqueeze
 from lucid.ops.attention.op import split_heads
@@ -29,12 +30,19 @@ Attended: TypeAlias = Callable[[Builder, Call, Sequence[Tensor], Iterator[Tensor
 """The outputs of blocks of queries, given what is added to the scores of each."""
 
 
-def filled(build: Builder, call: Call, rows: Sequence[int], attended: Attended) -> Tensor:
-    """Attention in blocks of so many queries, with hidden keys filled. (N, H, L, d) or packed (N, L, H*d)."""
+def in_blocks(build: Builder, call: Call, plan: Plan) -> Tensor:
+    """Attention in the blocks of a plan. (N, H, L, d) or packed (N, L, H*d)."""
+    if plan.strategy == IN_PRODUCTS:
+        return as_given(call, _filled(build, split(call), plan, _multiplied))
+    return _filled(build, call, plan, {BLOCKS: _copied, HANDED_ON: _handed_on}[plan.strategy])
+
+
+def _filled(build: Builder, call: Call, plan: Plan, attended: Attended) -> Tensor:
+    """Attention in blocks, with hidden keys filled."""
     if call.mask is not None:
         call = replace(call, mask=_of_keys(call, call.mask))
-    fill = fill_value(build, call) if bound_pays(call) else float32.lowest
-    parts = list(attended(build, call, call.query.split(rows, -2), _biases(build, call, rows, fill)))
+    fill = fill_value(build, call) if plan.fill else float32.lowest
+    parts = list(attended(build, call, call.query.split(plan.rows, -2), _biases(build, call, plan.rows, fill)))
     output = concat(parts, -2) if len(parts) > 1 else parts[0]
     seeing = sees_a_key(build, call)
     if seeing is None:
@@ -42,13 +50,13 @@ def filled(build: Builder, call: Call, rows: Sequence[int], attended: Attended) 
     return output * (seeing if call.options.heads is None else seeing[:, 0])
 
 
-def copied(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
+def _copied(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
     """Each block reads a copy of the keys and values up to its last query."""
     for block, bias in _copies(build, call, queries, biases):
         yield biased(build, block, bias)
 
 
-def multiplied(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
+def _multiplied(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
     """The same in products, which all threads share."""
     for block, bias in _copies(build, call, queries, biases):
         yield in_products(build, block, bias)
@@ -62,7 +70,7 @@ def _copies(
         yield Call(query, key, value, options=replace(call.options, is_causal=False)), bias
 
 
-def handed_on(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
+def _handed_on(build: Builder, call: Call, queries: Sequence[Tensor], biases: Iterator[Tensor]) -> Iterator[Tensor]:
     """Each block hands the keys and values that it has read on to the next; the last one reads all where they are.
 
     A node joins a head's earlier and new keys right before its product reads them: they are in the processor's cache

@@ -17,7 +17,9 @@ from lucid.core.sizes.dims import Dim, same
 from lucid.core.targets.runtimes import ATTENTION_OF_BUFFERS, TENSOR_SCATTER
 from lucid.export.builder import Builder, computed
 from lucid.export.form import Taken, form, refuse, refuse_wrong
-from lucid.export.forms.attention.call import Call, emit_node, refuse_scale
+from lucid.export.forms.attention.call import Call, refuse_scale
+from lucid.export.forms.attention.nodes import node_output
+from lucid.export.forms.attention.open_lengths import branch
 from lucid.export.run_time_sizes import sizes_vector
 from lucid.ops import attention, logical_or, reshape
 from lucid.ops.attention import buffers
@@ -89,9 +91,7 @@ def group_query(build: Builder, node: Node) -> Taken:
         output = in_place()
     else:
         single = build.name_of(logical_or(size_op(size=length) <= 1, size_op(size=batch) <= 1))
-        then = build.block(lambda: [(in_place(), query.type)])
-        orelse = build.block(lambda: [(over_a_copy(), query.type)])
-        output = build.op("If", single, then_branch=then, else_branch=orelse)
+        (output,) = branch(build, single, in_place, over_a_copy, [query.type])
         why += "; several new positions in several rows go through a copy"
     given = computed(build, output, query.type)
     result = given if options.heads is not None else split_heads("query", given, int(query.shape[2] // width))
@@ -144,8 +144,7 @@ def _best_form(build: Builder, call: Call) -> Tensor:
 
 def _one_node(build: Builder, call: Call) -> Tensor:
     """Without the forms for long inputs: here it is one of two branches, in each layer."""
-    shape = (*call.query.shape[:3], call.value.shape[3])
-    return computed(build, emit_node(build, call)[0], call.query.type.with_shape(shape))
+    return node_output(build, call)
 
 
 def _call(node: Node) -> BufferedCall:

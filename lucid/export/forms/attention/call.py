@@ -1,7 +1,9 @@
-"""An attention node as the guards read it, its masks combined into one, and its form as one ONNX node."""
+"""An attention node as the plan reads it, and what no operator of a runtime computes."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -9,21 +11,36 @@ import numpy as np
 from lucid.core.graph.types import float32
 from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import same
-from lucid.export.builder import Builder, computed
-from lucid.export.form import refuse
-from lucid.ops import expand, unsqueeze
-from lucid.ops.attention.call import AttentionCall
-from lucid.ops.attention.masks import cast_mask, combined_mask, position_mask
+from lucid.core.targets.runtimes import (
+    ATTENTION_CROSS,
+    ATTENTION_OF_GROUPS,
+    ATTENTION_OPEN_WEIGHTS,
+    ATTENTION_SINGLE,
+    ATTENTION_SOFTCAP,
+    ATTENTION_UNSEEN,
+    ATTENTION_WEIGHTS,
+)
+from lucid.export.form import Limits, refuse, refuse_wrong
+from lucid.ops import attention
+from lucid.ops.attention.call import AttentionCall, AttentionOptions
 from lucid.ops.tensor.tensor import Tensor
 
 
 class Call(AttentionCall):
-    """An attention node, with the properties that the guards ask for."""
+    """An attention node, with the properties that a plan asks for."""
 
     @classmethod
     def of(cls, node: Node) -> Self:
         """Read a node."""
         return cls.from_operands([None if v is None else Tensor.from_value(v) for v in node.inputs], node.attributes)
+
+    @cached_property
+    def asks_for(self) -> frozenset[str]:
+        """The optional operands that it has, and the options that are not at their default."""
+        operands = {name for name in attention.optional if getattr(self, name) is not None}
+        usual = AttentionOptions()
+        options = {f.name for f in fields(usual) if getattr(self.options, f.name) != getattr(usual, f.name)}
+        return frozenset(operands | options)
 
     @property
     def masked(self) -> bool:
@@ -38,9 +55,31 @@ class Call(AttentionCall):
         return not same(self.query.shape[1], self.key.shape[1])
 
     @property
+    def split(self) -> bool:
+        """Whether products read the heads as they are."""
+        return self.options.heads in (None, 1)
+
+    @property
     def may_be_short(self) -> bool:
         """Whether there may be a single query for more keys than one."""
         return not same(self.queries, self.new_keys) and not (isinstance(self.queries, int) and self.queries > 1)
+
+    @property
+    def factor(self) -> float:
+        """What products multiply the scores by: the scale, divided by the softcap, if there is one."""
+        return self.options.scale_of(self.width) / (self.options.softcap or 1.0)
+
+    @property
+    def fits_products(self) -> bool:
+        """Whether `products.in_products` computes it: in float32, with a factor that float32 can hold; groups of heads
+        only over a known number of keys, since a buffer without rows has none to reshape to."""
+        held = float(np.finfo(np.float32).tiny) <= abs(self.factor) <= float32.largest
+        return self.dtype == float32 and held and (isinstance(self.new_keys, int) or not self.grouped)
+
+    def by_body(self) -> tuple[Tensor, ...]:
+        """The results by the op's body."""
+        operands = [getattr(self, name) for name in attention.arguments]
+        return tuple(attention.expand(operands, asdict(self.options)))
 
 
 def refuse_common(call: Call) -> None:
@@ -56,49 +95,34 @@ def refuse_scale(scale: float | None) -> None:
         refuse(f"the scale is {scale:g}, onnxruntime's kernel wants a positive one that float32 can hold")
 
 
-def joint_mask(call: Call, *, with_causal: bool) -> Tensor | None:
-    """All masks of a call as one, expanded to all queries (onnxruntime fails on an axis of size 1 there) and all keys.
+def refuse_inexact(limits: Limits, call: Call) -> None:
+    """Refuse a call for which the target's runtime computes the ONNX op wrongly.
 
-    Boolean where no floating mask is given. `with_causal`: include the causal condition.
+    docs/attention.md lists what onnxruntime's kernels get wrong; each fault names itself.
     """
-    joint = combined_mask(call, position_mask(call, is_causal=with_causal))
-    if joint is None:
-        return None
-    if joint.dtype.kind == "float":
-        joint = cast_mask(joint, call.dtype)  # as the node requires
-    while joint.ndim < 4 and (joint.ndim != 2):
-        joint = unsqueeze(joint, 0)
-    return expand(joint, (*joint.shape[:-2], call.queries, call.keys))
+    refuse_common(call)
+    refuse_scale(call.options.scale)
+    if call.options.need_weights:
+        refuse_wrong(limits, ATTENTION_WEIGHTS)
+    if call.options.need_weights and not isinstance(call.keys, int):
+        refuse_wrong(limits, ATTENTION_OPEN_WEIGHTS)
+    if call.masked:
+        refuse_wrong(limits, ATTENTION_UNSEEN)
+    if call.options.softcap:
+        refuse_wrong(limits, ATTENTION_SOFTCAP)
+    if call.options.is_causal and call.past_key is None and call.may_be_short:
+        refuse_wrong(limits, ATTENTION_SINGLE)
+    if call.options.is_causal and not same(call.queries, call.new_keys):
+        refuse_wrong(limits, ATTENTION_CROSS)
+    if call.grouped:
+        refuse_wrong(limits, ATTENTION_OF_GROUPS)
 
 
-def emit_node(build: Builder, call: Call) -> tuple[str, ...]:
-    """Emit ONNX Attention (opset 23). The caller checks whether it is exact on the target."""
-    options, with_past = call.options, call.past_key is not None
-    # With a cache and more than one new key, onnxruntime (to 1.31.1) lets a single causal query see every key.
-    in_mask = options.is_causal and (options.window is not None or (with_past and call.may_be_short))
-    mask = joint_mask(call, with_causal=in_mask)
-    outputs = build.ops(
-        "Attention",
-        call.query,
-        call.key,
-        call.value,
-        mask,
-        call.past_key,
-        call.past_value,
-        outputs=[True, with_past, with_past, options.need_weights] if with_past or options.need_weights else 1,
-        q_num_heads=options.heads,
-        kv_num_heads=options.key_heads,
-        is_causal=int(options.is_causal and not in_mask) or None,
-        scale=options.scale,
-        softcap=float(options.softcap) or None,
-        qk_matmul_output_mode=3 if options.need_weights else None,
-    )
-    return tuple(name for name in outputs if name)
-
-
-def node_output(build: Builder, call: Call) -> Tensor:
-    """The output of `emit_node` as a tensor, in the call's layout."""
-    heads = call.options.heads
-    width = call.value_width * (heads or 1)
-    shape = (call.batch, call.queries, width) if heads else (*call.query.shape[:3], width)
-    return computed(build, emit_node(build, call)[0], call.query.type.with_shape(shape))
+def refuse_unfit_for_multi_head(call: Call) -> None:
+    """Refuse what com.microsoft `MultiHeadAttention` does not compute, but for the layout."""
+    refuse_common(call)
+    refuse_scale(call.options.scale)
+    if call.grouped:
+        refuse("it has no grouped heads")
+    if call.options.is_causal and not same(call.queries, call.new_keys):
+        refuse("its causal mask is wrong where queries and keys may differ in number")

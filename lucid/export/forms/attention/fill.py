@@ -25,14 +25,6 @@ from lucid.ops.tensor.tensor import Tensor
 FILL = -70.0
 LEAK = 2.0**-26
 LOST = 2.0**-50  # more than underflow can take from the norm of a row
-# Up to so many queries of causal blocks, which leave out most hidden keys, the bound costs what it saves. Where it does
-# not hold, as in all models with trained weights that were tried, it saves nothing.
-UNBOUNDED = 2048
-
-
-def bound_pays(call: Call) -> bool:
-    """Whether the number that hides keys is worth choosing; otherwise it is the lowest one."""
-    return not (call.options.is_causal and isinstance(call.queries, int) and call.queries <= UNBOUNDED)
 
 
 def fill_value(build: Builder, call: Call) -> Tensor:

@@ -8,46 +8,29 @@ reading, and the mask of all heads' queries costs what is saved.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from lucid.core.graph.values import Node
+from lucid.core.graph.types import TensorType
 from lucid.core.sizes.dims import Size, same
-from lucid.export.builder import Builder, Operand, computed
-from lucid.export.form import Taken, form, refuse
-from lucid.export.forms.attention.call import Call, emit_node, joint_mask
-from lucid.export.forms.attention.node_or_op import refuse_inexact
-from lucid.ops import attention, expand, reshape, unsqueeze
+from lucid.export.builder import Builder, Operand, Operands, computed
+from lucid.export.forms.attention.call import Call
+from lucid.export.forms.attention.nodes import emit_node, joint_mask
+from lucid.export.forms.attention.open_lengths import branch
+from lucid.export.forms.attention.plan import Plan
+from lucid.ops import expand, reshape, unsqueeze
 from lucid.ops.creation import size_op
 from lucid.ops.tensor.tensor import Tensor
 
 
-@form(
-    attention,
-    takes="mask key_mask past_key past_value heads kv_heads scale is_causal window window_after softcap",
-    name="groups as queries",
-    opset=23,
-    kind="blocks",
-    kernel="Attention",
-    strategy="groups",
-)
-def groups_as_queries(build: Builder, node: Node) -> Taken:
-    call = Call.of(node)
-    refuse_inexact(build, call)
-    if not call.grouped or call.past_key is None:
-        refuse("no cache is read by groups of heads")
-    if not same(call.queries, call.new_keys):
-        refuse("queries and new keys may differ in number")
-    why = "the heads of a group are queries of one head, which reads the cache once"
-    if same(call.queries, 1):
-        return Taken(_step(build, call), why)
-    if isinstance(call.queries, int):
-        refuse("reading the cache is most of the time only where there is a single query")
+def groups_as_queries(build: Builder, call: Call, plan: Plan, outputs: Sequence[TensorType]) -> Operands:
+    """A single query by `_step`; where there may be more, chosen when the model runs, these by the plain node."""
+    if plan.limit is None:
+        return _step(build, call)
     single = build.name_of(size_op(size=call.queries) == 1)
-    types = node.types
-    then = build.block(lambda: list(zip(build.names_of(_step(build, _of_one_query(build, call))), types, strict=True)))
-    orelse = build.block(lambda: list(zip(emit_node(build, call), types, strict=True)))
-    results = build.ops("If", single, outputs=len(types), then_branch=then, else_branch=orelse)
-    return Taken(results, f"a single query: {why}; more: the plain node")
+    return branch(
+        build, single, lambda: _step(build, _of_one_query(build, call)), lambda: emit_node(build, call), outputs
+    )
 
 
 def _step(build: Builder, call: Call) -> tuple[Operand, ...]:

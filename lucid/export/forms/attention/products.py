@@ -14,123 +14,72 @@ from dataclasses import replace
 import numpy as np
 
 from lucid.core.graph.types import float32
-from lucid.core.graph.values import Node
 from lucid.core.sizes.dims import sym_min
-from lucid.export.builder import Builder, Operand, computed
-from lucid.export.form import Taken, form, refuse
-from lucid.export.forms.attention.call import Call, emit_node
+from lucid.export.builder import Builder, Operand, Operands, computed
+from lucid.export.forms.attention.call import Call
+from lucid.export.forms.attention.nodes import emit_node
+from lucid.export.forms.attention.plan import CAPPED, NODE, THREE_PRODUCTS, Plan
 from lucid.ops import attention, concat, expand, logical_not, reshape, softmax, squeeze, tanh, unsqueeze, where
 from lucid.ops.attention.masks import combined_mask, excluded, position_mask
 from lucid.ops.attention.op import joined_heads, split_heads
-from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor
 
-# From so many queries capped scores are computed in blocks of so many rows, which stay in the caches through their tanh
-# and softmax; with fewer, a block costs more than it saves.
-LONG_IF_CAPPED, ROWS_IF_CAPPED = 2048, 256
 
-
-@form(
-    attention,
-    takes="heads kv_heads scale need_weights",
-    name="three products",
-    kind="blocks",
-    domain="com.microsoft",
-    kernel="FusedMatMul",
-    strategy="products",
-)
-def three_products(build: Builder, node: Node) -> Taken:
-    """FusedMatMul, Softmax, MatMul: what the node does, without its copies."""
-    call = Call.of(node)
-    if not are_split(call):
-        refuse("the packed layout of several heads is read faster by the Attention node")
-    if call.grouped:
-        refuse("grouped heads would need copies of the keys")
-    output, weights = in_three_products(build, call)
-    why = "nothing is masked, and heads that are already split are read without a copy"
-    if not call.options.need_weights:
-        return Taken(output, why)
-    if call.options.heads is not None:  # weights have an axis of heads in every layout
-        weights = build.op("Unsqueeze", weights, np.array([1]))
-    return Taken((output, weights), why)
-
-
-def in_three_products(build: Builder, call: Call) -> tuple[str, str]:
-    """The output and the weights of attention without masks, of as many heads of keys as of queries."""
+def three_products(build: Builder, call: Call) -> Operands:
+    """FusedMatMul, Softmax, MatMul: the output and, where they are asked for, the weights of attention without masks,
+    of as many heads of keys as of queries."""
     scale = call.options.scale_of(call.width)
     scores = build.op("FusedMatMul", call.query, call.key, domain="com.microsoft", alpha=scale, transB=1)
     weights = build.op("Softmax", scores, axis=-1)
-    return build.op("MatMul", weights, call.value), weights
+    output = build.op("MatMul", weights, call.value)
+    if not call.options.need_weights:
+        return output
+    if call.options.heads is not None:  # weights have an axis of heads in every layout
+        weights = build.op("Unsqueeze", weights, np.array([1]))
+    return output, weights
 
 
-@form(attention, takes="*", name="products, for their tanh", kind="expanded", strategy="products")
-def capped_scores(build: Builder, node: Node) -> Taken:
-    """Products where scores are capped: `Tanh` computes eight numbers or more at a time, the Attention node one."""
-    call = Call.of(node)
-    if not call.options.softcap:
-        refuse("no softcap")
-    if call.past_key is not None:
-        refuse("the node reads a cache without copying it for groups of heads")
-    return Taken(capped(build, node, call), "onnxruntime's Attention node computes tanh number by number")
+def capped(build: Builder, call: Call, rows: tuple[int, ...] = ()) -> tuple[Tensor, ...]:
+    """The results of a call with a softcap and all its masks: as products, of so many queries at a time if nothing is
+    masked, or by the body."""
+    if not call.fits_products or call.options.holds_weights:
+        return call.by_body()
+    if rows:
+        queries = call.query.split(rows, -2)
+        return (concat([in_products(build, replace(call, query=query), None) for query in queries], -2),)
+    return (in_products(build, call, *bias_of(call)),)
 
 
-def capped(build: Builder, node: Node, call: Call) -> tuple[Tensor, ...]:
-    """The results of a call with a softcap and all its masks: as products, or by the body."""
-    if fit_products(call) and not call.options.holds_weights:
-        bias, seeing = bias_of(call)
-        if bias is None and isinstance(call.queries, int) and call.queries >= LONG_IF_CAPPED:
-            queries = call.query.split(ROWS_IF_CAPPED, -2)
-            return (concat([in_products(build, replace(call, query=query), None) for query in queries], -2),)
-        return (in_products(build, call, bias, seeing),)
-    given = [None if value is None else Tensor.from_value(value) for value in node.inputs]
-    assert isinstance(node.op, Op)
-    return tuple(node.op.expand(given, node.attributes))
+def at_once(build: Builder, call: Call, strategy: str) -> Operand:
+    """All scores at once, as a plan's `short` says."""
+    if strategy == CAPPED:
+        return build.name_of(capped(build, call)[0])
+    if strategy == THREE_PRODUCTS:
+        return build.names_of(three_products(build, call))[0]
+    assert strategy == NODE, strategy
+    return emit_node(build, call)[0]
 
 
-def at_once(build: Builder, node: Node, call: Call) -> Operand:
-    """All scores at once: one Attention node, or products if scores are capped."""
-    return build.name_of(capped(build, node, call)[0]) if call.options.softcap else emit_node(build, call)[0]
-
-
-def said_at_once(call: Call) -> str:
-    """What `at_once` writes, for a note."""
-    return "products, for their tanh" if call.options.softcap else "the plain node"
-
-
-def masked_up_to(build: Builder, call: Call, limit: int) -> Call:
-    """The call of the plain node, with a mask of keys for as many queries as it computes at most.
+def short_call(build: Builder, call: Call, plan: Plan) -> Call:
+    """The call of the plain node in the branch for short texts, with a mask of keys for as many queries as the node
+    computes at most.
 
     So all layers share it, and for long texts it is small.
     """
-    if call.key_mask is None or call.mask is not None or call.options.softcap or not build.target.expects(0, limit):
+    if call.key_mask is None or call.mask is not None or plan.short != NODE:
         return call
-    shape = (call.batch, 1, sym_min(call.queries, limit), call.keys)
+    assert plan.limit is not None
+    shape = (call.batch, 1, sym_min(call.queries, plan.limit), call.keys)
     rows = build.name_of(expand(unsqueeze(call.key_mask, (1, 2)), shape))
     # The node runs only where these are all queries.
     mask = computed(build, rows, call.key_mask.type.with_shape((call.batch, 1, call.queries, call.keys)))
     return replace(call, mask=mask, key_mask=None)
 
 
-def are_split(call: Call) -> bool:
-    """Whether products read the heads as they are."""
-    return call.options.heads in (None, 1)
-
-
-def fit_products(call: Call) -> bool:
-    """Whether `in_products` computes a call: in float32, with a factor that float32 can hold; groups of heads only
-    over a known number of keys, since a buffer without rows has none to reshape to."""
-    held = float(np.finfo(np.float32).tiny) <= abs(_factor(call)) <= float32.largest
-    return call.dtype == float32 and held and (isinstance(call.new_keys, int) or not call.grouped)
-
-
-def _factor(call: Call) -> float:
-    return call.options.scale_of(call.width) / (call.options.softcap or 1.0)
-
-
 def biased(build: Builder, call: Call, bias: Tensor) -> Tensor:
     """Attention by its best form, with `bias` added to the scores, instead of the call's own masks."""
     options = call.options
-    if options.softcap and fit_products(call):
+    if options.softcap and call.fits_products:
         return in_products(build, call, bias)
     output: Tensor = attention(
         call.query,
@@ -161,7 +110,7 @@ def in_products(build: Builder, call: Call, bias: Tensor | None, seeing: Tensor 
         reshape(query, (*rows, width)),
         key,
         domain="com.microsoft",
-        alpha=_factor(call),
+        alpha=call.factor,
         transB=1,
     )
     scores = computed(build, product, query.type.with_shape((*rows, keys)))

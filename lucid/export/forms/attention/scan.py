@@ -13,34 +13,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lucid.core.graph.types import Array, TensorType, float32, int64
-from lucid.core.graph.values import Input, Node
+from lucid.core.graph.values import Input
 from lucid.core.sizes.dims import Dim, Size, same
 from lucid.export.builder import Builder, Operand, computed
-from lucid.export.forms.attention.by_length import by_length
-from lucid.export.forms.attention.call import Call, node_output
-from lucid.export.forms.attention.few_heads import has_few_heads
+from lucid.export.forms.attention import thresholds as t
+from lucid.export.forms.attention.call import Call
 from lucid.export.forms.attention.fill import sees_a_key
+from lucid.export.forms.attention.nodes import node_output
+from lucid.export.forms.attention.open_lengths import by_length
+from lucid.export.forms.attention.plan import NODE, Plan
 from lucid.export.forms.attention.products import (
-    are_split,
     as_given,
     at_once,
     biased,
-    fit_products,
     in_products,
-    masked_up_to,
+    short_call,
     split,
 )
 from lucid.export.run_time_sizes import size_vector, sizes_vector
 from lucid.ops import logical_and, reshape, take, unsqueeze, where
 from lucid.ops.tensor.tensor import Tensor
-
-WHOLE = 192  # up to so many queries the plain node is as fast, on one of the measured processors much faster
-WHOLE_IF_CAPPED = 128  # the same for products, where scores are capped
-# Rows of a block. A step costs as much as some rows do, and a block copies all keys before it: so there are up to 8
-# blocks of 64 rows, then 8 larger ones, then as many of 256 as it takes. Beyond a length where memory matters more,
-# they have 96.
-FEW, FIRST_BLOCKS, MANY = 64, 8, 256
-LONG, FEW_IF_LONG = 4096, 96
 
 
 @dataclass(frozen=True)
@@ -70,10 +62,10 @@ def blocks_of(build: Builder, output: TensorType, length: Dim) -> Blocks:
     """
     given = size_vector(build, length)
     whole = build.op("Max", given, _ONE)
-    is_long = build.op("Greater", whole, np.array([LONG]))
-    rows_at_most = build.op("Where", is_long, np.array([FEW, FEW_IF_LONG]), np.array([FEW, MANY]))
+    is_long = build.op("Greater", whole, np.array([t.LONG]))
+    rows_at_most = build.op("Where", is_long, np.array([t.FEW, t.FEW_IF_LONG]), np.array([t.FEW, t.MANY]))
     counts = build.op("Div", build.op("Sub", build.op("Add", whole, rows_at_most), _ONE), rows_at_most)
-    wanted = build.op("ReduceMax", build.op("Min", counts, np.array([FIRST_BLOCKS, _LARGEST])), keepdims=1)
+    wanted = build.op("ReduceMax", build.op("Min", counts, np.array([t.FIRST_BLOCKS, _LARGEST])), keepdims=1)
     each = build.op("Div", build.op("Sub", build.op("Add", whole, wanted), _ONE), wanted)
     last, step = build.op("Squeeze", whole), build.op("Squeeze", each)
     ends = build.op("Unsqueeze", build.op("Range", last, _ZERO, build.op("Neg", step)), _ONE)
@@ -104,16 +96,16 @@ def _size(build: Builder, name: str, vector: str) -> Dim:
     return Dim({(name,): 1})
 
 
-def of_any_length(build: Builder, node: Node, call: Call, length: Dim, limit: int) -> Operand:
-    """All scores at once up to a limit, blocks beyond, chosen when the model runs. What layers share is emitted outside
-    of the branches.
+def of_any_length(build: Builder, call: Call, plan: Plan, output: TensorType) -> Operand:
+    """All scores at once up to the limit of a plan, blocks beyond, chosen when the model runs. What layers share is
+    emitted outside of the branches.
     """
-    output = node.types[0]
-    multiplied = bool(call.options.softcap) or (has_few_heads(call) and are_split(call) and fit_products(call))
+    length, multiplied = call.queries, plan.each != NODE
+    assert isinstance(length, Dim)
     given = split(call) if multiplied else call
     kind = output if given is call else given.query.type.with_shape((*given.query.shape[:-1], given.value.shape[-1]))
     blocks, masks = blocks_of(build, kind, length), _masks(call)
-    whole = masked_up_to(build, call, limit)
+    short = short_call(build, call, plan)
     seeing = sees_a_key(build, call) if multiplied else None
     build.names_of([*masks, *([] if seeing is None else [seeing])])
 
@@ -124,7 +116,7 @@ def of_any_length(build: Builder, node: Node, call: Call, length: Dim, limit: in
             return found
         return as_given(call, found if seeing is None else found * seeing)
 
-    return by_length(build, length, limit, lambda: at_once(build, node, whole), scanned, output)
+    return by_length(build, length, plan, lambda: at_once(build, short, plan.short), scanned, output)
 
 
 def _masks(call: Call) -> list[Tensor]:
@@ -173,7 +165,7 @@ def _in_products(build: Builder, call: Call) -> Tensor:
     """A block as products."""
     assert call.mask is not None
     bias = where(call.mask, 0.0, float32.lowest)
-    return in_products(build, call, bias) if fit_products(call) else biased(build, call, bias)
+    return in_products(build, call, bias) if call.fits_products else biased(build, call, bias)
 
 
 def _part(mask: Tensor, own: Tensor, near: Tensor) -> Tensor:

@@ -10,73 +10,40 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
-from lucid.core.graph.types import Array
-from lucid.core.graph.values import Node
-from lucid.core.sizes.dims import Size, product, same
+from lucid.core.graph.types import Array, TensorType
+from lucid.core.sizes.dims import Size, product
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import Taken, form, refuse, refuse_slower
-from lucid.export.forms.attention.by_length import by_length, refuse_unexpected, said_up_to
-from lucid.export.forms.attention.call import Call, node_output
-from lucid.export.forms.attention.cpu import SHORT
-from lucid.export.forms.attention.node_or_op import refuse_inexact
-from lucid.export.forms.attention.products import at_once, said_at_once
+from lucid.export.forms.attention.call import Call
+from lucid.export.forms.attention.nodes import node_output
+from lucid.export.forms.attention.open_lengths import by_length
+from lucid.export.forms.attention.plan import Plan
+from lucid.export.forms.attention.products import at_once
 from lucid.ops import attention, expand, logical_and, maximum, permute, reshape, take, unsqueeze
 from lucid.ops.attention.masks import combined_mask
 from lucid.ops.creation import arange_op, size_op
 from lucid.ops.tensor.tensor import Tensor
 
 
-class Cut(NamedTuple):
-    """How a text is cut: with fewer rows keys are copied more often, with more rows more scores are hidden."""
-
-    rows: int  # queries of a block
-    short: float  # up to so many times the keys of a block, the plain node is as fast
-
-
-NARROW, WIDE = Cut(64, 2.0), Cut(128, 1.5)
-REACH = 384  # from so many visible keys besides its own, a query's window is wide
-
-
-@form(
-    attention,
-    takes="key_mask heads kv_heads scale is_causal window window_after softcap",
-    name="window blocks",
-    opset=23,
-    kind="blocks",
-    kernel="Attention",
-    strategy="blocks",
-)
-def window_blocks(build: Builder, node: Node) -> Taken:
-    call = Call.of(node)
-    refuse_inexact(build, call)
-    window, ahead = call.options.window, call.options.ahead
-    if window is None or ahead is None:
-        refuse("a query sees all keys on one side")
-    if not same(call.queries, call.new_keys):
-        refuse("queries and keys may differ in number")
-    length, reach = call.queries, window - 1 + ahead
-    rows, short = NARROW if reach < REACH else WIDE
-    limit = int(short * (rows + reach))
-    why = f"{rows} queries at a time get copies of the {rows + reach} keys that they may see"
-    if isinstance(length, int):
-        if ahead == 0 and SHORT < length <= window:
-            return Taken(_causal(call), f"a window of {window} hides none of {length} keys", written_as=attention)
-        if length <= limit:
-            refuse_slower(
-                build, attention, f"{length} queries are too few for windows of {reach + 1} keys to be faster"
-            )
-        return Taken(in_blocks(build, call, _blocks(call, rows, window - 1, ahead)), why)
-    refuse_unexpected(build, limit)
-    blocks = _blocks(call, rows, window - 1, ahead)
+def in_window_blocks(build: Builder, call: Call, plan: Plan, output: TensorType) -> Operand:
+    """Attention in the window blocks of a plan, of a known length or of any; or as a causal call."""
+    if not plan.rows:
+        return build.name_of(_causal(call))
+    (rows,), before, after = plan.rows, (call.options.window or 1) - 1, call.options.ahead or 0
+    blocks = _blocks(call, rows, before, after)
+    if plan.limit is None:
+        return _in_blocks(build, call, blocks)
     build.names_of([blocks.own, blocks.near, blocks.mask])  # outside of the branches, where all layers share them
-    chosen = by_length(
-        build, length, limit, lambda: at_once(build, node, call), lambda: in_blocks(build, call, blocks), node.types[0]
+    return by_length(
+        build,
+        call.queries,
+        plan,
+        lambda: at_once(build, call, plan.short),
+        lambda: _in_blocks(build, call, blocks),
+        output,
     )
-    return Taken(chosen, f"{said_up_to(build, limit, said_at_once(call))}{why}")
 
 
 def _causal(call: Call) -> Tensor:
@@ -123,7 +90,7 @@ def _band(rows: int, keys: int) -> Array:
     return (distance >= 0) & (distance <= keys - rows)
 
 
-def in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
+def _in_blocks(build: Builder, call: Call, blocks: _Blocks) -> Operand:
     """Attention of as many queries as keys, block by block."""
     query, key, value = (
         _batched(x, positions)
