@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 import numpy as np
 import onnx
@@ -27,6 +27,7 @@ from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.runs import NOT_COMPUTED, Runs, quiet
 
+T = TypeVar("T")
 _OPTIONS = (
     "threads",
     "spinning",
@@ -91,11 +92,7 @@ class Session:
     ) -> None:
         if unknown:
             raise TypeError(f"Session: option {', '.join(unknown)} does not exist; choose from {', '.join(_OPTIONS)}")
-        given = ["cpu"] if providers is None else [providers] if isinstance(providers, str) else list(providers)
-        if not given:
-            raise _providers.ProviderError('Session: providers is empty; name at least one, such as "cpu"')
-        wanted = list(dict.fromkeys(_providers.full_name(name) for name in given))
-        _providers.check_available(wanted)
+        wanted = _wanted(providers)
         options = session_options(
             threads=threads,
             spinning=spinning,
@@ -107,29 +104,9 @@ class Session:
             config=config,
             profile=profile,
         )
-
-        extended = False
-
-        def loaded() -> Any:
-            nonlocal extended
-            source, told = _source(model)
-            self._limits = limits_of(told)
-            if needs_extensions(told) and not extended:
-                register(options)
-                extended = True
-            for key, value in config_of(told).items():
-                if key not in (config or {}):  # what is asked for by name counts
-                    options.add_session_config_entry(key, value)
-            return onnxruntime.InferenceSession(source, options, providers=wanted)
-
         self._runs = Runs(flush_denormals)
         with self._runs.mode(), phase("loading into onnxruntime"):
-            try:
-                self._session = _load_again_if_replaced(model, loaded)
-            except InvalidProtobuf as error:
-                raise ModelError(
-                    "Session: the bytes are not an ONNX model; check that the file was read in full"
-                ) from error
+            self._session, self._limits = _load(model, options, wanted, config or {})
         if flush_denormals and not denormals.AVAILABLE and not denormals.flushing():
             warnings.warn(_HALF_FLUSHED, RuntimeWarning, stacklevel=2)
         inactive = [name for name in wanted if name not in self._session.get_providers()]
@@ -282,7 +259,43 @@ class Session:
                     )
 
 
-def _load_again_if_replaced(model: onnx.ModelProto | bytes | str | os.PathLike[str], load: Callable[[], Any]) -> Any:
+def _wanted(providers: str | Sequence[str] | None) -> list[str]:
+    """The full names of the providers, which are all available."""
+    given = ["cpu"] if providers is None else [providers] if isinstance(providers, str) else list(providers)
+    if not given:
+        raise _providers.ProviderError('Session: providers is empty; name at least one, such as "cpu"')
+    wanted = list(dict.fromkeys(_providers.full_name(name) for name in given))
+    _providers.check_available(wanted)
+    return wanted
+
+
+def _load(
+    model: onnx.ModelProto | bytes | str | os.PathLike[str],
+    options: onnxruntime.SessionOptions,
+    providers: list[str],
+    config: Mapping[str, str],
+) -> tuple[Any, dict[str, int]]:
+    """A session of onnxruntime, and how large the sizes may be. Entries of `config` count more than the file's own."""
+    extended = False
+
+    def loaded() -> tuple[Any, dict[str, int]]:
+        nonlocal extended
+        source, header = _source(model)
+        if needs_extensions(header) and not extended:
+            register(options)
+            extended = True
+        for key, value in config_of(header).items():
+            if key not in config:
+                options.add_session_config_entry(key, value)
+        return onnxruntime.InferenceSession(source, options, providers=providers), limits_of(header)
+
+    try:
+        return _load_again_if_replaced(model, loaded)
+    except InvalidProtobuf as error:
+        raise ModelError("Session: the bytes are not an ONNX model; check that the file was read in full") from error
+
+
+def _load_again_if_replaced(model: onnx.ModelProto | bytes | str | os.PathLike[str], load: Callable[[], T]) -> T:
     """Call `load`, and again if it fails because an export has replaced the file meanwhile.
 
     That export may have removed the side file of the model that was opened first.

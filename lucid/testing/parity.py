@@ -17,7 +17,7 @@ from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
 from lucid.core.words.progress import phase
 from lucid.core.words.safe_text import visible
-from lucid.export.exporter import export_graph, to_onnx
+from lucid.export.exporter import Lowered, export_graph, lower, to_onnx
 from lucid.export.half_precision import halved
 from lucid.export.onnx_file.writer import in_memory
 from lucid.export.target import Target
@@ -25,7 +25,7 @@ from lucid.nn.model_parts import Draw
 from lucid.runtime.accuracy import at_level_0
 from lucid.runtime.model_file import check_model_file
 from lucid.runtime.session import Session
-from lucid.testing.branches import branches_by_size
+from lucid.testing.branches import Branches, branches_by_size
 from lucid.testing.outputs import compare_file as compare_file
 from lucid.testing.outputs import compare_outputs
 from lucid.testing.overflow import Overflow as Overflow
@@ -36,7 +36,7 @@ from lucid.testing.random_inputs import QUICK, default_sizes, random_inputs, run
 from lucid.testing.report import DifferentWeight
 from lucid.testing.report import ParityError as ParityError
 from lucid.testing.report import ParityReport as ParityReport
-from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs
+from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs, load
 from lucid.testing.tolerance import AS_EAGER
 from lucid.testing.tolerance import Comparison as Comparison
 from lucid.testing.tolerance import compare as compare
@@ -147,41 +147,33 @@ def assert_parity(
         )
     graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
     _check_runs(graph, providers, sizes)
-    given = to_onnx(graph, target=target, **export) if exported is None else exported
-    weights = None
+    again, weights = None, None
     if exported is not None:
         again = export_again(TracedPart(graph), exported, target)
         weights = compare_weights(exported, again)
         if weights.damaged:
             raise ParityError(ParityReport((), {}, weights=weights))
-        thresholds = () if isinstance(again, str) else again.lowering.build.thresholds
-    elif sizes is None:
-        _, lowering = export_graph(graph, Target.of(target, export.get("opset"), export.get("attention")))
-        thresholds = lowering.build.thresholds
+    given = to_onnx(graph, target=target, **export) if exported is None else exported
+    runs: Sequence[Mapping[str, int]] | None = sizes
     not_run: Sequence[str] = ()
-    if sizes is None:
-        runs = default_sizes(graph)
-        reached, not_run = branches_by_size(graph, thresholds, runs, QUICK.branches)
-        sizes = [*runs, *reached]
-    report = compare_runs(
-        model,
-        inputs,
-        kwargs,
-        given,
-        graph,
-        rtol=rtol,
-        atol=atol,
-        providers=providers,
-        sizes=sizes,
-        target=target,
-        dtype=dtype,
-        draw=draw,
-        times=times,
-    )
+    if runs is None:
+        asked = Target.of(target, export.get("opset"), export.get("attention"))
+        runs, not_run = _runs(graph, again or lower(TracedPart(graph), asked))
+    loaded = load(given, graph, providers, target)
+    options: dict[str, Any] = {"rtol": rtol, "atol": atol, "dtype": dtype, "draw": draw, "times": times}
+    report = compare_runs(model, inputs, kwargs, loaded, graph, sizes=runs, **options)
     report = replace(report, weights=weights, branches_not_run=not_run)
     if not report.passed:
         raise ParityError(report)
     return report
+
+
+def _runs(graph: Graph, lowered: Lowered | str) -> Branches:
+    """Values of the sizes, some of which reach the branches of the exported model, and the branches that none does."""
+    runs = default_sizes(graph)
+    thresholds = () if isinstance(lowered, str) else lowered.lowering.build.thresholds
+    reached, not_run = branches_by_size(graph, thresholds, runs, QUICK.branches)
+    return Branches([*runs, *reached], not_run)
 
 
 def _graph(

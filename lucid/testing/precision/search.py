@@ -74,48 +74,16 @@ def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], 
         raise ValueError(f"the target error is {target}, expected a number above 0, such as 0.02")
     narrow, wide = quantized(4), quantized(8)
     in_4, in_8 = precision_report(model, narrow, calls), precision_report(model, wide, calls)
-    weights = {4: stored_weights(narrow), 8: stored_weights(wide)}
-    places = _by_path(in_4, weights[4])
-    bound = [bound_call(model, call, f"call {number} of the data") for number, call in enumerate(calls)]
-    expected = [outputs_for(model, call) for call in bound]
-
-    def error_with(tried: Module, count: int) -> float:
-        """The error of the outputs over the first calls."""
-        sums = {name: OutputSums() for name in expected[0]}
-        for number, (call, wanted) in enumerate(zip(bound[:count], expected, strict=False)):
-            found = outputs_for(tried, call)
-            for name, each in sums.items():
-                each.add(number, wanted[name], found[name])
-        return max(each.relative for each in sums.values())
-
-    first = _first_calls(bound)
-    noises = {
-        path: error_with(with_weights(model, {place: weights[4][place] for place in group}), first) ** 2
-        for path, group in places.items()
-    }
-    steps = _steps(in_4, in_8, noises)
-
-    def made(taken: Sequence[Step]) -> M:
-        """The model after these steps."""
-        bits = _bits(taken)
-        chosen = {path: bits.get(path, 4) for path in places}
-        return with_weights(
-            model,
-            {place: weights[width][place] for path, width in chosen.items() if width for place in places[path]},
-        )
-
-    def error_of(taken: Sequence[Step]) -> float:
-        return error_with(made(taken), len(bound))
-
-    most = len(steps) - 1  # the last step leaves no quantized weight
+    search = _Search(model, narrow, wide, in_4, calls)
+    steps = _steps(in_4, in_8, search.noises())
     errors = {0: in_4.error, len(steps) // 2: in_8.error}
-    low, high = 0, most
+    low, high = 0, len(steps) - 1  # the last step leaves no quantized weight
     while low < high:
         middle = (low + high) // 2
         if middle not in errors:
-            errors[middle] = error_of(steps[:middle])
+            errors[middle] = search.error_after(steps[:middle])
         low, high = (low, middle) if errors[middle] <= target else (middle + 1, high)
-    error = errors[low] if low in errors else error_of(steps[:low])
+    error = errors[low] if low in errors else search.error_after(steps[:low])
     if error > target:
         raise TargetError(
             f"no quantized model has an error of {target:g} or less: all weights in 8 bits reach {in_8.error:.2g}, "
@@ -124,10 +92,53 @@ def fewest_bits(model: M, quantized: Callable[[int], M], calls: Sequence[Call], 
     taken = steps[:low]
     for share in _SHARES:
         fewer = _without(taken, share * (target**2 - error**2))
-        if len(fewer) < len(taken) and (reached := error_of(fewer)) <= target:
+        if len(fewer) < len(taken) and (reached := search.error_after(fewer)) <= target:
             taken, error = fewer, reached
             break
-    return Found(made(taken), {**_bits(taken), "*": 4}, error)
+    return Found(search.model_after(taken), {**_bits(taken), "*": 4}, error)
+
+
+class _Search(Generic[M]):
+    """A model with weights in 4 bits, in 8 bits or as they are, and the error of its outputs over some calls."""
+
+    def __init__(self, model: M, narrow: M, wide: M, in_4: PrecisionReport, calls: Sequence[Call]) -> None:
+        self._model = model
+        self._weights = {4: stored_weights(narrow), 8: stored_weights(wide)}
+        self._places = _by_path(in_4, self._weights[4])
+        self._calls = [bound_call(model, call, f"call {number} of the data") for number, call in enumerate(calls)]
+        self._expected = [outputs_for(model, call) for call in self._calls]
+
+    def noises(self) -> dict[str, float]:
+        """The noise of the outputs that each weight alone causes in 4 bits, over the first calls."""
+        count, stored = _first_calls(self._calls), self._weights[4]
+        return {
+            path: self._error(with_weights(self._model, {place: stored[place] for place in places}), count) ** 2
+            for path, places in self._places.items()
+        }
+
+    def model_after(self, steps: Sequence[Step]) -> M:
+        """The model in 4 bits after these steps."""
+        widths = {**dict.fromkeys(self._places, 4), **_bits(steps)}
+        chosen = {
+            place: self._weights[width][place]
+            for path, width in widths.items()
+            if width is not None
+            for place in self._places[path]
+        }
+        return with_weights(self._model, chosen)
+
+    def error_after(self, steps: Sequence[Step]) -> float:
+        """The error of the model after these steps, over all calls."""
+        return self._error(self.model_after(steps), len(self._calls))
+
+    def _error(self, tried: Module, count: int) -> float:
+        """The error of the outputs over the first calls."""
+        sums = {name: OutputSums() for name in self._expected[0]}
+        for number, (call, expected) in enumerate(zip(self._calls[:count], self._expected, strict=False)):
+            outputs = outputs_for(tried, call)
+            for name, each in sums.items():
+                each.add(number, expected[name], outputs[name])
+        return max(each.relative for each in sums.values())
 
 
 def _bits(steps: Sequence[Step]) -> dict[str, int | None]:
