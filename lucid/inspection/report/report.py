@@ -10,6 +10,7 @@ from typing import Any
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array
+from lucid.core.graph.values import Result
 from lucid.core.sizes.dims import names_of
 from lucid.core.targets.runtimes import CPU, targets_of
 from lucid.core.version import __version__
@@ -26,6 +27,7 @@ from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.parity import compare_nodes
 from lucid.testing.precision import PrecisionReport, precision_report
 from lucid.testing.random_inputs import large_enough, random_inputs
+from lucid.testing.tolerance import Comparison
 from lucid.tracing.trace import Model, arguments_of, trace
 
 TARGETS = targets_of(CPU)
@@ -73,14 +75,7 @@ def report(
         precision = precision_report(floating, model, measured)
     compared = compare_nodes(graph, arrays)
     errors = {id(result.node): _finite(comparison.max_abs) for result, comparison in compared}
-    taken = {title(decision): f"{decision.taken}: {decision.nodes} nodes" for decision in explain(graph).decisions}
-    forms: dict[int, str] = {}
-    for node in graph.nodes():
-        key = f"{node.scope}/{node.op.name}" if node.scope else node.op.name
-        if key in taken:
-            forms[id(node)] = taken[key]
     compared_targets, cost = compare_targets(graph, arrays, targets, seconds)
-    numbers = node_ids(graph)
     write_page(
         Path(path),
         {
@@ -88,22 +83,30 @@ def report(
             "version": __version__,
             "shapes": {value.name: list(array.shape) for value, array in zip(graph.inputs, arrays, strict=True)},
             "random": data is None,
-            "graph": graph_data(graph, forms, errors),
+            "graph": graph_data(graph, _forms(graph), errors),
             "attention": maps_data(attention_weights(graph, arrays), tokens),
-            "errors": [
-                {
-                    "id": numbers[id(r.node)],
-                    "module": r.node.scope,
-                    "op": r.node.op.name,
-                    "max_abs": _finite(c.max_abs),
-                }
-                for r, c in compared
-            ],
+            "errors": _errors(graph, compared),
             "precision": None if precision is None else precision_data(precision),
             "targets": compared_targets,
             "cost": cost,
         },
     )
+
+
+def _forms(graph: Graph) -> dict[int, str]:
+    """The forms that nodes take, by identity."""
+    taken = {title(decision): f"{decision.taken}: {decision.nodes} nodes" for decision in explain(graph).decisions}
+    places = {id(node): f"{node.scope}/{node.op.name}" if node.scope else node.op.name for node in graph.nodes()}
+    return {identity: taken[place] for identity, place in places.items() if place in taken}
+
+
+def _errors(graph: Graph, compared: Sequence[tuple[Result, Comparison]]) -> list[dict[str, Any]]:
+    """The difference after every operation in the page's format."""
+    numbers = node_ids(graph)
+    return [
+        {"id": numbers[id(r.node)], "module": r.node.scope, "op": r.node.op.name, "max_abs": _finite(c.max_abs)}
+        for r, c in compared
+    ]
 
 
 def graph_page(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:

@@ -102,6 +102,22 @@ def quantize(
         raise ValueError("quantize: dtype is for weights in blocks, and activations are given; leave out one of them")
     if dtype is not None and as_dtype(dtype).kind != "float":
         raise TypeError(f"quantize: dtype is {as_dtype(dtype)}, expected a floating-point type, that of the scales")
+    made, layers = _copy(model, smallest_table)
+    chosen = _chosen(patterns, layers, made)
+    stored: Callable[[LayerWeight], StoredWeight]
+    if activations is None:
+        seen = {} if calibration is None else hessians(model, set(chosen), calibration)
+        multiplied = {id(layer.parameter) for layer in layers if layer.use != "table"}
+        size = _BLOCK if block is None else block
+        stored = _FewBits(chosen, size, symmetric, method, search, seen, dtype, multiplied)
+    else:
+        stored = Int8(model, chosen, activations, ranges, calibration)
+    _replace([layer for layer in layers if layer.identity in chosen], stored, progress)
+    return made
+
+
+def _copy(model: M, smallest_table: int) -> tuple[M, list[LayerWeight]]:
+    """A copy of a model, and the weights of its layers, none of which is quantized."""
     if any(isinstance(module, StoredWeight) for module in model.modules()):
         raise ValueError(
             "quantize: the model has been quantised before; quantise the one with float weights "
@@ -113,30 +129,27 @@ def quantize(
         raise ValueError(
             f"quantize: {type(model).__name__} has no linear layers and no embedding tables of {smallest_table} rows"
         )
-    chosen = _chosen(patterns, layers, made)
-    stored: Callable[[LayerWeight], StoredWeight]
-    if activations is None:
-        seen = {} if calibration is None else hessians(model, set(chosen), calibration)
-        multiplied = {id(layer.parameter) for layer in layers if layer.use != "table"}
-        size = _BLOCK if block is None else block
-        stored = _FewBits(chosen, size, symmetric, method, search, seen, dtype, multiplied)
-    else:
-        stored = Int8(model, chosen, activations, ranges, calibration)
-    done: dict[Identity, StoredWeight] = {}  # which layers may share
-    layers = [layer for layer in layers if layer.identity in chosen]
+    return made, layers
+
+
+def _replace(
+    layers: Sequence[LayerWeight],
+    stored: Callable[[LayerWeight], StoredWeight],
+    progress: Callable[[str, int, int], object] | None,
+) -> None:
+    """Put what is stored in the place of each weight; layers that share one share it again."""
+    done: dict[Identity, StoredWeight] = {}
     with phase("rounding weights", len(layers)) as advance:
         for number, layer in enumerate(layers):
-            identity = layer.identity
             if progress is not None:
                 progress(layer.path, number, len(layers))
-            if identity not in done:
+            if layer.identity not in done:
                 try:
-                    done[identity] = stored(layer)
+                    done[layer.identity] = stored(layer)
                 except ValueError as error:
                     raise ValueError(f"quantize: {layer.key} {show_shape(layer.parameter.shape)}: {error}") from error
-            layer.replace(done[identity])
+            layer.replace(done[layer.identity])
             advance(1)
-    return made
 
 
 @dataclass(frozen=True)
