@@ -19,28 +19,87 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from lucid.models._bart_config import BartConfig as BartConfig
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import Checkpoint, Pretrained
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.parts import text_encoders as text
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
-from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer
-from lucid.models.parts.seq2seq_layers import StackConfig as StackConfig
-from lucid.models.parts.text_encoders import with_labels
+from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig, Step, TwoStacks, key_mask_of
 from lucid.nn import functional as F
 
 Positions: TypeAlias = "lucid.Size | Tensor"
 """A number of tokens, from position 0 on, or the position of each."""
 
 
-class Bart(Pretrained[BartConfig], nn.EncoderDecoder):
+@dataclass(frozen=True)
+class BartConfig(option.OptionTable):
+    """The sizes of both stacks, and which of the family's features a model has."""
+
+    encoder: StackConfig
+    decoder: StackConfig
+    vocab_size: int = option.size("vocab_size")
+    max_positions: int = option.size("max_position_embeddings")
+    learned_positions: bool = True  # a table of weights (BART, mBART); else sines and cosines (Marian, M2M-100)
+    counted_padding: int | None = None  # if given, the encoder counts only ids that are not this one (M2M-100)
+    normed_embeddings: bool = True  # a norm follows the embeddings (BART, mBART)
+    scaled_embeddings: bool = False  # vectors of tokens are multiplied by the square root of their width
+    output_bias: bool = True  # logits have one: every family but M2M-100
+    decoder_start_token_id: int | None = None  # what generated texts begin with
+    last_first: int | None = None  # of a classifier whose decoder starts with the last id that is not this one (mBART)
+    eos_token_id: int = option.whole("eos_token_id", 2, low=0)  # of a classifier, which reads the state at the last one
+    num_labels: int = 0
+
+    @classmethod
+    def read(cls, options: Config) -> Self:
+        """From config.json; what the families differ in is told by the model type."""
+        kind = options.model_type
+        options.only("is_encoder_decoder", True)
+        options.only("is_decoder", False)
+        if kind == "marian":  # a decoder with a vocabulary and vectors of its own
+            options.only("share_encoder_decoder_embeddings", True)
+            options.only("decoder_vocab_size", options.size("vocab_size"))
+        options.only("tie_word_embeddings", True)
+        norm_first, learned = kind in ("mbart", "m2m_100"), kind in ("bart", "mbart")
+        if not learned:  # half of the features are sines, half cosines, of a table that is computed
+            if options.size("d_model") % 2 or options.size("d_model") < 4:
+                raise options.wrong("d_model", "expected an even number from 4 on, for sines and cosines")
+            options.whole("max_position_embeddings", high=1 << 14)
+        start = options.whole("decoder_start_token_id", 2 if kind in ("bart", "m2m_100") else None, low=0)
+        padding = options.whole("pad_token_id", low=0) if kind == "m2m_100" else None
+        if padding is not None and padding == start:
+            raise options.wrong(
+                "pad_token_id", "expected another token than decoder_start_token_id, which has a position"
+            )
+        return cls.from_rows(
+            options,
+            encoder=StackConfig.read(options, "encoder", norm_first=norm_first),
+            decoder=StackConfig.read(options, "decoder", norm_first=norm_first),
+            learned_positions=learned,
+            counted_padding=padding,
+            normed_embeddings=learned,
+            scaled_embeddings=options.get("scale_embedding", bool, kind == "m2m_100"),
+            output_bias="final_logits_bias" in options.weights,
+            decoder_start_token_id=start,
+        )
+
+    @classmethod
+    def read_classifier(cls, options: Config) -> Self:
+        """The same for a classifier of texts: mBART's decoder starts with the last token of each, its language."""
+        if options.model_type not in ("bart", "mbart"):
+            raise options.wrong("model_type", "supported for text-classification: bart, mbart")
+        config, padding = cls.read(options), options.whole("pad_token_id", 1, low=0)
+        return replace(config, last_first=padding) if options.model_type == "mbart" else config
+
+
+class Bart(TwoStacks[BartConfig]):
     """Source and target token ids to the logits of the token that follows each of the target."""
 
     checkpoint = Checkpoint(
@@ -55,6 +114,7 @@ class Bart(Pretrained[BartConfig], nn.EncoderDecoder):
         },
     )
     output_names: ClassVar[Sequence[str]] = ("logits",)
+    model: EncoderDecoder
 
     def __init__(self, config: BartConfig) -> None:
         super().__init__(config)
@@ -78,31 +138,22 @@ class Bart(Pretrained[BartConfig], nn.EncoderDecoder):
         """(N, L) int64 token ids, and which are padding (0), to vectors (N, L, hidden_size)."""
         return self.model.encode(input_ids, attention_mask)
 
-    def cross_caches(self, encoder_hidden_states: Tensor) -> list[nn.KeyValueCache]:
-        return [layer.encoder_attn.keys_and_values(encoder_hidden_states) for layer in self.model.decoder.layers]
-
     def step(
         self,
         input_ids: Tensor,
         positions: Tensor,
         caches: Sequence[nn.EncoderDecoderCache],
         key_mask: Tensor | None,
-    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+    ) -> Step:
         return self.model.step(input_ids, positions, caches, key_mask)
 
     def logits(self, x: Tensor) -> Tensor:
-        logits = F.linear(x, self.model.shared.weight)
+        logits = F.linear(x, self.table)
         return logits if self.final_logits_bias is None else logits + self.final_logits_bias
 
     @property
-    def cache_shape(self) -> nn.CacheShape:
-        stack = self.config.decoder
-        width = stack.hidden_size // stack.num_heads
-        return nn.CacheShape(stack.num_layers, stack.num_heads, width, self.model.shared.weight.dtype)
-
-    @property
-    def encoder_width(self) -> int:
-        return self.config.encoder.hidden_size
+    def table(self) -> Tensor:
+        return self.model.shared.weight
 
     def input_specs(self) -> Mapping[str, TensorType]:
         source = lucid.spec("N", "L", dtype=lucid.int64)
@@ -116,7 +167,7 @@ class BartForSequenceClassification(Pretrained[BartConfig]):
     Each text has an end, `eos_token_id`; the state at the last one is read.
     """
 
-    checkpoint = with_labels(
+    checkpoint = text.with_labels(
         replace(Bart.checkpoint, read=BartConfig.read_classifier),
         "text-classification",
         r"classification_head\.out_proj\.weight",
@@ -132,12 +183,8 @@ class BartForSequenceClassification(Pretrained[BartConfig]):
         self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        length = input_ids.shape[1]
         states = self.model(input_ids, ops.concat([self.first(input_ids), input_ids[:, :-1]], 1), attention_mask)
-        ends = (input_ids == self.config.eos_token_id).astype(lucid.int64) * lucid.arange(1, length + 1)
-        last = ops.take_along(states, ops.unsqueeze(ends.argmax(1), (1, 2)), axis=1).squeeze(1)
-        head = self.classification_head
-        return head["out_proj"](head["dense"](last).tanh())
+        return text.classes_at_last(self.classification_head, states, input_ids, self.config.eos_token_id)
 
     def first(self, input_ids: Tensor) -> Tensor:
         """What the decoder starts with, (N, 1)."""
@@ -149,7 +196,7 @@ class BartForSequenceClassification(Pretrained[BartConfig]):
         return ops.take_along(input_ids, kept.sum(1, keepdims=True) - 1, axis=1)
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
+        return text.text_specs()
 
 
 class EncoderDecoder(nn.Module):
@@ -163,13 +210,13 @@ class EncoderDecoder(nn.Module):
         self.counted_padding = config.counted_padding
 
     def forward(self, input_ids: Tensor, decoder_input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        memory, key_mask = self.encode(input_ids, attention_mask), _key_mask(attention_mask)
+        memory, key_mask = self.encode(input_ids, attention_mask), key_mask_of(attention_mask)
         layers = [(None, memory)] * len(self.decoder.layers)
         return self.decoder(self.embed(decoder_input_ids), decoder_input_ids.shape[1], layers, key_mask)[0]
 
     def encode(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
         """(N, L) to (N, L, hidden_size)."""
-        return self.encoder(self.embed(input_ids), self.places(input_ids), _key_mask(attention_mask))
+        return self.encoder(self.embed(input_ids), self.places(input_ids), key_mask_of(attention_mask))
 
     def step(
         self,
@@ -177,7 +224,7 @@ class EncoderDecoder(nn.Module):
         positions: Tensor,
         caches: Sequence[nn.EncoderDecoderCache],
         key_mask: Tensor | None,
-    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+    ) -> Step:
         """The decoder's vectors for new tokens at these positions, and the caches of the layers with them."""
         return self.decoder(self.embed(input_ids), positions, caches, key_mask)
 
@@ -192,10 +239,6 @@ class EncoderDecoder(nn.Module):
             return input_ids.shape[1]
         kept = (input_ids != self.counted_padding).astype(lucid.int64)
         return ops.cumsum(kept, axis=1) * kept - 1
-
-
-def _key_mask(attention_mask: Tensor | None) -> Tensor | None:
-    return None if attention_mask is None else attention_mask.astype(lucid.bool_)
 
 
 class Stack(nn.Module):
@@ -250,7 +293,7 @@ class Decoder(Stack):
         positions: Positions,
         layers: Sequence[tuple[nn.Cache | None, Tensor | nn.KeyValueCache]],
         source_key_mask: Tensor | None,
-    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+    ) -> Step:
         """The vectors of new tokens, and the caches with them. `layers` has the cache of each layer, and the encoder's
         output or its keys and values.
         """

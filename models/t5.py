@@ -382,14 +382,15 @@ class T5ForSequenceClassification(T5EncoderStates):
             raise ValueError("T5ForSequenceClassification: the config has no decoder_start_token_id, expected one")
         self.start = config.decoder_start_token_id
         self.decoder = Decoder(config, config.num_decoder_layers, decoder=True)
-        self.classification_head = text.ClassificationHead(config.hidden_size, config.num_labels)
+        width = config.hidden_size
+        self.classification_head = {"dense": nn.Linear(width, width), "out_proj": nn.Linear(width, config.num_labels)}
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         start = ops.full((input_ids.shape[0], 1), self.start, dtype=lucid.int64)
         shifted = self.shared(ops.concat([start, input_ids[:, :-1]], 1))
         memory = super().forward(input_ids, attention_mask)
         states = self.decoder(shifted, memory, key_mask_of(attention_mask))
-        return self.classification_head(text.state_at_last(states, input_ids, self.config.eos_token_id))
+        return text.classes_at_last(self.classification_head, states, input_ids, self.config.eos_token_id)
 
 
 def main() -> None:

@@ -6,74 +6,74 @@
     states = wav2vec2(input_values)                                   # (N, samples) to (N, frames, hidden_size)
     lucid.export.to_onnx(wav2vec2, path="wav2vec2.onnx")              # any batch, any length
 
-Convolutions make frames of samples; a transformer, whose positions come from a wide convolution, reads them. Heads, and
-the way from a WAV file to text, are in `wav2vec2_tasks.py`. Modules have the names of the published checkpoints.
+    model = lucid.models.load("folder of a Wav2Vec2ForCTC")
+    processor = CTCProcessor.from_pretrained(folder)                  # from sound to text: docs/howto/whisper.md
+    transcribe(model, processor, read_wav("speech.wav")).text
+
+Convolutions make frames of samples; a transformer, whose positions come from a wide convolution, reads them. Modules
+have the names of the published checkpoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import lucid
 from lucid import Size, Tensor, TensorType, nn, ops
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
+from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.sounds import SoundClassifier, SoundConfig, for_sounds
+from lucid.models.speech.ctc import CTCProcessor as CTCProcessor
+from lucid.models.speech.ctc import transcribe as transcribe
+from lucid.models.speech.transcription import Segment as Segment
+from lucid.models.speech.transcription import Transcription as Transcription
+from lucid.models.speech.wav import WavError as WavError
+from lucid.models.speech.wav import read_wav as read_wav
 
 GROUP, LAYER = "group", "layer"  # values of feat_extract_norm
 
 
 @dataclass(frozen=True)
-class Wav2Vec2Config:
+class Wav2Vec2Config(SoundConfig):
     """The sizes and options of a model; the defaults are those of wav2vec 2.0 base."""
 
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    intermediate_size: int = 3072
-    activation: str = "gelu"
-    eps: float = 1e-5
-    conv_sizes: tuple[int, ...] = (512,) * 7  # channels of each convolution
-    conv_kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
-    conv_strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)
-    conv_bias: bool = False
-    conv_activation: str = "gelu"
-    conv_norm: str = GROUP  # of the first convolution, over time; or of each, over channels
-    position_kernel: int = 128
-    position_groups: int = 16
-    norm_first: bool = False  # within layers; what transformers calls stable
-    projection_norm: bool = True  # which some HuBERTs do without
-    num_labels: int = 0  # of a head
-    projector_size: int = 0  # of a classifier
-    weighted_layers: bool = False  # a classifier of all layers' states
+    hidden_size: int = option.size("hidden_size", 768)
+    num_layers: int = option.layers("num_hidden_layers", 12, within="encoder.layers.")
+    num_heads: int = option.heads("num_attention_heads", 12)
+    intermediate_size: int = option.size("intermediate_size", 3072)
+    activation: str = option.activation("hidden_act", "gelu")
+    eps: float = option.real("layer_norm_eps", 1e-5)
+    conv_sizes: tuple[int, ...] = option.sizes("conv_dim", (512,) * 7)  # channels of each convolution
+    conv_kernels: tuple[int, ...] = option.sizes("conv_kernel", (10, 3, 3, 3, 3, 2, 2), like="conv_sizes")
+    conv_strides: tuple[int, ...] = option.sizes("conv_stride", (5, 2, 2, 2, 2, 2, 2), like="conv_sizes")
+    conv_bias: bool = option.flag("conv_bias", False)
+    conv_activation: str = option.activation("feat_extract_activation", "gelu")
+    conv_norm: str = option.choice(  # of the first convolution, over time; or of each, over channels
+        "feat_extract_norm", {GROUP: GROUP, LAYER: LAYER}, absent=GROUP
+    )
+    position_kernel: int = option.size("num_conv_pos_embeddings", 128)
+    position_groups: int = option.heads("num_conv_pos_embedding_groups", 16)
+    norm_first: bool = option.flag("do_stable_layer_norm", False)  # within layers; what transformers calls stable
+    projection_norm: bool = option.flag("feat_proj_layer_norm", absent=True)  # which some HuBERTs do without
 
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
         for name in ("add_adapter", "conv_pos_batch_norm"):
             options.only(name, False)
-        width, sizes = options.size("hidden_size"), options.sizes("conv_dim")
-        kernel = options.size("num_conv_pos_embeddings")
-        return cls(
-            hidden_size=width,
-            num_layers=options.layers("num_hidden_layers", within="encoder.layers."),
-            num_heads=options.heads("num_attention_heads", width),
-            intermediate_size=options.size("intermediate_size"),
-            activation=options.activation("hidden_act"),
-            eps=options.real("layer_norm_eps"),
-            conv_sizes=sizes,
-            conv_kernels=options.sizes("conv_kernel", count=len(sizes)),
-            conv_strides=options.sizes("conv_stride", count=len(sizes)),
-            conv_bias=options.get("conv_bias", bool),
-            conv_activation=options.activation("feat_extract_activation"),
-            conv_norm=options.choose("feat_extract_norm", {name: name for name in (GROUP, LAYER)}, GROUP),
-            position_kernel=kernel,
-            position_groups=options.heads("num_conv_pos_embedding_groups", width),
-            norm_first=options.get("do_stable_layer_norm", bool),
-            projection_norm=options.get("feat_proj_layer_norm", bool, True),
-        )
+        return cls.from_rows(options)
+
+    @classmethod
+    def read_classifier(cls, options: Config) -> Self:
+        """The same for a classifier of sounds."""
+        if options.get("use_weighted_layer_sum", bool, False):
+            options.only("do_stable_layer_norm", False)  # releases of transformers differ in whether the last is normed
+        return cls.read(options)
 
 
 class Wav2Vec2(Pretrained[Wav2Vec2Config]):
@@ -299,6 +299,60 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.output_dense(self.activation(self.intermediate_dense(x)))
+
+
+# Heads ----------------------------------------------------------------------------------------------------------------
+
+_WITH_HEAD: Checkpoint[Wav2Vec2Config] = replace(
+    Wav2Vec2.checkpoint,
+    renames=[(r"^hubert\.", "wav2vec2."), *Wav2Vec2.checkpoint.renames[1:]],
+    ignored_keys=[r"\bmasked_spec_embed$"],
+)
+
+
+class Wav2Vec2ForCTC(Pretrained[Wav2Vec2Config]):
+    """Sound (N, samples) to the logits of the token that is said in each frame, (N, frames, vocab_size)."""
+
+    checkpoint = replace(
+        _WITH_HEAD,
+        read=reading_labels(Wav2Vec2Config.read, r"lm_head\.weight"),
+        head="automatic-speech-recognition",
+        head_keys=[r"^lm_head\.weight$"],
+    )
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        super().__init__(config)
+        self.wav2vec2 = Wav2Vec2(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.num_labels)
+
+    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        return self.lm_head(self.wav2vec2(input_values, attention_mask))
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.wav2vec2.input_specs()
+
+
+class Wav2Vec2ForSequenceClassification(SoundClassifier[Wav2Vec2Config]):
+    """Sound (N, samples) to the logits of its classes, (N, num_labels): two layers, between them the mean of frames.
+
+    The first layer reads the last states, or the weighted sum of those of all layers.
+    """
+
+    checkpoint = for_sounds(_WITH_HEAD, Wav2Vec2Config.read_classifier)
+
+    def __init__(self, config: Wav2Vec2Config) -> None:
+        super().__init__(config)
+        self.wav2vec2 = Wav2Vec2(config)
+        self.add_head(config.hidden_size, config.num_layers)
+
+    def forward(self, input_values: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        x, kept = self.wav2vec2.frames(input_values, attention_mask)
+        encoder = self.wav2vec2.encoder
+        return self.classes([encoder(x, kept)] if self.layer_weights is None else encoder.hidden_states(x, kept), kept)
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.wav2vec2.input_specs()
 
 
 def main() -> None:

@@ -18,16 +18,18 @@ text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, written
 from lucid.models.parts.options import tied_output
-from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig
+from lucid.models.parts.seq2seq_layers import DecoderLayer, EncoderLayer, StackConfig, Step, TwoStacks
+from lucid.models.parts.sounds import SoundClassifier, SoundConfig, for_sounds
 from lucid.models.speech.log_mel import log_mel as log_mel
 from lucid.models.speech.transcription import Segment as Segment
 from lucid.models.speech.transcription import Transcription as Transcription
@@ -46,20 +48,17 @@ class WhisperStackConfig(StackConfig):
 
 
 @dataclass(frozen=True)
-class WhisperConfig:
+class WhisperConfig(SoundConfig):
     """The sizes of both stacks, of the input and of the output."""
 
     encoder: WhisperStackConfig
     decoder: WhisperStackConfig
-    vocab_size: int
-    num_mel_bins: int
-    max_source_positions: int
-    max_target_positions: int
+    vocab_size: int = option.size("vocab_size")
+    num_mel_bins: int = option.size("num_mel_bins")
+    max_source_positions: int = option.size("max_source_positions")
+    max_target_positions: int = option.size("max_target_positions")
     tied: bool = True  # the output layer is the table of token vectors
-    decoder_start_token_id: int | None = None  # what texts begin with
-    num_labels: int = 0  # of a classifier
-    projector_size: int = 0
-    weighted_layers: bool = False  # a classifier of all layers' states
+    decoder_start_token_id: int | None = option.whole("decoder_start_token_id", absent=None, low=0)  # begins texts
 
     @property
     def max_positions(self) -> int:
@@ -70,19 +69,15 @@ class WhisperConfig:
     def read(cls, options: Config) -> Self:
         """From config.json."""
         options.only("is_encoder_decoder", True)
-        return cls(
+        return cls.from_rows(
+            options,
             encoder=WhisperStackConfig.read(options, "encoder"),
             decoder=WhisperStackConfig.read(options, "decoder"),
-            vocab_size=options.size("vocab_size"),
-            num_mel_bins=options.size("num_mel_bins"),
-            max_source_positions=options.size("max_source_positions"),
-            max_target_positions=options.size("max_target_positions"),
             tied=tied_output(options, "proj_out.weight", r"(?:model\.)?decoder\.embed_tokens\.weight"),
-            decoder_start_token_id=options.whole("decoder_start_token_id", None, low=0),
         )
 
 
-class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
+class Whisper(TwoStacks[WhisperConfig]):
     """Speech and the text so far to the logits of the token that follows each token."""
 
     checkpoint = Checkpoint(
@@ -96,6 +91,7 @@ class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
         renames=[(r"^(?!model\.|proj_out\.)", "model.")],
         tied_keys={"proj_out.weight": "model.decoder.embed_tokens.weight"},
     )
+    model: EncoderDecoder
 
     def __init__(self, config: WhisperConfig) -> None:
         super().__init__(config)
@@ -115,40 +111,27 @@ class Whisper(Pretrained[WhisperConfig], nn.EncoderDecoder):
         """(N, mels, frames) to (N, positions, hidden_size)."""
         return self.model.encoder(input_features)
 
-    def cross_caches(self, encoder_hidden_states: Tensor) -> list[nn.KeyValueCache]:
-        return [layer.encoder_attn.keys_and_values(encoder_hidden_states) for layer in self.model.decoder.layers]
-
     def step(
         self,
         input_ids: Tensor,
         positions: Tensor,
         caches: Sequence[nn.EncoderDecoderCache],
         key_mask: Tensor | None,
-    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+    ) -> Step:
         return self.model.decoder.step(input_ids, positions, caches)
 
     def logits(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.model.decoder.embed_tokens.weight) if self.proj_out is None else self.proj_out(x)
+        return F.linear(x, self.table) if self.proj_out is None else self.proj_out(x)
 
     @property
-    def cache_shape(self) -> nn.CacheShape:
-        stack = self.config.decoder
-        width = stack.hidden_size // stack.num_heads
-        return nn.CacheShape(stack.num_layers, stack.num_heads, width, self.model.decoder.embed_tokens.weight.dtype)
-
-    @property
-    def encoder_width(self) -> int:
-        return self.config.encoder.hidden_size
+    def table(self) -> Tensor:
+        return self.model.decoder.embed_tokens.weight
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        return {**self._sound("N"), "decoder_input_ids": lucid.spec("N", "L", dtype=lucid.int64)}
+        return {**self.encoder_input_specs("N"), "decoder_input_ids": lucid.spec("N", "L", dtype=lucid.int64)}
 
-    def encoder_input_specs(self) -> Mapping[str, TensorType]:
-        return self._sound("batch_size")
-
-    def _sound(self, batch: str) -> Mapping[str, TensorType]:
-        encoder = self.model.encoder
-        return {"input_features": lucid.spec(batch, encoder.mels, encoder.frames, dtype=encoder.conv1.weight.dtype)}
+    def encoder_input_specs(self, batch: str = "batch_size") -> Mapping[str, TensorType]:
+        return self.model.encoder.input_specs(batch)
 
 
 class EncoderDecoder(nn.Module):
@@ -175,6 +158,9 @@ class Encoder(nn.Module):
 
     def forward(self, input_features: Tensor) -> Tensor:
         return self.layer_norm(self.hidden_states(input_features)[-1])
+
+    def input_specs(self, batch: str = "N") -> Mapping[str, TensorType]:
+        return {"input_features": lucid.spec(batch, self.mels, self.frames, dtype=self.conv1.weight.dtype)}
 
     def hidden_states(self, input_features: Tensor) -> list[Tensor]:
         """What enters the first layer, and what each layer returns."""
@@ -212,15 +198,34 @@ class Decoder(nn.Module):
             states.append(layer(states[-1], None, speech)[0])
         return states
 
-    def step(
-        self, input_ids: Tensor, positions: Tensor, caches: Sequence[nn.EncoderDecoderCache]
-    ) -> tuple[Tensor, Sequence[nn.Cache | None]]:
+    def step(self, input_ids: Tensor, positions: Tensor, caches: Sequence[nn.EncoderDecoderCache]) -> Step:
         """The same for new tokens at these positions, and the caches of the layers with them."""
         x, present = self.embed_tokens(input_ids) + self.embed_positions(positions), []
         for layer, (past, speech) in zip(self.layers, caches, strict=True):
             x, cache = layer(x, past, speech)
             present.append(cache)
         return self.layer_norm(x), present
+
+
+class WhisperForAudioClassification(SoundClassifier[WhisperConfig]):
+    """Features (N, mels, frames) to the logits of their classes, (N, num_labels), such as the language that is spoken.
+
+    Two layers read the encoder's last states, or the weighted sum of those of all layers; between them is the mean.
+    """
+
+    checkpoint = replace(for_sounds(Whisper.checkpoint, WhisperConfig.read), renames=(), tied_keys={})
+
+    def __init__(self, config: WhisperConfig) -> None:
+        super().__init__(config)
+        self.encoder = Encoder(config)
+        self.add_head(config.encoder.hidden_size, config.encoder.num_layers)
+
+    def forward(self, input_features: Tensor) -> Tensor:
+        *inner, last = self.encoder.hidden_states(input_features)
+        return self.classes([*inner, self.encoder.layer_norm(last)])
+
+    def input_specs(self) -> Mapping[str, TensorType]:
+        return self.encoder.input_specs()
 
 
 def main() -> None:

@@ -265,15 +265,15 @@ FAMILIES: dict[str, Family] = {
     "wav2vec2": Family(
         tasks={
             "feature-extraction": "wav2vec2.Wav2Vec2",
-            "automatic-speech-recognition": "wav2vec2_tasks.Wav2Vec2ForCTC",
-            "audio-classification": "wav2vec2_tasks.Wav2Vec2ForSequenceClassification",
+            "automatic-speech-recognition": "wav2vec2.Wav2Vec2ForCTC",
+            "audio-classification": "wav2vec2.Wav2Vec2ForSequenceClassification",
         },
         types=_types("wav2vec2", "hubert"),
     ),
     "whisper": Family(
         tasks={
             "automatic-speech-recognition": "whisper.Whisper",
-            "audio-classification": "whisper_tasks.WhisperForAudioClassification",
+            "audio-classification": "whisper.WhisperForAudioClassification",
         },
         types=_types("whisper"),
     ),

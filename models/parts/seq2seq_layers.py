@@ -1,17 +1,23 @@
-"""The layers of BART, Whisper and their kin: encoders, and decoders that attend to an encoder's output.
+"""What BART, Whisper and their kin have in common: two stacks of layers, of which the decoder's attend to the encoder.
 
 The original transformer (Vaswani et al. 2017), with norms before or after attention and feed-forward network.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import lucid
 from lucid import Tensor, nn
 from lucid.models.checkpoints.config import ACTIVATIONS, Config
+from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn import functional as F
+
+Step: TypeAlias = tuple[Tensor, Sequence[nn.Cache | None]]
+"""The decoder's vectors for new tokens, and the cache of each layer with them."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,42 @@ class StackConfig:
 def key_mask_of(attention_mask: Tensor | None) -> Tensor | None:
     """Which keys may be attended to, of a mask (N, S) that is 0 for padding."""
     return None if attention_mask is None else attention_mask.astype(lucid.bool_)
+
+
+class Stacks(Protocol):
+    """A config of two stacks."""
+
+    @property
+    def encoder(self) -> StackConfig: ...
+
+    @property
+    def decoder(self) -> StackConfig: ...
+
+
+C = TypeVar("C", bound=Stacks)
+
+
+class TwoStacks(Pretrained[C], nn.EncoderDecoder):
+    """A model of an encoder and a decoder, the parts `encoder` and `decoder` of its `model`."""
+
+    model: Any  # which a model declares
+
+    @property
+    @abstractmethod
+    def table(self) -> Tensor:
+        """The vectors of all tokens, (vocab_size, hidden_size)."""
+
+    def cross_caches(self, encoder_hidden_states: Tensor) -> list[nn.KeyValueCache]:
+        return [layer.encoder_attn.keys_and_values(encoder_hidden_states) for layer in self.model.decoder.layers]
+
+    @property
+    def cache_shape(self) -> nn.CacheShape:
+        stack = self.config.decoder
+        return nn.CacheShape(stack.num_layers, stack.num_heads, stack.hidden_size // stack.num_heads, self.table.dtype)
+
+    @property
+    def encoder_width(self) -> int:
+        return self.config.encoder.hidden_size
 
 
 class Layer(nn.Module):

@@ -134,9 +134,9 @@ class WithHead(OnStates[C]):
 
 
 class ClassificationHead(nn.Module):
-    """Two layers on the state of one token, (N, E) to (N, num_labels)."""
+    """Two layers on the state of the first token, (N, E) to (N, num_labels)."""
 
-    def __init__(self, width: int, num_labels: int, activation: str = "tanh") -> None:
+    def __init__(self, width: int, num_labels: int, activation: str) -> None:
         self.dense = nn.Linear(width, width)
         self.activation = ACTIVATIONS[activation]
         self.out_proj = nn.Linear(width, num_labels)
@@ -145,10 +145,11 @@ class ClassificationHead(nn.Module):
         return self.out_proj(self.activation(self.dense(state)))
 
 
-def state_at_last(states: Tensor, input_ids: Tensor, token: int) -> Tensor:
-    """The state at the last place of a token in each text: (N, L, E) and ids (N, L) to (N, E)."""
+def classes_at_last(head: Mapping[str, nn.Linear], states: Tensor, input_ids: Tensor, token: int) -> Tensor:
+    """The same from the state at the last place of a token in each text, of states (N, L, E) and ids (N, L)."""
     places = (input_ids == token).astype(lucid.int64) * lucid.arange(1, input_ids.shape[1] + 1)
-    return ops.take_along(states, ops.unsqueeze(places.argmax(1), (1, 2)), axis=1).squeeze(1)
+    state = ops.take_along(states, ops.unsqueeze(places.argmax(1), (1, 2)), axis=1).squeeze(1)
+    return head["out_proj"](head["dense"](state).tanh())
 
 
 class SequenceClassifier(WithHead[C]):

@@ -12,7 +12,7 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.wav2vec2_tasks import CTCProcessor, Segment, transcribe
+from lucid.models.wav2vec2 import CTCProcessor, Segment, transcribe
 from tests.models import goldens
 
 FOLDER = goldens.folder("ctc")

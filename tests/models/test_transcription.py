@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +82,8 @@ def test_the_segments_are_those_of_transformers(model: Callable[[], Any], cases:
 def test_the_words_are_those_of_the_tokenizer() -> None:
     pytest.importorskip("tokenizers")
     pytest.importorskip("jinja2")
-    tokenizer = WhisperTokenizer.from_pretrained(FOLDER, lucid.generation.chat.load_tokenizer(FOLDER).decode)
+    chat = import_module("lucid.generation.chat")
+    tokenizer = WhisperTokenizer.from_pretrained(FOLDER, chat.load_tokenizer(FOLDER).decode)
     found = transcribe(whisper(), tokenizer, SOUND[-12_800:], language="en")
     assert [segment.text for segment in found.segments] == ["six sixteen", "seventeen twelve"]
     assert found.text == "six sixteen seventeen twelve"

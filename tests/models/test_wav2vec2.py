@@ -12,8 +12,7 @@ import pytest
 
 import lucid
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.wav2vec2 import Wav2Vec2
-from lucid.models.wav2vec2_tasks import Wav2Vec2ForCTC, Wav2Vec2ForSequenceClassification
+from lucid.models.wav2vec2 import Wav2Vec2, Wav2Vec2ForCTC, Wav2Vec2ForSequenceClassification
 from tests.models import goldens
 
 

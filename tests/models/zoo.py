@@ -38,8 +38,7 @@ from lucid.models.siglip import SigLIP, SigLIPTextModel, SigLIPVisionModel
 from lucid.models.swin import Swin, SwinForImageClassification
 from lucid.models.t5 import T5
 from lucid.models.vit import ViT, ViTForImageClassification
-from lucid.models.wav2vec2 import Wav2Vec2
-from lucid.models.wav2vec2_tasks import Wav2Vec2ForCTC, Wav2Vec2ForSequenceClassification
+from lucid.models.wav2vec2 import Wav2Vec2, Wav2Vec2ForCTC, Wav2Vec2ForSequenceClassification
 from lucid.models.whisper import Whisper
 from tests.models import goldens
 

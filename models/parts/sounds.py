@@ -1,0 +1,65 @@
+"""What classifiers of sounds have in common: two layers on the states of an encoder, and the mean between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
+
+from lucid import Tensor, nn, ops
+from lucid.models.checkpoints.labels import reading_labels
+from lucid.models.checkpoints.option_table import OptionTable
+from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoundConfig(OptionTable):
+    """The base of the configs of encoders of sounds: what a head needs."""
+
+    num_labels: int = 0
+    projector_size: int = 0  # of a classifier
+    weighted_layers: bool = False  # a classifier of all layers' states
+
+
+C = TypeVar("C", bound=SoundConfig)
+
+
+class SoundClassifier(Pretrained[C]):
+    """Sounds to the logits of their classes, (N, num_labels), from the states of an encoder."""
+
+    output_names: ClassVar[Sequence[str]] = ("logits",)
+
+    def add_head(self, width: int, layers: int) -> None:
+        """The two layers, and the weights of the states if all are read."""
+        config = self.config
+        self.layer_weights = nn.init.new_parameter(layers + 1, value=1.0) if config.weighted_layers else None
+        self.projector = nn.Linear(width, config.projector_size)
+        self.classifier = nn.Linear(config.projector_size, config.num_labels)
+
+    def classes(self, states: Sequence[Tensor], kept: Tensor | None = None) -> Tensor:
+        """From the states that enter and leave the layers, (N, frames, E) each; `kept` (N, frames): not padding."""
+        x = states[-1] if self.layer_weights is None else ops.stack(states, -1) @ self.layer_weights.softmax(-1)
+        x = self.projector(x)
+        if kept is None:
+            return self.classifier(x.mean(1))
+        counted = kept.astype(x.dtype).unsqueeze(2)
+        return self.classifier((x * counted).sum(1) / counted.sum(1))
+
+
+def for_sounds(base: Checkpoint[Any], read: Callable[[Config], C]) -> Checkpoint[C]:
+    """The checkpoint of a `SoundClassifier`, whose config is otherwise read by `read`."""
+
+    def read_sizes(options: Config) -> C:
+        weighted, projector = (
+            options.get("use_weighted_layer_sum", bool, False),
+            options.weights.get("projector.weight"),
+        )
+        size = options.size("classifier_proj_size") if projector is None else projector.shape[0]
+        return replace(read(options), projector_size=size, weighted_layers=weighted)
+
+    return replace(
+        base,
+        read=reading_labels(read_sizes, r"classifier\.weight"),
+        head="audio-classification",
+        head_keys=[r"^classifier\.weight$", r"^projector\.weight$"],
+    )
