@@ -14,42 +14,20 @@ positions of another base in windows (Gemma 3). Modules have the names of the pu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import lucid
-from lucid import DType, Tensor, nn, ops
-from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, ConfigError
-from lucid.models.parts.decoders import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.parts import decoder_heads
+from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models.parts.options import FULL, SLIDING, Rope, layer_types, rope, ropes, tied_output
-from lucid.nn import functional as F
+from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope, ropes, tied_output
 
 
 @dataclass(frozen=True)
-class GemmaConfig:
+class GemmaConfig(DecoderConfig):
     """The sizes of a model, and which of the family's features it has."""
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    layer_types: tuple[str, ...]  # of each layer: SLIDING, which attends to a window, or FULL
-    window: int  # how many keys a query sees there, itself included
-    ropes: Mapping[str, Rope]  # rotary positions by type of layer
-    attention_multiplier: float  # of the scores
-    attention_softcap: float = 0.0  # 0: none
-    logits_softcap: float = 0.0
-    qk_norm: bool = False
-    attention_bias: bool = False
-    eps: float = 1e-6
-    activation: str = "gelu_pytorch_tanh"
-    tied: bool = True  # the output layer is the table of embeddings
-    pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
-    num_labels: int = 0
 
     @classmethod
     def read(cls, options: Config) -> GemmaConfig:
@@ -60,37 +38,37 @@ class GemmaConfig:
             options.size("num_attention_heads"),
             options.size("head_dim"),
         )
-        if head_dim % 2:
-            raise ConfigError(
-                f"{options.where}: heads are {head_dim} wide, expected an even number: rotary positions turn pairs"
-            )
+        check_pairs(options, head_dim)
         options.only("use_bidirectional_attention", False)
-        activation = options.activation("hidden_activation")
         every = options.whole("sliding_window_pattern") if third else 2
         if third:
             options.only("attn_logit_softcapping", None)
             positions = ropes(options, {FULL: "rope_theta", SLIDING: "rope_local_base_freq"})
         else:
-            positions = dict.fromkeys((FULL, SLIDING), rope(options))
+            positions = {FULL: rope(options)}
+        default = [FULL if i % every == every - 1 else SLIDING for i in range(layers)]
+        kinds, window = layer_types(options, layers, default), options.whole("sliding_window")
+        width, attention_bias = options.size("hidden_size"), options.get("attention_bias", bool)
         return cls(
             vocab_size=options.size("vocab_size"),
-            hidden_size=options.size("hidden_size"),
+            hidden_size=width,
             intermediate_size=options.size("intermediate_size"),
             num_heads=heads,
             num_kv_heads=options.heads("num_key_value_heads", heads),
             head_dim=head_dim,
-            layer_types=layer_types(
-                options, layers, [FULL if i % every == every - 1 else SLIDING for i in range(layers)]
-            ),
-            window=options.whole("sliding_window"),
-            ropes=positions,
+            windows=tuple(window if kind == SLIDING else None for kind in kinds),
+            rope_theta=positions[FULL].theta,
+            rope_scaling=positions[FULL].scaling,
+            eps=options.real("rms_norm_eps"),
+            activation=options.activation("hidden_activation"),
+            parts=MODEL_TYPES[options.model_type].parts,
+            qkv_bias=attention_bias,
+            o_bias=attention_bias,
+            window_rope=positions.get(SLIDING),
             attention_multiplier=options.real("query_pre_attn_scalar", low=1e-3) ** -0.5,
             attention_softcap=0.0 if third else _softcap(options, "attn_logit_softcapping", 50.0),
+            embedding_multiplier=math.sqrt(width),
             logits_softcap=_softcap(options, "final_logit_softcapping", 0.0 if third else 30.0),
-            qk_norm=third,
-            attention_bias=options.get("attention_bias", bool),
-            eps=options.real("rms_norm_eps"),
-            activation=activation,
             tied=tied_output(options),
         )
 
@@ -105,104 +83,32 @@ class Gemma(CausalLM[GemmaConfig]):
         family=FAMILIES["gemma"],
         read=GemmaConfig.read,
         renames=PREFIXED,
-        tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
+        tied_keys=TIED,
     )
 
-    def __init__(self, config: GemmaConfig) -> None:
-        super().__init__(config)
-        self.model = Decoder(config)
-        self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def logits(self, x: Tensor) -> Tensor:
-        logits = super().logits(x)
-        if cap := self.config.logits_softcap:
-            logits = (logits / cap).tanh() * cap
-        return logits
+class GemmaStates(decoder_heads.RotaryStates[GemmaConfig]):
+    """Token ids (N, L) to hidden states (N, L, E)."""
+
+    checkpoint = decoder_heads.for_states(Gemma.checkpoint)
 
 
-class Decoder(RotaryDecoder):
-    """The model without its output layer."""
+class GemmaForSequenceClassification(decoder_heads.LastTokenClassifier[GemmaConfig], GemmaStates):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
-    def __init__(self, c: GemmaConfig) -> None:
-        embedding = nn.TiedEmbedding if c.tied else nn.Embedding
-        self.embed_tokens = embedding(c.vocab_size, c.hidden_size)
-        self.layer_types = c.layer_types
-        self.layers = [Layer(c, kind) for kind in c.layer_types]
-        self.norm = Norm(c.hidden_size, c.eps)
-        self.ropes = {
-            kind: nn.RotaryEmbedding(c.head_dim, theta, scaling=scaling)
-            for kind, (theta, scaling) in c.ropes.items()
-            if kind in c.layer_types
-        }
-        self.multiplier = math.sqrt(c.hidden_size)
-
-    def embedded(self, input_ids: Tensor) -> Tensor:
-        return super().embedded(input_ids) * self.multiplier
-
-    def angles(self, positions: Tensor, dtype: DType) -> Sequence[Angles]:
-        of_kind = {kind: angles_of(rope, positions, dtype) for kind, rope in self.ropes.items()}
-        return [of_kind[kind] for kind in self.layer_types]
+    checkpoint = decoder_heads.for_classification(Gemma.checkpoint)
 
 
-class Layer(nn.Module):
-    """Attention, then the feed-forward network, each between two norms, with a residual connection."""
+class GemmaForReranking(GemmaForSequenceClassification):
+    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
 
-    def __init__(self, c: GemmaConfig, kind: str) -> None:
-        self.input_layernorm = Norm(c.hidden_size, c.eps)
-        self.self_attn = Attention(c, c.window if kind == SLIDING else None)
-        self.post_attention_layernorm = Norm(c.hidden_size, c.eps)
-        self.pre_feedforward_layernorm = Norm(c.hidden_size, c.eps)
-        self.mlp = nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation])
-        self.post_feedforward_layernorm = Norm(c.hidden_size, c.eps)
-
-    def forward(
-        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
-    ) -> tuple[Tensor, nn.Cache | None]:
-        y, cache = self.self_attn(self.input_layernorm(x), angles, key_mask, cache)
-        x = x + self.post_attention_layernorm(y)
-        return x + self.post_feedforward_layernorm(self.mlp(self.pre_feedforward_layernorm(x))), cache
+    checkpoint = decoder_heads.for_reranking(GemmaForSequenceClassification.checkpoint)
 
 
-class Attention(nn.Module):
-    """Causal attention of heads in groups: each group of query heads shares one key and value head."""
+class GemmaForTokenClassification(decoder_heads.TokenClassifier[GemmaConfig], GemmaStates):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
 
-    def __init__(self, c: GemmaConfig, window: int | None) -> None:
-        self.config, self.window = c, window
-        self.q_proj = nn.Linear(c.hidden_size, c.num_heads * c.head_dim, c.attention_bias)
-        self.k_proj = nn.Linear(c.hidden_size, c.num_kv_heads * c.head_dim, c.attention_bias)
-        self.v_proj = nn.Linear(c.hidden_size, c.num_kv_heads * c.head_dim, c.attention_bias)
-        self.o_proj = nn.Linear(c.num_heads * c.head_dim, c.hidden_size, c.attention_bias)
-        self.q_norm, self.k_norm = (Norm(c.head_dim, c.eps) if c.qk_norm else None for _ in range(2))
-
-    def forward(
-        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
-    ) -> tuple[Tensor, nn.Cache | None]:
-        c, heads, kv_heads = self.config, self.config.num_heads, self.config.num_kv_heads
-        q = ops.rotary_embedding(_by_head(self.q_norm, self.q_proj(x), heads), *angles, heads=heads)
-        k = ops.rotary_embedding(_by_head(self.k_norm, self.k_proj(x), kv_heads), *angles, heads=kv_heads)
-        options = {"scale": c.attention_multiplier, "softcap": c.attention_softcap, "window": self.window}
-        y, cache = F.cached_attention(
-            q, k, self.v_proj(x), cache, None, key_mask, heads=heads, kv_heads=kv_heads, is_causal=True, **options
-        )
-        return self.o_proj(y), cache
-
-
-class Norm(nn.Module):
-    """An RMS norm over the last axis, multiplied by 1 + weight."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        self.weight, self.eps = nn.Parameter(lucid.zeros(width)), eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        return ops.rms_norm(x, self.weight, eps=self.eps, offset=1.0)
-
-
-def _by_head(norm: Norm | None, x: Tensor, heads: int) -> Tensor:
-    """A norm over the width of each head of (N, L, H * d)."""
-    if norm is None:
-        return x
-    n, length, width = x.shape
-    return norm(x.reshape(n, length, heads, width // heads)).reshape(n, length, width)
+    checkpoint = decoder_heads.for_token_classification(Gemma.checkpoint)
 
 
 def _softcap(options: Config, name: str, default: float) -> float:

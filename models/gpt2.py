@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from lucid import Tensor, nn
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.parts import decoder_heads
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
 from lucid.models.parts.options import tied_output
 from lucid.nn import functional as F
@@ -200,6 +201,47 @@ class Conv1D(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias, transposed=True)
+
+
+class GPT2States(decoder_heads.States[GPT2Config]):
+    """Token ids (N, L) to hidden states (N, L, E)."""
+
+    checkpoint = decoder_heads.for_states(GPT2.checkpoint)
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__(config)
+        self.transformer = Transformer(config)
+
+    def states(self, input_ids: Tensor, attention_mask: Tensor | None, kept: int | Tensor | None = None) -> Tensor:
+        return F.kept_positions(self.transformer(input_ids, attention_mask)[0], kept)
+
+
+class GPT2ForSequenceClassification(decoder_heads.LastTokenClassifier[GPT2Config], GPT2States):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
+
+    checkpoint = decoder_heads.for_classification(GPT2.checkpoint)
+
+
+class GPT2ForReranking(GPT2ForSequenceClassification):
+    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
+
+    checkpoint = decoder_heads.for_reranking(GPT2ForSequenceClassification.checkpoint)
+
+
+class GPT2ForTokenClassification(decoder_heads.TokenClassifier[GPT2Config], GPT2States):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+
+    checkpoint = replace(
+        decoder_heads.for_token_classification(GPT2.checkpoint, r"classifier\.weight"),
+        renames=[*GPT2.checkpoint.renames, (r"^classifier\.", "score.")],
+        head_keys=[r"^score\.weight"],
+    )
+
+
+class GPT2ForQuestionAnswering(decoder_heads.QuestionAnswerer[GPT2Config], GPT2States):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    checkpoint = decoder_heads.for_question_answering(GPT2.checkpoint)
 
 
 def main() -> None:

@@ -14,102 +14,57 @@ et al. 2024) with biases on queries, keys and values, Qwen3 (2025) with norms on
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, Self
+from typing import Self
 
 import lucid
-from lucid import DType, Tensor, nn, ops
-from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Auto, Checkpoint, Config, ConfigError
-from lucid.models.checkpoints.sentence_files import LAST_TOKEN, SentenceLayer
-from lucid.models.parts.decoders import PREFIXED, Angles, CausalLM, RotaryDecoder, angles_of
+from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
+from lucid.models.checkpoints.pretrained import Checkpoint, Config
+from lucid.models.parts import decoder_heads
+from lucid.models.parts.decoders import PREFIXED, TIED, C, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models.parts.options import FULL, SLIDING, layer_types, rope, tied_output
-from lucid.nn import functional as F
-from lucid.nn import rope_scaling as scalings
+from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope, tied_output
+from lucid.models.parts.sentences import PooledEncoder
 
 
 @dataclass(frozen=True)
-class LlamaConfig:
+class LlamaConfig(DecoderConfig):
     """The sizes of a model, and which of the family's features it has."""
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    windows: tuple[int | None, ...]  # of each layer: how many keys a query sees, itself included; None for all
-    rope_theta: float = 10000.0
-    rope_scaling: scalings.RopeScaling | None = None
-    eps: float = 1e-6
-    activation: str = "silu"
-    qkv_bias: bool = False
-    o_bias: bool = False
-    mlp_bias: bool = False
-    qk_norm: Literal["head", "all"] | None = None  # norms on queries and keys: of each head, or of all at once
-    norm_after: bool = False  # the norms of a layer follow attention and feed-forward layer, and do not precede them
-    rotated: tuple[bool, ...] = ()  # of each layer: whether queries and keys have rotary positions; () for all
-    rope_interleaved: bool = False  # pairs of neighbours are rotated, not features of the two halves
-    attention_multiplier: float | None = None  # of the scores; None for 1 / sqrt(head_dim)
-    embedding_multiplier: float = 1.0
-    residual_multiplier: float = 1.0  # of what a layer adds
-    logits_scaling: float = 1.0  # logits are divided by it
-    tied: bool = False  # the output layer is the table of embeddings
-    dtype: DType = lucid.float32
-    pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
-    num_labels: int = 0
-    sentence_layers: tuple[SentenceLayer, ...] = LAST_TOKEN  # of a LlamaSentenceEncoder
 
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        kind = options.model_type
+        kind = MODEL_TYPES[options.model_type]
+        rules = kind.options
         width, heads = options.size("hidden_size"), options.size("num_attention_heads")
         kv_heads = options.heads("num_key_value_heads", heads) if options.is_known("num_key_value_heads") else heads
         head_dim = options.size("head_dim") if options.is_known("head_dim") else None
         if head_dim is None:
             head_dim = width // options.heads("num_attention_heads", width)
-        if head_dim % 2:
-            raise ConfigError(
-                f"{options.where}: heads are {head_dim} wide, expected an even number: rotary positions turn pairs"
-            )
-        # Mistral and its kin have no biases; Qwen2 always has them on queries, keys and values.
-        bias = kind not in ("mistral", "ministral", "mixtral", "qwen2")
-        bias = bias and options.get("attention_bias", bool)
-        o_bias = options.get("attention_out_bias", bool) if kind == "seed_oss" else bias and kind != "helium"
-        mlp_bias = kind in ("llama", "smollm3", "granite", "helium", "seed_oss") and options.get("mlp_bias", bool)
+        check_pairs(options, head_dim)
         theta, scaling = rope(options)
         layers = options.layers("num_hidden_layers")
-        rotated = _rotated(options, layers) if kind == "smollm3" else ()
-        return cls(
+        rotated = _rotated(options, layers) if rules.unrotated else ()
+        config = cls(
             vocab_size=options.size("vocab_size"),
             hidden_size=width,
             intermediate_size=options.size("intermediate_size"),
             num_heads=heads,
             num_kv_heads=kv_heads,
             head_dim=head_dim,
-            windows=_windows(options, layers, rotated),
+            windows=_windows(options, layers, rotated, rules.windows),
             rope_theta=theta,
             rope_scaling=scaling,
             eps=options.real("rms_norm_eps"),
             activation=options.activation("hidden_act"),
-            qkv_bias=bias or kind == "qwen2",
-            o_bias=o_bias,
-            mlp_bias=mlp_bias,
-            qk_norm=_QK_NORMS.get(kind),
-            norm_after=kind == "olmo2",
+            parts=kind.parts,
+            qkv_bias=_flag(options, rules.qkv_bias),
+            o_bias=_flag(options, rules.o_bias),
+            mlp_bias=_flag(options, rules.mlp_bias),
             rotated=rotated,
-            rope_interleaved=kind == "helium",
             tied=tied_output(options),
-            attention_multiplier=_multiplier(options, "attention_multiplier") if kind == "granite" else None,
-            embedding_multiplier=_multiplier(options, "embedding_multiplier"),
-            residual_multiplier=_multiplier(options, "residual_multiplier"),
-            logits_scaling=_multiplier(options, "logits_scaling"),
         )
+        return _multiplied(config, options) if rules.multipliers else config
 
 
 class Llama(CausalLM[LlamaConfig]):
@@ -123,174 +78,90 @@ class Llama(CausalLM[LlamaConfig]):
         read=LlamaConfig.read,
         renames=PREFIXED,
         ignored_keys=[r"rotary_emb\.inv_freq$"],  # stored by older versions; computed here
-        tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
+        tied_keys=TIED,
     )
 
-    def __init__(self, config: LlamaConfig) -> None:
-        super().__init__(config)
-        self.model = self.decoder(config)
-        self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, False, config.dtype)
 
-    def decoder(self, config: LlamaConfig) -> Decoder:
-        """The model without its output layer."""
-        return Decoder(config)
+class LlamaStates(decoder_heads.RotaryStates[LlamaConfig]):
+    """Token ids (N, L) to hidden states (N, L, E), each of which has seen the tokens up to its own."""
 
-    def logits(self, x: Tensor) -> Tensor:
-        logits = super().logits(x)
-        return logits if self.config.logits_scaling == 1 else logits / self.config.logits_scaling
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | os.PathLike[str],
-        dtype: DType | Auto = lucid.float32,
-        *,
-        dequantize: bool = False,
-        ignore: Sequence[str] = (),
-    ) -> Self:
-        """As for every model, with parameters of an element type; weights stored in it are used without a copy."""
-        kept = lucid.float32 if dtype == "auto" else dtype
-
-        def read(options: Config) -> LlamaConfig:
-            config: LlamaConfig = cls.checkpoint.read(options)
-            return replace(config, dtype=kept)
-
-        return cls._from_checkpoint(folder, read, dequantize, dtype, ignore=ignore)
+    checkpoint = decoder_heads.for_states(Llama.checkpoint)
 
 
-class Decoder(RotaryDecoder):
-    """The model without its output layer."""
+class LlamaSentenceEncoder(PooledEncoder[LlamaConfig], LlamaStates):
+    """Llama with the pooling and the layers on top that modules.json lists: one vector for each text, (N, E).
 
-    def __init__(self, c: LlamaConfig) -> None:
-        embedding = nn.TiedEmbedding if c.tied else nn.Embedding
-        self.embed_tokens = embedding(c.vocab_size, c.hidden_size, c.dtype)
-        rotated = c.rotated or (True,) * len(c.windows)
-        kind = NormAfterLayer if c.norm_after else Layer
-        self.layers = [
-            kind(c, window, turns, partial(self.feed_forward, c, layer))
-            for layer, (window, turns) in enumerate(zip(c.windows, rotated, strict=True))
-        ]
-        self.norm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
-        self.rope = nn.RotaryEmbedding(c.head_dim, c.rope_theta, scaling=c.rope_scaling, dtype=c.dtype)
-        self.multiplier = c.embedding_multiplier
+    Without a modules.json it is the state of the last kept token, scaled to length 1.
+    """
 
-    def feed_forward(self, c: LlamaConfig, layer: int) -> nn.Module:
-        """That of one layer."""
-        return nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
-
-    def embedded(self, input_ids: Tensor) -> Tensor:
-        return _times(super().embedded(input_ids), self.multiplier)
-
-    def angles(self, positions: Tensor, dtype: DType) -> Sequence[Angles]:
-        return [angles_of(self.rope, positions, dtype)] * len(self.layers)
+    checkpoint = replace(LlamaStates.checkpoint, head="sentence-similarity")
 
 
-class Layer(nn.Module):
-    """Attention, then the feed-forward layer, each after its norm, with a residual connection."""
+class LlamaForSequenceClassification(decoder_heads.LastTokenClassifier[LlamaConfig], LlamaStates):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
-    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool, mlp: Callable[[], nn.Module]) -> None:
-        self.input_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
-        self.self_attn = Attention(c, window, rotated)
-        self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
-        self.mlp = mlp()
-        self.multiplier = c.residual_multiplier
-
-    def forward(
-        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
-    ) -> tuple[Tensor, nn.Cache | None]:
-        y, cache = self.self_attn(self.input_layernorm(x), angles, key_mask, cache)
-        x = x + _times(y, self.multiplier)
-        return x + _times(self.mlp(self.post_attention_layernorm(x)), self.multiplier), cache
+    checkpoint = decoder_heads.for_classification(Llama.checkpoint)
 
 
-class NormAfterLayer(nn.Module):
-    """The same with a norm on what attention and feed-forward layer add, instead of on what they read (OLMo 2)."""
+class LlamaForReranking(LlamaForSequenceClassification):
+    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
 
-    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool, mlp: Callable[[], nn.Module]) -> None:
-        self.self_attn = Attention(c, window, rotated)
-        self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
-        self.mlp = mlp()
-        self.post_feedforward_layernorm = nn.RMSNorm(c.hidden_size, c.eps, dtype=c.dtype)
-
-    def forward(
-        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
-    ) -> tuple[Tensor, nn.Cache | None]:
-        y, cache = self.self_attn(x, angles, key_mask, cache)
-        x = x + self.post_attention_layernorm(y)
-        return x + self.post_feedforward_layernorm(self.mlp(x)), cache
+    checkpoint = decoder_heads.for_reranking(LlamaForSequenceClassification.checkpoint)
 
 
-class Attention(nn.Module):
-    """Causal attention of heads in groups: each group of query heads shares one key and value head."""
+class LlamaForTokenClassification(decoder_heads.TokenClassifier[LlamaConfig], LlamaStates):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
 
-    def __init__(self, c: LlamaConfig, window: int | None, rotated: bool) -> None:
-        self.config, self.window, self.rotated = c, window, rotated
-        self.q_proj = nn.Linear(c.hidden_size, c.num_heads * c.head_dim, c.qkv_bias, c.dtype)
-        self.k_proj = nn.Linear(c.hidden_size, c.num_kv_heads * c.head_dim, c.qkv_bias, c.dtype)
-        self.v_proj = nn.Linear(c.hidden_size, c.num_kv_heads * c.head_dim, c.qkv_bias, c.dtype)
-        self.o_proj = nn.Linear(c.num_heads * c.head_dim, c.hidden_size, c.o_bias, c.dtype)
-        self.q_norm, self.k_norm = _norm(c, c.num_heads), _norm(c, c.num_kv_heads)
-
-    def forward(
-        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
-    ) -> tuple[Tensor, nn.Cache | None]:
-        c, heads, kv_heads = self.config, self.config.num_heads, self.config.num_kv_heads
-        q, k = _normed(self.q_norm, self.q_proj(x), heads), _normed(self.k_norm, self.k_proj(x), kv_heads)
-        if self.rotated:
-            q = ops.rotary_embedding(q, *angles, heads=heads, interleaved=c.rope_interleaved)
-            k = ops.rotary_embedding(k, *angles, heads=kv_heads, interleaved=c.rope_interleaved)
-        options = {"heads": heads, "kv_heads": kv_heads, "scale": c.attention_multiplier, "window": self.window}
-        y, cache = F.cached_attention(q, k, self.v_proj(x), cache, None, key_mask, is_causal=True, **options)
-        return self.o_proj(y), cache
+    checkpoint = decoder_heads.for_token_classification(Llama.checkpoint)
 
 
-def _norm(c: LlamaConfig, heads: int) -> nn.RMSNorm | None:
-    """The norm on queries or keys."""
-    if c.qk_norm is None:
-        return None
-    return nn.RMSNorm(c.head_dim if c.qk_norm == "head" else heads * c.head_dim, c.eps, dtype=c.dtype)
+class LlamaForQuestionAnswering(decoder_heads.QuestionAnswerer[LlamaConfig], LlamaStates):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
 
-
-def _normed(norm: nn.RMSNorm | None, x: Tensor, heads: int) -> Tensor:
-    """A norm over (N, L, H * d), or over the width d of each head."""
-    n, length, width = x.shape
-    if norm is None or norm.normalized_shape == (width,):
-        return x if norm is None else norm(x)
-    return norm(x.reshape(n, length, heads, width // heads)).reshape(n, length, width)
-
-
-def _times(x: Tensor, multiplier: float) -> Tensor:
-    return x if multiplier == 1 else x * multiplier
+    checkpoint = decoder_heads.for_question_answering(Llama.checkpoint)
 
 
 # Reading config.json --------------------------------------------------------------------------------------------------
 
-_QK_NORMS: dict[str, Literal["head", "all"]] = {"qwen3": "head", "qwen3_moe": "head", "olmo2": "all"}
+
+def _multiplied(config: C, options: Config) -> C:
+    """A config with the multipliers that its options name."""
+    return replace(
+        config,
+        attention_multiplier=options.real("attention_multiplier", low=1e-9),
+        embedding_multiplier=options.real("embedding_multiplier", low=1e-9),
+        residual_multiplier=options.real("residual_multiplier", low=1e-9),
+        logits_scaling=options.real("logits_scaling", low=1e-9),
+    )
 
 
-def _windows(options: Config, layers: int, rotated: tuple[bool, ...]) -> tuple[int | None, ...]:
-    """The window of each layer."""
-    kind = options.model_type
+def _flag(options: Config, flag: bool | str) -> bool:
+    """What a model type has always or never, or what the option of this name says."""
+    return options.get(flag, bool) if isinstance(flag, str) else flag
+
+
+def _windows(options: Config, layers: int, rotated: tuple[bool, ...], rule: str) -> tuple[int | None, ...]:
+    """The window of each layer; `rule` is one of `DecoderOptions.windows`."""
     window = options.whole_or_none("sliding_window")
-    if kind not in ("mistral", "ministral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "smollm3"):
+    if rule == "none":
         _no_windows(options, window, layers)
         return (None,) * layers
-    if kind == "ministral":
-        kinds = layer_types(options, layers, [FULL if window is None else SLIDING] * layers)
-        return tuple(window if kind == SLIDING else None for kind in kinds)
-    if kind in ("mistral", "mixtral"):
+    if rule == "all":
         layer_types(options, layers, [FULL] * layers)  # of caches, which the window has too
         return (window,) * layers
+    if rule == "typed":
+        kinds = layer_types(options, layers, [FULL if window is None else SLIDING] * layers)
+        return tuple(window if kind == SLIDING else None for kind in kinds)
     slides = options.get("use_sliding_window", bool)
-    if kind == "smollm3":  # layers may be named whether or not they slide by default
+    window = options.whole("sliding_window") if slides else None
+    if rule == "switched":
+        return (window,) * layers
+    if rule == "unrotated":  # layers may be named whether or not they slide by default
         kinds = layer_types(options, layers, [FULL if turns or not slides else SLIDING for turns in rotated])
         window = options.whole("sliding_window") if SLIDING in kinds else None
-        return tuple(window if kind == SLIDING else None for kind in kinds)
-    window = options.whole("sliding_window") if slides else None
-    if kind == "qwen3_moe":  # in all layers or none
-        return (window,) * layers
-    first = options.whole("max_window_layers", low=0)
-    kinds = layer_types(options, layers, [SLIDING if slides and i >= first else FULL for i in range(layers)])
+    else:
+        first = options.whole("max_window_layers", low=0)
+        kinds = layer_types(options, layers, [SLIDING if slides and i >= first else FULL for i in range(layers)])
     return tuple(window if kind == SLIDING else None for kind in kinds)
 
 
@@ -310,11 +181,6 @@ def _rotated(options: Config, layers: int) -> tuple[bool, ...]:
     if len(marks) != layers or not all(mark in (0, 1) for mark in marks):
         raise options.wrong("no_rope_layers", f"expected {layers} of 0 or 1")
     return tuple(bool(mark) for mark in marks)
-
-
-def _multiplier(options: Config, name: str) -> float:
-    """One of Granite's multipliers; other models have none."""
-    return options.real(name, low=1e-9) if options.model_type == "granite" else 1.0
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ token by token. Modules have the names of the published checkpoints.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
 from lucid.models.parts.options import tied_output
+from lucid.models.parts.text_encoders import text_specs
 from lucid.nn import functional as F
 
 CHUNK = 8  # tokens; results do not depend on it, and hardly does the time: docs/howto/loops.md has figures
@@ -320,6 +321,29 @@ def _by_chunks(
     h, y = ops.scan(step, state.reshape(n, groups, each, width, states), given)
     y = y.permute(1, 0, 4, 2, 3, 5).reshape(n, length, heads, width)
     return y, h.reshape(n, heads, width, states)
+
+
+class Mamba2States(Pretrained[Mamba2Config]):
+    """Token ids (N, L) to hidden states (N, L, E)."""
+
+    checkpoint = replace(
+        Mamba2.checkpoint,
+        head="feature-extraction",
+        tied_keys={},
+        ignored_keys=[*Mamba2.checkpoint.ignored_keys, r"^lm_head\."],
+    )
+    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
+
+    def __init__(self, config: Mamba2Config) -> None:
+        super().__init__(config)
+        self.backbone = Backbone(config)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        states: Tensor = self.backbone(input_ids, attention_mask, None)[0]
+        return states
+
+    def input_specs(self) -> Mapping[str, lucid.TensorType]:
+        return text_specs()
 
 
 def main() -> None:

@@ -17,23 +17,17 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import lucid
-from lucid import nn
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
-from lucid.models.llama import Decoder, Llama, LlamaConfig
-from lucid.models.parts.decoders import PREFIXED
+from lucid.models.llama import Llama, LlamaConfig
+from lucid.models.parts import decoder_heads
+from lucid.models.parts.decoders import PREFIXED, TIED, Experts
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
 
 
 @dataclass(frozen=True)
 class MixtralConfig(LlamaConfig):
-    """The sizes of a model; the defaults are Mixtral's 8x7B."""
-
-    num_experts: int = 8
-    experts_per_token: int = 2
-    expert_size: int = 14336  # the inner width of one expert; intermediate_size is that of layers without experts
-    normalized: bool = True  # the weights of a token's experts add up to 1
-    sparse: tuple[bool, ...] = ()  # of each layer: whether it has experts; () for all
+    """The sizes of a model."""
 
     @classmethod
     def read(cls, options: Config) -> Self:
@@ -47,14 +41,14 @@ class MixtralConfig(LlamaConfig):
             raise options.wrong("mlp_only_layers", "expected numbers of layers")
         if options.activation("hidden_act") not in ("silu", "swish"):
             raise options.wrong("hidden_act", "supported: silu")
-        return replace(
-            plain,
-            num_experts=count,
-            experts_per_token=options.whole("num_experts_per_tok", high=count, why=", the number of experts"),
-            expert_size=options.size("intermediate_size" if mixtral else "moe_intermediate_size"),
+        experts = Experts(
+            count=count,
+            per_token=options.whole("num_experts_per_tok", high=count, why=", the number of experts"),
+            width=options.size("intermediate_size" if mixtral else "moe_intermediate_size"),
             normalized=mixtral or options.get("norm_topk_prob", bool),
-            sparse=tuple((i + 1) % step == 0 and i not in dense for i in range(len(plain.windows))),
+            layers=tuple((i + 1) % step == 0 and i not in dense for i in range(len(plain.windows))),
         )
+        return replace(plain, experts=experts)
 
 
 class Mixtral(Llama):
@@ -78,23 +72,38 @@ class Mixtral(Llama):
             "mlp.experts.down_proj": ("block_sparse_moe.experts.*.w2.weight",),
         },
         renames=[*PREFIXED, (r"\.block_sparse_moe\.", ".mlp.")],
-        tied_keys={"lm_head.weight": "model.embed_tokens.weight"},
+        tied_keys=TIED,
     )
 
-    def decoder(self, config: LlamaConfig) -> Decoder:
-        return SparseDecoder(config)
+
+class MixtralStates(decoder_heads.RotaryStates[MixtralConfig]):
+    """Token ids (N, L) to hidden states (N, L, E)."""
+
+    checkpoint = decoder_heads.for_states(Mixtral.checkpoint)
 
 
-class SparseDecoder(Decoder):
-    """Llama's decoder with experts."""
+class MixtralForSequenceClassification(decoder_heads.LastTokenClassifier[MixtralConfig], MixtralStates):
+    """Texts, or pairs of texts, (N, L) to logits (N, num_labels)."""
 
-    def feed_forward(self, c: LlamaConfig, layer: int) -> nn.Module:
-        assert isinstance(c, MixtralConfig)
-        if c.sparse and not c.sparse[layer]:
-            return super().feed_forward(c, layer)
-        return nn.MixtureOfExperts(
-            c.num_experts, c.experts_per_token, c.hidden_size, c.expert_size, normalized=c.normalized, dtype=c.dtype
-        )
+    checkpoint = decoder_heads.for_classification(Mixtral.checkpoint)
+
+
+class MixtralForReranking(MixtralForSequenceClassification):
+    """A cross-encoder: pairs of a query and a text (N, L) to logits (N, 1), the higher the more relevant."""
+
+    checkpoint = decoder_heads.for_reranking(MixtralForSequenceClassification.checkpoint)
+
+
+class MixtralForTokenClassification(decoder_heads.TokenClassifier[MixtralConfig], MixtralStates):
+    """Token ids (N, L) to the logits of each token, (N, L, num_labels)."""
+
+    checkpoint = decoder_heads.for_token_classification(Mixtral.checkpoint)
+
+
+class MixtralForQuestionAnswering(decoder_heads.QuestionAnswerer[MixtralConfig], MixtralStates):
+    """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
+
+    checkpoint = decoder_heads.for_question_answering(Mixtral.checkpoint)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ types of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Pairs: TypeAlias = Literal["halves", "neighbours"]
@@ -35,6 +35,49 @@ class GGUF:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DecoderParts:
+    """What tells one decoder of rotary positions from another; the defaults are Llama's.
+
+    Args:
+        norms: where those of a layer stand: "before" attention and feed-forward network, "after" them, or "around".
+        norm_offset: what is added to the weights of norms, which are stored without it.
+        qk_norm: norms on queries and keys: of each "head", or of "all" at once.
+        interleaved: whether rotary positions turn pairs of neighbours, and not the two halves of a head.
+        joined: whether one product makes queries, keys and values, and one the gate and what it scales.
+    """
+
+    norms: Literal["before", "after", "around"] = "before"
+    norm_offset: float = 0.0
+    qk_norm: Literal["head", "all"] | None = None
+    interleaved: bool = False
+    joined: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderOptions:
+    """Which options tell the other parts of such a decoder in the config.json of one model_type.
+
+    Args:
+        qkv_bias, o_bias, mlp_bias: whether projections have biases, or the option that says it.
+        windows: which layers have the window sliding_window: "none"; "all"; "switched", all if use_sliding_window is
+            true; "typed", those of layer_types; if it is true "later", from max_window_layers on, or "unrotated", those
+            without positions.
+        unrotated: whether no_rope_layers or no_rope_layer_interval name layers without positions.
+        multipliers: whether scores, embeddings, residuals and logits have multipliers.
+    """
+
+    qkv_bias: bool | str = "attention_bias"
+    o_bias: bool | str = "attention_bias"
+    mlp_bias: bool | str = "mlp_bias"
+    windows: Literal["none", "all", "switched", "typed", "later", "unrotated"] = "none"
+    unrotated: bool = False
+    multipliers: bool = False
+
+
+LLAMA_PARTS, LLAMA_OPTIONS = DecoderParts(), DecoderOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelType:
     """What sets the checkpoints of one model_type apart.
 
@@ -45,6 +88,7 @@ class ModelType:
         gguf: how llama.cpp stores the model; None where GGUF files are not read.
         genai: whether onnxruntime-genai knows the type and runs it as any other decoder; one of another type is its
             "decoder". Its "gpt2" is not so: that takes the keys and values of a layer as one tensor.
+        parts, options: of a decoder of rotary positions.
         optimum: the options of which optimum makes the first, empty cache, besides the width and the heads.
     """
 
@@ -52,6 +96,8 @@ class ModelType:
     offset_positions: bool = False
     gguf: GGUF | None = None
     genai: bool = False
+    parts: DecoderParts = LLAMA_PARTS
+    options: DecoderOptions = LLAMA_OPTIONS
     optimum: tuple[Literal["num_key_value_heads", "head_dim"], ...] = ()
 
 
@@ -83,26 +129,38 @@ def _types(*names: str) -> dict[str, ModelType]:
     return dict.fromkeys(names, ModelType())
 
 
-def _of_encoder(model: str) -> dict[str, str]:
-    """The classes of an encoder of texts: of "albert.Albert" AlbertForMaskedLM and so on."""
-    names = {
-        "feature-extraction": "",
-        "sentence-similarity": "SentenceEncoder",
-        "text-classification": "ForSequenceClassification",
-        "reranking": "ForReranking",
-        "token-classification": "ForTokenClassification",
-        "question-answering": "ForQuestionAnswering",
-        "fill-mask": "ForMaskedLM",
-    }
-    return {task: model + name for task, name in names.items()}
+_HEADS = {
+    "text-classification": "ForSequenceClassification",
+    "reranking": "ForReranking",
+    "token-classification": "ForTokenClassification",
+    "question-answering": "ForQuestionAnswering",
+    "fill-mask": "ForMaskedLM",
+}
+
+
+def _heads(model: str, *without: str) -> dict[str, str]:
+    """The heads of a model of texts, by the names that they have: of "albert.Albert" AlbertForReranking and so on."""
+    return {task: model + ending for task, ending in _HEADS.items() if task not in without}
+
+
+def _encoder(model: str) -> dict[str, str]:
+    """The classes of an encoder of texts."""
+    return {"feature-extraction": model, "sentence-similarity": f"{model}SentenceEncoder", **_heads(model)}
+
+
+def _decoder(model: str, *without: str) -> dict[str, str]:
+    """The classes of a decoder."""
+    states = {"text-generation": model, "feature-extraction": f"{model}States"}
+    return states | _heads(model, "fill-mask", *without)
 
 
 _OFFSET = ModelType(offset_positions=True)
-_KV_HEADS = ModelType(optimum=("num_key_value_heads",))
+_KV_HEADS: tuple[Literal["num_key_value_heads"]] = ("num_key_value_heads",)
+_UNBIASED = DecoderOptions(qkv_bias=False, o_bias=False, mlp_bias=False)
 
 FAMILIES: dict[str, Family] = {
     "albert": Family(
-        tasks=_of_encoder("albert.Albert"),
+        tasks=_encoder("albert.Albert"),
         types=_types("albert"),
     ),
     "bart": Family(
@@ -113,7 +171,7 @@ FAMILIES: dict[str, Family] = {
         types=_types("bart", "marian", "mbart", "m2m_100"),
     ),
     "bert": Family(
-        tasks=_of_encoder("bert.Bert") | {"sentence-similarity": "bert.SentenceEncoder"},
+        tasks=_encoder("bert.Bert") | {"sentence-similarity": "bert.SentenceEncoder"},
         types={
             "bert": ModelType(),
             "roberta": _OFFSET,
@@ -141,93 +199,87 @@ FAMILIES: dict[str, Family] = {
         types=_types("convnext", "convnextv2"),
     ),
     "deberta": Family(
-        tasks=_of_encoder("deberta.Deberta"),
+        tasks=_encoder("deberta.Deberta"),
         types=_types("deberta-v2"),
     ),
     "gemma": Family(
-        tasks={
-            "text-generation": "gemma.Gemma",
-            "feature-extraction": "decoder_tasks.GemmaStates",
-            "text-classification": "decoder_tasks.GemmaForSequenceClassification",
-            "reranking": "decoder_tasks.GemmaForReranking",
-            "token-classification": "decoder_tasks.GemmaForTokenClassification",
-        },
+        tasks=_decoder("gemma.Gemma", "question-answering"),
         types={
-            "gemma2": ModelType(),
-            "gemma3_text": ModelType(optimum=("num_key_value_heads", "head_dim")),
+            "gemma2": ModelType(parts=DecoderParts(norms="around", norm_offset=1.0)),
+            "gemma3_text": ModelType(
+                parts=DecoderParts(norms="around", norm_offset=1.0, qk_norm="head"),
+                optimum=("num_key_value_heads", "head_dim"),
+            ),
         },
     ),
     "gpt2": Family(
-        tasks={
-            "text-generation": "gpt2.GPT2",
-            "feature-extraction": "decoder_tasks.GPT2States",
-            "text-classification": "decoder_tasks.GPT2ForSequenceClassification",
-            "reranking": "decoder_tasks.GPT2ForReranking",
-            "token-classification": "decoder_tasks.GPT2ForTokenClassification",
-            "question-answering": "decoder_tasks.GPT2ForQuestionAnswering",
-        },
+        tasks=_decoder("gpt2.GPT2"),
         types=_types("gpt2"),
     ),
     "llama": Family(
-        tasks={
-            "text-generation": "llama.Llama",
-            "feature-extraction": "llama_tasks.LlamaStates",
-            "sentence-similarity": "llama_tasks.LlamaSentenceEncoder",
-            "text-classification": "llama_tasks.LlamaForSequenceClassification",
-            "reranking": "llama_tasks.LlamaForReranking",
-            "token-classification": "llama_tasks.LlamaForTokenClassification",
-            "question-answering": "llama_tasks.LlamaForQuestionAnswering",
-        },
+        tasks=_decoder("llama.Llama") | {"sentence-similarity": "llama.LlamaSentenceEncoder"},
         types={
             "llama": ModelType(
-                gguf=GGUF("llama", "neighbours", "rope_freqs.weight"), genai=True, optimum=("num_key_value_heads",)
-            ),  # Mistral's files call themselves so too
-            "mistral": ModelType(genai=True, optimum=("num_key_value_heads",)),
-            "qwen2": ModelType(gguf=GGUF("qwen2"), genai=True, optimum=("num_key_value_heads",)),
-            "qwen3": ModelType(gguf=GGUF("qwen3"), genai=True, optimum=("num_key_value_heads",)),
-            "smollm3": _KV_HEADS,
-            "granite": _KV_HEADS,
-            "helium": _KV_HEADS,
-            "olmo2": ModelType(),
-            "ministral": ModelType(),
-            "seed_oss": ModelType(),
+                # Other types, such as mistral, have GGUF files of this architecture too.
+                gguf=GGUF("llama", "neighbours", "rope_freqs.weight"),
+                genai=True,
+                optimum=_KV_HEADS,
+            ),
+            "mistral": ModelType(options=replace(_UNBIASED, windows="all"), genai=True, optimum=_KV_HEADS),
+            "qwen2": ModelType(
+                options=replace(_UNBIASED, qkv_bias=True, windows="later"),
+                gguf=GGUF("qwen2"),
+                genai=True,
+                optimum=_KV_HEADS,
+            ),
+            "qwen3": ModelType(
+                parts=DecoderParts(qk_norm="head"),
+                options=DecoderOptions(mlp_bias=False, windows="later"),
+                gguf=GGUF("qwen3"),
+                genai=True,
+                optimum=_KV_HEADS,
+            ),
+            "smollm3": ModelType(options=DecoderOptions(unrotated=True, windows="unrotated"), optimum=_KV_HEADS),
+            "granite": ModelType(options=DecoderOptions(multipliers=True), optimum=_KV_HEADS),
+            "helium": ModelType(
+                parts=DecoderParts(interleaved=True),
+                options=DecoderOptions(o_bias=False),
+                optimum=_KV_HEADS,
+            ),
+            "olmo2": ModelType(
+                parts=DecoderParts(norms="after", qk_norm="all"),
+                options=DecoderOptions(mlp_bias=False),
+            ),
+            "ministral": ModelType(options=replace(_UNBIASED, windows="typed")),
+            "seed_oss": ModelType(options=DecoderOptions(o_bias="attention_out_bias")),
         },
     ),
     "mixtral": Family(
-        tasks={
-            "text-generation": "mixtral.Mixtral",
-            "feature-extraction": "decoder_tasks.MixtralStates",
-            "text-classification": "decoder_tasks.MixtralForSequenceClassification",
-            "reranking": "decoder_tasks.MixtralForReranking",
-            "token-classification": "decoder_tasks.MixtralForTokenClassification",
-            "question-answering": "decoder_tasks.MixtralForQuestionAnswering",
-        },
+        tasks=_decoder("mixtral.Mixtral"),
         types={
-            "mixtral": ModelType(),
-            "qwen3_moe": _KV_HEADS,
+            "mixtral": ModelType(options=replace(_UNBIASED, windows="all")),
+            "qwen3_moe": ModelType(
+                parts=DecoderParts(qk_norm="head"),
+                options=DecoderOptions(mlp_bias=False, windows="switched"),
+                optimum=_KV_HEADS,
+            ),
         },
     ),
     "mamba2": Family(
         tasks={
             "text-generation": "mamba2.Mamba2",
-            "feature-extraction": "decoder_tasks.Mamba2States",
+            "feature-extraction": "mamba2.Mamba2States",
         },
         types=_types("mamba2"),
     ),
     "modernbert": Family(
-        tasks=_of_encoder("modernbert.ModernBert"),
+        tasks=_encoder("modernbert.ModernBert"),
         types=_types("modernbert"),
     ),
     "phi3": Family(
-        tasks={
-            "text-generation": "phi3.Phi3",
-            "feature-extraction": "decoder_tasks.Phi3States",
-            "text-classification": "decoder_tasks.Phi3ForSequenceClassification",
-            "reranking": "decoder_tasks.Phi3ForReranking",
-            "token-classification": "decoder_tasks.Phi3ForTokenClassification",
-        },
+        tasks=_decoder("phi3.Phi3", "question-answering"),
         types={
-            "phi3": ModelType(published_code=True),
+            "phi3": ModelType(parts=DecoderParts(joined=True), published_code=True),
         },
     ),
     "siglip": Family(

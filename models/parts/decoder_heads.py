@@ -1,7 +1,7 @@
 """Heads on decoders: states of tokens, classes of them and of texts, answers in a text.
 
-A model's file derives its classes from these and says what its decoder is, as `models/llama_tasks.py` does. A token
-sees only those before it, so the class of a text is read at its last token.
+A model's file derives its classes from these, as `models/llama.py` does. A token sees only those before it, so the
+class of a text is read at its last token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import lucid
 from lucid import Tensor, nn
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
-from lucid.models.parts.decoders import RotaryDecoder
+from lucid.models.parts.decoders import Decoder, DecoderConfig
 from lucid.models.parts.text_encoders import with_labels
 from lucid.nn import functional as F
 
@@ -37,9 +37,10 @@ class Sizes(Protocol):
 
 
 C = TypeVar("C", bound=Sizes)
+R = TypeVar("R", bound=DecoderConfig)
 
 
-class DecoderStates(Pretrained[C]):
+class States(Pretrained[C]):
     """Token ids (N, L) to hidden states (N, L, E), each of which has seen the tokens up to its own."""
 
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
@@ -55,16 +56,12 @@ class DecoderStates(Pretrained[C]):
         return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
 
 
-class RotaryStates(DecoderStates[C]):
+class RotaryStates(States[R]):
     """Those of a decoder with rotary positions."""
 
-    def __init__(self, config: C) -> None:
+    def __init__(self, config: R) -> None:
         super().__init__(config)
-        self.model = self.decoder(config)
-
-    @abstractmethod
-    def decoder(self, config: C) -> RotaryDecoder:
-        """The model without its output layer."""
+        self.model = Decoder(config)
 
     def states(self, input_ids: Tensor, attention_mask: Tensor | None, kept: int | Tensor | None = None) -> Tensor:
         states, _ = self.model(input_ids, attention_mask)
@@ -73,11 +70,11 @@ class RotaryStates(DecoderStates[C]):
 
 
 def for_states(base: Checkpoint[C]) -> Checkpoint[C]:
-    """The checkpoint of `DecoderStates`: without the output layer, and without another head."""
+    """The checkpoint of `States`: without the output layer, and without another head."""
     return replace(base, head="feature-extraction", tied_keys={}, ignored_keys=[*base.ignored_keys, rf"^{HEADS}"])
 
 
-class LastTokenClassifier(DecoderStates[C]):
+class LastTokenClassifier(States[C]):
     """Texts (N, L) to logits (N, num_labels), from the state of the last token that is not padding.
 
     Padding is `pad_token_id`, on either side; without one in the config the last place is read.
@@ -103,7 +100,7 @@ class LastTokenClassifier(DecoderStates[C]):
         ).argmax(1)
 
 
-def for_last_token_classification(base: Checkpoint[C]) -> Checkpoint[C]:
+def for_classification(base: Checkpoint[C]) -> Checkpoint[C]:
     """The checkpoint of a `LastTokenClassifier`."""
 
     def read(options: Config) -> C:
@@ -113,12 +110,12 @@ def for_last_token_classification(base: Checkpoint[C]) -> Checkpoint[C]:
     return with_labels(replace(_with_head(base), read=read), "text-classification", r"score\.weight")
 
 
-def for_last_token_reranking(classifier: Checkpoint[C]) -> Checkpoint[C]:
+def for_reranking(classifier: Checkpoint[C]) -> Checkpoint[C]:
     """The checkpoint of a cross-encoder: that of a classifier of texts, with one label."""
     return replace(classifier, read=reading_labels(classifier.read, r"score\.weight", 1), head="reranking")
 
 
-class DecoderTokenClassifier(DecoderStates[C]):
+class TokenClassifier(States[C]):
     """Token ids (N, L) to the logits of each token, (N, L, num_labels), which has seen the tokens up to its own."""
 
     output_names: ClassVar[Sequence[str]] = ("logits",)
@@ -131,8 +128,8 @@ class DecoderTokenClassifier(DecoderStates[C]):
         return self.score(self.states(input_ids, attention_mask))
 
 
-def for_decoder_token_classification(base: Checkpoint[C], key: str = r"score\.weight") -> Checkpoint[C]:
-    """The checkpoint of a `DecoderTokenClassifier`; `key` is a regular expression for that of its last weight."""
+def for_token_classification(base: Checkpoint[C], key: str = r"score\.weight") -> Checkpoint[C]:
+    """The checkpoint of a `TokenClassifier`; `key` is a regular expression for that of its last weight."""
 
     def read(options: Config) -> C:
         options.only("token_classification_bias", True)
@@ -141,7 +138,7 @@ def for_decoder_token_classification(base: Checkpoint[C], key: str = r"score\.we
     return with_labels(replace(_with_head(base), read=read), "token-classification", key)
 
 
-class DecoderQuestionAnswerer(DecoderStates[C]):
+class QuestionAnswerer(States[C]):
     """A question and a text (N, L) to the logits of the answer's first and last token, (N, L) each."""
 
     output_names: ClassVar[Sequence[str]] = ("start_logits", "end_logits")
@@ -155,8 +152,8 @@ class DecoderQuestionAnswerer(DecoderStates[C]):
         return logits[:, :, 0], logits[:, :, 1]
 
 
-def for_decoder_question_answering(base: Checkpoint[C]) -> Checkpoint[C]:
-    """The checkpoint of a `DecoderQuestionAnswerer`."""
+def for_question_answering(base: Checkpoint[C]) -> Checkpoint[C]:
+    """The checkpoint of a `QuestionAnswerer`."""
     return with_labels(_with_head(base), "question-answering", r"qa_outputs\.weight", expected=2)
 
 

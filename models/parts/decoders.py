@@ -1,87 +1,98 @@
-"""What decoders with rotary positions have in common: token ids, through layers with caches, to logits.
+"""The decoder of rotary positions that Llama, Gemma, Phi-3, Mixtral and many others are: token ids, through layers with
+caches, to logits.
 
-A model derives from both classes, says what its layers are, and overrides what differs: the scale of its embeddings,
-the angles of a layer, what is done with the logits.
+A config tells which parts it has: norms, positions, attention, feed-forward networks, and what is added to the residual
+stream. A model is a way to read such a config from config.json, and the names of its weights are those of Hugging Face.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import os
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self, TypeVar
 
-from lucid import DType, Tensor, nn
-from lucid.models.checkpoints.pretrained import Pretrained
+import lucid
+from lucid import DType, Tensor, nn, ops
+from lucid.models.checkpoints.families import LLAMA_PARTS, DecoderParts
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Auto, Config, Pretrained
+from lucid.models.checkpoints.sentence_files import LAST_TOKEN, SentenceLayer
+from lucid.models.parts.options import Rope
 from lucid.nn import functional as F
+from lucid.nn.rope_scaling import RopeScaling
 
 PREFIXED = [
     (r"^transformer\.", "model."),  # what some heads call their decoder
     (r"^(?!model\.|lm_head\.|score\.|qa_outputs\.)", "model."),  # checkpoints of the decoder only
 ]
 """The `renames` of a checkpoint whose decoder is called model."""
-
-Angles: TypeAlias = tuple[Tensor, Tensor]
-"""The cosines and sines of the positions."""
-
-
-class Heads(Protocol):
-    """What a config tells about the cache."""
-
-    @property
-    def num_kv_heads(self) -> int: ...
-
-    @property
-    def head_dim(self) -> int: ...
+TIED = {"lm_head.weight": "model.embed_tokens.weight"}
+"""Its `tied_keys`."""
 
 
-C = TypeVar("C", bound=Heads)
+class Angles(NamedTuple):
+    """The cosines and sines of the positions."""
+
+    cos: Tensor
+    sin: Tensor
 
 
-class RotaryDecoder(nn.Module):
-    """A model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers.
+@dataclass(frozen=True)
+class Experts:
+    """Feed-forward networks that are mixtures of experts: each token goes through a few of many.
 
-    If a cache is given, the cache of each layer too.
-
-    Attributes:
-        embed_tokens: the table.
-        layers: each takes a state, its angles, the key mask and its cache, and gives a state and its cache.
-        norm: that of the last state, which the output layer reads.
+    Args:
+        count: how many there are.
+        per_token: how many of them a token goes through.
+        width: the inner width of one.
+        normalized: whether the weights of a token's experts add up to 1.
+        layers: of each layer, whether it has experts; () for all.
     """
 
-    embed_tokens: nn.Embedding
-    layers: Sequence[nn.Module]
-    norm: nn.Module
-
-    def embedded(self, input_ids: Tensor) -> Tensor:
-        """The input of the first layer."""
-        return self.embed_tokens(input_ids)
-
-    @abstractmethod
-    def angles(self, positions: Tensor, dtype: DType) -> Sequence[Angles]:
-        """The angles of each layer, in an element type."""
-
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.Cache] | None = None,
-    ) -> tuple[list[Tensor], list[nn.Cache]]:
-        caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
-        key_mask = F.cache_key_mask(attention_mask, caches)
-        states, present = [self.embedded(input_ids)], []
-        angles = self.angles(F.cache_positions(input_ids, position_ids, caches), states[0].dtype)
-        for layer, turns, cache in zip(self.layers, angles, caches, strict=True):
-            state, cache = layer(states[-1], turns, key_mask, cache)
-            states.append(state)
-            present.append(cache)
-        return states, F.present_caches(past_key_values, present)
+    count: int
+    per_token: int
+    width: int
+    normalized: bool = True
+    layers: tuple[bool, ...] = ()
 
 
-def angles_of(rope: nn.RotaryEmbedding, positions: Tensor, dtype: DType) -> Angles:
-    """Cosines and sines in an element type: that of the weights, also after to(...)."""
-    cos, sin = rope(positions)
-    return cos.astype(dtype), sin.astype(dtype)
+@dataclass(frozen=True)
+class DecoderConfig:
+    """The sizes of a decoder, and the parts that it has."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    windows: tuple[int | None, ...]  # of each layer: how many keys a query sees, itself included; None for all
+    rope_theta: float = 10000.0
+    rope_scaling: RopeScaling | None = None
+    eps: float = 1e-6
+    activation: str = "silu"
+    parts: DecoderParts = LLAMA_PARTS
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    rotated: tuple[bool, ...] = ()  # of each layer: whether queries and keys have rotary positions; () for all
+    rotary_dim: int | None = None  # how many features of a head are rotated; None for all
+    window_rope: Rope | None = None  # positions of layers with a window, where they have others
+    attention_multiplier: float | None = None  # of the scores; None for 1 / sqrt(head_dim)
+    attention_softcap: float = 0.0  # 0: none
+    embedding_multiplier: float = 1.0
+    residual_multiplier: float = 1.0  # of what a layer adds
+    logits_scaling: float = 1.0  # logits are divided by it
+    logits_softcap: float = 0.0  # 0: none
+    experts: Experts | None = None
+    tied: bool = False  # the output layer is the table of embeddings
+    dtype: DType = lucid.float32
+    pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
+    num_labels: int = 0
+    sentence_layers: tuple[SentenceLayer, ...] = LAST_TOKEN  # of a sentence encoder
+
+
+C = TypeVar("C", bound=DecoderConfig)
 
 
 class CausalLM(Pretrained[C], nn.CausalDecoder):
@@ -91,8 +102,11 @@ class CausalLM(Pretrained[C], nn.CausalDecoder):
     """
 
     takes_logits_to_keep = True
-    model: RotaryDecoder
-    lm_head: nn.Linear | None  # None: the table of the embeddings
+
+    def __init__(self, config: C) -> None:
+        super().__init__(config)
+        self.model = Decoder(config)
+        self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, False, config.dtype)
 
     def forward(
         self,
@@ -118,7 +132,11 @@ class CausalLM(Pretrained[C], nn.CausalDecoder):
 
     def logits(self, x: Tensor) -> Tensor:
         """The output layer."""
-        return F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+        logits = F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+        if self.config.logits_scaling != 1:
+            logits = logits / self.config.logits_scaling
+        cap = self.config.logits_softcap
+        return (logits / cap).tanh() * cap if cap else logits
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
         """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
@@ -129,3 +147,196 @@ class CausalLM(Pretrained[C], nn.CausalDecoder):
     def cache_shape(self) -> nn.CacheShape:
         c, table = self.config, self.model.embed_tokens.weight
         return nn.CacheShape(len(self.model.layers), c.num_kv_heads, c.head_dim, table.dtype)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | os.PathLike[str],
+        dtype: DType | Auto = lucid.float32,
+        *,
+        dequantize: bool = False,
+        ignore: Sequence[str] = (),
+    ) -> Self:
+        """As for every model, with parameters of an element type; weights stored in it are used without a copy."""
+        kept = lucid.float32 if dtype == "auto" else dtype
+
+        def read(options: Config) -> C:
+            config: C = cls.checkpoint.read(options)
+            return replace(config, dtype=kept)
+
+        return cls._from_checkpoint(folder, read, dequantize, dtype, ignore=ignore)
+
+
+class Decoder(nn.Module):
+    """A model without its output layer: (N, L) token ids to the list of (N, L, hidden_size) between the layers, and the
+    new cache of each layer if one is given. `norm` is that of the last state, which the output layer reads.
+    """
+
+    def __init__(self, c: DecoderConfig) -> None:
+        embedding = nn.TiedEmbedding if c.tied else nn.Embedding
+        self.config = c
+        self.embed_tokens = embedding(c.vocab_size, c.hidden_size, c.dtype)
+        self.layers = [Layer(c, number) for number in range(len(c.windows))]
+        self.norm = _norm(c, c.hidden_size)
+        self.rope = _rope(c, Rope(c.rope_theta, c.rope_scaling))
+        self.window_rope = None if c.window_rope is None else _rope(c, c.window_rope)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None = None,
+        past_key_values: Sequence[nn.Cache] | None = None,
+    ) -> tuple[list[Tensor], list[nn.Cache]]:
+        caches = F.layer_caches(past_key_values, position_ids, len(self.layers))
+        key_mask = F.cache_key_mask(attention_mask, caches)
+        states, present = [_times(self.embed_tokens(input_ids), self.config.embedding_multiplier)], []
+        angles = self.angles(F.cache_positions(input_ids, position_ids, caches), states[0].dtype)
+        for layer, turns, cache in zip(self.layers, angles, caches, strict=True):
+            state, cache = layer(states[-1], turns, key_mask, cache)
+            states.append(state)
+            present.append(cache)
+        return states, F.present_caches(past_key_values, present)
+
+    def angles(self, positions: Tensor, dtype: DType) -> list[Angles]:
+        """Of each layer, in an element type."""
+        own = angles_of(self.rope, positions, dtype)
+        if self.window_rope is None:
+            return [own] * len(self.layers)
+        windowed = angles_of(self.window_rope, positions, dtype)
+        return [own if window is None else windowed for window in self.config.windows]
+
+
+def angles_of(rope: nn.RotaryEmbedding, positions: Tensor, dtype: DType) -> Angles:
+    """Cosines and sines in an element type: that of the weights, also after to(...)."""
+    cos, sin = rope(positions)
+    return Angles(cos.astype(dtype), sin.astype(dtype))
+
+
+class Layer(nn.Module):
+    """Attention and a feed-forward network, each with norms and a residual connection."""
+
+    def __init__(self, c: DecoderConfig, number: int) -> None:
+        self.norms, self.multiplier = c.parts.norms, c.residual_multiplier
+        before, after = self.norms != "after", self.norms != "before"
+        self.input_layernorm = _norm(c, c.hidden_size) if before else None
+        self.self_attn = Attention(c, number)
+        self.post_attention_layernorm = _norm(c, c.hidden_size)  # the second of two or of four
+        self.pre_feedforward_layernorm = _norm(c, c.hidden_size) if before and after else None
+        self.mlp = _feed_forward(c, number)
+        self.post_feedforward_layernorm = _norm(c, c.hidden_size) if after else None
+
+    def forward(
+        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
+    ) -> tuple[Tensor, nn.Cache | None]:
+        second = self.post_attention_layernorm
+        after_attention, before_mlp = (
+            (None, second) if self.norms == "before" else (second, self.pre_feedforward_layernorm)
+        )
+        y, cache = self.self_attn(_normed(self.input_layernorm, x), angles, key_mask, cache)
+        x = x + _times(_normed(after_attention, y), self.multiplier)
+        y = self.mlp(_normed(before_mlp, x))
+        return x + _times(_normed(self.post_feedforward_layernorm, y), self.multiplier), cache
+
+
+class Attention(nn.Module):
+    """Causal attention of heads in groups: each group of query heads shares one key and value head."""
+
+    def __init__(self, c: DecoderConfig, number: int) -> None:
+        self.config, self.window, self.rotated = c, c.windows[number], not c.rotated or c.rotated[number]
+        q, kv = c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
+        if c.parts.joined:
+            self.qkv_proj = nn.Linear(c.hidden_size, q + 2 * kv, c.qkv_bias, c.dtype)
+        else:
+            self.q_proj = nn.Linear(c.hidden_size, q, c.qkv_bias, c.dtype)
+            self.k_proj = nn.Linear(c.hidden_size, kv, c.qkv_bias, c.dtype)
+            self.v_proj = nn.Linear(c.hidden_size, kv, c.qkv_bias, c.dtype)
+        self.o_proj = nn.Linear(q, c.hidden_size, c.o_bias, c.dtype)
+        self.q_norm, self.k_norm = _head_norm(c, c.num_heads), _head_norm(c, c.num_kv_heads)
+
+    def forward(
+        self, x: Tensor, angles: Angles, key_mask: Tensor | None, cache: nn.Cache | None
+    ) -> tuple[Tensor, nn.Cache | None]:
+        c, heads, kv_heads = self.config, self.config.num_heads, self.config.num_kv_heads
+        if c.parts.joined:
+            q, k, v = self.qkv_proj(x).split([count * c.head_dim for count in (heads, kv_heads, kv_heads)], -1)
+        else:
+            q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        q, k = _normed_heads(self.q_norm, q, heads), _normed_heads(self.k_norm, k, kv_heads)
+        if self.rotated:
+            q = ops.rotary_embedding(q, *angles, heads=heads, interleaved=c.parts.interleaved)
+            k = ops.rotary_embedding(k, *angles, heads=kv_heads, interleaved=c.parts.interleaved)
+        options: dict[str, Any] = {"scale": c.attention_multiplier, "softcap": c.attention_softcap}
+        y, cache = F.cached_attention(
+            *(q, k, v, cache, None, key_mask),
+            **(options | {"heads": heads, "kv_heads": kv_heads, "is_causal": True, "window": self.window}),
+        )
+        return self.o_proj(y), cache
+
+
+class JoinedGatedMLP(nn.Module):
+    """A gated network (Shazeer 2020); one product makes the gate, which is activated, and what it scales."""
+
+    def __init__(self, c: DecoderConfig) -> None:
+        self.gate_up_proj = nn.Linear(c.hidden_size, 2 * c.intermediate_size, c.mlp_bias, c.dtype)
+        self.down_proj = nn.Linear(c.intermediate_size, c.hidden_size, c.mlp_bias, c.dtype)
+        self.activation = ACTIVATIONS[c.activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.gate_up_proj(x).chunk(2, -1)
+        return self.down_proj(self.activation(gate) * up)
+
+
+class OffsetNorm(nn.Module):
+    """An RMS norm over the last axis, multiplied by offset + weight."""
+
+    def __init__(self, width: int, eps: float, offset: float, dtype: DType = lucid.float32) -> None:
+        self.weight, self.eps, self.offset = nn.Parameter(lucid.zeros(width, dtype=dtype)), eps, offset
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ops.rms_norm(x, self.weight, eps=self.eps, offset=self.offset)
+
+
+def _norm(c: DecoderConfig, width: int) -> nn.RMSNorm | OffsetNorm:
+    if c.parts.norm_offset:
+        return OffsetNorm(width, c.eps, c.parts.norm_offset, c.dtype)
+    return nn.RMSNorm(width, c.eps, dtype=c.dtype)
+
+
+def _head_norm(c: DecoderConfig, heads: int) -> nn.RMSNorm | OffsetNorm | None:
+    """The norm on queries or keys."""
+    if c.parts.qk_norm is None:
+        return None
+    return _norm(c, c.head_dim if c.parts.qk_norm == "head" else heads * c.head_dim)
+
+
+def _rope(c: DecoderConfig, rope: Rope) -> nn.RotaryEmbedding:
+    return nn.RotaryEmbedding(c.head_dim, rope.theta, rotary_dim=c.rotary_dim, scaling=rope.scaling, dtype=c.dtype)
+
+
+def _feed_forward(c: DecoderConfig, number: int) -> nn.Module:
+    """That of one layer."""
+    experts = c.experts
+    if experts is not None and (not experts.layers or experts.layers[number]):
+        sizes = (experts.count, experts.per_token, c.hidden_size, experts.width)
+        return nn.MixtureOfExperts(*sizes, normalized=experts.normalized, dtype=c.dtype)
+    if c.parts.joined:
+        return JoinedGatedMLP(c)
+    return nn.GatedMLP(c.hidden_size, c.intermediate_size, ACTIVATIONS[c.activation], c.mlp_bias, c.dtype)
+
+
+def _normed(norm: nn.Module | None, x: Tensor) -> Tensor:
+    return x if norm is None else norm(x)
+
+
+def _normed_heads(norm: nn.RMSNorm | OffsetNorm | None, x: Tensor, heads: int) -> Tensor:
+    """A norm over (N, L, H * d), or over the width d of each head."""
+    n, length, width = x.shape
+    weight = None if norm is None else norm.weight
+    if norm is None or weight is None or weight.shape == (width,):
+        return _normed(norm, x)
+    return norm(x.reshape(n, length, heads, width // heads)).reshape(n, length, width)
+
+
+def _times(x: Tensor, multiplier: float) -> Tensor:
+    return x if multiplier == 1 else x * multiplier

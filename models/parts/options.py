@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
-from lucid.models.checkpoints.config import MAX_NUMBER, Config
+from lucid.models.checkpoints.config import MAX_NUMBER, Config, ConfigError
 from lucid.models.checkpoints.held_weights import numbers_of
 from lucid.nn import rope_scaling as scalings
 
 FULL, SLIDING = "full_attention", "sliding_attention"
-Rope: TypeAlias = tuple[float, scalings.RopeScaling | None]
-"""Base and scaling of rotary positions."""
+
+
+class Rope(NamedTuple):
+    """Base and scaling of rotary positions."""
+
+    theta: float
+    scaling: scalings.RopeScaling | None = None
 
 
 def layer_types(options: Config, layers: int, default: Sequence[str]) -> tuple[str, ...]:
@@ -45,6 +50,14 @@ def tied_output(
     return stored is None or bool(np.array_equal(numbers_of(weights[head]), numbers_of(weights[stored])))
 
 
+def check_pairs(options: Config, head_dim: int) -> None:
+    """Require that heads have features in pairs, which rotary positions turn."""
+    if head_dim % 2:
+        raise ConfigError(
+            f"{options.where}: heads are {head_dim} wide, expected an even number: rotary positions turn pairs"
+        )
+
+
 def rope(options: Config) -> Rope:
     """The rotary positions of a model, as transformers 5 or earlier versions spell them."""
     section = options.section("rope_scaling" if options.options.get("rope_scaling") else "rope_parameters")
@@ -52,7 +65,7 @@ def rope(options: Config) -> Rope:
     section.not_null("rope_theta")
     theta = section.real("rope_theta", options.real("rope_theta", low=1.001), low=1.001)
     trained = options.whole("original_max_position_embeddings", None)  # of the model, before that of the section
-    return theta, rope_scaling(section, options.whole("max_position_embeddings"), trained)
+    return Rope(theta, rope_scaling(section, options.whole("max_position_embeddings"), trained))
 
 
 def ropes(options: Config, older: Mapping[str, str]) -> dict[str, Rope]:
@@ -68,7 +81,7 @@ def ropes(options: Config, older: Mapping[str, str]) -> dict[str, Rope]:
         section = section.section("rope_scaling" if section is options else kind)
         section.not_null("rope_theta")
         theta = section.real("rope_theta", options.real(name, low=1.001), low=1.001)
-        found[kind] = theta, rope_scaling(section, longest)
+        found[kind] = Rope(theta, rope_scaling(section, longest))
     return found
 
 

@@ -14,7 +14,8 @@ import lucid
 from lucid import Tensor
 from lucid.export import to_onnx
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.gemma import Gemma, Norm
+from lucid.models.gemma import Gemma
+from lucid.models.parts.decoders import OffsetNorm
 from lucid.testing import assert_parity
 from tests.models import goldens
 
@@ -55,7 +56,7 @@ def test_weights_of_norms_are_stored_as_they_are() -> None:
 
 def test_norms_add_one_to_their_weights_in_float32() -> None:
     """In bfloat16 1 + 1/512 is 1: the small weight would be lost."""
-    norm, x = Norm(2, 0.0), lucid.tensor([[3.0, -3.0]])
+    norm, x = OffsetNorm(2, 0.0, 1.0), lucid.tensor([[3.0, -3.0]])
     norm.weight.numpy()[:] = 1 / 512
     norm.to(lucid.bfloat16)
     wide = norm(x.astype(lucid.bfloat16) * 200)
@@ -68,7 +69,7 @@ def test_norms_add_one_to_their_weights_in_float32() -> None:
 @pytest.mark.parametrize("target", goldens.TARGETS)
 def test_every_form_of_a_norm_adds_one(target: str, dtype: str) -> None:
     lucid.manual_seed(0)
-    norm = Norm(8, 1e-6)
+    norm = OffsetNorm(8, 1e-6, 1.0)
     norm.weight.numpy()[:] = lucid.randn(8).numpy()
     x = lucid.randn(3, 8)
     expected = x.numpy() / np.sqrt((x.numpy() ** 2).mean(-1, keepdims=True) + 1e-6) * (1 + norm.weight.numpy())

@@ -1,4 +1,4 @@
-"""models/llama_tasks.py: what decoders tell of texts, at their last token. Goldens are in tests/models/zoo.py."""
+"""models/llama.py: what decoders tell of texts, at their last token. Goldens are in tests/models/zoo.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import lucid
 from lucid import Tensor
 from lucid.models.checkpoints.pretrained import ConfigError
-from lucid.models.llama_tasks import LlamaForSequenceClassification, LlamaSentenceEncoder, LlamaStates
+from lucid.models.llama import LlamaForSequenceClassification, LlamaSentenceEncoder, LlamaStates
 from tests.models import goldens
 
 

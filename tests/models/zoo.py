@@ -28,8 +28,7 @@ from lucid.models.convnext import ConvNext, ConvNextForImageClassification
 from lucid.models.deberta import Deberta
 from lucid.models.gemma import Gemma
 from lucid.models.gpt2 import GPT2
-from lucid.models.llama import Llama
-from lucid.models.llama_tasks import LlamaForReranking, LlamaForSequenceClassification, LlamaStates
+from lucid.models.llama import Llama, LlamaForReranking, LlamaForSequenceClassification, LlamaStates
 from lucid.models.mamba2 import Mamba2
 from lucid.models.mixtral import Mixtral
 from lucid.models.modernbert import ModernBert
