@@ -267,7 +267,7 @@ class DisentangledAttention(nn.Module):
         rows, width = table.shape
         made = (projection(table) * self.scale).reshape(rows, self.num_heads, width // self.num_heads)
         found: Tensor = ops.permute(made, (1, 2, 0))
-        return found.part_of(projection.weight, ".distances")  # its name in an exported model
+        return found.named_after(projection.weight, ".distances")  # its name in an exported model
 
 
 # Heads ----------------------------------------------------------------------------------------------------------------

@@ -259,11 +259,11 @@ class SelfAttention(nn.Module):
         down, across = (at.unsqueeze(1) - at + (side - 1) for at in (place // side, place % side))
         bias = table[down * (2 * side - 1) + across].permute(2, 0, 1)
         if regions is None:
-            return bias.unsqueeze(0).part_of(table, "[window]")
+            return bias.unsqueeze(0).named_after(table, "[window]")
         apart = regions.unsqueeze(1) != regions.unsqueeze(2)  # (windows, patches, patches)
         # Not minus infinity: the models are trained with this number.
         bias = bias + ops.where(apart, -100.0, 0.0).astype(bias.dtype).unsqueeze(1)
-        return bias.flatten(0, 1).unsqueeze(0).part_of(table, "[shifted]")
+        return bias.flatten(0, 1).unsqueeze(0).named_after(table, "[shifted]")
 
 
 def _regions(rows: Size, columns: Size, side: int, shift: int) -> Tensor:

@@ -180,11 +180,11 @@ class Embeddings(nn.Module):
         if self.config.family != "dinov2":
             return self.position_embeddings
         width, (rows, columns), table = self.config.hidden_size, self.grid, self.position_embeddings
-        stored = table[:, self.extra :].reshape(rows, columns * width).part_of(table, "[patches]")
+        stored = table[:, self.extra :].reshape(rows, columns * width).named_after(table, "[patches]")
         down, across = (stretch(*sizes).astype(table.dtype) for sizes in ((rows, height), (columns, length)))
         stretched = (down @ stored).reshape(height, columns, width)
         stretched = (across @ stretched).reshape(1, height * length, width)
-        return ops.concat([table[:, : self.extra].part_of(table, "[class]"), stretched], 1)
+        return ops.concat([table[:, : self.extra].named_after(table, "[class]"), stretched], 1)
 
 
 def stretch(stored: int, wanted: int | Dim) -> Tensor:

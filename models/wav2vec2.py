@@ -257,7 +257,7 @@ class WeightNorm(nn.Module):
         """(channels, read, kernel)."""
         length, direction = self.original0, self.original1
         weight = direction * (length / (direction * direction).sum((0, 1), keepdims=True).sqrt())
-        return weight.part_of(direction, "[normed]")
+        return weight.named_after(direction, "[normed]")
 
 
 class Layer(nn.Module):

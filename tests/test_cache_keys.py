@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import lucid
 from lucid import Tensor, nn, ops
-from lucid.core.process.cache_keys import kind_of
+from lucid.core.process.cache_keys import type_key
 from lucid.export import to_onnx
 from lucid.nn import functional as F
 from lucid.ops import checked_calls
@@ -110,7 +110,7 @@ def test_planted_keys_that_tell_too_little_are_found(
     monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Any], Any]
 ) -> None:
     pairs = [(name, pair) for name in CALLS for equal in (ZEROS, ONES) for pair in permutations(equal, 2)]
-    monkeypatch.setattr(checked_calls, "kind_of", wrong)
+    monkeypatch.setattr(checked_calls, "type_key", wrong)
     assert any(in_turn(name, pair) != [fresh(name, argument) for argument in pair] for name, pair in pairs)
     forget()
 
@@ -169,7 +169,7 @@ def test_a_flag_in_the_place_of_the_axes_of_std_is_unbiased_as_in_torch() -> Non
 def test_kinds_tell_equal_values_apart_however_deep_they_are(values: tuple[Any, ...]) -> None:
     values = (*values, *(value.encode() for value in values if isinstance(value, str)))
     for wrap in (lambda v: v, lambda v: (v,), lambda v: (1, (v, 2), "x"), lambda v: ("name", v)):
-        assert len({(wrap(value), kind_of(wrap(value))) for value in values}) == len(values)
+        assert len({(wrap(value), type_key(wrap(value))) for value in values}) == len(values)
 
 
 def test_nodes_of_a_model_with_equal_attributes_of_other_types_are_not_one() -> None:

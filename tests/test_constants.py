@@ -60,7 +60,7 @@ def test_the_same_part_twice_is_one_initializer() -> None:
 
 
 def test_eager_results_remember_nothing() -> None:
-    assert (lucid.randn(3) + 1).part is None
+    assert (lucid.randn(3) + 1).origin is None
 
 
 def test_an_op_that_is_not_folded_stays_a_node() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import lucid.nn as nn
 from lucid import Tensor, ops
-from lucid.core.process.numpy_errstate import quietly
+from lucid.core.process.numpy_errstate import without_warnings
 from lucid.nn import functional as F
 from lucid.ops.op import REGISTERED
 
@@ -41,15 +41,15 @@ def test_calls_inside_of_quiet_calls_and_after_an_error() -> None:
         raise ValueError("inside")
 
     with np.errstate(all="raise"):
-        assert quietly(lambda: quietly(np.add, LARGEST.numpy(), LARGEST.numpy()))[0, 0] == np.inf
+        assert without_warnings(lambda: without_warnings(np.add, LARGEST.numpy(), LARGEST.numpy()))[0, 0] == np.inf
         with pytest.raises(ValueError, match="inside"):
-            quietly(fail)
-        assert quietly(np.add, LARGEST.numpy(), LARGEST.numpy())[0, 0] == np.inf
+            without_warnings(fail)
+        assert without_warnings(np.add, LARGEST.numpy(), LARGEST.numpy())[0, 0] == np.inf
 
 
 def test_a_quiet_call_sets_no_context_variable_of_the_caller() -> None:
     variable: ContextVar[int] = ContextVar("variable", default=0)
-    quietly(variable.set, 1)
+    without_warnings(variable.set, 1)
     assert variable.get() == 0
 
 
@@ -62,7 +62,7 @@ def test_threads_are_quiet_at_the_same_time() -> None:
 
     def call() -> None:
         with np.errstate(all="raise"):
-            quietly(overflow)
+            without_warnings(overflow)
 
     workers = [threading.Thread(target=call) for _ in range(2)]
     for worker in workers:

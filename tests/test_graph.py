@@ -136,7 +136,7 @@ def test_parts_of_a_parameter_are_named_after_it() -> None:
             self.inner = nn.Linear(3, 3, bias=False)
 
         def forward(self, x: Tensor) -> Tensor:
-            part = self.weight[:3].part_of(self.weight, "[q]")
+            part = self.weight[:3].named_after(self.weight, "[q]")
             return x @ part.mT + x @ self.inner.weight.T + x @ self.inner.weight
 
     assert constants(lucid.trace(Model(), ("N", 3))) == ["weight[q].T", "inner.weight.T", "inner.weight"]

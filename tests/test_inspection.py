@@ -279,9 +279,9 @@ def test_other_runtimes_are_refused_by_the_op_that_is_the_reason(runtime, nodes,
 
 
 def test_all_that_a_record_tells_of_files_can_be_seen_in_one():
-    told = {fault for reader in READERS for fault, known in reader.faults.items() if known.told}
+    told = {fault for reader in READERS for fault, known in reader.faults.items() if known.outcome}
     assert told == set(PATTERNS)
-    assert all(reader.tried is not None for reader in READERS)
+    assert all(reader.trial is not None for reader in READERS)
 
 
 def test_other_runtimes_and_domains_that_they_have_not(tmp_path):

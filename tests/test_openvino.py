@@ -16,7 +16,7 @@ import pytest
 
 import lucid
 from lucid import Tensor, TensorType, nn, ops
-from lucid.core.graph.pytree import taken_apart
+from lucid.core.graph.pytree import flatten_tree
 from lucid.core.graph.types import Array
 from lucid.core.targets.runtimes import RUNTIMES
 from lucid.export import ExportError, explain, to_onnx
@@ -41,7 +41,7 @@ def compare(model: Any, specs: Sequence[Any], calls: Sequence[Sequence[Any]], ta
             x if isinstance(x, np.ndarray) else drawn(v.type, x, rng) for v, x in zip(graph.inputs, call, strict=True)
         ]
         found = run({value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
-        _, wanted = taken_apart(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
+        _, wanted = flatten_tree(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
         for got, want in zip(found.values(), wanted.values(), strict=True):
             np.testing.assert_allclose(got, want.numpy(), rtol=1e-4, atol=1e-5, err_msg=f"call {number}")
 
@@ -336,7 +336,7 @@ def test_what_no_form_mends_is_still_so(how: str) -> None:
     graph = lucid.trace(model, *[lucid.spec(*x.shape, dtype=x.dtype.name) for x in arrays])
     run = in_openvino(to_onnx(graph, target="openvino"))
     found = run({value.name: array for value, array in zip(graph.inputs, arrays, strict=True)})
-    _, wanted = taken_apart(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
+    _, wanted = flatten_tree(model(*map(Tensor, arrays)), lambda item: isinstance(item, Tensor), "output")
     for got, want in zip(found.values(), wanted.values(), strict=True):
         assert not np.allclose(got, want.numpy(), rtol=1e-13, atol=0, equal_nan=True)
 

@@ -10,7 +10,7 @@ import pytest
 
 import lucid
 from lucid import nn, ops
-from lucid.core.targets.record import shown
+from lucid.core.targets.record import release_text
 from lucid.core.targets.runtimes import OLDEST, RELEASES, RUNTIMES
 from lucid.export import ExportError, Target, explain, to_onnx
 from lucid.export.target import OPSETS, TARGET_NAMES, TargetName
@@ -127,7 +127,9 @@ def test_the_node_of_opset_25_is_not_taken(provider: str) -> None:
         assert refused[STANDARD] == "onnxruntime 1.32 has no kernel for Attention of opset 25 and newer"
 
 
-@pytest.mark.parametrize(("release", "opset"), [(shown(r), opset) for r, (opset, _) in RELEASES.items() if r >= OLDEST])
+@pytest.mark.parametrize(
+    ("release", "opset"), [(release_text(r), opset) for r, (opset, _) in RELEASES.items() if r >= OLDEST]
+)
 def test_an_opset_that_the_release_cannot_load_is_an_error(release: str, opset: int) -> None:
     assert Target(onnxruntime=release, opset=min(opset, OPSETS[-1])).opset == min(opset, OPSETS[-1])
     assert Target(onnxruntime=release).opset == min(opset, 23)

@@ -13,7 +13,7 @@ import lucid
 from lucid import Tensor, nn, ops
 from lucid.core.graph.types import Array, DType, TensorType, float16, float32, int64
 from lucid.core.sizes.dims import dim
-from lucid.core.targets.record import shown
+from lucid.core.targets.record import release_text
 from lucid.core.targets.runtimes import RUNTIMES
 from lucid.export import Target
 from lucid.export.builder import Builder
@@ -29,7 +29,7 @@ Row = list[str]
 
 _N, _L, _P, _C = map(dim, "NLPC")
 FAULTS = [fault for runtime in RUNTIMES.values() for fault in runtime.faults.values()]
-RELEASES = (Target().onnxruntime, shown(max(fault.until for fault in FAULTS if fault.until is not None)))
+RELEASES = (Target().onnxruntime, release_text(max(fault.until for fault in FAULTS if fault.until is not None)))
 """The release of onnxruntime that is the default, and the newest that makes a difference."""
 
 

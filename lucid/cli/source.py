@@ -20,7 +20,7 @@ from lucid.core.words.progress import phase
 from lucid.core.words.suggestions import did_you_mean, or_check
 from lucid.files.safetensors import load
 from lucid.nn.module import Module
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import WeightModule
 from lucid.tracing.trace import Model
 
 
@@ -76,7 +76,7 @@ def _of_checkpoint(
         ignore=options.ignore_option,
     )
     model = load_checkpoint()  # reports itself what is wrong with a checkpoint
-    quantized = sum(isinstance(module, StoredWeight) for module in model.modules()) if dequantize else 0
+    quantized = sum(isinstance(module, WeightModule) for module in model.modules()) if dequantize else 0
     if not quantized:
         return model
     Output(error=True).line(

@@ -15,7 +15,7 @@ from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import unused_name
 from lucid.core.graph.types import Array, TensorType, bfloat16
 from lucid.core.graph.values import Constant, Input, Value
-from lucid.core.process.cache_keys import kind_of
+from lucid.core.process.cache_keys import type_key
 from lucid.core.sizes.dims import Size
 from lucid.core.targets.runtimes import EMPTY_CONSTANTS
 from lucid.core.words.safe_text import encodable
@@ -141,10 +141,10 @@ class Builder:
 
         onnxruntime folds it when it loads the model.
         """
-        part = value.part
-        if part is None or part.suffix != ".T" or value.array.ndim != 2:
+        origin = value.origin
+        if origin is None or origin.suffix != ".T" or value.array.ndim != 2:
             return None
-        whole = Constant(part.whole, value.type.with_shape(part.whole.shape), part.whole_part)
+        whole = Constant(origin.whole, value.type.with_shape(origin.whole.shape), origin.whole_origin)
         name = self._constants.get(_key(whole.array, self.graph.name_of(whole)))
         return None if name is None else self.op("Transpose", name, perm=(1, 0))
 
@@ -188,7 +188,7 @@ class Builder:
             names.pop()
         attributes = {name: value for name, value in attributes.items() if value is not None}
         hashable = tuple(map(_hashable, attributes.items()))
-        key = (op_type, domain, tuple(names), tuple(wanted), hashable, kind_of(hashable))
+        key = (op_type, domain, tuple(names), tuple(wanted), hashable, type_key(hashable))
         for memo in self._memo:
             if key in memo:
                 return memo[key]

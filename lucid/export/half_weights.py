@@ -6,7 +6,7 @@ import numpy as np
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DType, as_dtype, float32
-from lucid.core.graph.values import Constant, Part
+from lucid.core.graph.values import Constant, Origin
 
 # The share of a weight's numbers that become zero which is worth a warning. MiniLM, which loses nothing by float16,
 # has a vector with 0.8 % of them.
@@ -29,20 +29,20 @@ class HalfWeights:
 
     def has(self, constant: Constant) -> bool:
         """Whether a constant is a parameter in float32, or a view of a part of one."""
-        whole, part = constant.array, constant.part
-        while part is not None and self._graph.names.get(whole) is None:
-            whole, part = part.whole, part.whole_part
+        whole, origin = constant.array, constant.origin
+        while origin is not None and self._graph.names.get(whole) is None:
+            whole, origin = origin.whole, origin.whole_origin
         known = constant.type.dtype == float32 and self._graph.names.get(whole) is not None
         return known and np.may_share_memory(whole, constant.array)
 
     def halved(self, constant: Constant) -> Constant:
         """A weight in half precision, under its own name."""
-        array, part = self._named(constant), None
-        if constant.part is not None and constant.part.suffix == ".T" and array.ndim == 2:
-            whole = self._named(Constant(constant.part.whole, constant.type, constant.part.whole_part))
-            part = Part(whole, ".T", None)  # so that a tied layer is stored once
+        array, origin = self._named(constant), None
+        if constant.origin is not None and constant.origin.suffix == ".T" and array.ndim == 2:
+            whole = self._named(Constant(constant.origin.whole, constant.type, constant.origin.whole_origin))
+            origin = Origin(whole, ".T", None)  # so that a tied layer is stored once
         kind = constant.type.with_dtype(as_dtype(array.dtype))
-        return self._constants.setdefault(id(array), Constant(array, kind, part))
+        return self._constants.setdefault(id(array), Constant(array, kind, origin))
 
     def _named(self, constant: Constant) -> Array:
         label = str(self._graph.name_of(constant))

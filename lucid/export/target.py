@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Literal, Self, TypeAlias, get_args
 
 from lucid.core.graph.types import DType, is_whole
-from lucid.core.targets.record import Fault, Release, Runtime, release_of, shown
+from lucid.core.targets.record import Fault, Release, Runtime, release_of, release_text
 from lucid.core.targets.runtimes import DEFAULT_LEVEL, OLDEST, RELEASES, RUNTIMES
 
 AttentionForm: TypeAlias = Literal["auto", "standard", "contrib", "expanded"]
@@ -147,7 +147,8 @@ def newest_opset(release: Release) -> int:
     """The newest opset that an onnxruntime release loads."""
     if release < OLDEST:
         raise ExportError(
-            f"onnxruntime {shown(release)} is older than {shown(OLDEST)}, the oldest that Lucid exports for"
+            f"onnxruntime {release_text(release)} is older than {release_text(OLDEST)}, the oldest that Lucid "
+            "exports for"
         )
     return max(opset for since, (opset, _) in RELEASES.items() if since <= release)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from lucid.core.graph.scope import new_node
 from lucid.core.graph.types import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
-from lucid.core.graph.values import Constant, Node, Part, Result, Value
+from lucid.core.graph.values import Constant, Node, Origin, Result, Value
 from lucid.export.target import ExportError, Target
 from lucid.ops.elementwise import cast
 from lucid.ops.shaping import permute_op
@@ -101,5 +101,5 @@ def transposed_weight(node: Node) -> Value | None:
     if stored is None or not isinstance(given, Result):
         return None
     shape = stored.type.shape[::-1]
-    turned = Constant(stored.array.T, stored.type.with_shape(shape), Part(stored.array, ".T", stored.part))
+    turned = Constant(stored.array.T, stored.type.with_shape(shape), Origin(stored.array, ".T", stored.origin))
     return Node(cast, (turned,), given.node.attributes, node.types, node.scope).results[0]

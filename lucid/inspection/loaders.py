@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from lucid.core.targets.record import Release, shown
+from lucid.core.targets.record import Release, release_text
 from lucid.core.targets.runtimes import GENERAL, RELEASES, RUNTIMES
 
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")
@@ -50,14 +50,14 @@ def loaders(
     if foreign:
         found.append(Loader("onnxruntime", None, f"needs the library of custom operators for {', '.join(foreign)}"))
     elif loading is None:
-        newest = shown(max(RELEASES))
+        newest = release_text(max(RELEASES))
         found.append(
             Loader("onnxruntime", False, f"opset {opset} with IR {ir_version} is newer than release {newest} loads")
         )
     else:
         oldest, why = _first_correct(operators, declared)
-        also = f"{versions}, which {shown(loading)} loads; {why}" if oldest > loading else versions
-        found.append(Loader(f"onnxruntime {shown(max(oldest, loading))} or newer", True, also))
+        also = f"{versions}, which {release_text(loading)} loads; {why}" if oldest > loading else versions
+        found.append(Loader(f"onnxruntime {release_text(max(oldest, loading))} or newer", True, also))
     if own:
         found.append(Loader("other ONNX runtimes", False, f"{', '.join(own)} is onnxruntime's own"))
     elif not foreign:

@@ -16,7 +16,7 @@ from lucid.layouts.loading import Subject, lines_for
 from lucid.models.checkpoints.config import names_of
 from lucid.models.checkpoints.pretrained import Pretrained, Unread
 from lucid.nn.module import Module
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import WeightModule
 from lucid.runtime.release import installed
 from lucid.testing.precision.report import OutputError
 from lucid.testing.report import ParityReport
@@ -133,7 +133,7 @@ def _agreement(model: Module, files: Sequence[Exported]) -> str:
 
 def _compared(model: Module) -> str:
     """What the files are compared with."""
-    return "quantized model" if any(isinstance(module, StoredWeight) for module in model.modules()) else "source"
+    return "quantized model" if any(isinstance(module, WeightModule) for module in model.modules()) else "source"
 
 
 def _cost(files: Sequence[Exported]) -> list[str]:
@@ -195,7 +195,7 @@ def _options_without_effect(model: Module) -> list[str]:
 
 def _weights(model: Module, file: Exported) -> str:
     """Their element types, or bits."""
-    stored = [module for module in model.modules() if isinstance(module, StoredWeight)]
+    stored = [module for module in model.modules() if isinstance(module, WeightModule)]
     bits = sorted({f"{weight.bits} bits" for weight in stored})
     held = {id(array) for weight in stored for array in weight.parameters()}
     others = {str(array.dtype) for array in model.parameters() if id(array) not in held}

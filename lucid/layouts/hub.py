@@ -29,7 +29,7 @@ from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
 from lucid.nn.module import Module
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import WeightModule
 from lucid.nn.recurrent_decoding import RecurrentDecoder
 
 _SIDE = ".onnx_data"  # by this ending optimum and transformers.js know the weights beside a model
@@ -154,7 +154,7 @@ def _javascript(model: Module, checkpoint: Path, folder: Path, options: Options)
 
 def _precision(model: Module, options: Options) -> tuple[str, str]:
     """transformers.js's name for how weights are stored, and how it ends the names of such files."""
-    bits = {module.bits for module in model.modules() if isinstance(module, StoredWeight)}
+    bits = {module.bits for module in model.modules() if isinstance(module, WeightModule)}
     if options.dtype == "bfloat16":
         raise ValueError("transformers.js knows no files in bfloat16; give dtype float16")
     if bits:

@@ -10,13 +10,13 @@ from lucid.core.graph.types import same_shape, show_shape
 from lucid.core.sizes.dims import Size, same
 from lucid.nn._checks import check_probability
 from lucid.nn.cache import Cache, KeyValueCache, cached_attention, cross_attention
-from lucid.nn.quantized import StoredWeight, linear, rows_of
+from lucid.nn.quantized import WeightModule, linear, rows_of
 from lucid.ops.attention.masks import causal_mask, extended_mask
 from lucid.ops.operand_conversion import check_tensors
 from lucid.ops.tensor.tensor import Tensor
 
 NAME = "multi_head_attention"  # the name in errors
-Weight: TypeAlias = Tensor | StoredWeight
+Weight: TypeAlias = Tensor | WeightModule
 W = TypeVar("W", bound=Weight)
 
 

@@ -274,12 +274,12 @@ class MultiHeadAttention(Module):
         renamed = dict(state)
         rows = (self.embed_dim, *[self.embed_dim // self.num_heads * self.num_kv_heads] * 2)
         columns = (self.embed_dim, self.kdim, self.vdim)
-        for kind, packed in (("weight", self.in_proj_weight), ("bias", self.in_proj_bias)):
-            names = [f"{part}_proj.{kind}" for part in "qkv"]
+        for role, packed in (("weight", self.in_proj_weight), ("bias", self.in_proj_bias)):
+            names = [f"{part}_proj.{role}" for part in "qkv"]
             if not all(name in renamed for name in names):
                 continue
             parts = [np.asarray(renamed.pop(name)) for name in names]
-            wanted = list(zip(rows, columns, strict=True)) if kind == "weight" else [(size,) for size in rows]
+            wanted = list(zip(rows, columns, strict=True)) if role == "weight" else [(size,) for size in rows]
             wrong = [
                 f"{name} has shape {show_shape(part.shape)}, expected {show_shape(shape)}"
                 for name, part, shape in zip(names, parts, wanted, strict=True)
@@ -288,9 +288,9 @@ class MultiHeadAttention(Module):
             if wrong:
                 raise StateError("; ".join(wrong))
             if packed is not None:
-                renamed[f"in_proj_{kind}"] = np.concatenate(parts)
+                renamed[f"in_proj_{role}"] = np.concatenate(parts)
             else:
-                renamed |= {f"{part}_proj_{kind}": array for part, array in zip("qkv", parts, strict=True)}
+                renamed |= {f"{part}_proj_{role}": array for part, array in zip("qkv", parts, strict=True)}
         return renamed
 
     def extra_repr(self) -> str:

@@ -72,8 +72,8 @@ class CausalDecoder(Module):
         slots: Size | str = _PAST if grows else _slots(capacity)
         ids, mask = spec(_BATCH, _NEW, dtype=int64), spec(_BATCH, f"{_PAST} + {_NEW}" if grows else _TOTAL, dtype=int64)
         past: Any = spec(_BATCH, shape.kv_heads, slots, shape.head_dim, dtype=shape.dtype)
-        kind = KeyValueCache if grows else KeyValueBuffer
-        caches = [kind(past, past)] * shape.layers
+        cache_class = KeyValueCache if grows else KeyValueBuffer
+        caches = [cache_class(past, past)] * shape.layers
         return {"input_ids": ids, "attention_mask": mask, "position_ids": ids, "past_key_values": caches}
 
     def cached_output_names(self) -> list[str]:

@@ -79,15 +79,15 @@ def new_parameter(*shape: int, dtype: DTypeLike | None = None, value: float = 0.
     Raises:
         ValueError: for a shape larger than any memory.
     """
-    kind = as_dtype(float32 if dtype is None else dtype).numpy
-    if math.prod(shape) * kind.itemsize >= 1 << 63:
+    numpy_dtype = as_dtype(float32 if dtype is None else dtype).numpy
+    if math.prod(shape) * numpy_dtype.itemsize >= 1 << 63:
         raise ValueError(f"a parameter of shape {show_shape(shape)} is larger than any memory")
     skipping = _skipped.get()
     if skipping is not None:
         skipping.count()
-        return Parameter(np.broadcast_to(np.asarray(value, kind), shape))
+        return Parameter(np.broadcast_to(np.asarray(value, numpy_dtype), shape))
     # Untouched zeros cost no memory, which matters for weights that are loaded next.
-    return Parameter(np.full(shape, value, kind) if value else np.zeros(shape, kind))
+    return Parameter(np.full(shape, value, numpy_dtype) if value else np.zeros(shape, numpy_dtype))
 
 
 def _fill(parameter: Parameter, draw: Callable[[tuple[int, ...]], object]) -> Parameter:

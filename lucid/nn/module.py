@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias,
 import numpy as np
 
 from lucid.core.graph.scope import entered, scope
-from lucid.core.graph.types import Array, DTypeLike, TensorType, as_dtype, convert, known_type, show_shape
+from lucid.core.graph.types import Array, DTypeLike, TensorType, array_type, as_dtype, convert, show_shape
 from lucid.core.process.context import is_evaluating
 from lucid.core.torch_names.argument_names import forward_arguments
 from lucid.core.words import html
@@ -71,7 +71,7 @@ class Parameter(Tensor):
             raise TypeError(f"parameter: got {type_name(array)}, expected a NumPy array, such as tensor.numpy()")
         if array.shape != self.shape:
             raise ValueError(f"parameter: got shape {show_shape(array.shape)}, expected {show_shape(self.shape)}")
-        self._set(array, known_type(array.dtype, array.shape))
+        self._set(array, array_type(array.dtype, array.shape))
 
 
 class Module:
@@ -275,7 +275,7 @@ class Module:
         dtypes = {key: as_dtype(arrays[key].dtype) if key in kept else tensor.dtype for key, tensor in given.items()}
         converted = {key: convert(arrays[key], dtypes[key], key) for key in given}
         for key, tensor in given.items():
-            tensor._set(converted[key], known_type(dtypes[key].numpy, converted[key].shape))
+            tensor._set(converted[key], array_type(dtypes[key].numpy, converted[key].shape))
 
     def to(self, dtype: DTypeLike) -> Self:
         """Convert all floating-point parameters and buffers to a floating-point element type.
@@ -290,7 +290,7 @@ class Module:
         floats = {key: tensor for key, tensor in self._named_tensors() if tensor.dtype.kind == "float"}
         converted = {key: convert(tensor.numpy(), wanted, key) for key, tensor in floats.items()}
         for key, tensor in floats.items():
-            tensor._set(converted[key], known_type(wanted.numpy, converted[key].shape))
+            tensor._set(converted[key], array_type(wanted.numpy, converted[key].shape))
         return self
 
     # Text -------------------------------------------------------------------------------------------------------------

@@ -88,9 +88,9 @@ class _BatchNorm(Module):
         self.eps, self.momentum = eps, momentum
         self.weight = new_parameter(num_features, dtype=dtype, value=1.0) if affine else None
         self.bias = new_parameter(num_features, dtype=dtype) if affine else None
-        kind = as_dtype(float32 if dtype is None else dtype).numpy
-        self.running_mean = Tensor(np.zeros(num_features, kind))
-        self.running_var = Tensor(np.ones(num_features, kind))
+        numpy_dtype = as_dtype(float32 if dtype is None else dtype).numpy
+        self.running_mean = Tensor(np.zeros(num_features, numpy_dtype))
+        self.running_var = Tensor(np.ones(num_features, numpy_dtype))
         self.num_batches_tracked = Tensor(np.zeros((), np.int64))
 
     def forward(self, x: Tensor) -> Tensor:

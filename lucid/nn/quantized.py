@@ -11,12 +11,12 @@ from lucid.core.sizes.dims import Dim, Size
 from lucid.core.torch_names.argument_names import torch_names, torch_names_and
 from lucid.nn.module import Module, Parameter
 from lucid.ops.indexing import from_front
-from lucid.ops.operand_conversion import Opaque
+from lucid.ops.operand_conversion import UnreadableOperand
 from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Blocks, Grid8, Rows
 
 
-class StoredWeight(Opaque, Module):
+class WeightModule(UnreadableOperand, Module):
     """What `F.linear` and `F.embedding` accept in the place of a parameter (N, K): it multiplies and gives rows in its
     own way. Its parameters have the rows of the weight as their first axis.
 
@@ -29,7 +29,7 @@ class StoredWeight(Opaque, Module):
 
     shape: tuple[Any, ...]
     bits: int
-    is_traced = True  # no array holds its rows, so `Tensor.part_of` names none after it
+    is_traced = True  # no array holds its rows, so `Tensor.named_after` names none after it
 
     @property
     def dtype(self) -> DType:
@@ -49,7 +49,7 @@ class StoredWeight(Opaque, Module):
         made = copy.copy(self)
         made.shape = (stop - start, self.shape[1])
         for name, whole in self.state_dict().items():
-            setattr(made, name, whole[start:stop].part_of(whole, suffix))
+            setattr(made, name, whole[start:stop].named_after(whole, suffix))
         return made
 
     def __getitem__(self, rows: Size | slice | Tensor) -> Tensor:
@@ -79,18 +79,18 @@ class StoredWeight(Opaque, Module):
         )
 
 
-W = TypeVar("W", bound=Tensor | StoredWeight)
+W = TypeVar("W", bound=Tensor | WeightModule)
 
 
 @torch_names
-def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None, *, transposed: bool = False) -> Tensor:
+def linear(x: Tensor, weight: Tensor | WeightModule, bias: Tensor | None = None, *, transposed: bool = False) -> Tensor:
     """x @ weight.T + bias: (..., in) with weight (out, in) to (..., out), or with one row (in) to (...).
 
-    `transposed`: a tensor is stored as (in, out), as GPT-2's are; a `StoredWeight` never is.
+    `transposed`: a tensor is stored as (in, out), as GPT-2's are; a `WeightModule` never is.
     """
     if transposed and isinstance(weight, Tensor):
         product = x @ weight
-    elif isinstance(weight, StoredWeight):
+    elif isinstance(weight, WeightModule):
         product = weight(x)
     elif isinstance(weight, Tensor) and weight.ndim == 1:
         product = ops.squeeze(ops.linear(x, ops.unsqueeze(weight, 0)), -1)
@@ -100,23 +100,23 @@ def linear(x: Tensor, weight: Tensor | StoredWeight, bias: Tensor | None = None,
 
 
 @torch_names_and("padding_idx", "scale_grad_by_freq", "sparse")
-def embedding(indices: Tensor, weight: Tensor | StoredWeight) -> Tensor:
+def embedding(indices: Tensor, weight: Tensor | WeightModule) -> Tensor:
     """Rows of a table (entries, width) by index: (...) integers to (..., width).
 
     Raises:
         IndexError: eagerly, for an index outside the table.
     """
-    return weight.rows(indices) if isinstance(weight, StoredWeight) else ops.embedding(indices, weight)
+    return weight.rows(indices) if isinstance(weight, WeightModule) else ops.embedding(indices, weight)
 
 
 def rows_of(weight: W, start: int, stop: int, suffix: str) -> W:
     """Some rows of a weight as a weight, which has the name of the whole one and the suffix in an exported model."""
-    if isinstance(weight, StoredWeight):
+    if isinstance(weight, WeightModule):
         return weight.part(start, stop, suffix)
-    return cast(W, weight[start:stop].part_of(weight, suffix))
+    return cast(W, weight[start:stop].named_after(weight, suffix))
 
 
-class QuantizedWeight(StoredWeight):
+class QuantizedWeight(WeightModule):
     """A quantized weight (N outputs, K inputs) or table (entries, width).
 
     It takes the place of the `weight` of a layer, which `F.linear` and `F.embedding` accept like a parameter.
@@ -168,7 +168,7 @@ class QuantizedWeight(StoredWeight):
 Activations: TypeAlias = Literal["dynamic", "dynamic_rows", "static"]
 
 
-class Int8Weight(StoredWeight):
+class Int8Weight(WeightModule):
     """A weight (N outputs, K inputs) in 8 bits, multiplied with inputs in 8 bits; or a table (entries, width).
 
     It takes the place of the `weight` of a layer, which `F.linear` and `F.embedding` accept like a parameter.
@@ -216,7 +216,7 @@ class Int8Weight(StoredWeight):
         """As every weight, but what its inputs are rounded to is that of the whole weight."""
         made = copy.copy(self)
         made.shape = (stop - start, self.shape[1])
-        made.codes, made.scales = (whole[start:stop].part_of(whole, suffix) for whole in (self.codes, self.scales))
+        made.codes, made.scales = (whole[start:stop].named_after(whole, suffix) for whole in (self.codes, self.scales))
         return made
 
     def extra_repr(self) -> str:

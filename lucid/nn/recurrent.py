@@ -70,9 +70,9 @@ class _Recurrent(Module):
             shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
             shapes |= {"weight_hr": (proj_size, hidden_size)} if proj_size else {}
             for end in self._ends(layer):
-                for kind, shape in shapes.items():
+                for name, shape in shapes.items():
                     parameter = init.uniform_(init.new_parameter(*shape, dtype=dtype), -bound, bound)
-                    setattr(self, kind + end, parameter)
+                    setattr(self, name + end, parameter)
 
     @property
     def directions(self) -> int:
@@ -84,7 +84,7 @@ class _Recurrent(Module):
         return [f"_l{layer}", f"_l{layer}_reverse"][: self.directions]
 
     def _weights(self, end: str) -> _Weights:
-        found: list[Any] = [getattr(self, kind + end, None) for kind in _Weights._fields]
+        found: list[Any] = [getattr(self, name + end, None) for name in _Weights._fields]
         return _Weights(*found)
 
     def _entered(self, x: Tensor, weights: _Weights) -> Tensor:

@@ -43,7 +43,8 @@ class RecurrentDecoder(CausalDecoder):
             raise ValueError(f"{type(self).__name__}: states have no capacity, got {capacity}; leave it out")
         types = self.state_types
         return [
-            types._make(zeros(batch, *kind.shape, dtype=kind.dtype) for kind in types) for _ in range(self.layer_count)
+            types._make(zeros(batch, *type_.shape, dtype=type_.dtype) for type_ in types)
+            for _ in range(self.layer_count)
         ]
 
     def check_cache(self, caches: Sequence[Any] | None) -> None:
@@ -53,12 +54,12 @@ class RecurrentDecoder(CausalDecoder):
         if len(caches) != self.layer_count:
             raise ValueError(f"{name}: past_key_values has {len(caches)} layers, expected {self.layer_count}")
         for layer, state in enumerate(caches):
-            for part, held, kind in zip(types._fields, state, types, strict=True):
-                fits = held.ndim == kind.rank + 1 and all(map(same, held.shape[1:], kind.shape))
-                if not fits or held.dtype != kind.dtype:
+            for part, held, type_ in zip(types._fields, state, types, strict=True):
+                fits = held.ndim == type_.rank + 1 and all(map(same, held.shape[1:], type_.shape))
+                if not fits or held.dtype != type_.dtype:
                     raise ValueError(
                         f"{name}: past_key_values.{layer}.{part} is {held.dtype}{show_shape(held.shape)}, expected "
-                        f"{kind.dtype}{show_shape(('N', *kind.shape))}: a state of this model"  # type: ignore[arg-type]
+                        f"{type_.dtype}{show_shape(('N', *type_.shape))}: a state of this model"  # type: ignore[arg-type]
                     )
 
     def cached_input_specs(self, cache: CacheKind = "growing", capacity: Size | None = None) -> Mapping[str, Any]:
@@ -68,7 +69,7 @@ class RecurrentDecoder(CausalDecoder):
                 f'{type(self).__name__}: cache is "{cache}", expected "growing": its states are of one size'
             )
         ids, types = spec(_BATCH, _NEW, dtype=int64), self.state_types
-        states = types._make(spec(_BATCH, *kind.shape, dtype=kind.dtype) for kind in types)
+        states = types._make(spec(_BATCH, *type_.shape, dtype=type_.dtype) for type_ in types)
         mask = spec(_BATCH, _TOTAL, dtype=int64)
         return {"input_ids": ids, "attention_mask": mask, "past_key_values": [states] * self.layer_count}
 

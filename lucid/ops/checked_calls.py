@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import TensorType, known_type
-from lucid.core.graph.values import Part
-from lucid.core.process.cache_keys import kind_of
+from lucid.core.graph.types import TensorType, array_type
+from lucid.core.graph.values import Origin
+from lucid.core.process.cache_keys import type_key
 from lucid.ops.tensor.tensor import Tensor
 
 
-class KnownCall:
+class CheckedCall:
     """The kernel of such calls, which gets the arrays alone, and the types of their results."""
 
     __slots__ = ("_kept", "_name", "_single", "_types", "kernel", "missing")
@@ -29,25 +29,25 @@ class KnownCall:
         self._name = name
         self.kernel = kernel
         self.missing = (None,) * missing  # optional operands after those that are given
-        self._types = [known_type(kind.dtype.numpy, tuple(map(int, kind.shape))) for kind in results]
+        self._types = [array_type(type_.dtype.numpy, tuple(map(int, type_.shape))) for type_ in results]
         self._single = self._types[0] if len(self._types) == 1 else None
         self._kept = [None if t is None else t.type for t in operands]  # what the key identifies must live on
 
-    def tensors(self, result: Any, part: Part | None = None) -> Any:
+    def tensors(self, result: Any, origin: Origin | None = None) -> Any:
         """The array or the arrays that the kernel gave, as a tensor or a tuple of tensors."""
-        kind = self._single
-        if kind is not None:
-            if result.__class__ is np.ndarray and result.dtype is kind.dtype.numpy and result.shape == kind.shape:
-                return Tensor.of_type(result, kind, part)
-            return self._tensor(result[0] if isinstance(result, tuple) else result, kind, part)
-        return tuple(self._tensor(array, kind, part) for array, kind in zip(result, self._types, strict=True))
+        type_ = self._single
+        if type_ is not None:
+            if result.__class__ is np.ndarray and result.dtype is type_.dtype.numpy and result.shape == type_.shape:
+                return Tensor.of_type(result, type_, origin)
+            return self._tensor(result[0] if isinstance(result, tuple) else result, type_, origin)
+        return tuple(self._tensor(array, type_, origin) for array, type_ in zip(result, self._types, strict=True))
 
-    def _tensor(self, result: Any, kind: TensorType, part: Part | None) -> Tensor:
+    def _tensor(self, result: Any, type_: TensorType, origin: Origin | None) -> Tensor:
         array = np.asarray(result)
-        assert array.dtype == kind.dtype.numpy, f"{self._name}: kernel gave {array.dtype}, rule {kind.dtype}"
-        return Tensor.from_array(array, part)
+        assert array.dtype == type_.dtype.numpy, f"{self._name}: kernel gave {array.dtype}, rule {type_.dtype}"
+        return Tensor.from_array(array, origin)
 
 
-def key_of(kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+def call_key(kinds: Sequence[int | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells calls apart: types of operands, and attributes with their types, which tell 1 from 1.0 and True."""
-    return (*kinds, *attributes.items(), *map(kind_of, attributes.values())) if attributes else tuple(kinds)
+    return (*kinds, *attributes.items(), *map(type_key, attributes.values())) if attributes else tuple(kinds)

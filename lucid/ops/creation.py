@@ -183,23 +183,23 @@ def arange(
             raise TypeError(f"arange: {name} is {size!r}, expected a number or a size")
     if isinstance(step, bool) or not isinstance(step, int) or step == 0:
         raise ValueError(f"arange: step is {step!r}, expected a whole number other than 0")
-    kind = int64 if dtype is None else dtype
+    wanted = int64 if dtype is None else dtype
     if step == 1:
-        return arange_op(start=start, stop=stop).astype(kind)
+        return arange_op(start=start, stop=stop).astype(wanted)
     count = -(-(stop - start) // step)
-    return (arange_op(start=0, stop=count) * step + start).astype(kind)
+    return (arange_op(start=0, stop=count) * step + start).astype(wanted)
 
 
 def _fractions(start: float, stop: float, step: float, dtype: DTypeLike) -> Tensor:
-    kind = as_dtype(dtype)
-    if kind == int64:  # torch cuts the fractions off before it counts, for other integers only afterwards
+    wanted = as_dtype(dtype)
+    if wanted == int64:  # torch cuts the fractions off before it counts, for other integers only afterwards
         start, stop, step = math.trunc(start), math.trunc(stop), math.trunc(step)
     if step == 0:
         raise ValueError("arange: step is 0, expected another number")
     places = np.arange(max(0, math.ceil((stop - start) / step)))
-    if kind.kind == "int":
+    if wanted.kind == "int":
         start, step = math.trunc(start), math.trunc(step)
-    return Tensor.from_array((start + step * places).astype(kind.numpy))
+    return Tensor.from_array((start + step * places).astype(wanted.numpy))
 
 
 @torch_names_and(*UNUSED)
@@ -215,11 +215,11 @@ def linspace(start: float, stop: float, steps: Size, dtype: DTypeLike | None = N
     if isinstance(steps, int) and steps < 0:
         raise ValueError(f"linspace: steps is {steps}, expected 0 or more")
     wanted = float32 if dtype is None else as_dtype(dtype)
-    kind = float64 if wanted == float64 else float32
+    wide = float64 if wanted == float64 else float32
     place = arange_op(start=0, stop=steps)
-    gaps = maximum(size_op(size=steps - 1), 1).astype(kind)
-    step = (Tensor(stop, kind) - Tensor(start, kind)) / gaps
-    there, back = place.astype(kind) * step + start, stop - step * (size_op(size=steps) - 1 - place).astype(kind)
+    gaps = maximum(size_op(size=steps - 1), 1).astype(wide)
+    step = (Tensor(stop, wide) - Tensor(start, wide)) / gaps
+    there, back = place.astype(wide) * step + start, stop - step * (size_op(size=steps) - 1 - place).astype(wide)
     return where(place * 2 < size_op(size=steps), there, back).astype(wanted)
 
 

@@ -90,7 +90,7 @@ def grouped_mm(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:  # type: igno
     """
 
 
-def computed_in(x: Tensor, gate_up: Tensor, down: Tensor) -> DType:
+def compute_dtype(x: Tensor, gate_up: Tensor, down: Tensor) -> DType:
     """The element type in which experts are computed: at least float32."""
     return promote(promote(promote(x.dtype, gate_up.dtype), down.dtype), float32)
 
@@ -183,16 +183,16 @@ def gated_experts(
         ValueError: for shapes that do not fit, or another activation.
     """
     _check(x, indices, weights, gate_up, down, activation)
-    kind = computed_in(x, gate_up, down)
+    dtype = compute_dtype(x, gate_up, down)
     tokens, k = product(x.shape[:-1]), indices.shape[-1]
     chosen = reshape(indices.astype(int64), (tokens * k,))
     order = sort(chosen).indices
     ends = sum_(less_equal(unsqueeze(chosen, 0), unsqueeze(arange(down.shape[0]), 1)).astype(int64), axis=(1,))
-    rows = take(reshape(x.astype(kind), (tokens, x.shape[-1])), order // k)
-    inner = gated(grouped_mm(rows, gate_up.astype(kind).mT, ends), activation)
-    outputs = grouped_mm(inner, down.astype(kind).mT, ends)
+    rows = take(reshape(x.astype(dtype), (tokens, x.shape[-1])), order // k)
+    inner = gated(grouped_mm(rows, gate_up.astype(dtype).mT, ends), activation)
+    outputs = grouped_mm(inner, down.astype(dtype).mT, ends)
     placed = reshape(take(outputs, sort(order).indices), (tokens, k, x.shape[-1]))
-    factors = reshape(weights.astype(kind), (tokens, k, 1))
+    factors = reshape(weights.astype(dtype), (tokens, k, 1))
     return reshape(sum_(placed * factors, axis=(1,)), x.shape).astype(x.dtype)
 
 

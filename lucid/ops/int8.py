@@ -61,7 +61,7 @@ def int8_linear_rows(x: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
     Args and errors as for `int8_linear_dynamic`.
     """
     wide, scales = _operands("int8_linear_rows", x, weight, scales)
-    low, step = row_grids(wide)
+    low, step = row_ranges(wide)
     codes = clip(round_((wide - low) / step), 0, LEVELS)
     return (_product(codes, weight, scales) * step + low * row_sums(weight, scales)).astype(x.dtype)
 
@@ -114,17 +114,17 @@ def int8_embedding(indices: Tensor, weight: Tensor, scales: Tensor) -> Tensor:
     """
     _check("int8_embedding", weight, scales)
     check_rows("int8_embedding", indices, weight)
-    wide = computed_in(scales.dtype)
+    wide = compute_dtype(scales.dtype)
     rows = take(weight, indices).astype(wide) * take(scales, indices).astype(wide).unsqueeze(-1)
     return rows.astype(scales.dtype)
 
 
-def computed_in(dtype: DType) -> DType:
+def compute_dtype(dtype: DType) -> DType:
     """The element type in which inputs of one are rounded and multiplied."""
     return float64 if dtype == float64 else float32
 
 
-def row_grids(x: Tensor) -> tuple[Tensor, Tensor]:
+def row_ranges(x: Tensor) -> tuple[Tensor, Tensor]:
     """The smallest number of each row (..., 1), and the step (..., 1) between its codes."""
     low = min_(x, axis=(-1,), keepdims=True)
     return low, maximum((max_(x, axis=(-1,), keepdims=True) - low) / LEVELS, TINY)
@@ -155,7 +155,7 @@ def _operands(what: str, x: Tensor, weight: Tensor, scales: Tensor) -> tuple[Ten
             f"{what}: the input is {show_shape(x.shape)} and the weight {show_shape(weight.shape)}, expected the same "
             "last axis"
         )
-    wide = computed_in(x.dtype)
+    wide = compute_dtype(x.dtype)
     return x.astype(wide), scales.astype(wide)
 
 

@@ -130,15 +130,15 @@ def _along(x: Tensor, axis: int, wanted: Size, factor: float | None, mode: str, 
     size = x.shape[axis]
     if same(size, wanted) and (factor is None or factor == 1):
         return x
-    kind = float64 if x.dtype == float64 and not mode.startswith("nearest") else float32
-    last, place = _number(size) - 1, arange_op(start=0, stop=wanted).astype(kind)
+    dtype = float64 if x.dtype == float64 and not mode.startswith("nearest") else float32
+    last, place = _number(size) - 1, arange_op(start=0, stop=wanted).astype(dtype)
     if align_corners:
-        step = _number(size - 1).astype(kind) / maximum(_number(wanted - 1), 1).astype(kind)
+        step = _number(size - 1).astype(dtype) / maximum(_number(wanted - 1), 1).astype(dtype)
         at = place * (step if not same(wanted, 1) else 0.0)
     else:
-        step = _number(size).astype(kind) / _number(wanted).astype(kind)
+        step = _number(size).astype(dtype) / _number(wanted).astype(dtype)
         if factor is not None:
-            step = Tensor(1.0 / factor, kind)
+            step = Tensor(1.0 / factor, dtype)
         middle = 0.0 if mode == "nearest" else 0.5  # of an element
         at = (place + middle) * step - (0.0 if mode.startswith("nearest") else middle)
     if mode.startswith("nearest"):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from lucid.core.graph.types import Array, TensorType, as_dtype, broadcast, common_dtype, known_type, promote, show_shape
+from lucid.core.graph.types import Array, TensorType, array_type, as_dtype, broadcast, common_dtype, promote, show_shape
 from lucid.core.sizes.dims import same
 from lucid.ops.op import composite_with, primitive
 from lucid.ops.tensor.tensor import Tensor, TensorLike
@@ -58,7 +58,7 @@ def _linear_kernel(x: Array, weight: Array, bias: Array | None) -> Array:
     if bias.dtype == product.dtype and bias.shape == product.shape[-1:]:
         product += bias
         return product
-    wanted = common_dtype([known_type(each.dtype, each.shape) for each in (product, bias)]).numpy
+    wanted = common_dtype([array_type(each.dtype, each.shape) for each in (product, bias)]).numpy
     total: Array = product.astype(wanted) + bias.astype(wanted)
     return total
 

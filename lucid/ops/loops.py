@@ -9,11 +9,11 @@ import numpy as np
 
 from lucid.core.graph.loop_bodies import closed
 from lucid.core.graph.names import unused_name
-from lucid.core.graph.pytree import fill, taken_apart
+from lucid.core.graph.pytree import fill, flatten_tree
 from lucid.core.graph.running import run
 from lucid.core.graph.scope import is_tracing, scope
 from lucid.core.graph.types import Array, TensorType, same_shape
-from lucid.core.graph.values import Body, Constant, Input, Part, Value
+from lucid.core.graph.values import Body, Constant, Input, Origin, Value
 from lucid.core.sizes.dims import Size, as_size, same
 from lucid.ops.creation import arange
 from lucid.ops.op import Op, only_types, primitive
@@ -24,9 +24,9 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 
 
 def _scan_rule(*operands: TensorType, body: Body, carries: int, slices: int, reverse: bool) -> tuple[TensorType, ...]:
-    (length, *_), *others = (kind.shape for kind in operands[carries : carries + slices])
-    for index, (kind, given) in enumerate(zip(operands, body.inputs, strict=True)):
-        inside = kind.with_shape(kind.shape[1:]) if carries <= index < carries + slices else kind
+    (length, *_), *others = (type_.shape for type_ in operands[carries : carries + slices])
+    for index, (type_, given) in enumerate(zip(operands, body.inputs, strict=True)):
+        inside = type_.with_shape(type_.shape[1:]) if carries <= index < carries + slices else type_
         if not _same(inside, given.type):
             raise TypeError(f"scan: {given.name} is {inside}, but the body was made for {given.type}")
     for given, result in zip(body.inputs[:carries], body.outputs, strict=False):
@@ -34,7 +34,7 @@ def _scan_rule(*operands: TensorType, body: Body, carries: int, slices: int, rev
     for shape in others:
         _check_length("its sequences", shape[0], length)
     results = [value.type for value in body.outputs]
-    return (*results[:carries], *(kind.with_shape((length, *kind.shape)) for kind in results[carries:]))
+    return (*results[:carries], *(type_.with_shape((length, *type_.shape)) for type_ in results[carries:]))
 
 
 def _scan_kernel(*operands: Array, body: Body, carries: int, slices: int, reverse: bool) -> tuple[Array, ...]:
@@ -42,7 +42,7 @@ def _scan_kernel(*operands: Array, body: Body, carries: int, slices: int, revers
     sequences = operands[carries : carries + slices]
     length = len(sequences[0])
     rows = [value.type for value in body.outputs[carries:]]
-    stacked = [np.empty((length, *map(int, kind.shape)), kind.dtype.numpy) for kind in rows]
+    stacked = [np.empty((length, *map(int, type_.shape)), type_.dtype.numpy) for type_ in rows]
     for index in _order(length, reverse):
         step = [np.asarray(sequence[index]) for sequence in sequences]
         results = run(body.inputs, body.outputs, [*state, *step, *outer])
@@ -183,7 +183,7 @@ class _Loop(NamedTuple):
 
 def _tensors(where: str, value: Any) -> tuple[Any, dict[str, Tensor]]:
     """The structure of tensors, and the tensors by their paths. Arrays and numbers become tensors."""
-    structure, leaves = taken_apart(
+    structure, leaves = flatten_tree(
         value, lambda item: item is not None and not isinstance(item, (list, tuple, dict)), where
     )
     return structure, {path: as_tensor(f"scan: {path}", leaf) for path, leaf in leaves.items()}
@@ -223,14 +223,14 @@ def _shown(value: Any) -> str:
 
 def _is_number(constant: Constant) -> bool:
     """Whether a constant stays in the body: a single number that is no parameter."""
-    return not constant.array.ndim and _label(constant.array, constant.part) is None
+    return not constant.array.ndim and _label(constant.array, constant.origin) is None
 
 
-def _label(array: Array, part: Part | None) -> str | None:
+def _label(array: Array, origin: Origin | None) -> str | None:
     here = scope.get()
     names = None if here is None else here.parameters
     found = None if names is None else names.get(array)
-    return found if found is not None or part is None else _label(part.whole, part.whole_part)
+    return found if found is not None or origin is None else _label(origin.whole, origin.whole_origin)
 
 
 def _named(taken: dict[str, int]) -> Callable[[Value], str]:
@@ -238,7 +238,7 @@ def _named(taken: dict[str, int]) -> Callable[[Value], str]:
 
     def name(value: Value) -> str:
         if isinstance(value, Constant):
-            label = _label(value.array, value.part) or "constant"
+            label = _label(value.array, value.origin) or "constant"
         else:
             label = value.name if isinstance(value, Input) else value.node.op.name
         return unused_name(label, taken)

@@ -241,4 +241,4 @@ def per_channel(vector: Tensor, rank: int) -> Tensor:
     """(C) to (C, 1, ..., 1), which broadcasts over the spatial axes of a tensor of that rank."""
     if rank == 2:
         return vector
-    return unsqueeze(vector, tuple(range(1, rank - 1))).part_of(vector, f"[:{', None' * (rank - 2)}]")
+    return unsqueeze(vector, tuple(range(1, rank - 1))).named_after(vector, f"[:{', None' * (rank - 2)}]")

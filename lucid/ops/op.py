@@ -16,21 +16,21 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from lucid.core.graph.loop_bodies import mentions_sizes
+from lucid.core.graph.loop_bodies import has_symbolic_size
 from lucid.core.graph.scope import new_node, scope
 from lucid.core.graph.types import Array, TensorType
-from lucid.core.graph.values import Attributes, Input, Part
+from lucid.core.graph.values import Attributes, Input, Origin
 from lucid.core.process.context import holding
-from lucid.core.process.numpy_errstate import quietly
+from lucid.core.process.numpy_errstate import without_warnings
 from lucid.core.sizes.dims import identity
 from lucid.core.torch_names.argument_names import in_our_names, torch_names
-from lucid.ops.checked_calls import KnownCall, key_of
+from lucid.ops.checked_calls import CheckedCall, call_key
 from lucid.ops.operand_conversion import (
     are_tensors,
+    array_operands,
     arrays_of,
     as_tensors,
     half_beside_number,
-    known_operands,
     promoted,
 )
 from lucid.ops.tensor.tensor import OPS, Tensor
@@ -92,7 +92,7 @@ class Op(Generic[P, R]):
         self.attributes = tuple(self._usual)
         self.defaults = {name: value for name, value in self._usual.items() if value is not inspect.Parameter.empty}
         self._needed = self._usual.keys() - self.defaults.keys()
-        self._known: dict[tuple[Any, ...], KnownCall] = {}
+        self._known: dict[tuple[Any, ...], CheckedCall] = {}
         self._kernel, self._plan, self._rule, self._promoted, self._by_kind = kernel, plan, rule, promoted, by_kind
         self._beside_half = beside_half
         functools.update_wrapper(self, call)
@@ -109,9 +109,9 @@ class Op(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if self._kernel is not None and scope.get() is None and not _types_only.get():
-            operands = known_operands(args)
+            operands = array_operands(args)
             if operands is not None and (known := self._known_call(args, operands[1], kwargs)) is not None:
-                return cast(R, known.tensors(quietly(known.kernel, *operands[0], *known.missing)))
+                return cast(R, known.tensors(without_warnings(known.kernel, *operands[0], *known.missing)))
         if kwargs and not kwargs.keys() <= self._usual.keys():
             return self._called_by_name(args, kwargs)
         if self._beside_half is not None and (half := half_beside_number(args)) is not None:
@@ -143,9 +143,9 @@ class Op(Generic[P, R]):
 
     def _known_call(
         self, args: Sequence[Any], kinds: Sequence[int | None], given: Mapping[str, Any]
-    ) -> KnownCall | None:
+    ) -> CheckedCall | None:
         """What is known of a call of known tensors of these types; None if it does not go to the kernel as it is."""
-        key = key_of(kinds, given)
+        key = call_key(kinds, given)
         try:
             known = self._known.get(key)
         except TypeError:  # a list among the attributes
@@ -153,7 +153,7 @@ class Op(Generic[P, R]):
         if known is not None or not given.keys() <= self._usual.keys():
             return known
         tensors, attributes = self._tensors(args), self._attributes(given)
-        if any(map(operator.is_not, tensors, args)) or any(map(mentions_sizes, attributes.values())):
+        if any(map(operator.is_not, tensors, args)) or any(map(has_symbolic_size, attributes.values())):
             return None
         if self._by_kind is not None and self._instead(tensors) is not None:
             return None
@@ -163,21 +163,21 @@ class Op(Generic[P, R]):
         """Run the kernel if every argument is known, else make a node."""
         arrays = arrays_of(tensors)
         computed = arrays is not None and not _types_only.get() and (self.folded or scope.get() is None)
-        if arrays is None or not computed or (attributes and any(map(mentions_sizes, attributes.values()))):
+        if arrays is None or not computed or (attributes and any(map(has_symbolic_size, attributes.values()))):
             node = new_node(self, [None if t is None else t.to_value() for t in tensors], attributes)
             made = tuple(map(Tensor.from_value, node.results))
             return made[0] if len(made) == 1 else made
         if self.body is not None and self._kernel is None:
             return self.body(*tensors, **attributes)  # type: ignore[arg-type]  # P is not known here
         here = scope.get()
-        key = key_of([None if t is None else id(t.type) for t in tensors], attributes)
+        key = call_key([None if t is None else id(t.type) for t in tensors], attributes)
         known = self._known.get(key) or self._check(key, tensors, attributes)
-        part = None if here is None else self._part(tensors)
-        return known.tensors(quietly(known.kernel, *arrays), part)
+        origin = None if here is None else self._origin(tensors)
+        return known.tensors(without_warnings(known.kernel, *arrays), origin)
 
     def _check(
         self, key: tuple[Any, ...], tensors: Sequence[Tensor | None], attributes: Attributes, missing: int = 0
-    ) -> KnownCall:
+    ) -> CheckedCall:
         """Check a call and remember it: the checks run once for each combination of types and attributes."""
         assert self._kernel is not None
         operands = [None if t is None else t.type for t in tensors]
@@ -187,11 +187,11 @@ class Op(Generic[P, R]):
         kernel = None if self._plan is None else self._plan(operands, attributes)
         if kernel is None:
             kernel = functools.partial(self._kernel, **attributes)
-        self._known[key] = known = KnownCall(self.name, kernel, tensors, types, missing)
+        self._known[key] = known = CheckedCall(self.name, kernel, tensors, types, missing)
         return known
 
-    def _part(self, tensors: Sequence[Tensor | None]) -> Part | None:
-        """For a result computed while tracing from one parameter (or part of one) alone: the name derived from it.
+    def _origin(self, tensors: Sequence[Tensor | None]) -> Origin | None:
+        """The name of a result that is computed while tracing from one parameter, or what was taken from one, alone.
 
         So ``weight + 1`` is called ``weight.add(1)`` in the exported model, not ``constant``.
         """
@@ -199,15 +199,15 @@ class Op(Generic[P, R]):
         assert here is not None
         given = [t for t in tensors if t is not None]
         arrays = [t for t in given if t.ndim]
-        if len(arrays) != 1 or not (arrays[0].part is not None or here.knows(arrays[0].numpy())):
+        if len(arrays) != 1 or not (arrays[0].origin is not None or here.knows(arrays[0].numpy())):
             return None
         numbers = ", ".join(f"{t.item():g}" for t in given if not t.ndim)
-        return Part(arrays[0].numpy(), f".{self.name}({numbers})" if numbers else f".{self.name}", arrays[0].part)
+        return Origin(arrays[0].numpy(), f".{self.name}({numbers})" if numbers else f".{self.name}", arrays[0].origin)
 
     def evaluate(self, inputs: Sequence[Array | None], attributes: Attributes) -> tuple[Array, ...]:
         """Compute with NumPy."""
         if self._kernel is not None:
-            result = quietly(functools.partial(self._kernel, **attributes), *inputs)
+            result = without_warnings(functools.partial(self._kernel, **attributes), *inputs)
             return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
         results = self.expand([x if x is None else Tensor.from_array(x) for x in inputs], attributes)
         return tuple(t.numpy() for t in results)

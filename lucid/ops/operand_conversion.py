@@ -11,6 +11,7 @@ from lucid.core.graph.types import (
     Array,
     DType,
     Scalar,
+    array_type,
     as_dtype,
     bfloat16,
     bool_,
@@ -18,14 +19,13 @@ from lucid.core.graph.types import (
     dtype_of_scalar,
     float16,
     float32,
-    known_type,
 )
 from lucid.core.sizes.dims import Dim
 from lucid.core.words.other_libraries import advice, shown_type, type_name
 from lucid.ops.tensor.tensor import OPS, Tensor
 
 
-class Opaque:
+class UnreadableOperand:
     """Something in the place of a tensor that ops and NumPy cannot read, such as a quantized weight.
 
     Whatever is asked of it as a tensor is an error that `refuse` words.
@@ -61,7 +61,7 @@ _OF_TENSORS = frozenset(name for name in dir(Tensor) if not name.startswith("_")
 def check_tensors(where: str, **given: Any) -> None:
     """Raise a TypeError that names an argument which is neither a tensor nor an array."""
     for name, value in given.items():
-        if isinstance(value, Opaque):
+        if isinstance(value, UnreadableOperand):
             value.refuse(f"{where}: {name}")
         if not isinstance(value, (Tensor, np.ndarray)):
             raise TypeError(
@@ -83,8 +83,8 @@ def as_tensors(where: str, args: Sequence[Any]) -> list[Tensor | None]:
     if len(args) == 2 and isinstance(args[0], Tensor) and isinstance(args[1], (int, float)):  # the most frequent
         return [args[0], as_tensor(where, args[1], args[0].type.dtype)]
     known = [a for a in args if isinstance(a, (Tensor, np.ndarray))]
-    kinds = [a.type if isinstance(a, Tensor) else known_type(a.dtype, a.shape) for a in known]
-    partner = common_dtype(kinds) if kinds else None
+    types = [a.type if isinstance(a, Tensor) else array_type(a.dtype, a.shape) for a in known]
+    partner = common_dtype(types) if types else None
     return [as_tensor(where, a, partner) if a is not None else None for a in args]
 
 
@@ -104,7 +104,7 @@ def as_tensor(where: str, value: Any, partner: Any = None) -> Tensor:
     if isinstance(value, Dim):
         count: Tensor = OPS["size"](size=value)
         return count if partner is None else count.astype(partner)
-    if isinstance(value, Opaque):
+    if isinstance(value, UnreadableOperand):
         value.refuse(where)
     raise TypeError(f"{where}: expected a tensor, an array or a number, got {shown_type(value)}")
 
@@ -179,30 +179,30 @@ def arrays_of(tensors: Sequence[Tensor | None]) -> list[Array | None] | None:
     return arrays
 
 
-def known_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | None]] | None:
+def array_operands(args: Sequence[Any]) -> tuple[list[Array | None], list[int | None]] | None:
     """The arrays of known tensors, and what identifies their types, None for None; nothing if there is anything else.
 
     The types of known tensors are cached objects, so the `id` of one that is kept alive tells it from all others.
     """
     arrays: list[Array | None] = []
-    kinds: list[int | None] = []
+    type_ids: list[int | None] = []
     for given in args:
         if isinstance(given, Tensor) and given._array is not None:
             arrays.append(given._array)
-            kinds.append(id(given.type))
+            type_ids.append(id(given.type))
         elif given is None:
             arrays.append(None)
-            kinds.append(None)
+            type_ids.append(None)
         else:
             return None
-    return arrays, kinds
+    return arrays, type_ids
 
 
 def promoted(tensors: Sequence[Tensor | None], part: slice) -> Sequence[Tensor | None]:
     """Tensors of which those in a part are brought to one element type."""
-    kinds = [t.type for t in tensors[part] if t is not None]
-    wanted = common_dtype(kinds)
-    if [kind.dtype for kind in kinds].count(wanted) == len(kinds):
+    types = [t.type for t in tensors[part] if t is not None]
+    wanted = common_dtype(types)
+    if [type_.dtype for type_ in types].count(wanted) == len(types):
         return tensors
     changed = list(tensors)
     changed[part] = [t if t is None else t.astype(wanted) for t in tensors[part]]

@@ -186,7 +186,7 @@ def matrix_transpose(x: Tensor) -> Tensor:
     """
     if x.ndim > 2:
         raise ValueError(f"t: got {x.type}, expected at most 2 axes; write x.transpose(axis0, axis1)")
-    return transpose(x, 0, 1).part_of(x, ".T") if x.ndim == 2 else x
+    return transpose(x, 0, 1).named_after(x, ".T") if x.ndim == 2 else x
 
 
 @torch_names

@@ -50,10 +50,10 @@ def _reduction(
         return TensorType(result(x.dtype), shape)
 
     def compute(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
-        kind = result(as_dtype(x.dtype)).numpy
+        numpy_dtype = result(as_dtype(x.dtype)).numpy
         # Sums of half-precision numbers are accumulated in float32, as onnxruntime and torch do.
-        wide = x.astype(np.float32 if x.dtype.itemsize == 2 else kind, copy=False)
-        return np.asarray(kernel(wide, axis=axis, keepdims=keepdims)).astype(kind, copy=False)
+        wide = x.astype(np.float32 if x.dtype.itemsize == 2 else numpy_dtype, copy=False)
+        return np.asarray(kernel(wide, axis=axis, keepdims=keepdims)).astype(numpy_dtype, copy=False)
 
     def call(x: Tensor, *, axis: tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor: ...  # type: ignore[empty-body]
 

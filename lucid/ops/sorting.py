@@ -72,8 +72,7 @@ def sort(x: Tensor, axis: int = -1, descending: bool = False) -> Ordered:
 @function
 def argmin(x: Tensor, axis: int = -1, keepdims: bool = False) -> Tensor:
     """The index of the first minimum along an axis."""
-    kind = x.dtype.kind
-    turned = neg(x) if kind == "float" else -1 - x.astype(int64)  # the complement: -lowest does not exist
+    turned = neg(x) if x.dtype.kind == "float" else -1 - x.astype(int64)  # the complement: -lowest does not exist
     return argmax(turned, axis=axis, keepdims=keepdims)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import Names
-from lucid.core.graph.pytree import like, taken_apart
+from lucid.core.graph.pytree import flatten_tree, like
 from lucid.core.graph.scope import Scope, entered
 from lucid.core.graph.types import Array, TensorType, as_dtype, spec
 from lucid.core.graph.values import Input, Value
@@ -72,7 +72,7 @@ def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] |
         with evaluating(), entered(Scope("", paths, names)), single_threaded_blas(), located_errors():
             result = model(*call, **named)
         outputs: dict[str, Value] = {name: tensor.to_value() for name, tensor in outputs_of(result, model).items()}
-        structure = taken_apart(result, lambda value: isinstance(value, Tensor))[0]
+        structure = flatten_tree(result, lambda value: isinstance(value, Tensor))[0]
         graphs.append(Graph(list(graph_inputs.values()), outputs, names, structure))
         _check_origin(graphs[-1])
     return graphs

@@ -16,7 +16,7 @@ from lucid.models.checkpoints.held_weights import Held, Int8, numbers_of, stored
 from lucid.models.checkpoints.packed_weights import PackedWeights
 from lucid.models.checkpoints.stacked_weights import StackedWeights
 from lucid.nn.module import StateError
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import WeightModule
 from lucid.quantization import Blocks
 
 
@@ -109,7 +109,7 @@ def _load(module: nn.Module, weights: Mapping[str, Callable[[], Held]], dequanti
     parameters = module.state_dict()
     layers = [(layer, name, use) for layer in module.modules() for name, use in layer.quantizable.items()]
     uses = {id(getattr(layer, name)): use for layer, name, use in layers}
-    made: dict[int, StoredWeight] = {}  # by the parameter in whose place it is
+    made: dict[int, WeightModule] = {}  # by the parameter in whose place it is
     state: dict[str, Array] = {}
     misfits: list[str] = []
     for name, read in weights.items():

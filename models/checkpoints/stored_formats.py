@@ -11,7 +11,7 @@ import numpy as np
 from lucid import WeightsError, nn
 from lucid.models.checkpoints.config import Array, ConfigError, show
 from lucid.models.checkpoints.held_weights import Held, Int8
-from lucid.nn.quantized import Activations, StoredWeight
+from lucid.nn.quantized import Activations, WeightModule
 from lucid.quantization import Blocks, Grid8, Rows
 from lucid.quantization.blocks import blocks_of, check_format, unpack
 
@@ -137,7 +137,7 @@ class ByRow:
         return Int8(Rows(codes, scales), self.activations, grid)
 
 
-def format_of(weight: StoredWeight) -> StoredFormat | None:
+def format_of(weight: WeightModule) -> StoredFormat | None:
     """The format of a weight; None if checkpoints do not hold it."""
     if isinstance(weight, nn.QuantizedWeight):
         return InBlocks(weight.bits, weight.block, int(weight.shape[1]))

@@ -26,7 +26,7 @@ from lucid.files.atomic import write_atomically
 from lucid.models.checkpoints.config import Config
 from lucid.models.checkpoints.held_weights import Held
 from lucid.models.checkpoints.stored_formats import PARTS, Parts, StoredFormat, format_of, read_format
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import WeightModule
 
 METHOD, OPTION, IGNORED = "lucid", "quantization_config", "ignored_options"
 
@@ -48,7 +48,7 @@ def write_checkpoint(
     """
     weights: dict[str, Any] = {}
     for path, module in model.named_modules():
-        if isinstance(module, StoredWeight):
+        if isinstance(module, WeightModule):
             found = format_of(module)
             if found is None:
                 raise ValueError(

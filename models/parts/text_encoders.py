@@ -98,7 +98,7 @@ class TextEncoder(Pretrained[C]):
 
 def first_row(table: nn.Embedding) -> Tensor:
     """The first row of a table, (E,), named in an exported model."""
-    return table.weight[0].part_of(table.weight, "[0]")
+    return table.weight[0].named_after(table.weight, "[0]")
 
 
 # Heads ----------------------------------------------------------------------------------------------------------------

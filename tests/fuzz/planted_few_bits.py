@@ -9,7 +9,7 @@ import numpy as np
 from lucid.core.graph.types import Array
 from lucid.export.builder import Builder
 from lucid.export.forms import quantized as forms
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import WeightModule
 from lucid.ops import quantized
 from lucid.quantization import blocks
 from tests.fuzz.planting import Faults, Patch, before, changed
@@ -36,8 +36,8 @@ def _(patch: Patch) -> None:
 
 @FEW_BITS.fault("every part of a weight begins with its first row")
 def _(patch: Patch) -> None:
-    right = StoredWeight.part
-    patch.setattr(StoredWeight, "part", lambda self, start, stop, suffix: right(self, 0, stop - start, suffix))
+    right = WeightModule.part
+    patch.setattr(WeightModule, "part", lambda self, start, stop, suffix: right(self, 0, stop - start, suffix))
 
 
 @FEW_BITS.fault("signed codes keep the bit that unsigned ones have")

@@ -191,7 +191,7 @@ def test_a_damaged_folder_is_an_error(change: Any, error: type[Exception], messa
 def test_a_weight_that_is_stored_in_another_way_is_an_error(tmp_path: Path) -> None:
     model: Any = lucid.models.load(goldens.folder("llama/llama3"))
 
-    class Other(nn.stored.StoredWeight):
+    class Other(nn.stored.WeightModule):
         pass
 
     model.model.layers[0].mlp.up_proj.weight = Other()

@@ -62,12 +62,12 @@ class Graph:
         return {node.op.name for node in with_bodies(self.nodes())}
 
     def name_of(self, constant: Constant) -> str | None:
-        """The state_dict key of a parameter, with a suffix for a part of one; None for other constants."""
+        """The state_dict key of a parameter, with a suffix for a origin of one; None for other constants."""
         name = self._names.get(constant.array)
-        suffix, part = "", constant.part
-        while name is None and part is not None:
-            suffix = part.suffix + suffix
-            name, part = self._names.get(part.whole), part.whole_part
+        suffix, origin = "", constant.origin
+        while name is None and origin is not None:
+            suffix = origin.suffix + suffix
+            name, origin = self._names.get(origin.whole), origin.whole_origin
         return name and name + suffix
 
     def sizes(self) -> set[str]:

@@ -11,7 +11,7 @@ from lucid.core.graph.values import Body, Constant, Input, Node, Value, in_order
 from lucid.core.sizes.dims import Dim, bind
 
 
-def made_again(
+def rebuild_nodes(
     nodes: Iterable[Node], outputs: Sequence[Value], read: Callable[[Value], Value], remake: Callable[[Node], Node]
 ) -> tuple[Value, ...]:
     """The outputs of nodes that are made again by `remake`; `read` gives the inputs that none of the nodes makes."""
@@ -29,7 +29,7 @@ def made_again(
 def with_inputs(body: Body, values: Mapping[int, Value]) -> tuple[Value, ...]:
     """The outputs of a body in which other values are in the place of inputs, by the identity of these."""
     nodes = in_order(body.outputs)
-    return made_again(nodes, body.outputs, lambda value: values.get(id(value), value), lambda node: node)
+    return rebuild_nodes(nodes, body.outputs, lambda value: values.get(id(value), value), lambda node: node)
 
 
 def bound(value: Any, sizes: Mapping[str, int]) -> Any:
@@ -37,30 +37,30 @@ def bound(value: Any, sizes: Mapping[str, int]) -> Any:
     if not isinstance(value, Body):
         return bind(value, sizes)
 
-    def kind(of: TensorType) -> TensorType:
+    def bound_type(of: TensorType) -> TensorType:
         return of.with_shape(bind(of.shape, sizes))
 
     def remake(node: Node) -> Node:
         attributes = {name: bound(attribute, sizes) for name, attribute in node.attributes.items()}
-        return Node(node.op, node.inputs, attributes, tuple(map(kind, node.types)), node.scope)
+        return Node(node.op, node.inputs, attributes, tuple(map(bound_type, node.types)), node.scope)
 
-    inputs = {id(given): Input(given.name, kind(given.type)) for given in value.inputs}
-    outputs = made_again(in_order(value.outputs), value.outputs, lambda given: inputs.get(id(given), given), remake)
+    inputs = {id(given): Input(given.name, bound_type(given.type)) for given in value.inputs}
+    outputs = rebuild_nodes(in_order(value.outputs), value.outputs, lambda given: inputs.get(id(given), given), remake)
     return Body(tuple(inputs.values()), outputs)
 
 
 _NUMBERS = frozenset((int, float, bool))
 
 
-def mentions_sizes(value: Any) -> bool:
+def has_symbolic_size(value: Any) -> bool:
     """Whether an attribute holds a symbolic size."""
     if isinstance(value, tuple):
-        return not _NUMBERS.issuperset(map(type, value)) and any(map(mentions_sizes, value))
+        return not _NUMBERS.issuperset(map(type, value)) and any(map(has_symbolic_size, value))
     if not isinstance(value, Body):
         return isinstance(value, Dim)
     shapes = [given.type.shape for given in value.inputs]
     nodes = in_order(value.outputs)
-    return mentions_sizes((*shapes, *(attribute for node in nodes for attribute in node.attributes.values())))
+    return has_symbolic_size((*shapes, *(attribute for node in nodes for attribute in node.attributes.values())))
 
 
 def with_bodies(nodes: Iterable[Node]) -> Iterator[Node]:
@@ -96,7 +96,7 @@ def closed(
         return outer.setdefault(_identity(value), (value, Input(name(value), value.type)))[1]
 
     nodes = in_order(outputs, lambda value: id(value) not in dependent)
-    results = made_again(nodes, outputs, read, lambda node: node)
+    results = rebuild_nodes(nodes, outputs, read, lambda node: node)
     return Body((*inputs, *(given for _, given in outer.values())), results), [value for value, _ in outer.values()]
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from lucid.core.graph.types import Array, TensorType
-from lucid.core.graph.values import Body, Constant, Input, Node, Operation, Part, Value, in_order
+from lucid.core.graph.values import Body, Constant, Input, Node, Operation, Origin, Value, in_order
 
 T = TypeVar("T")
 Reference: TypeAlias = tuple[int, ...]  # (0, input), (1, constant) or (2, node, result)
@@ -30,11 +30,11 @@ class FlatNode(NamedTuple):
 
 
 class FlatConstant(NamedTuple):
-    """A constant with numbers instead of arrays, and its chain of parts, outermost last."""
+    """A constant with numbers instead of arrays, and its chain of origins, outermost last."""
 
     array: int
     type: TensorType
-    parts: tuple[tuple[int, str], ...]
+    origins: tuple[tuple[int, str], ...]
 
 
 class FlatArray(NamedTuple):
@@ -105,7 +105,7 @@ def flatten(
         FlatConstant(
             arrays.number(constant.array),
             constant.type,
-            tuple((arrays.number(part.whole), part.suffix) for part in _chain(constant.part)),
+            tuple((arrays.number(origin.whole), origin.suffix) for origin in _chain(constant.origin)),
         )
         for constant in constants.items
     )
@@ -121,7 +121,7 @@ def restore(flat: Flat) -> tuple[tuple[Input, ...], list[Value], list[tuple[str,
     """Inputs, outputs and named arrays of a copy of the flattened graph, which shares nothing with it."""
     arrays: list[Array] = [_unpacked(entry, flat.blocks) for entry in flat.arrays]
     constants = [
-        Constant(arrays[entry.array], entry.type, _linked((arrays[whole], suffix) for whole, suffix in entry.parts))
+        Constant(arrays[entry.array], entry.type, _linked((arrays[whole], suffix) for whole, suffix in entry.origins))
         for entry in flat.constants
     ]
     nodes: list[Node] = []
@@ -153,16 +153,16 @@ def _restored_attribute(value: Any) -> Any:
     return Body(inputs, tuple(outputs))
 
 
-def _chain(part: Part | None) -> Iterator[Part]:
-    while part is not None:
-        yield part
-        part = part.whole_part
+def _chain(origin: Origin | None) -> Iterator[Origin]:
+    while origin is not None:
+        yield origin
+        origin = origin.whole_origin
 
 
-def _linked(parts: Iterable[tuple[Array, str]]) -> Part | None:
-    linked: Part | None = None
-    for whole, suffix in reversed(list(parts)):
-        linked = Part(whole, suffix, linked)
+def _linked(origins: Iterable[tuple[Array, str]]) -> Origin | None:
+    linked: Origin | None = None
+    for whole, suffix in reversed(list(origins)):
+        linked = Origin(whole, suffix, linked)
     return linked
 
 

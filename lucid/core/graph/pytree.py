@@ -22,7 +22,7 @@ def like(value: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
-def taken_apart(value: Any, is_leaf: Callable[[Any], bool], path: str = "") -> tuple[Any, dict[str, Any]]:
+def flatten_tree(value: Any, is_leaf: Callable[[Any], bool], path: str = "") -> tuple[Any, dict[str, Any]]:
     """The structure of `value` with each leaf replaced by its number, and the leaves by their paths, such as ``x.0``.
 
     What is neither a leaf nor a list, tuple or dict stays as it is.

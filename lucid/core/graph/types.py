@@ -219,7 +219,7 @@ class TensorType:
 
 
 @functools.lru_cache(maxsize=4096)
-def known_type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorType:
+def array_type(dtype: np.dtype[Any], shape: tuple[int, ...]) -> TensorType:
     """The type of an array of this dtype and shape. Cached: every result of an op asks for it."""
     return TensorType(as_dtype(dtype), shape)
 

@@ -37,12 +37,12 @@ class Input:
     type: TensorType
 
 
-class Part(NamedTuple):
-    """Records that an array is a part or a view of another, so that it is named after it: ``weight[q].T``."""
+class Origin(NamedTuple):
+    """Records that an array was taken or computed from another, so that it is named after it: ``weight[q].T``."""
 
     whole: Array
     suffix: str
-    whole_part: Part | None
+    whole_origin: Origin | None
 
 
 @dataclass(eq=False, slots=True)
@@ -51,7 +51,7 @@ class Constant:
 
     array: Array
     type: TensorType
-    part: Part | None = None
+    origin: Origin | None = None
 
 
 @dataclass(eq=False, slots=True)

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 
 
-def kind_of(value: Any) -> Hashable:
+def type_key(value: Any) -> Hashable:
     """What a key needs beside a value, as equal values may mean different calls: its type, the types of what a tuple
     holds, and which of the two zeros it is."""
-    kind: type = value.__class__
-    if kind is int or kind is bool or kind is str:
-        return kind
-    if kind is float:
-        return kind if value or math.copysign(1.0, value) > 0 else "-0.0"
+    class_: type = value.__class__
+    if class_ is int or class_ is bool or class_ is str:
+        return class_
+    if class_ is float:
+        return class_ if value or math.copysign(1.0, value) > 0 else "-0.0"
     if isinstance(value, tuple):
         for each in value:
             if each.__class__ is not int:
-                return (kind, *map(kind_of, value))
-        return kind  # tuples of whole numbers alone, as in most calls, are told apart by their numbers
+                return (class_, *map(type_key, value))
+        return class_  # tuples of whole numbers alone, as in most calls, are told apart by their numbers
     if isinstance(value, np.floating) and not value and math.copysign(1.0, value) < 0:
-        return (kind, "-0.0")
-    return kind
+        return (class_, "-0.0")
+    return class_

@@ -31,7 +31,7 @@ class _Own(threading.local):
 _own = _Own()
 
 
-def quietly(function: Callable[..., R], *args: Any) -> R:
+def without_warnings(function: Callable[..., R], *args: Any) -> R:
     """Call a function in which overflows, divisions by zero and the like warn of nothing.
 
     It sees no context variable of the caller, as in a worker thread.

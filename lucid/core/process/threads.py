@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import ThreadpoolController
 
-from lucid.core.process.numpy_errstate import quietly
+from lucid.core.process.numpy_errstate import without_warnings
 
 Job = TypeVar("Job")
 
@@ -121,7 +121,7 @@ class _Workers:
 def _until_done(queue: deque[Job], work: Callable[[Iterator[Job]], None]) -> None:
     """Let `work` take jobs from a queue shared with other threads; after an error, no thread takes another job."""
     try:
-        quietly(work, _take(queue))
+        without_warnings(work, _take(queue))
     finally:
         queue.clear()
 

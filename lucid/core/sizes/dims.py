@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex, TypeAlias, Union
 
-from lucid.core.process.cache_keys import kind_of
+from lucid.core.process.cache_keys import type_key
 from lucid.core.sizes.operations import Terms, extreme, floordiv, in_order, is_counted, is_polynomial, mod, plain, text
 from lucid.core.sizes.polynomials import add, constant, multiply
 
@@ -220,7 +220,7 @@ def identity(value: Any) -> Hashable:
     """A hashable key for a size, or nested tuples with sizes in them, which ``==`` compares by values and types."""
     if isinstance(value, tuple):
         return tuple(map(identity, value))
-    return (Dim, value.key) if isinstance(value, Dim) else (kind_of(value), value)
+    return (Dim, value.key) if isinstance(value, Dim) else (type_key(value), value)
 
 
 def evaluate(size: Size, sizes: Mapping[str, int]) -> int:

@@ -6,7 +6,7 @@ docs/portable.md has the table.
 
 from __future__ import annotations
 
-from lucid.core.targets.record import Fault, Known, Missing, Runtime, Tried
+from lucid.core.targets.record import Fault, KnownFault, Missing, Runtime, Trial
 from lucid.core.targets.runtimes import BRANCHES, COMPARED, OWN_OPS, RUNTIMES, TRACT_FAULTS
 
 # Faults that no form asks about ----------------------------------------------------------------------------------
@@ -30,47 +30,47 @@ READERS = (
         "node",
         "onnxruntime for JavaScript, in Node and in browsers",
         engine="onnxruntime",
-        tried=Tried(
-            "onnxruntime-node and -web 1.30", 26, OWN_OPS, release=(1, 30), says="they have the kernels of the CPU"
+        trial=Trial(
+            "onnxruntime-node and -web 1.30", 26, OWN_OPS, release=(1, 30), verdict="they have the kernels of the CPU"
         ),
     ),
-    *(runtime for runtime in RUNTIMES.values() if runtime.tried is not None),
+    *(runtime for runtime in RUNTIMES.values() if runtime.trial is not None),
     Runtime(
         "tensorrt",
         "NVIDIA's runtime for its devices",
         engine="TensorRT",
-        lacks=(Missing("RMSNormalization", "*", said="is not known to its parser (TensorRT#4639)", told="fails"),),
-        faults={ATTENTION_CACHE: Known("takes none (TensorRT#4738)", told="fails")},
-        tried=Tried("TensorRT", 23, run=False, says="was not run; no op of the model is known not to work"),
+        lacks=(Missing("RMSNormalization", "*", reason="is not known to its parser (TensorRT#4639)", outcome="fails"),),
+        faults={ATTENTION_CACHE: KnownFault("takes none (TensorRT#4738)", outcome="fails")},
+        trial=Trial("TensorRT", 23, run=False, verdict="was not run; no op of the model is known not to work"),
     ),
     Runtime(
         "tract",
         "a runtime in Rust",
         engine="tract",
         lacks=(
-            Missing("FusedMatMul", "*", said="is not known", told="fails"),
-            Missing("*", "bfloat16", said="has no bfloat16", told="fails"),
+            Missing("FusedMatMul", "*", reason="is not known", outcome="fails"),
+            Missing("*", "bfloat16", reason="has no bfloat16", outcome="fails"),
         ),
         faults={
-            MASK_BESIDE_CAUSAL: Known("takes none", told="fails"),
-            BOOLEAN_MASK: Known("takes none", told="fails"),
+            MASK_BESIDE_CAUSAL: KnownFault("takes none", outcome="fails"),
+            BOOLEAN_MASK: KnownFault("takes none", outcome="fails"),
             **TRACT_FAULTS,
-            PLACE_OF_BOOLEAN: Known("does not load it as int64", told="fails"),
-            COMPUTED_SIZES: Known("takes only constants", told="fails"),
-            COMPUTED_WEIGHTS: Known("takes only constants", told="fails"),
-            EIGHT_BITS: Known("has no kernel for them", told="fails"),
-            FOUR_BITS: Known("has none", told="fails"),
-            OPEN_SIZES: Known("may not take them", told="may fail"),
-            STRIDES: Known("may not take symbolic sizes with them", told="may fail"),
-            BRANCHES: Known("may not load them: they must agree in their sizes", told="may fail"),
+            PLACE_OF_BOOLEAN: KnownFault("does not load it as int64", outcome="fails"),
+            COMPUTED_SIZES: KnownFault("takes only constants", outcome="fails"),
+            COMPUTED_WEIGHTS: KnownFault("takes only constants", outcome="fails"),
+            EIGHT_BITS: KnownFault("has no kernel for them", outcome="fails"),
+            FOUR_BITS: KnownFault("has none", outcome="fails"),
+            OPEN_SIZES: KnownFault("may not take them", outcome="may fail"),
+            STRIDES: KnownFault("may not take symbolic sizes with them", outcome="may fail"),
+            BRANCHES: KnownFault("may not load them: they must agree in their sizes", outcome="may fail"),
         },
-        tried=Tried("tract 0.23", 23, ("MatMulNBits", "MultiHeadAttention"), COMPARED | {"InstanceNormalization"}),
+        trial=Trial("tract 0.23", 23, ("MatMulNBits", "MultiHeadAttention"), COMPARED | {"InstanceNormalization"}),
     ),
     Runtime(
         "reference",
         "the evaluator of the package onnx",
         engine="ONNX's ReferenceEvaluator",
-        faults={OWN_DOMAIN: Known("has none", told="fails")},
-        tried=Tried("ONNX's ReferenceEvaluator", 26, OWN_OPS, says="it has all ops of ONNX, and is slow"),
+        faults={OWN_DOMAIN: KnownFault("has none", outcome="fails")},
+        trial=Trial("ONNX's ReferenceEvaluator", 26, OWN_OPS, verdict="it has all ops of ONNX, and is slow"),
     ),
 )

@@ -27,7 +27,7 @@ Outcome: TypeAlias = Literal["", "fails", "may fail", "runs"]
 """What becomes of a file that a record says something against, as `lucid inspect` tells; empty: it does not tell."""
 
 
-def shown(release: Release) -> str:
+def release_text(release: Release) -> str:
     """A release as text."""
     return ".".join(map(str, release))
 
@@ -53,12 +53,12 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFault:
     """How a runtime has a fault, the first release without it, and what becomes of a file that has such nodes."""
 
     how: str
     until: Release | None = None
-    told: Outcome = ""
+    outcome: Outcome = ""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class Missing:
         instead: what the runtime does without the kernel, or what its kernel does wrongly.
         until: the first release that has them.
         but: with ``*`` for the kernels, those that it has.
-        said: the whole reason, instead of the one composed of these.
+        reason: the whole reason, instead of the one composed of these.
         opset: the first that lacks them, where a newer version of an ONNX op has no kernel.
-        told: what becomes of a file that has such nodes.
+        outcome: what becomes of a file that has such nodes.
     """
 
     kernels: str
@@ -81,9 +81,9 @@ class Missing:
     instead: str = ""
     until: Release | None = None
     but: str = ""
-    said: str = ""
+    reason: str = ""
     opset: int = 0
-    told: Outcome = ""
+    outcome: Outcome = ""
 
     def covers(self, kernel: str, dtype: str) -> bool:
         """Whether a kernel is among these for an element type."""
@@ -109,7 +109,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Tried:
+class Trial:
     """How far a runtime was tried with files, of which `lucid inspect` then tells whether it runs them.
 
     Args:
@@ -119,7 +119,7 @@ class Tried:
         standard: the standard ops that it was compared with; empty: all.
         release: of onnxruntime, if it is one.
         run: whether it was run at all; else a file without faults may run.
-        says: what is known of a file without faults.
+        verdict: what is known of a file without faults.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Tried:
     standard: frozenset[str] = frozenset()
     release: Release | None = None
     run: bool = True
-    says: str = "all ops of the model have been compared"
+    verdict: str = "all ops of the model have been compared"
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ class Runtime:
         lacks: the kernels that are missing.
         faults: what it computes wrongly.
         differs: what it computes otherwise in every form.
-        tried: how far it was tried with files of any exporter; None: not apart from others.
+        trial: how far it was tried with files of any exporter; None: not apart from others.
     """
 
     name: str
@@ -167,9 +167,9 @@ class Runtime:
     strategies: frozenset[Strategy] = frozenset()
     half_arithmetic: bool = False
     lacks: tuple[Missing, ...] = ()
-    faults: Mapping[Fault, Known] = field(default_factory=lambda: MappingProxyType({}))
+    faults: Mapping[Fault, KnownFault] = field(default_factory=lambda: MappingProxyType({}))
     differs: tuple[Difference, ...] = ()
-    tried: Tried | None = None
+    trial: Trial | None = None
 
     def allows(self, domain: str, asked: bool = True) -> bool:
         """Whether exports may use the operators of a domain: of themselves, or because the user asks for them."""
@@ -183,7 +183,7 @@ class Runtime:
                 has_none = f"has no {dtype} kernel for {kernel}" + (
                     f" that is correct: it {gap.instead}" if gap.instead else ""
                 )
-                return gap.said or self._reason(has_none, gap.until, release)
+                return gap.reason or self._reason(has_none, gap.until, release)
         return ""
 
     def wrong(self, fault: Fault, release: Release) -> str:
@@ -196,4 +196,4 @@ class Runtime:
     def _reason(self, what: str, until: Release | None, release: Release) -> str:
         if until is None:
             return f"{self.engine} {what}"
-        return f"{self.engine} before {shown(until)} {what}; this export is also for {shown(release)}"
+        return f"{self.engine} before {release_text(until)} {what}; this export is also for {release_text(release)}"

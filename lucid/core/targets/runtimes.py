@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lucid.core.targets.record import Difference, Fault, Known, Missing, Release, Runtime, Tried
+from lucid.core.targets.record import Difference, Fault, KnownFault, Missing, Release, Runtime, Trial
 
 # The newest opset and IR version that each release of onnxruntime loads, measured with one Identity node; a release
 # that is missing here loads the same as the one before it.
@@ -110,22 +110,22 @@ _EVERYWHERE = (
     Missing("Relu", "bool uint8 int64"),
     Missing("Softplus RotaryEmbedding MultiHeadAttention MatMulNBits GatherBlockQuantized", "float64 bfloat16"),
     Missing("Attention", "float64", "falls back to a form that gives NaN on fully masked rows"),
-    Missing("Attention", "*", said="onnxruntime 1.32 has no kernel for Attention of opset 25 and newer", opset=25),
+    Missing("Attention", "*", reason="onnxruntime 1.32 has no kernel for Attention of opset 25 and newer", opset=25),
 )
 _NO_BYTES = Missing(
     "MatMulInteger",
     "*",
-    said="the provider has no kernel for products of bytes: inputs are rounded and multiplied in float32, which takes "
-    "longer than without rounding",
-    told="runs",
+    reason="the provider has no kernel for products of bytes: inputs are rounded and multiplied in float32, which "
+    "takes longer than without rounding",
+    outcome="runs",
 )
-_INTEGERS = {INTEGERS_AS_FLOAT64: Known("computes it as float64, which loses the digits of integers beyond 2^53")}
+_INTEGERS = {INTEGERS_AS_FLOAT64: KnownFault("computes it as float64, which loses the digits of integers beyond 2^53")}
 _SLOW_GROUPS = {
-    GROUP_NORMALIZATION: Known("has no kernel, and its own expansion is 1.6 to 4 times slower than the body")
+    GROUP_NORMALIZATION: KnownFault("has no kernel, and its own expansion is 1.6 to 4 times slower than the body")
 }
 
 _INEXACT_GROUPS = {
-    GROUP_NORMALIZATION: Known(
+    GROUP_NORMALIZATION: KnownFault(
         "has no kernel and computes its definition, whose variance, the mean of squares less the square of the mean, "
         "loses its digits where the mean is large"
     )
@@ -156,29 +156,33 @@ _CPU_LACKS = (
 )
 _CPU_FAULTS = {
     **_INTEGERS,
-    EXPERTS: Known("has not been compared", (1, 28)),
-    NARROW_PRODUCTS: Known("unpacks the weight at each call, which takes 2 to 11 times as long as a float32 product"),
-    TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
-    ZEROS_OF_ROWS: Known("reads them of another row in GatherBlockQuantized", (1, 27)),
-    SCAN_OF_NOTHING: Known("stops with an error"),
-    PASSES_OVER_NAN: Known("ignores NaN"),
-    LOWEST_OVER_MINUS_ONE: Known("ends the process (1.31)"),
-    HALF_TRANSPOSED: Known("crashes when it loads one (1.23 to 1.31)"),
-    FLOAT64_TRANSPOSED: Known("fuses a Transpose and a float64 MatMul into an op without a kernel", (1, 26)),
-    FLOAT64_COS: Known("has no float64 kernel for Cos", (1, 29)),
-    FLOAT64_QUICK_GELU: Known("fuses a float64 Sigmoid and Mul into an op without a kernel", (1, 31)),
+    EXPERTS: KnownFault("has not been compared", (1, 28)),
+    NARROW_PRODUCTS: KnownFault(
+        "unpacks the weight at each call, which takes 2 to 11 times as long as a float32 product"
+    ),
+    TENSOR_SCATTER: KnownFault("has no kernel for TensorScatter", (1, 28)),
+    ZEROS_OF_ROWS: KnownFault("reads them of another row in GatherBlockQuantized", (1, 27)),
+    SCAN_OF_NOTHING: KnownFault("stops with an error"),
+    PASSES_OVER_NAN: KnownFault("ignores NaN"),
+    LOWEST_OVER_MINUS_ONE: KnownFault("ends the process (1.31)"),
+    HALF_TRANSPOSED: KnownFault("crashes when it loads one (1.23 to 1.31)"),
+    FLOAT64_TRANSPOSED: KnownFault("fuses a Transpose and a float64 MatMul into an op without a kernel", (1, 26)),
+    FLOAT64_COS: KnownFault("has no float64 kernel for Cos", (1, 29)),
+    FLOAT64_QUICK_GELU: KnownFault("fuses a float64 Sigmoid and Mul into an op without a kernel", (1, 31)),
 }
 _CPU_ATTENTION = {
-    ATTENTION_OF_HALVES: Known("rounds scores to float16, and has no bfloat16 kernel"),
-    ATTENTION_OF_GROUPS: Known("reads the wrong keys for grouped heads", (1, 23, 1)),
-    ATTENTION_UNSEEN: Known("gives NaN or the mean of the values to a query that sees no key", (1, 28)),
-    ATTENTION_SINGLE: Known("lets a single query see every key, causal or not", (1, 28)),
-    ATTENTION_OF_BUFFERS: Known("ends the process where GroupQueryAttention has keys only in its buffers", (1, 31)),
-    ATTENTION_OPEN_WEIGHTS: Known(
+    ATTENTION_OF_HALVES: KnownFault("rounds scores to float16, and has no bfloat16 kernel"),
+    ATTENTION_OF_GROUPS: KnownFault("reads the wrong keys for grouped heads", (1, 23, 1)),
+    ATTENTION_UNSEEN: KnownFault("gives NaN or the mean of the values to a query that sees no key", (1, 28)),
+    ATTENTION_SINGLE: KnownFault("lets a single query see every key, causal or not", (1, 28)),
+    ATTENTION_OF_BUFFERS: KnownFault(
+        "ends the process where GroupQueryAttention has keys only in its buffers", (1, 31)
+    ),
+    ATTENTION_OPEN_WEIGHTS: KnownFault(
         "treats the returned weights as empty if the number of keys is symbolic, and may write them to a buffer "
         "that is too small"
     ),
-    FILLED_MASKS: Known("has not been measured with blocks of queries", (1, 28)),
+    FILLED_MASKS: KnownFault("has not been measured with blocks of queries", (1, 28)),
 }
 _CUDA_LACKS = (
     *_EVERYWHERE,
@@ -187,42 +191,44 @@ _CUDA_LACKS = (
     Missing("Attention", "*", "would run on the CPU, with copies both ways", (1, 25)),
 )
 _CUDA_FAULTS = {
-    TENSOR_SCATTER: Known("has no kernel for TensorScatter", (1, 28)),
+    TENSOR_SCATTER: KnownFault("has no kernel for TensorScatter", (1, 28)),
     **_INTEGERS,
     **_SLOW_GROUPS,
-    SCAN_OF_NOTHING: Known("stops with an error"),
-    ATTENTION_UNSEEN: Known("gives the mean of the values to a query that sees no key", (1, 28)),
-    ATTENTION_SOFTCAP: Known("refuses softcap, or applies it in another order", (1, 28)),
-    ATTENTION_OF_GROUPS: Known("has no kernel for grouped heads in every element type and size", (1, 28)),
-    ATTENTION_CROSS: Known("does not align causal queries in the same way in all its kernels", (1, 28)),
-    ATTENTION_WEIGHTS: Known("has no kernel for Attention that returns weights"),
+    SCAN_OF_NOTHING: KnownFault("stops with an error"),
+    ATTENTION_UNSEEN: KnownFault("gives the mean of the values to a query that sees no key", (1, 28)),
+    ATTENTION_SOFTCAP: KnownFault("refuses softcap, or applies it in another order", (1, 28)),
+    ATTENTION_OF_GROUPS: KnownFault("has no kernel for grouped heads in every element type and size", (1, 28)),
+    ATTENTION_CROSS: KnownFault("does not align causal queries in the same way in all its kernels", (1, 28)),
+    ATTENTION_WEIGHTS: KnownFault("has no kernel for Attention that returns weights"),
 }
 _OPENVINO_FAULTS = {
-    SCAN_OF_NOTHING: Known("stops with an error"),
-    PRODUCT_OF_NOTHING: Known("gives uninitialised memory"),
-    HEADS_LIKE_POSITIONS: Known("fuses it, and confuses the two axes"),
-    OUTER_VALUES: Known("does not load one", told="fails"),
-    OUTER_VALUES_OF_LOOP: Known("does not load one in some models", told="may fail"),
-    EMPTY_CONSTANTS: Known("reads them as a number, and may end the process", told="fails"),
-    RESHAPED_TO_NUMBER: Known("ends the process", told="may fail"),
-    ELEMENTS_IN_PLACE: Known("gives later steps what earlier ones wrote there, or does a single step", told="may fail"),
-    BRANCHES: Known("may be wrong in the first run after loading", told="may fail"),
-    NAN_IS_GREATER: Known("gives true", told="runs"),
-    DIVIDED_AS_FLOAT32: Known("computes them in float32, which loses digits beyond 2^24", told="runs"),
-    ATTENTION_OPEN_KEYS: Known("is wrong after a first call with a single key", told="may fail"),
-    FUSED_SOFTMAX: Known("fuses them, and is wrong after a first call with a single key", told="may fail"),
+    SCAN_OF_NOTHING: KnownFault("stops with an error"),
+    PRODUCT_OF_NOTHING: KnownFault("gives uninitialised memory"),
+    HEADS_LIKE_POSITIONS: KnownFault("fuses it, and confuses the two axes"),
+    OUTER_VALUES: KnownFault("does not load one", outcome="fails"),
+    OUTER_VALUES_OF_LOOP: KnownFault("does not load one in some models", outcome="may fail"),
+    EMPTY_CONSTANTS: KnownFault("reads them as a number, and may end the process", outcome="fails"),
+    RESHAPED_TO_NUMBER: KnownFault("ends the process", outcome="may fail"),
+    ELEMENTS_IN_PLACE: KnownFault(
+        "gives later steps what earlier ones wrote there, or does a single step", outcome="may fail"
+    ),
+    BRANCHES: KnownFault("may be wrong in the first run after loading", outcome="may fail"),
+    NAN_IS_GREATER: KnownFault("gives true", outcome="runs"),
+    DIVIDED_AS_FLOAT32: KnownFault("computes them in float32, which loses digits beyond 2^24", outcome="runs"),
+    ATTENTION_OPEN_KEYS: KnownFault("is wrong after a first call with a single key", outcome="may fail"),
+    FUSED_SOFTMAX: KnownFault("fuses them, and is wrong after a first call with a single key", outcome="may fail"),
 }
-TRACT_FAULTS = {REGIONS_OF_POSITIONS: Known("computes them region by region, of wrong sizes", told="fails")}
+TRACT_FAULTS = {REGIONS_OF_POSITIONS: KnownFault("computes them region by region, of wrong sizes", outcome="fails")}
 
 _FLOATS = "float32 float64 float16 bfloat16"
 _OPENVINO_LACKS = (
-    Missing("Abs Add Mul Neg Sub", "int8 uint8", "saturates instead of wrapping around", told="may fail"),
+    Missing("Abs Add Mul Neg Sub", "int8 uint8", "saturates instead of wrapping around", outcome="may fail"),
 )
 # What has no form. Those of NaN are for target "openvino" alone: other runtimes keep NaN, and fuse a Relu.
 _NAN_IN_OPENVINO = {
-    PASSES_OVER_NAN: Known("ignores NaN", told="runs"),
-    NAN_BETWEEN_TWO: Known("gives the number, or its second operand", told="runs"),
-    EXP_OF_NAN: Known("gives infinity", told="runs"),
+    PASSES_OVER_NAN: KnownFault("ignores NaN", outcome="runs"),
+    NAN_BETWEEN_TWO: KnownFault("gives the number, or its second operand", outcome="runs"),
+    EXP_OF_NAN: KnownFault("gives infinity", outcome="runs"),
 }
 _OPENVINO_DIFFERS = (
     Difference(
@@ -309,7 +315,7 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 lacks=(
                     *_CPU_LACKS,
                     *_OPENVINO_LACKS,
-                    Missing("Attention", "*", said="the target is for runtimes without this op"),
+                    Missing("Attention", "*", reason="the target is for runtimes without this op"),
                 ),
                 faults={**_CPU_FAULTS, **_OPENVINO_FAULTS, **TRACT_FAULTS, **_INEXACT_GROUPS},
             ),
@@ -322,22 +328,24 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 lacks=(
                     *_NOT_IN_ONNX,
                     *_OPENVINO_LACKS,
-                    Missing("Relu", _FLOATS, "loses NaN", told="runs"),
-                    Missing("Softplus", _FLOATS, "is off by up to 2e-6, much of a small result", told="runs"),
+                    Missing("Relu", _FLOATS, "loses NaN", outcome="runs"),
+                    Missing("Softplus", _FLOATS, "is off by up to 2e-6, much of a small result", outcome="runs"),
                     Missing(
-                        "Attention", "*", said="OpenVINO's Attention is wrong after a first call with a single key"
+                        "Attention", "*", reason="OpenVINO's Attention is wrong after a first call with a single key"
                     ),
                 ),
                 faults={
                     **_OPENVINO_FAULTS,
                     **_NAN_IN_OPENVINO,
-                    ORDER_OF_TIES: Known("orders them as it likes"),
-                    LOOP_WITHIN: Known("does not load one", told="fails"),
-                    INTEGERS_AS_FLOAT64: Known("computes them in 32 bits"),
-                    PADDED_BLOCKS: Known("does not load one where the block does not divide the rows", told="fails"),
+                    ORDER_OF_TIES: KnownFault("orders them as it likes"),
+                    LOOP_WITHIN: KnownFault("does not load one", outcome="fails"),
+                    INTEGERS_AS_FLOAT64: KnownFault("computes them in 32 bits"),
+                    PADDED_BLOCKS: KnownFault(
+                        "does not load one where the block does not divide the rows", outcome="fails"
+                    ),
                 },
                 differs=_OPENVINO_DIFFERS,
-                tried=Tried("OpenVINO 2026.4", 23, ("FusedMatMul", "MatMulNBits", "MultiHeadAttention"), COMPARED),
+                trial=Trial("OpenVINO 2026.4", 23, ("FusedMatMul", "MatMulNBits", "MultiHeadAttention"), COMPARED),
             ),
             # From the kernels that onnxruntime's source registers, and Chromium's software adapter (docs/portable.md).
             # Ops without a kernel run on the CPU, with copies.
@@ -352,21 +360,21 @@ RUNTIMES: Mapping[str, Runtime] = MappingProxyType(
                 lacks=(
                     *_CPU_LACKS,
                     _NO_BYTES,
-                    Missing("Attention RMSNormalization RotaryEmbedding", "*", told="runs"),
+                    Missing("Attention RMSNormalization RotaryEmbedding", "*", outcome="runs"),
                     Missing(
                         "MultiHeadAttention",
                         "*",
-                        said="WebGPU's MultiHeadAttention has not been compared",
-                        told="runs",
+                        reason="WebGPU's MultiHeadAttention has not been compared",
+                        outcome="runs",
                     ),
                 ),
                 # Its products with quantized weights read 4 and 8 bits as they are stored.
                 faults={
                     **{fault: known for fault, known in _CPU_FAULTS.items() if fault is not NARROW_PRODUCTS},
                     **_SLOW_GROUPS,
-                    COARSE_SINE: Known("computes them to 2e-4"),
+                    COARSE_SINE: KnownFault("computes them to 2e-4"),
                 },
-                tried=Tried("onnxruntime on WebGPU", 26, OWN_OPS, says="no op is known to be left to the CPU"),
+                trial=Trial("onnxruntime on WebGPU", 26, OWN_OPS, verdict="no op is known to be left to the CPU"),
             ),
         )
     }

@@ -29,10 +29,10 @@ class finfo:  # noqa: N801  # NumPy's and torch's name
     """
 
     def __init__(self, dtype: DTypeLike) -> None:
-        kind = as_dtype(dtype)
-        if kind.kind != "float":
-            raise TypeError(f"finfo: got {kind}, expected a floating-point type")
-        self.dtype = kind
-        self.bits = 8 * kind.itemsize
-        self.min, self.max, self.eps = kind.lowest, kind.largest, kind.epsilon
-        self.smallest_normal = self.tiny = kind.smallest / kind.epsilon
+        type_ = as_dtype(dtype)
+        if type_.kind != "float":
+            raise TypeError(f"finfo: got {type_}, expected a floating-point type")
+        self.dtype = type_
+        self.bits = 8 * type_.itemsize
+        self.min, self.max, self.eps = type_.lowest, type_.largest, type_.epsilon
+        self.smallest_normal = self.tiny = type_.smallest / type_.epsilon

@@ -23,8 +23,8 @@ MODULES = (
 
 def library_of(value: Any) -> str:
     """The library of a value's type, or of a class that this is derived from; empty for any other."""
-    for kind in type(value).__mro__:
-        library = kind.__module__.partition(".")[0]
+    for class_ in type(value).__mro__:
+        library = class_.__module__.partition(".")[0]
         if library in _TO_NUMPY:
             return "jax" if library == "jaxlib" else library
     return ""
@@ -32,7 +32,7 @@ def library_of(value: Any) -> str:
 
 def is_module(value: Any) -> bool:
     """Whether a value is a layer or a model of one of these libraries."""
-    return bool(library_of(value)) and any(kind.__name__ in ("Module", "Layer") for kind in type(value).__mro__)
+    return bool(library_of(value)) and any(class_.__name__ in ("Module", "Layer") for class_ in type(value).__mro__)
 
 
 def type_name(value: Any) -> str:

@@ -48,7 +48,7 @@ def _refuse_few(build: Builder, op: Operation, count: Size) -> None:
 def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
     if isinstance(weight, Constant):
         whole = Tensor.from_value(weight)
-        return whole[group].part_of(whole, f"[{group}]")
+        return whole[group].named_after(whole, f"[{group}]")
     return build.op("Gather", weight, np.asarray(group, np.int64), axis=0)
 
 
@@ -76,9 +76,9 @@ def moe(build: Builder, node: Node) -> Taken:
         "MoE",
         x if x.ndim in (2, 3) else x.reshape(-1, width),
         flip(router_logits.reshape(-1, count), -1),
-        flip(turned, 0).part_of(gate_up, ".turned"),
+        flip(turned, 0).named_after(gate_up, ".turned"),
         None,
-        flip(down, 0).part_of(down, ".turned"),
+        flip(down, 0).named_after(down, ".turned"),
         domain="com.microsoft",
         k=node.attributes["k"],
         activation_type="swiglu",
@@ -100,7 +100,7 @@ def scan(build: Builder, node: Node) -> Taken:
     x, indices, weights, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(5))
     _refuse_few(build, node.op, down.shape[0])
     refuse_wrong(build, OUTER_VALUES)
-    kind = experts.computed_in(x, gate_up, down)
+    kind = experts.compute_dtype(x, gate_up, down)
     count, k, width = down.shape[0], indices.shape[-1], x.shape[-1]
     tokens = x.reshape(-1, width)
     total = TensorType(kind, tokens.shape)

@@ -120,8 +120,8 @@ def in_float32(build: Builder, node: Node) -> Taken:
     assert scales is not None
     if scales.dtype.itemsize > 4:
         refuse(f"the scales are {scales.dtype}")
-    wide = scales.astype(float32).part_of(scales, ".float32")
-    least = None if minimums is None else minimums.astype(float32).part_of(minimums, ".float32")
+    wide = scales.astype(float32).named_after(scales, ".float32")
+    least = None if minimums is None else minimums.astype(float32).named_after(minimums, ".float32")
     product = quantized.quantized_linear(x.astype(float32), packed, wide, zero_points, least, **node.attributes)
     return Taken([product.astype(x.dtype)], "computed in float32", quantized.quantized_linear)
 

@@ -41,7 +41,7 @@ def gather_block_quantized(build: Builder, node: Node) -> str:
     if zero_points is not None and bits == 4 and count % 2:
         refuse_wrong(build, ZEROS_OF_ROWS)
     stored = Tensor.from_value(packed)
-    table = stored.reshape(rows, count * size).part_of(stored, "[rows]")
+    table = stored.reshape(rows, count * size).named_after(stored, "[rows]")
     found = build.op(
         "GatherBlockQuantized",
         table,

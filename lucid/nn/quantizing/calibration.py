@@ -13,7 +13,7 @@ from lucid.core.graph.types import Array, DType
 from lucid.core.words.progress import phase
 from lucid.nn import functional as F
 from lucid.nn.module import Module
-from lucid.nn.quantized import StoredWeight, rows_of
+from lucid.nn.quantized import WeightModule, rows_of
 from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copied, layer_weights
 from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Hessian, Histogram
@@ -31,10 +31,10 @@ class Use(NamedTuple):
     first: int = 0  # of the weight's rows that a product was with; there are as many as it gave
 
 
-class WatchedWeight(StoredWeight):
+class WatchedWeight(WeightModule):
     """A weight that computes what another does, and shows each use of it."""
 
-    def __init__(self, weight: Tensor | StoredWeight, see: Callable[[Use], None], first: int = 0) -> None:
+    def __init__(self, weight: Tensor | WeightModule, see: Callable[[Use], None], first: int = 0) -> None:
         """`weight`: (N, K). `first`: the row of a larger weight that its rows begin with."""
         self.weight, self.shape = weight, weight.shape
         self._see, self._first = see, first

@@ -55,7 +55,7 @@ def check_activations(
         )
 
 
-class Int8:
+class Int8Quantizer:
     """Makes the weights of a model, with what a calibration tells of their inputs."""
 
     def __init__(

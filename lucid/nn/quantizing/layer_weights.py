@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from lucid.nn.module import Module, Parameter, WeightUse
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import WeightModule
 from lucid.ops.tensor.tensor import Tensor
 
 M = TypeVar("M", bound=Module)
@@ -45,7 +45,7 @@ class LayerWeight(NamedTuple):
         """Whether a pattern names the layer or its parameter."""
         return names(pattern, self.key)
 
-    def replace(self, weight: StoredWeight) -> None:
+    def replace(self, weight: WeightModule) -> None:
         """Put a weight in the place of the parameter."""
         setattr(self.module, self.name, weight)
 
@@ -70,7 +70,7 @@ def _found(model: Module) -> Iterator[LayerWeight]:
                 yield LayerWeight(path, module, name, use, parameter)
 
 
-class Place(NamedTuple):
+class WeightPlace(NamedTuple):
     """Where a weight is that a module declares: the module's path, and the name of the attribute."""
 
     path: str
@@ -82,19 +82,21 @@ class Place(NamedTuple):
         return self.path if self.name == "weight" else ".".join(filter(None, self))
 
 
-def stored_weights(model: Module) -> dict[Place, StoredWeight]:
+def weight_modules(model: Module) -> dict[WeightPlace, WeightModule]:
     """Those that are not parameters; one that layers share is at the place of each."""
-    return {place: weight for place, weight in _declared(model) if isinstance(weight, StoredWeight)}
+    return {place: weight for place, weight in _declared(model) if isinstance(weight, WeightModule)}
 
 
-def weights_at(model: Module, places: Iterable[Place]) -> dict[Place, Tensor | StoredWeight]:
+def weights_at(model: Module, places: Iterable[WeightPlace]) -> dict[WeightPlace, Tensor | WeightModule]:
     """The weights (N outputs or entries, K inputs or width) at those of the places that have one."""
-    there: dict[Place, Tensor | StoredWeight] = {Place(each.path, each.name): each.tensor for each in _found(model)}
-    there |= stored_weights(model)
+    there: dict[WeightPlace, Tensor | WeightModule] = {
+        WeightPlace(each.path, each.name): each.tensor for each in _found(model)
+    }
+    there |= weight_modules(model)
     return {place: there[place] for place in places if place in there}
 
 
-def with_weights(model: M, weights: Mapping[Place, StoredWeight]) -> M:
+def with_weights(model: M, weights: Mapping[WeightPlace, WeightModule]) -> M:
     """A copy with other weights at these places; everything else is shared."""
     made = copied(model)
     modules = dict(made.named_modules())
@@ -105,7 +107,7 @@ def with_weights(model: M, weights: Mapping[Place, StoredWeight]) -> M:
 
 def parameter_count(model: Module) -> int:
     """How many numbers the parameters of a model are; a quantized weight counts as what it stands for."""
-    stored = {id(weight): weight for weight in model.modules() if isinstance(weight, StoredWeight)}.values()
+    stored = {id(weight): weight for weight in model.modules() if isinstance(weight, WeightModule)}.values()
     inside = {id(part) for weight in stored for part in weight.parameters()}
     floats: int = sum(each.numpy().size for each in model.parameters() if id(each) not in inside)
     return floats + sum(int(math.prod(weight.shape)) for weight in stored)
@@ -116,15 +118,15 @@ def unchanged_bytes(model: Module) -> dict[str, int]:
     modules, taken = dict(model.named_modules()), Counter[str]()
     for key, parameter in model.named_parameters():
         module = modules[key.rpartition(".")[0]]
-        if not isinstance(module, StoredWeight):
+        if not isinstance(module, WeightModule):
             taken[type(module).__name__] += parameter.numpy().nbytes
     return dict(taken.most_common())
 
 
-def _declared(model: Module) -> Iterator[tuple[Place, Any]]:
+def _declared(model: Module) -> Iterator[tuple[WeightPlace, Any]]:
     for path, module in model.named_modules():
         for name in module.quantizable:
-            yield Place(path, name), getattr(module, name)
+            yield WeightPlace(path, name), getattr(module, name)
 
 
 def copied(model: M) -> M:

@@ -10,9 +10,9 @@ from lucid.core.graph.types import Array, DTypeLike, as_dtype, show_shape
 from lucid.core.words.other_libraries import check_model
 from lucid.core.words.progress import phase
 from lucid.nn.module import Module
-from lucid.nn.quantized import Activations, Int8Weight, QuantizedWeight, StoredWeight
+from lucid.nn.quantized import Activations, Int8Weight, QuantizedWeight, WeightModule
 from lucid.nn.quantizing.calibration import Call, Products, Seen, hessians
-from lucid.nn.quantizing.int8_activations import Int8, Ranges, check_activations
+from lucid.nn.quantizing.int8_activations import Int8Quantizer, Ranges, check_activations
 from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copied, layer_weights, names
 from lucid.quantization import Blocks, by_row, fit, gptq, hqq, rtn
 from lucid.quantization.blocks import check_format, joined
@@ -104,21 +104,21 @@ def quantize(
         raise TypeError(f"quantize: dtype is {as_dtype(dtype)}, expected a floating-point type, that of the scales")
     made, layers = _copy(model, smallest_table)
     chosen = _chosen(patterns, layers, made)
-    stored: Callable[[LayerWeight], StoredWeight]
+    stored: Callable[[LayerWeight], WeightModule]
     if activations is None:
         seen = {} if calibration is None else hessians(model, set(chosen), calibration)
         multiplied = {id(layer.parameter) for layer in layers if layer.use != "table"}
         size = _BLOCK if block is None else block
-        stored = _FewBits(chosen, size, symmetric, method, search, seen, dtype, multiplied)
+        stored = _BlockQuantizer(chosen, size, symmetric, method, search, seen, dtype, multiplied)
     else:
-        stored = Int8(model, chosen, activations, ranges, calibration)
+        stored = Int8Quantizer(model, chosen, activations, ranges, calibration)
     _replace([layer for layer in layers if layer.identity in chosen], stored, progress)
     return made
 
 
 def _copy(model: M, smallest_table: int) -> tuple[M, list[LayerWeight]]:
     """A copy of a model, and the weights of its layers, none of which is quantized."""
-    if any(isinstance(module, StoredWeight) for module in model.modules()):
+    if any(isinstance(module, WeightModule) for module in model.modules()):
         raise ValueError(
             "quantize: the model has been quantised before; quantise the one with float weights "
             "(lucid.models.load(..., dequantize=True) reads those of a quantized checkpoint)"
@@ -134,11 +134,11 @@ def _copy(model: M, smallest_table: int) -> tuple[M, list[LayerWeight]]:
 
 def _replace(
     layers: Sequence[LayerWeight],
-    stored: Callable[[LayerWeight], StoredWeight],
+    stored: Callable[[LayerWeight], WeightModule],
     progress: Callable[[str, int, int], object] | None,
 ) -> None:
     """Put what is stored in the place of each weight; layers that share one share it again."""
-    done: dict[Identity, StoredWeight] = {}
+    done: dict[Identity, WeightModule] = {}
     with phase("rounding weights", len(layers)) as advance:
         for number, layer in enumerate(layers):
             if progress is not None:
@@ -153,7 +153,7 @@ def _replace(
 
 
 @dataclass(frozen=True)
-class _FewBits:
+class _BlockQuantizer:
     """Makes quantized weights; the arguments are those of `quantize`."""
 
     chosen: Mapping[Identity, int]
@@ -165,7 +165,7 @@ class _FewBits:
     dtype: DTypeLike | None
     multiplied: Set[int]  # the identities of parameters that are in products
 
-    def __call__(self, layer: LayerWeight) -> StoredWeight:
+    def __call__(self, layer: LayerWeight) -> WeightModule:
         dtype = layer.parameter.dtype if self.dtype is None else as_dtype(self.dtype)
         if self.chosen[layer.identity] == 8 and id(layer.parameter) not in self.multiplied:
             return Int8Weight(by_row(layer.tensor.numpy()), dtype, None)

@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.core.process.numpy_errstate import quietly
+from lucid.core.process.numpy_errstate import without_warnings
 from lucid.core.process.threads import buffer, get_num_threads, share
 from lucid.ops.attention import tiles as attention_tiles
 from lucid.ops.attention.call import AttentionOptions
@@ -52,7 +52,7 @@ def attention(
     scale = options.scale_of(width)
     is_plain = mask is None and heads == kv_heads and options.softcap == 0
     few = is_plain and attention_tiles.are_few(n * heads, length, keys)
-    if few and quietly(at_once, query, key, value, scale, visibility, result):
+    if few and without_warnings(at_once, query, key, value, scale, visibility, result):
         return output
     group = heads // kv_heads
     if mask is not None:
@@ -70,7 +70,7 @@ def attention(
         visibility,
     )
     if attention_tiles.is_small((n, kv_heads, group), length, keys):
-        quietly(tiled.do, Job(WHOLE, 0, length))
+        without_warnings(tiled.do, Job(WHOLE, 0, length))
     else:
         share(attention_tiles.jobs((n, kv_heads, group), length, keys, get_num_threads()), tiled.work)
     return output

@@ -17,13 +17,13 @@ from lucid.core.graph.types import (
     DTypeLike,
     Scalar,
     TensorType,
+    array_type,
     as_dtype,
     bool_,
     convert,
     float32,
-    known_type,
 )
-from lucid.core.graph.values import Constant, Part, Value
+from lucid.core.graph.values import Constant, Origin, Value
 from lucid.core.sizes.dims import Dim, Size
 from lucid.core.torch_names.argument_names import (
     CPU,
@@ -140,34 +140,34 @@ class Tensor(MovingMethods["Tensor"]):
         if dtype is None and not hasattr(data, "dtype") and array.dtype == np.float64:
             dtype = float32
         wanted = as_dtype(array.dtype if dtype is None else dtype)
-        self._set(convert(array, wanted, "tensor"), known_type(wanted.numpy, array.shape))
+        self._set(convert(array, wanted, "tensor"), array_type(wanted.numpy, array.shape))
 
     @staticmethod
-    def from_array(array: Array, part: Part | None = None) -> Tensor:
+    def from_array(array: Array, origin: Origin | None = None) -> Tensor:
         """Wrap an array without a copy."""
-        return Tensor.of_type(array, known_type(array.dtype, array.shape), part)
+        return Tensor.of_type(array, array_type(array.dtype, array.shape), origin)
 
     @staticmethod
-    def of_type(array: Array, kind: TensorType, part: Part | None = None) -> Tensor:
-        """Wrap an array whose type is known: an object that `known_type` gave."""
+    def of_type(array: Array, type_: TensorType, origin: Origin | None = None) -> Tensor:
+        """Wrap an array whose type is known: an object that `array_type` gave."""
         tensor = _new(Tensor)
-        tensor._array, tensor.type, tensor._value, tensor._part = array, kind, None, part
+        tensor._array, tensor.type, tensor._value, tensor._origin = array, type_, None, origin
         return tensor
 
     @staticmethod
     def from_value(value: Value) -> Tensor:
         """The tensor for a value of a graph; for a constant, a known tensor."""
         if isinstance(value, Constant):
-            return Tensor.from_array(value.array, value.part)
+            return Tensor.from_array(value.array, value.origin)
         tensor = _new(Tensor)
         tensor._set(None, value.type, value)
         return tensor
 
-    def part_of(self, whole: Tensor, suffix: str) -> Tensor:
-        """This tensor, marked as a part of another one, from which it gets its name in an exported model."""
+    def named_after(self, whole: Tensor, suffix: str) -> Tensor:
+        """This tensor, which in an exported model is named after another one, with a suffix."""
         if self.is_traced or whole.is_traced:
             return self
-        return Tensor.from_array(self.numpy(), Part(whole.numpy(), suffix, whole._part))
+        return Tensor.from_array(self.numpy(), Origin(whole.numpy(), suffix, whole._origin))
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[i] for i in range(len(self)))
@@ -442,12 +442,12 @@ class Tensor(MovingMethods["Tensor"]):
     @property
     def mT(self) -> Tensor:
         """The last two axes exchanged."""
-        return self.transpose(-2, -1).part_of(self, ".T")
+        return self.transpose(-2, -1).named_after(self, ".T")
 
     @property
     def T(self) -> Tensor:
         """All axes in reverse order."""
-        return self.permute(*reversed(range(self.ndim))).part_of(self, ".T")
+        return self.permute(*reversed(range(self.ndim))).named_after(self, ".T")
 
     t = _unary("t", "A matrix transposed.", "matrix_transpose")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import lucid.ops.tensor.numpy_protocols as numpy_protocols
 from lucid.core.graph.types import Array, DType, TensorType, normalize_axis, show_shape
-from lucid.core.graph.values import Constant, Part, Value
+from lucid.core.graph.values import Constant, Origin, Value
 from lucid.core.sizes.dims import Shape, product
 from lucid.core.torch_names.argument_names import torch_names
 from lucid.core.words.other_libraries import misplaced_tensor
@@ -30,26 +30,28 @@ class TracedValueError(TypeError):
 class TensorValue:
     """The base of `Tensor`: either its array or its value in a graph is None."""
 
-    __slots__ = ("_array", "_part", "_value", "type")
+    __slots__ = ("_array", "_origin", "_value", "type")
 
     _array: Array | None
     type: TensorType
     _value: Value | None
-    _part: Part | None
+    _origin: Origin | None
 
-    def _set(self, array: Array | None, kind: TensorType, value: Value | None = None, part: Part | None = None) -> None:
-        self._array, self.type, self._value, self._part = array, kind, value, part
+    def _set(
+        self, array: Array | None, type_: TensorType, value: Value | None = None, origin: Origin | None = None
+    ) -> None:
+        self._array, self.type, self._value, self._origin = array, type_, value, origin
 
     def to_value(self) -> Value:
         """The value that a graph holds for this tensor."""
         if self._value is not None:
             return self._value
-        return Constant(self.numpy(), self.type, self._part)
+        return Constant(self.numpy(), self.type, self._origin)
 
     @property
-    def part(self) -> Part | None:
-        """What this tensor is a part of, if known."""
-        return self._part
+    def origin(self) -> Origin | None:
+        """What this tensor was taken or computed from, if it is named after that."""
+        return self._origin
 
     @property
     def is_traced(self) -> bool:

@@ -12,9 +12,9 @@ from lucid.core.graph.types import Array, show_shape
 from lucid.core.process.context import evaluating
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import WeightModule
 from lucid.nn.quantizing.calibration import BoundCall, Call, Use, WatchedWeight, bound_call
-from lucid.nn.quantizing.layer_weights import Place, stored_weights, weights_at, with_weights
+from lucid.nn.quantizing.layer_weights import WeightPlace, weight_modules, weights_at, with_weights
 from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.precision.outputs import OutputSums, TextSums, squares
 from lucid.testing.precision.report import LayerError, PrecisionReport
@@ -82,7 +82,7 @@ def bytes_of(model: Module) -> int:
 class _Sums:
     """Sums of squares of a layer's outputs, and of their differences."""
 
-    def __init__(self, before: Tensor | StoredWeight, after: StoredWeight) -> None:
+    def __init__(self, before: Tensor | WeightModule, after: WeightModule) -> None:
         self.before, self.after = before, after
         self.uses, self.signal, self.alone, self.in_model = 0, 0.0, 0.0, 0.0
         self._kept: deque[Array] = deque()  # outputs in the float model, until the other one has its own
@@ -97,7 +97,7 @@ class _Sums:
         self.alone += squares(found.numpy(), wanted)
         self._kept.append(wanted)
 
-    def _rows(self, use: Use) -> StoredWeight:
+    def _rows(self, use: Use) -> WeightModule:
         """The rows of the weight that a product is with: attention multiplies parts of its joined projections."""
         count = use.found.numpy().shape[-1]
         return self.after if count == self.after.shape[0] else self.after.part(use.first, use.first + count, "")
@@ -107,9 +107,9 @@ class _Sums:
         self.in_model += squares(use.found.numpy(), self._kept.popleft())
 
 
-def _sums(model: Module, quantized: Module) -> dict[Place, _Sums]:
-    found: dict[Place, _Sums] = {}
-    stored = stored_weights(quantized)
+def _sums(model: Module, quantized: Module) -> dict[WeightPlace, _Sums]:
+    found: dict[WeightPlace, _Sums] = {}
+    stored = weight_modules(quantized)
     floats = weights_at(model, stored)
     for place, after in stored.items():
         before = floats.get(place)
@@ -128,7 +128,7 @@ def _sums(model: Module, quantized: Module) -> dict[Place, _Sums]:
     return found
 
 
-def _layers(sums: dict[Place, _Sums]) -> tuple[LayerError, ...]:
+def _layers(sums: dict[WeightPlace, _Sums]) -> tuple[LayerError, ...]:
     first: dict[int, str] = {}  # layer with a weight
     found = []
     for place, each in sums.items():
@@ -147,8 +147,8 @@ def _layers(sums: dict[Place, _Sums]) -> tuple[LayerError, ...]:
     return tuple(found)
 
 
-def _weight_bytes(weight: Tensor | StoredWeight) -> int:
-    return bytes_of(weight) if isinstance(weight, StoredWeight) else weight.numpy().nbytes
+def _weight_bytes(weight: Tensor | WeightModule) -> int:
+    return bytes_of(weight) if isinstance(weight, WeightModule) else weight.numpy().nbytes
 
 
 def _ratio(noise: float, sums: _Sums) -> float | None:

@@ -7,9 +7,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from lucid.core.words.progress import phase
 from lucid.nn.module import Module
-from lucid.nn.quantized import StoredWeight
+from lucid.nn.quantized import WeightModule
 from lucid.nn.quantizing.calibration import BoundCall, Call, bound_call
-from lucid.nn.quantizing.layer_weights import Place, stored_weights, with_weights
+from lucid.nn.quantizing.layer_weights import WeightPlace, weight_modules, with_weights
 from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.precision.measuring import outputs_for, precision_report
 from lucid.testing.precision.outputs import OutputSums
@@ -103,7 +103,7 @@ class _Search(Generic[M]):
 
     def __init__(self, model: M, narrow: M, wide: M, in_4: PrecisionReport, calls: Sequence[Call]) -> None:
         self._model = model
-        self._weights = {4: stored_weights(narrow), 8: stored_weights(wide)}
+        self._weights = {4: weight_modules(narrow), 8: weight_modules(wide)}
         self._places = _by_path(in_4, self._weights[4])
         self._calls = [bound_call(model, call, f"call {number} of the data") for number, call in enumerate(calls)]
         self._expected = [outputs_for(model, call) for call in self._calls]
@@ -157,10 +157,10 @@ def _without(steps: Sequence[Step], noise: float) -> list[Step]:
     return kept
 
 
-def _by_path(report: PrecisionReport, stored: Mapping[Place, StoredWeight]) -> dict[str, list[Place]]:
+def _by_path(report: PrecisionReport, stored: Mapping[WeightPlace, WeightModule]) -> dict[str, list[WeightPlace]]:
     """The places of each weight, by the first layer that has it."""
     shares = {layer.path: layer.shares for layer in report.layers}
-    found: dict[str, list[Place]] = {}
+    found: dict[str, list[WeightPlace]] = {}
     for place in stored:
         found.setdefault(shares[place.layer], []).append(place)
     return found
