@@ -662,7 +662,8 @@ def test_a_window_that_no_query_exceeds_is_left_out(packed: bool, length: int) -
     assert forms(case, packed, length) == ["window blocks"]
     specs = specs_of(case, packed, length)
     (decision,) = lucid.export.explain(function_of(case, packed), kwargs=specs, target="cpu").attention
-    assert decision.note.startswith("as query blocks: a window of 140 hides none")
+    assert decision.note.startswith("a window of 140 hides none")
+    assert [inner.taken for inner in decision.inside if inner.op == "attention"] == ["query blocks"]
     check_run(lucid.runtime.Session(export(case, packed, length, 2), threads=1), case, packed, 2, length)
     assert forms(case, packed, 41) != ["window blocks"]
 
@@ -1001,3 +1002,17 @@ def test_the_explanation_speaks_of_expected_lengths() -> None:
 def test_lengths_that_are_no_range_are_refused(lengths: Any) -> None:
     with pytest.raises(lucid.export.ExportError, match="expected the fewest and the most queries of an attention"):
         Target("cpu", lengths=lengths)
+
+
+def test_explain_shows_the_forms_that_a_form_uses_itself() -> None:
+    specs = [lucid.spec(1, H, 256, D)] * 3
+    told = str(lucid.export.explain(ops.attention, *specs, kwargs={"is_causal": True, "window": 300}, target="cpu"))
+    lines = [line.strip() for line in told.splitlines() if "attention  " in line or "inside" in line]
+    assert lines[:2] == [
+        "attention  window blocks: 20 nodes",
+        "inside    query blocks, because 4 blocks of queries compute 62% of the scores at 256, the node all of them",
+    ]
+    assert lines[2] == "inside      ai.onnx Attention   (4 alike)"
+    few = [lucid.spec(1, 1, "L", D)] * 3
+    (decision,) = lucid.export.explain(ops.attention, *few, kwargs={"is_causal": True}, target="cpu").attention
+    assert decision.note.endswith("each block is products, on all threads")

@@ -42,14 +42,13 @@ class Explanation:
         lines = [head]
         for decision, count in _grouped(shown):
             nodes = f"{decision.nodes} node{'' if decision.nodes == 1 else 's'}"
-            times = f"   ({count} alike)" if count > 1 else ""
-            lines.append(f"{title(decision):<{width}}{decision.taken}: {nodes}{times}")
+            lines.append(f"{title(decision):<{width}}{decision.taken}: {nodes}{_alike(count)}")
             if decision.note:
                 lines.append(f"{'':<{width}}because   {decision.note}")
+            lines += [f"{'':<{width}}inside    {line}" for line in inside(decision)]
             lines += [f"{'':<{width}}refused   {name}: {reason}" for name, reason in decision.refused]
         for promotion, count in _grouped(self.promotions):
-            times = f"   ({count} alike)" if count > 1 else ""
-            lines.append(f"{title(promotion):<{width}}in float64, with {promotion.narrow} operands{times}")
+            lines.append(f"{title(promotion):<{width}}in float64, with {promotion.narrow} operands{_alike(count)}")
             lines.append(f"{'':<{width}}because   {promotion.because}")
             lines.append(f"{'':<{width}}instead   {promotion.instead}")
         return "\n".join([*lines, *(f"limit     {limit}" for limit in self.limits)])
@@ -87,9 +86,24 @@ _NOTHING = "every op has one form"
 
 def _cells(decision: Decision) -> tuple[object, ...]:
     reasons = "\n".join(
-        [decision.note] * bool(decision.note) + [f"not {name}: {why}" for name, why in decision.refused]
+        [decision.note] * bool(decision.note)
+        + [f"inside: {line}" for line in inside(decision)]
+        + [f"not {name}: {why}" for name, why in decision.refused]
     )
     return title(decision), decision.taken, decision.nodes, reasons
+
+
+def _alike(count: int) -> str:
+    return f"   ({count} alike)" if count > 1 else ""
+
+
+def inside(decision: Decision) -> list[str]:
+    """The forms of attention and of quantized products that the form of a node uses itself, with their reasons."""
+    lines = []
+    for inner, count in _grouped([each for each in decision.inside if each.op in (*_ATTENTION, *FEW_BITS)]):
+        why = f", because {inner.note}" if inner.note else ""
+        lines += [f"{inner.taken}{_alike(count)}{why}", *(f"  {line}" for line in inside(inner))]
+    return lines
 
 
 def title(entry: Decision | Promotion) -> str:
@@ -102,7 +116,7 @@ def _grouped(entries: Sequence[_Entry]) -> list[tuple[_Entry, int]]:
     groups: dict[tuple[object, ...], list[_Entry]] = {}
     for entry in entries:
         if isinstance(entry, Decision):
-            key: tuple[object, ...] = (entry.op, entry.taken, entry.refused, entry.note)
+            key: tuple[object, ...] = (entry.op, entry.taken, entry.refused, entry.note, tuple(inside(entry)))
         else:
             key = (entry.op, entry.narrow, entry.because, entry.instead)
         groups.setdefault(key, []).append(entry)

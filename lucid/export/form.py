@@ -27,7 +27,6 @@ class Taken:
 
     results: Operands
     why: str
-    written_as: Op[..., Any] | None = None  # an op that the form uses, whose own form is reported as well
     has_body: bool = False  # whether the ops within are the model's own, whose forms are reported too
 
 

@@ -20,7 +20,7 @@ from lucid.ops.tensor.tensor import Tensor
 
 @dataclass(frozen=True)
 class Decision:
-    """The form taken for a node, and why the others were refused."""
+    """The form taken for a node, why the others were refused, and what was decided for ops that the form uses."""
 
     op: str
     path: str
@@ -28,6 +28,7 @@ class Decision:
     nodes: int
     refused: tuple[tuple[str, str], ...]
     note: str = ""
+    inside: tuple[Decision, ...] = ()
 
 
 class _Chosen(NamedTuple):
@@ -37,6 +38,7 @@ class _Chosen(NamedTuple):
     taken: str
     refused: list[tuple[str, str]]
     why: str = ""
+    inside: tuple[Decision, ...] = ()
 
 
 class Lowering:
@@ -96,7 +98,8 @@ class Lowering:
 
     def _record(self, node: Node, chosen: _Chosen, before: int) -> None:
         refused, nodes = tuple(chosen.refused), self.build.emitted - before
-        self.decisions.append(Decision(node.op.name, node.scope, chosen.taken, nodes, refused, chosen.why))
+        decision = Decision(node.op.name, node.scope, chosen.taken, nodes, refused, chosen.why, chosen.inside)
+        self.decisions.append(decision)
 
     def _lower_widened(self, node: Node, wider: Wider) -> None:
         with entered(Scope(node.scope, {})):
@@ -123,7 +126,7 @@ class Lowering:
         return _Chosen(self._inline(node, op, path), EXPANDED, refused)
 
     def _written(self, form: Form, node: Node, refused: list[tuple[str, str]]) -> _Chosen:
-        """A node in one form. Of the decisions within it only those for a body of the model are kept."""
+        """A node in one form. The decisions within it are its own, but for those about a body of the model."""
         first = len(self.decisions)
         inside: list[Decision] = []
         try:
@@ -135,11 +138,8 @@ class Lowering:
             inside, self.decisions[first:] = self.decisions[first:], []
         if taken.has_body:
             self.decisions += inside
-        why = taken.why
-        if taken.written_as is not None:
-            own = next(decision.taken for decision in inside if decision.op == taken.written_as.name)
-            why = f"as {own}: {why}"
-        return _Chosen(names, form.name, refused, why)
+            inside = []
+        return _Chosen(names, form.name, refused, taken.why, tuple(inside))
 
     def _no_form(self, op: Op[..., Any], path: str, refused: list[tuple[str, str]]) -> ExportError:
         target, insisted = self.build.target, self.build.target.insisted(op.name)

@@ -22,7 +22,7 @@ from lucid.cli.quantizing import load_quantized
 from lucid.cli.source import beside, checkpoint_in
 from lucid.core.targets.runtimes import GENERAL
 from lucid.export import Target
-from lucid.export.explain import Explanation, title
+from lucid.export.explain import Explanation, inside, title
 from lucid.export.exporter import Lowered, check_folder, lower
 from lucid.files.atomic import is_stream
 from lucid.layouts import LAYOUTS, write_folder
@@ -120,6 +120,7 @@ def _summary(
                 "form": d.taken,
                 "nodes": d.nodes,
                 "note": d.note,
+                "inside": inside(d),
                 "refused": dict(d.refused),
             }
             for d in taken.attention

@@ -123,7 +123,7 @@ def in_float32(build: Builder, node: Node) -> Taken:
     wide = scales.astype(float32).named_after(scales, ".float32")
     least = None if minimums is None else minimums.astype(float32).named_after(minimums, ".float32")
     product = quantized.quantized_linear(x.astype(float32), packed, wide, zero_points, least, **node.attributes)
-    return Taken([product.astype(x.dtype)], "computed in float32", quantized.quantized_linear)
+    return Taken([product.astype(x.dtype)], "computed in float32")
 
 
 def _operands(build: Builder, node: Node) -> tuple[Value, Value, Value, Value | None]:

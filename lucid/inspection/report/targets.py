@@ -19,7 +19,7 @@ from lucid.core.process.threads import blas_threads_for
 from lucid.core.targets.runtimes import RUNTIMES
 from lucid.core.words.progress import phase
 from lucid.export import Explanation, ExportError, Target
-from lucid.export.explain import title
+from lucid.export.explain import inside, title
 from lucid.export.exporter import lower
 from lucid.files.npz import write_npz
 from lucid.inspection.report.costs import cost_data
@@ -128,7 +128,7 @@ def forms_data(taken: Explanation) -> list[dict[str, Any]]:
             "node": title(d),
             "form": d.taken,
             "nodes": d.nodes,
-            "note": d.note,
+            "note": "; ".join([d.note] * bool(d.note) + [f"inside: {line.strip()}" for line in inside(d)]),
             "refused": [list(pair) for pair in d.refused],
         }
         for d in taken.attention

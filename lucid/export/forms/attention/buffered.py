@@ -113,7 +113,7 @@ def filled_part(build: Builder, node: Node) -> Taken:
         refuse(f"its attention is composed of other ops there, over the whole capacity: {without}")
     key_buffer, value_buffer = call.written()
     output = call.laid_out(_over_filled(build, call, key_buffer, value_buffer, _best_form))
-    return Taken([output, key_buffer, value_buffer], "computes over what is filled instead of the capacity", attention)
+    return Taken([output, key_buffer, value_buffer], "computes over what is filled instead of the capacity")
 
 
 def _over_filled(

@@ -101,8 +101,7 @@ def _emit(strategy: Strategy) -> Emit:
         call = Call.of(node)
         decided = plan(call, build, (strategy,))
         results = WRITERS[strategy.name](build, node, call, decided)
-        hides_nothing = strategy.name == p.WINDOWS and not decided.rows
-        return Taken(results, decided.note, written_as=attention if hides_nothing else None)
+        return Taken(results, decided.note)
 
     return emit
 

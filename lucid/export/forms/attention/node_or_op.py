@@ -71,4 +71,4 @@ def in_float32(build: Builder, node: Node) -> Taken:
     ]
     results = node.op(*wide, **node.attributes)
     narrow = [x.astype(dtype) for x in (results if isinstance(results, tuple) else (results,))]
-    return Taken(narrow, build.target.wrong(ATTENTION_OF_HALVES), attention)
+    return Taken(narrow, build.target.wrong(ATTENTION_OF_HALVES))

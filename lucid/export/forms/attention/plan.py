@@ -64,7 +64,8 @@ class Plan:
     @property
     def note(self) -> str:
         """What `explain` says of it."""
-        return (f"up to {self.limit} queries it is {self.short}; " if self.short else "") + self.why
+        short = f"up to {self.limit} queries it is {self.short}; " if self.short else ""
+        return f"{short}{self.why}" + (f"; each block is {self.each}" if self.each not in ("", NODE) else "")
 
 
 class Strategy(NamedTuple):
