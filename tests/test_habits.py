@@ -140,6 +140,8 @@ def test_wrong_arguments_are_named(call: Callable[[], Any], error: type[Exceptio
         (lambda: X.foo_, "changed in place; write what computes the new value$"),
         (lambda: X.int8, "no attribute 'int8'; did you mean int[?]$"),
         (lambda: X.kthvalue, r"no attribute 'kthvalue': write x.sort"),
+        (lambda: lucid.dstack([X]), r"no attribute 'dstack': write lucid.cat\(tensors, 2\)"),
+        (lambda: lucid.rot90(X), r"no attribute 'rot90': write x.transpose\(0, 1\).flip\(0\)"),
         (lambda: X.log1p, r"no attribute 'log1p': write lucid.log\(1 \+ x\)"),
         (lambda: X.char, r"no attribute 'char': write x.to\(lucid.int8\)"),
         (lambda: lucid.iinfo, r"no attribute 'iinfo': write numpy.iinfo\(x.dtype.numpy\)"),
@@ -250,6 +252,9 @@ def test_calls_of_what_is_no_method_say_what_to_write() -> None:
     rounded: Any = X.round
     with pytest.raises(TypeError, match=r"^round: decimals= is not taken: write \(x \* 10\*\*decimals\).round\(\) /"):
         rounded(decimals=1)
+    viewed: Any = X.view
+    with pytest.raises(TypeError, match=r"^reshape: got the element type int32, .* x.to\(lucid.int32\) converts"):
+        viewed(lucid.int32)
     with pytest.raises(TypeError, match=r"x << n: .*write x \* 2\*\*n"):
         X.long() << 1
     with pytest.raises(TypeError, match="x >> n: .*write x // 2"):

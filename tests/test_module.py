@@ -257,6 +257,22 @@ def test_every_problem_is_listed_at_once_and_nothing_changes() -> None:
     assert all(np.array_equal(before[key], after[key]) for key in before)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_another_number_of_layers_is_one_problem(count: int) -> None:
+    def stack(layers: int) -> nn.Module:
+        return nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 2)) for _ in range(layers)))
+
+    model = nn.Sequential(nn.Linear(2, 2), stack(2))
+    state = arrays(nn.Sequential(nn.Linear(2, 2), stack(count)))
+    state["extra"] = np.zeros(1)
+    with pytest.raises(StateError) as caught:
+        model.load_state_dict(state)
+    assert str(caught.value) == (
+        f"Sequential: nothing loaded; 1: {count} given, expected 2, the number in the model, or in its config; "
+        "unexpected: extra"
+    )
+
+
 def test_without_strict_keys_may_differ_but_shapes_may_not() -> None:
     layer = nn.Linear(2, 2)
     bias = np.array([5, 6], np.float32)

@@ -156,6 +156,12 @@ def test_bytes_that_are_no_model_are_an_error() -> None:
         Session(b"no model")
 
 
+def test_bytes_with_a_damaged_name_are_an_error() -> None:
+    model = to_onnx(nn.Linear(2, 2), ("N", 2), input_names=["number"]).SerializeToString()
+    with pytest.raises(ModelError, match=r"Session: a name is not text in UTF-8: .*umber.*; get an intact copy"):
+        Session(model.replace(b"number", b"\xffumber"))
+
+
 def test_what_cannot_be_a_model_is_an_error() -> None:
     with pytest.raises(TypeError, match=r"Session: the model has type int, expected an onnx\.ModelProto"):
         Session(42)  # type: ignore[arg-type]

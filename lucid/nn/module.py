@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Literal, ParamSpec, Protocol, Self, TypeAlias, TypeVar, cast
 
@@ -238,8 +238,8 @@ class Module:
         With `strict=False` missing and unexpected keys are accepted; a wrong shape never is.
 
         Raises:
-            StateError: a KeyError that lists every missing and unexpected key and every wrong shape. Nothing is loaded
-                then.
+            StateError: a KeyError that lists every list of layers of another length, every other missing and unexpected
+                key and every wrong shape. Nothing is loaded then.
             OverflowError: for a number that the element type of its parameter cannot hold. Nothing is loaded then.
         """
         state = dict(state)
@@ -255,10 +255,11 @@ class Module:
         arrays = {
             key: value.numpy() if isinstance(value, Tensor) else np.asarray(value) for key, value in state.items()
         }
-        missing = sorted(own.keys() - arrays.keys()) if strict else []
-        unexpected = sorted(arrays.keys() - own.keys()) if strict else []
-        problems += [f"missing: {', '.join(missing)}"] if missing else []
-        problems += [f"unexpected: {', '.join(unexpected)}"] if unexpected else []
+        missing, unexpected = own.keys() - arrays.keys(), arrays.keys() - own.keys()
+        if strict and (missing or unexpected):
+            problems += _other_lengths(own.keys(), arrays.keys(), missing, unexpected)
+            problems += [f"missing: {', '.join(sorted(missing))}"] if missing else []
+            problems += [f"unexpected: {', '.join(sorted(unexpected))}"] if unexpected else []
         given = {key: tensor for key, tensor in own.items() if key in arrays}
         for key, tensor in given.items():
             if arrays[key].dtype.kind in _NOT_NUMBERS:
@@ -316,6 +317,32 @@ class Module:
 
 
 _NOT_NUMBERS = "cmMOSU"  # kinds of NumPy types: complex numbers, times, objects, text
+
+
+def _other_lengths(own: Set[str], given: Set[str], missing: set[str], unexpected: set[str]) -> list[str]:
+    """A line for each list of layers that has another length, whose keys are taken out of those that do not fit."""
+    lines = []
+    ours, theirs = _lengths(own), _lengths(given)
+    for path in sorted(ours.keys() & theirs.keys()):
+        fewer, more = sorted((ours[path], theirs[path]))
+        layers = tuple(f"{path}{place}." for place in range(fewer, more))
+        if any(key.startswith(layers) for key in missing | unexpected):
+            missing -= {key for key in missing if key.startswith(layers)}
+            unexpected -= {key for key in unexpected if key.startswith(layers)}
+            count = f"{theirs[path]} given, expected {ours[path]}, the number in the model, or in its config"
+            lines.append(f"{path.rstrip('.') or 'layers'}: {count}")
+    return lines
+
+
+def _lengths(keys: Set[str]) -> dict[str, int]:
+    """How many layers each list of them has, by its path, where none is left out."""
+    places: dict[str, set[int]] = {}
+    for key in keys:
+        parts = key.split(".")
+        for at, part in enumerate(parts):
+            if part.isdecimal():
+                places.setdefault("".join(f"{name}." for name in parts[:at]), set()).add(int(part))
+    return {path: len(found) for path, found in places.items() if len(found) == max(found) + 1}
 
 
 class StateError(KeyError):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lucid.core.graph.types import Array, TensorType, broadcast, same_shape, show_shape
+from lucid.core.graph.types import Array, DType, TensorType, broadcast, same_shape, show_shape
 from lucid.core.graph.types import normalize_axis as normalize_axis
 from lucid.core.sizes.dims import Shape, Size, as_size, product, same
 from lucid.ops.op import function, primitive
@@ -36,8 +36,14 @@ def reshape(x: Tensor, shape: Sequence[Size]) -> Tensor:
     """The same elements in another shape; one size may be -1 and is inferred from the others.
 
     Raises:
+        TypeError: for an element type, to which torch's `view` would give the same bits.
         ValueError: if the numbers of elements differ.
     """
+    if shape and isinstance(shape[0], DType):
+        raise TypeError(
+            f"reshape: got the element type {shape[0]}, expected sizes; x.to(lucid.{shape[0]}) converts numbers; "
+            "their bits cannot be read as another type"
+        )
     shape = asked = [as_size("reshape", size) for size in shape]
     unknown = [axis for axis, size in enumerate(shape) if same(size, -1)]
     total, known = product(x.shape), product(size for size in shape if not same(size, -1))

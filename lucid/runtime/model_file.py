@@ -70,7 +70,7 @@ def check_model_file(path: str | os.PathLike[str]) -> onnx.ModelProto:
 def check_and_locate(path: Path) -> tuple[onnx.ModelProto, list[range]]:
     """`check_model_file`, and where in the file the data of each initializer is that the model is returned without."""
     model, removed = _read(path)
-    _check_names(model, path)
+    check_names(model, _show(path))
     check_stored_once(model, _show(path))
     for tensor, bulk in _tensors(model, removed, path):
         if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
@@ -127,38 +127,38 @@ def _read(path: Path) -> tuple[onnx.ModelProto, list[range]]:
     return model, removed
 
 
-def _check_names(model: onnx.ModelProto, path: Path) -> None:
+def check_names(model: onnx.ModelProto, title: str) -> None:
     """Raise ModelError for text that is not UTF-8, as in a damaged file: protobuf gives it as bytes."""
     graph = model.graph
-    _check_texts(path, model.producer_name, model.producer_version, model.domain, graph.name)
-    _check_texts(path, *(text for entry in model.metadata_props for text in (entry.key, entry.value)))
-    _check_texts(path, *(entry.domain for entry in model.opset_import))
+    _check_texts(title, model.producer_name, model.producer_version, model.domain, graph.name)
+    _check_texts(title, *(text for entry in model.metadata_props for text in (entry.key, entry.value)))
+    _check_texts(title, *(entry.domain for entry in model.opset_import))
     graphs, nodes = [graph], list[NodeProto]()
     for function in model.functions:
         nodes += function.node
-        _check_texts(path, function.name, function.domain, *function.input, *function.output)
+        _check_texts(title, function.name, function.domain, *function.input, *function.output)
     while graphs or nodes:
         if graphs:
             graph = graphs.pop()
             nodes += graph.node
-            _check_texts(path, *(tensor.name for tensor in graph.initializer))
+            _check_texts(title, *(tensor.name for tensor in graph.initializer))
             for value in (*graph.input, *graph.output, *graph.value_info):
                 sizes = value.type.tensor_type.shape.dim
-                _check_texts(path, value.name, *(size.dim_param for size in sizes))
+                _check_texts(title, value.name, *(size.dim_param for size in sizes))
         else:
             node = nodes.pop()
-            _check_texts(path, node.name, node.op_type, node.domain, *node.input, *node.output)
+            _check_texts(title, node.name, node.op_type, node.domain, *node.input, *node.output)
             for attribute in node.attribute:
-                _check_texts(path, attribute.name)
+                _check_texts(title, attribute.name)
                 graphs += attribute.graphs
                 if attribute.HasField("g"):
                     graphs.append(attribute.g)
 
 
-def _check_texts(path: Path, *texts: str | bytes) -> None:
+def _check_texts(title: str, *texts: str | bytes) -> None:
     for text in texts:
         if isinstance(text, bytes):
-            raise _broken(path, f"a name is not text in UTF-8: {_show(text)}")
+            raise ModelError(f"{title}: a name is not text in UTF-8: {_show(text)}; get an intact copy of the file")
 
 
 # ---------------------------------------------------------------------------------------------------- tensors

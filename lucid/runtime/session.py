@@ -22,7 +22,7 @@ from lucid.runtime import providers as _providers
 from lucid.runtime.bound_run import BoundRun as BoundRun
 from lucid.runtime.extensions import needs_extensions, register
 from lucid.runtime.metadata import config_of, limits_of, without_data
-from lucid.runtime.model_file import ModelError, check_model_file
+from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
 from lucid.runtime.runs import NOT_COMPUTED, Runs, quiet
@@ -330,7 +330,9 @@ def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> tuple[by
         serialized: bytes = model.SerializeToString()
         return serialized, model
     if isinstance(model, bytes):
-        return model, without_data(model)
+        told = without_data(model)
+        check_names(told, "Session")
+        return model, told
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(
             f"Session: the model has type {type(model).__name__}, expected an onnx.ModelProto, its bytes or a path"
