@@ -96,11 +96,10 @@ class Export(JsonCommand, ExportedModelOptions):
         ),
     ] = False
     target: Annotated[TargetName | None, target_option(show_default="any; with --for, what suits it best")] = None
-    opset: Annotated[int | None, _export("--opset", help="17 to 26; by default that of the target.")] = None
+    opset: Annotated[int | None, _export(help="17 to 26; by default that of the target.")] = None
     lengths: Annotated[
         str | None,
         _export(
-            "--lengths",
             metavar="FEWEST:MOST",
             help="How many queries of an attention are expected. What only other lengths need is left out; other "
             "lengths still work, but more slowly.",
@@ -123,8 +122,7 @@ class Inspect(JsonCommand, SizeOptions, ModelFile):
 
     depth: Annotated[int, typer.Option("--depth", "-d", min=0, help="Levels of the module tree to show.")] = 3
     graph: Annotated[
-        Path | None,
-        typer.Option("--graph", metavar="FILE.HTML", help="Also write the graph as a page, with modules that fold."),
+        Path | None, typer.Option(metavar="FILE.HTML", help="Also write the graph as a page, with modules that fold.")
     ] = None
 
 
@@ -154,11 +152,7 @@ class Verify(JsonCommand, ProviderOptions, SizeOptions, ExportedModelOptions):
     providers: Annotated[
         list[str],
         typer.Option(
-            "--provider",
-            "-p",
-            metavar="NAME",
-            help="cpu, cuda, or onnxruntime's full name. Repeatable.",
-            **REPEATABLE,
+            "--provider", "-p", metavar="NAME", help="cpu, cuda, or onnxruntime's full name. Repeatable.", **REPEATABLE
         ),
     ]
     sizes: Annotated[
@@ -191,7 +185,6 @@ class Quantize(JsonCommand, QuantizedModelOptions):
     target_error: Annotated[
         float | None,
         typer.Option(
-            "--target-error",
             metavar="0.02",
             help="Find the fewest bits, by layer, with which the outputs differ by no more: the size of the difference "
             "relative to that of the outputs, on --text.",
@@ -213,8 +206,7 @@ class Run(JsonCommand, SessionOptions, ModelFile):
 
     data: Annotated[Path, typer.Argument(metavar="INPUT.NPZ", help="Arrays by input name.", show_default=False)]
     output: Annotated[
-        Path | None,
-        _output(metavar="OUTPUT.NPZ", callback=file_or_stdout, help="Where to write the outputs, by name."),
+        Path | None, _output(metavar="OUTPUT.NPZ", callback=file_or_stdout, help="Where to write the outputs, by name.")
     ] = None
 
 
@@ -255,18 +247,15 @@ class Report(JsonCommand, SizeOptions, InputOptions):
     ] = None
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="INPUT.NPZ", help="Arrays by input name; otherwise a sentence, or random ones."),
+        typer.Option(metavar="INPUT.NPZ", help="Arrays by input name; otherwise a sentence, or random ones."),
     ] = None
     tokens: Annotated[
-        Path | None, typer.Option("--tokens", metavar="FILE", help="Labels for the attention maps, one per line.")
+        Path | None, typer.Option(metavar="FILE", help="Labels for the attention maps, one per line.")
     ] = None
     targets: Annotated[
         list[TargetName],
         typer.Option(
-            "--target",
-            "-t",
-            help="What to export for. Repeatable; by default any, cpu and portable.",
-            **REPEATABLE,
+            "--target", "-t", help="What to export for. Repeatable; by default any, cpu and portable.", **REPEATABLE
         ),
     ]
     seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure each target.")] = 0.5
@@ -276,17 +265,15 @@ class Report(JsonCommand, SizeOptions, InputOptions):
 class SamplingOptions:
     """How tokens are drawn: the options of these names in `lucid.generation`."""
 
-    temperature: Annotated[float | None, _sampling("--temperature", help="Below 1 likely tokens become likelier.")] = (
+    temperature: Annotated[float | None, _sampling(help="Below 1 likely tokens become likelier.")] = None
+    top_k: Annotated[int | None, _sampling(min=1, help="Draw from the k likeliest tokens.")] = None
+    top_p: Annotated[float | None, _sampling(help="Draw from the likeliest tokens whose probabilities sum to p.")] = (
         None
     )
-    top_k: Annotated[int | None, _sampling("--top-k", min=1, help="Draw from the k likeliest tokens.")] = None
-    top_p: Annotated[
-        float | None, _sampling("--top-p", help="Draw from the likeliest tokens whose probabilities sum to p.")
-    ] = None
-    min_p: Annotated[
-        float | None, _sampling("--min-p", help="Draw from tokens at least p times as likely as the likeliest.")
-    ] = None
-    seed: Annotated[int | None, _sampling("--seed", min=0, help="The same seed draws the same tokens.")] = None
+    min_p: Annotated[float | None, _sampling(help="Draw from tokens at least p times as likely as the likeliest.")] = (
+        None
+    )
+    seed: Annotated[int | None, _sampling(min=0, help="The same seed draws the same tokens.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,12 +295,10 @@ class AnswerCommand(Command, SessionOptions, ConfigOptions, WeightOptions, Sampl
         ),
     ] = None
     stop: Annotated[
-        list[str],
-        typer.Option("--stop", metavar="TEXT", help="End the answer before this text. Repeatable.", **REPEATABLE),
+        list[str], typer.Option(metavar="TEXT", help="End the answer before this text. Repeatable.", **REPEATABLE)
     ]
     repetition_penalty: Annotated[
-        float | None,
-        typer.Option("--repetition-penalty", help="More than 1 makes tokens that are already in the text less likely."),
+        float | None, typer.Option(help="More than 1 makes tokens that are already in the text less likely.")
     ] = None
     eager: Annotated[bool, typer.Option("--eager", help="Run a checkpoint with NumPy instead of exporting it.")] = False
 
@@ -352,7 +337,7 @@ class Chat(AnswerCommand):
     """
 
     system: Annotated[
-        str | None, typer.Option("--system", metavar="TEXT", help="What the model is told before the conversation.")
+        str | None, typer.Option(metavar="TEXT", help="What the model is told before the conversation.")
     ] = None
 
 
@@ -361,15 +346,14 @@ class PredictorOptions(PromptOption):
     """How a model computes rows: the arguments of `lucid.batch.Predictor` of these names."""
 
     task: Annotated[
-        str | None, _model("--task", metavar="NAME", help="Stop with an error unless the folder is for this task.")
+        str | None, _model(metavar="NAME", help="Stop with an error unless the folder is for this task.")
     ] = None
-    batch_tokens: Annotated[int, _model("--batch-tokens", min=1, help="Tokens of a batch, padding included.")] = 4096
-    max_length: Annotated[
-        int | None, _model("--max-length", min=1, help="Tokens of a row; by default what the checkpoint says.")
-    ] = None
+    batch_tokens: Annotated[int, _model(min=1, help="Tokens of a batch, padding included.")] = 4096
+    max_length: Annotated[int | None, _model(min=1, help="Tokens of a row; by default what the checkpoint says.")] = (
+        None
+    )
     pooling: Annotated[
-        str | None,
-        _model("--pooling", metavar="NAME", help="cls or mean, where the model gives a vector for each token."),
+        str | None, _model(metavar="NAME", help="cls or mean, where the model gives a vector for each token.")
     ] = None
 
 
@@ -381,11 +365,9 @@ class JobOptions:
         str | None, _rows("--id", metavar="NAME", help="Check first that no id is missing or repeated in this column.")
     ] = None
     resume: Annotated[bool, _rows("--resume", help="Go on with a job that was interrupted.")] = False
-    part_rows: Annotated[
-        int | None, _rows("--part-rows", min=1, help="Rows of a file; by default by their number.")
-    ] = None
+    part_rows: Annotated[int | None, _rows(min=1, help="Rows of a file; by default by their number.")] = None
     engine: Annotated[
-        Literal["local", "ray"], _engine("--engine", help="This process, or actors of Ray Data on many machines.")
+        Literal["local", "ray"], _engine(help="This process, or actors of Ray Data on many machines.")
     ] = "local"
     cluster: Annotated[
         str | None,
@@ -395,7 +377,7 @@ class JobOptions:
             help="Of a Ray cluster, such as ray://HOST:10001 or auto; by default one is started here.",
         ),
     ] = None
-    workers: Annotated[int | None, _engine("--workers", min=1, help="Actors; by default one per core or GPU.")] = None
+    workers: Annotated[int | None, _engine(min=1, help="Actors; by default one per core or GPU.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,38 +419,29 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions):
         ),
     ]
     output_column: Annotated[
-        str | None,
-        _rows(
-            "--output-column",
-            metavar="NAME",
-            help="The column of results; by default embedding, label, score or answer.",
-        ),
+        str | None, _rows(metavar="NAME", help="The column of results; by default embedding, label, score or answer.")
     ] = None
     max_new_tokens: Annotated[
         int | None, _model("--max-new-tokens", "-n", min=1, help="Tokens of an answer; by default 128.")
     ] = None
     chat: Annotated[bool, _model("--chat", help="Each prompt is a message, as for lucid chat.")] = False
-    threads: Annotated[
-        int | None, _engine("--threads", min=1, help="Batches at a time in a process; by default one per core.")
-    ] = None
+    threads: Annotated[int | None, _engine(min=1, help="Batches at a time in a process; by default one per core.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions(ProviderOptions, PromptOption):
     """What a server is started with: the fields of `lucid.serving.running.Settings` of these names."""
 
-    host: Annotated[str, _address("--host", metavar="HOST", help="Where to listen; 0.0.0.0 is for everyone.")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[int, _address("--port", min=1, max=65535, help="The port.")] = 8000
+    host: Annotated[str, _address(metavar="HOST", help="Where to listen; 0.0.0.0 is for everyone.")] = "127.0.0.1"
+    port: Annotated[int, _address(min=1, max=65535, help="The port.")] = 8000
     name: Annotated[
-        str | None, _model("--name", metavar="NAME", help="What clients call the model; by default the folder's name.")
+        str | None, _model(metavar="NAME", help="What clients call the model; by default the folder's name.")
     ] = None
-    workers: Annotated[int, _model("--workers", min=1, help="Processes; one that ends is started again.")] = 1
-    threads: Annotated[
-        int | None, _model("--threads", min=1, help="Of each process; by default the cores are shared out.")
-    ] = None
-    batch_tokens: Annotated[int, _model("--batch-tokens", min=1, help="Tokens that are computed together.")] = 4096
+    workers: Annotated[int, _model(min=1, help="Processes; one that ends is started again.")] = 1
+    threads: Annotated[int | None, _model(min=1, help="Of each process; by default the cores are shared out.")] = None
+    batch_tokens: Annotated[int, _model(min=1, help="Tokens that are computed together.")] = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -498,13 +471,11 @@ class Serve(Command, LimitOptions, ServerOptions):
     """
 
     folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="What lucid export --for onnxruntime wrote.", show_default=False),
+        Path, typer.Argument(metavar="FOLDER", help="What lucid export --for onnxruntime wrote.", show_default=False)
     ]
     key_file: Annotated[
         Path | None,
         _address(
-            "--key-file",
             metavar="FILE",
             help="A file with the key that clients must send; the variable LUCID_API_KEY is an alternative.",
         ),

@@ -80,7 +80,6 @@ class ConfigOptions:
     ignore_option: Annotated[
         list[str],
         _model(
-            "--ignore-option",
             metavar="NAME",
             help="An option of a checkpoint's config.json to read as if the file did not have it, such as one that is "
             "refused and that you know to change nothing. Repeatable.",
@@ -112,7 +111,6 @@ class SourceOptions:
     task: Annotated[
         str | None,
         _model(
-            "--task",
             metavar="NAME",
             help="The task to read a checkpoint for, such as feature-extraction or text-classification; by default "
             "the one that its files name.",
@@ -121,7 +119,6 @@ class SourceOptions:
     architecture: Annotated[
         str | None,
         _model(
-            "--architecture",
             metavar="NAME",
             help="The class of transformers that a checkpoint is, such as LlamaModel, where its config names another "
             "class or code of its own.",
@@ -139,7 +136,7 @@ class ModelOptions(ConfigOptions, SourceOptions):
             "--set", metavar="KEY=VALUE", help="An argument of the constructor or factory. Repeatable.", **REPEATABLE
         ),
     ]
-    seed: Annotated[int, _model("--seed", help="The seed of random weights and inputs.")] = 0
+    seed: Annotated[int, _model(help="The seed of random weights and inputs.")] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +146,6 @@ class WeightOptions:
     bits: Annotated[
         str | None,
         _quantization(
-            "--bits",
             metavar="4|8",
             help="Round weights to 4 or 8 bits: smaller and faster. By layer: lm_head=8,*=4, the first pattern "
             "that matches; float leaves weights as they are.",
@@ -157,15 +153,12 @@ class WeightOptions:
     ] = None
     block: Annotated[
         int | None,
-        _quantization(
-            "--block", metavar="N", help="How many weights share a scale: 16, 32, ... 2048.", show_default="32"
-        ),
+        _quantization(metavar="N", help="How many weights share a scale: 16, 32, ... 2048.", show_default="32"),
     ] = None
     symmetric: Annotated[bool, _quantization("--symmetric", help="No zero points: smaller, and loses more.")] = False
     method: Annotated[
         Literal["fit", "rtn", "hqq", "gptq"] | None,
         _quantization(
-            "--method",
             help="rtn rounds to the nearest, fit and hqq fit scales, gptq learns from --text.",
             show_default="fit for 4 bits, rtn for 8",
         ),
@@ -174,13 +167,11 @@ class WeightOptions:
         bool, _quantization("--search", help="With rtn: also try smaller ranges; slower, and more accurate.")
     ] = False
     skip: Annotated[
-        list[str],
-        _quantization("--skip", metavar="PATTERN", help="Layers to leave as they are. Repeatable.", **REPEATABLE),
+        list[str], _quantization(metavar="PATTERN", help="Layers to leave as they are. Repeatable.", **REPEATABLE)
     ]
     text: Annotated[
         Path | None,
         _quantization(
-            "--text",
             metavar="FILE.TXT",
             help="Texts to learn from and to measure with. A decoder reads the file as a whole, other models read "
             "each line as a text.",
@@ -200,7 +191,6 @@ class QuantizationOptions(WeightOptions):
     activations: Annotated[
         Literal["dynamic", "dynamic_rows", "static"] | None,
         _quantization(
-            "--activations",
             help="With --bits 8, also round the inputs of products to 8 bits: dynamic at run time, "
             "dynamic_rows each row by itself, static with ranges learnt from --text.",
             show_default=False,
@@ -208,7 +198,7 @@ class QuantizationOptions(WeightOptions):
     ] = None
     ranges: Annotated[
         Literal["minmax", "percentile", "entropy"] | None,
-        _quantization("--ranges", help="How the ranges of static activations are found.", show_default="minmax"),
+        _quantization(help="How the ranges of static activations are found.", show_default="minmax"),
     ] = None
 
     @property
@@ -239,10 +229,7 @@ class InputOptions(QuantizedModelOptions):
     call: Annotated[
         list[str],
         _model(
-            "--call",
-            metavar="KEY=VALUE",
-            help="A plain argument of the call, such as is_causal=true. Repeatable.",
-            **REPEATABLE,
+            metavar="KEY=VALUE", help="A plain argument of the call, such as is_causal=true. Repeatable.", **REPEATABLE
         ),
     ]
 
@@ -253,8 +240,7 @@ class TargetOptions:
 
     target: Annotated[TargetName | None, target_option(show_default="the one that the file names, else any")] = None
     attention: Annotated[
-        Literal["auto", "standard", "contrib", "expanded"],
-        _export("--attention", help="Insist on a form of attention nodes."),
+        Literal["auto", "standard", "contrib", "expanded"], _export(help="Insist on a form of attention nodes.")
     ] = "auto"
 
 
@@ -264,13 +250,13 @@ class PartOptions:
 
     part: Annotated[
         Literal["encoder", "decoder", "decoder_merged"] | None,
-        _export("--part", help="A part of an encoder-decoder, with the names that optimum expects."),
+        _export(help="A part of an encoder-decoder, with the names that optimum expects."),
     ] = None
     cache: Annotated[
         Literal["growing", "fixed"] | None,
-        _export("--cache", help="Export a step of a decoder over a cache that grows, or of a fixed capacity."),
+        _export(help="Export a step of a decoder over a cache that grows, or of a fixed capacity."),
     ] = None
-    capacity: Annotated[int | None, _export("--capacity", min=1, help="Positions of a fixed cache.")] = None
+    capacity: Annotated[int | None, _export(min=1, help="Positions of a fixed cache.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,7 +265,7 @@ class FileOptions:
 
     dtype: Annotated[
         Literal["float16", "bfloat16"] | None,
-        _export("--dtype", help="Store weights in half precision: the file is half as large."),
+        _export(help="Store weights in half precision: the file is half as large."),
     ] = None
     keep_io_types: Annotated[
         bool,
@@ -294,15 +280,11 @@ class FileOptions:
 class ToleranceOptions:
     """How far results may differ."""
 
-    rtol: Annotated[
-        float | None, _comparison("--rtol", min=0, help="Relative tolerance; by default 1e-5 for float32.")
-    ] = None
+    rtol: Annotated[float | None, _comparison(min=0, help="Relative tolerance; by default 1e-5 for float32.")] = None
     atol: Annotated[
         float | None,
         _comparison(
-            "--atol",
-            min=0,
-            help="Absolute tolerance; by default the relative one times the output's typical magnitude.",
+            min=0, help="Absolute tolerance; by default the relative one times the output's typical magnitude."
         ),
     ] = None
 
@@ -332,9 +314,7 @@ class ProviderOptions:
 class SessionOptions(ProviderOptions):
     """How onnxruntime runs a model."""
 
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="Threads for one op; by default one per core.")
-    ] = None
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads for one op; by default one per core.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,7 +347,6 @@ class PromptOption:
     prompt: Annotated[
         str | None,
         _model(
-            "--prompt",
             metavar="NAME",
             help="The name of one of the checkpoint's prompts, such as query; empty for none; by default the "
             "checkpoint's own choice.",
