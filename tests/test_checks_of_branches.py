@@ -10,9 +10,9 @@ import pytest
 
 import lucid
 from lucid.core.sizes.dims import dim, sym_min
-from lucid.export import Target
 from lucid.export.exporter import Lowered, lower
 from lucid.export.onnx_file.writer import in_memory
+from lucid.export.options import ExportOptions
 from lucid.models.llama import Llama
 from lucid.testing import ParityError, assert_parity
 from lucid.testing.branches import branches_by_size
@@ -32,7 +32,7 @@ def llama() -> Llama:
 
 
 def lowered(model: Any, target: str = "cpu") -> Lowered:
-    return lower(TracedPart(lucid.trace(model)), Target(target))
+    return lower(TracedPart(lucid.trace(model)), ExportOptions(target))
 
 
 def wrong_when_long(model: Any) -> onnx.ModelProto:
@@ -49,7 +49,7 @@ def wrong_when_long(model: Any) -> onnx.ModelProto:
 
 def test_a_fault_of_many_queries_is_found_by_running(llama: Llama) -> None:
     wrong = wrong_when_long(llama)
-    report = part_parity(ModelPart(llama, {}), wrong, target="cpu")
+    report = part_parity(ModelPart(llama, {}), wrong, ExportOptions("cpu"))
     assert {c.sizes["L"] for c in report.comparisons if not c.passed} == {ABOVE + 1}
     with pytest.raises(ParityError, match=f"L={ABOVE + 1}"):
         assert_parity(llama, exported=wrong, target="cpu")
@@ -73,9 +73,9 @@ def test_every_branch_of_a_new_export_is_run(llama: Llama) -> None:
 @pytest.mark.parametrize("kind", ["growing", "fixed"])
 def test_a_branch_is_reached_by_the_prompt_of_steps(kind: Any, llama: Llama) -> None:
     part = llama.part(kind)
-    made = lower(trace_part(part), Target("cpu"))
+    made = lower(trace_part(part), ExportOptions("cpu"))
     made.lowering.build.thresholds.append((dim("sequence_length"), 100))
-    report = part_parity(part, in_memory(made.assembled), again=made, target="cpu")
+    report = part_parity(part, in_memory(made.assembled), again=made)
     assert report.passed and not report.branches_not_run
     assert [c.sizes["sequence_length"] for c in report.comparisons if c.output == "logits"][-5:] == [101, 1, 1, 1, 1]
 

@@ -20,6 +20,7 @@ from lucid.core.graph.graph import Graph
 from lucid.core.process import random
 from lucid.export import Target
 from lucid.export.exporter import Lowered, lower
+from lucid.export.options import ExportOptions
 from lucid.models.bert import Bert, BertForSequenceClassification
 from lucid.models.llama import Llama
 from lucid.models.t5 import T5
@@ -190,7 +191,7 @@ KINDS = ["encoder", "encoder half", "decoder growing", "decoder fixed", "bits 4"
 
 def exported(kind: str, path: Path, external: bool = False) -> Lowered:
     part, options = part_named(kind)
-    lowered = lower(trace_part(part), Target(options.get("target", "any")), options.get("dtype"))
+    lowered = lower(trace_part(part), ExportOptions(**options))
     lowered.write(path, external)
     return lowered
 
@@ -258,7 +259,9 @@ def test_a_file_whose_constants_are_damaged_is_not_run(call: Any, bert: Bert, tm
 def again(model: Any, changed: onnx.ModelProto, **options: Any) -> WeightReport:
     return compare_weights(
         changed,
-        export_again(TracedPart(model if isinstance(model, Graph) else lucid.trace(model)), changed, "any", **options),
+        export_again(
+            TracedPart(model if isinstance(model, Graph) else lucid.trace(model)), changed, ExportOptions(**options)
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from lucid import Tensor, nn
 from lucid.core.graph.types import as_dtype
 from lucid.export import ExportError, Target, WeightWarning, explain, to_onnx
 from lucid.export.half_precision import halved
+from lucid.export.options import ExportOptions
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama
 from lucid.models.t5 import T5
@@ -184,7 +185,7 @@ def test_a_gpu_computes_in_half_precision(entry: Entry, dtype: str) -> None:
     case = goldens.cases(entry.variant)[0]
     names = [value.name for value in graph.inputs]
     arrays = [goldens.as_exported(case.inputs, names)[name] for name in names]
-    half = halved(TracedPart(graph), dtype, Target("cuda")).traced.graph
+    half = half_of(graph, dtype)
     half.verify()
     for found, want in zip(half.run(arrays), run_in_float64(graph, arrays), strict=True):
         assert found.dtype == np.float32
@@ -217,7 +218,14 @@ def test_positions_angles_and_masks_are_exact_on_a_gpu() -> None:
 
 
 def for_a_gpu(model: Any, *inputs: Any) -> lucid.Graph:
-    return halved(TracedPart(lucid.trace(model, *inputs)), "float16", Target("cuda")).traced.graph
+    return half_of(lucid.trace(model, *inputs), "float16")
+
+
+def half_of(graph: lucid.Graph, dtype: str) -> lucid.Graph:
+    """The graph in half precision, and computed in it."""
+    half = halved(TracedPart(graph), ExportOptions("cuda", dtype))
+    assert half is not None
+    return half.traced.graph
 
 
 def test_a_gpu_keeps_caches_in_half_precision_if_asked() -> None:

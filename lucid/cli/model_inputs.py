@@ -1,4 +1,4 @@
-"""The model's inputs, sizes and part, as the options `--set`, `--input`, `--call`, `--size` and `--part` give them."""
+"""The inputs, sizes, part and target of a model, as `--set`, `--input`, `--call`, `--size`, `--part` and so on say."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lucid.cli.errors import usage
-from lucid.cli.options.groups import ExportedModelOptions, InputOptions
+from lucid.cli.options.groups import ExportedModelOptions, InputOptions, TargetOptions, values_of
 from lucid.core.graph.types import DTYPES, TensorType, spec
+from lucid.core.targets.runtimes import GENERAL
+from lucid.export import Target
 from lucid.nn.module import Module
 from lucid.tracing.parts import ModelPart, part_of
 from lucid.tracing.trace import Model
@@ -85,6 +87,16 @@ def check_known(given: Mapping[str, int], known: set[str]) -> None:
     if unknown:
         existing = f"the model's sizes are {', '.join(sorted(known))}" if known else "all sizes of the model are fixed"
         raise usage(f"--size {', '.join(unknown)}: {existing}")
+
+
+def target_of(options: TargetOptions, name: str | None = None) -> Target:
+    """The target of `--target`, or the one of this name where the option is not given.
+
+    Raises:
+        ExportError: for a value that the target does not take.
+    """
+    given = values_of(options, TargetOptions)
+    return Target(str(given.pop("target") or name or GENERAL), **given)
 
 
 def part(model: Model, options: ExportedModelOptions) -> ModelPart:

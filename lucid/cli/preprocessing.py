@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from lucid.layouts.images import IMAGES, Preprocessor, with_preprocessor
 from lucid.layouts.on_demand import tokenizing_package
 from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.module import Module
-from lucid.testing.report import ParityReport, WeightReport
+from lucid.testing.report import ParityReport
 from lucid.testing.runs import ModelOrPath
 from lucid.tracing.parts import ModelPart
 from lucid.tracing.trace import Model
@@ -53,12 +53,10 @@ class Texts:
         found: Preprocessing = self.package.text_preprocessing(self.checkpoint)
         return found
 
-    def parity(self, part: ModelPart, exported: ModelOrPath, weights: WeightReport, **options: Any) -> ParityReport:
-        """The comparison of the model with a file that takes texts, which is not run if its constants are damaged."""
-        if weights.damaged:
-            return ParityReport((), {}, weights=weights)
+    def parity(self, part: ModelPart, exported: ModelOrPath, **options: Any) -> ParityReport:
+        """The comparison of the model with a file that takes texts, with the options of `text_parity`."""
         report: ParityReport = self.package.text_parity(part, exported, self.checkpoint, **options)
-        return replace(report, weights=weights)
+        return report
 
 
 def of_images(options: SourceOptions, part: ModelPart, model: Model) -> ModelPart:

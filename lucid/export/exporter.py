@@ -23,6 +23,7 @@ from lucid.export.lowering import Lowering
 from lucid.export.onnx_file.assemble import Assembled, assemble
 from lucid.export.onnx_file.check import check_model, warn_of_weights
 from lucid.export.onnx_file.writer import fits_one_file, in_memory, write
+from lucid.export.options import ExportOptions
 from lucid.export.preprocessing import Preprocessing
 from lucid.export.promotion import promotions
 from lucid.export.strings import Strings
@@ -100,8 +101,8 @@ def to_onnx(
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
     wanted = Target.of(target, opset, attention)
     traced = traced_part(model, inputs, kwargs, part, cache, capacity)
-    lowered = lower(traced, wanted, dtype, keep_io_types, input_names, output_names, preprocessing)
-    return lowered.write(path, external_data)
+    options = ExportOptions(wanted, dtype, keep_io_types, input_names, output_names, preprocessing)
+    return lower(traced, options).write(path, external_data)
 
 
 def explain(
@@ -122,7 +123,7 @@ def explain(
     """
     wanted = Target.of(target, opset, attention)
     traced = traced_part(model, inputs, kwargs, part, cache, capacity)
-    return lower(traced, wanted, dtype, keep_io_types).explain()
+    return lower(traced, ExportOptions(wanted, dtype, keep_io_types)).explain()
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ class Lowered:
     """A traced model as a checked ONNX model, which is still to be written."""
 
     traced: TracedPart
+    options: ExportOptions
     half: Halved | None
     assembled: Assembled
     lowering: Lowering
@@ -177,28 +179,11 @@ class Lowered:
         return write(assembled, Path(path), external=large or external_data is True)
 
 
-def lower(
-    traced: TracedPart,
-    target: Target,
-    dtype: DTypeLike | None = None,
-    keep_io_types: bool = True,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    preprocessing: Preprocessing | None = None,
-) -> Lowered:
+def lower(traced: TracedPart, options: ExportOptions) -> Lowered:
     """Choose a form for each op; `Lowered.write` writes the model, and `Lowered.explain` tells what was chosen."""
-    half = _halved(traced, target, dtype, keep_io_types)
-    written = traced if half is None else half.traced
-    assembled, lowering = export_part(written, target, input_names, output_names, preprocessing)
-    return Lowered(traced, half, assembled, lowering)
-
-
-def _halved(traced: TracedPart, target: Target, dtype: DTypeLike | None, keep_io_types: bool) -> Halved | None:
-    if dtype is not None:
-        return halved(traced, dtype, target, keep_io_types)
-    if not keep_io_types:
-        raise ExportError('keep_io_types=False is for exports in half precision: give dtype="float16" or "bfloat16"')
-    return None
+    half = halved(traced, options)
+    assembled, lowering = export_part(traced if half is None else half.traced, options)
+    return Lowered(traced, options, half, assembled, lowering)
 
 
 def traced_part(
@@ -220,38 +205,27 @@ def traced_part(
     return TracedPart(trace(model, *inputs, kwargs=kwargs), notes=notes_of(model))
 
 
-def export_graph(
-    graph: Graph,
-    target: Target,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-) -> tuple[Assembled, Lowering]:
+def export_graph(graph: Graph, target: Target) -> tuple[Assembled, Lowering]:
     """A traced graph as a checked model, with the weights still separate, and the record of how it was lowered."""
-    return export_part(TracedPart(graph), target, input_names, output_names)
+    return export_part(TracedPart(graph), ExportOptions(target))
 
 
 @phase("lowering")
-def export_part(
-    traced: TracedPart,
-    target: Target,
-    input_names: Sequence[str] | None = None,
-    output_names: Sequence[str] | None = None,
-    preprocessing: Preprocessing | None = None,
-) -> tuple[Assembled, Lowering]:
+def export_part(traced: TracedPart, options: ExportOptions) -> tuple[Assembled, Lowering]:
     """The same for a part of a model."""
     graph = traced.joint()
-    ins = _names("input_names", [value.name for value in graph.inputs], input_names)
-    outs = _names("output_names", traced.graph.output_names, output_names)
-    if output_names is None:  # an input may be called "output"
+    ins = _names("input_names", [value.name for value in graph.inputs], options.input_names)
+    outs = _names("output_names", traced.graph.output_names, options.output_names)
+    if options.output_names is None:  # an input may be called "output"
         taken = dict.fromkeys([*ins, *outs], 1)
         outs = [unused_name(f"{name}_out", taken) if name in ins else name for name in outs]
     clash = sorted(set(ins) & set(outs))
     if clash:
         raise ExportError(f"output_names: {', '.join(clash)} are names of inputs too; choose others")
-    build = Builder(graph, target.for_ops(graph.op_names()), ins, outs)
+    build = Builder(graph, options.where().for_ops(graph.op_names()), ins, outs)
     lowering = Lowering(build)
-    if preprocessing is not None:
-        preprocessing.precede(build)
+    if options.preprocessing is not None:
+        options.preprocessing.precede(build)
     results = _results(build, traced)
     lowering.lower(results)
     assembled = assemble(build, build.name_outputs(results, outs), __version__, traced.notes)

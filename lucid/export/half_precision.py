@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.types import DType, DTypeLike, as_dtype, bfloat16, float16, float32
+from lucid.core.graph.types import DType, as_dtype, bfloat16, float16, float32
 from lucid.core.graph.values import Body, Constant, Input, Node, Value
 from lucid.export.half_weights import HalfWeights, narrowed
 from lucid.export.onnx_file.check import WeightWarning
-from lucid.export.target import ExportError, Target
+from lucid.export.options import ExportOptions
+from lucid.export.target import ExportError
 from lucid.ops.attention.buffers import buffered_attention
 from lucid.ops.attention.op import attention
 from lucid.ops.elementwise import cast
@@ -72,27 +73,30 @@ class Halved:
                 warnings.warn(f"weights {what}: {shown}", WeightWarning, stacklevel=4)
 
 
-def halved(traced: TracedPart, dtype: DTypeLike, target: Target, keep_io_types: bool = True) -> Halved:
+def halved(traced: TracedPart, options: ExportOptions) -> Halved | None:
     """A graph whose weights are stored in half precision, and computed in it where the target's runtime gains from it.
 
-    Parameters and parts of them in float32 are rounded to `dtype`. What tracing computed from weights is computed from
-    them as they are, and other constants and types are left alone.
-
-    Args:
-        keep_io_types: whether inputs and outputs in float32 stay so; otherwise they are in half precision too.
+    Parameters and parts of them in float32 are rounded to the `dtype` of the options; None if there is none. What
+    tracing computed from weights is computed from them as they are, and other constants and types are left alone.
 
     Raises:
-        ExportError: for a type other than float16 and bfloat16, and for an op that does not take it where the graph
-            computes in it.
+        ExportError: for a type other than float16 and bfloat16, for `keep_io_types=False` without a type, and for an op
+            that does not take the type where the graph computes in it.
     """
-    half = as_dtype(dtype)
+    if options.dtype is None:
+        if not options.keep_io_types:
+            raise ExportError(
+                'keep_io_types=False is for exports in half precision: give dtype="float16" or "bfloat16"'
+            )
+        return None
+    half = as_dtype(options.dtype)
     if half not in (float16, bfloat16):
         raise ExportError(
             f"dtype is {half}, expected float16 or bfloat16; model.to(...) changes a model to other types"
         )
-    computed = half if target.runtime.half_arithmetic else float32
+    computed = half if options.where().runtime.half_arithmetic else float32
     weights = HalfWeights(traced.graph, half, saturate=computed == half)
-    graphs = _Rewrite(traced.graphs, weights, computed, float32 if keep_io_types else half).graphs()
+    graphs = _Rewrite(traced.graphs, weights, computed, float32 if options.keep_io_types else half).graphs()
     beyond, vanished = tuple(weights.beyond.items()), tuple(weights.vanished.items())
     return Halved(traced.with_graphs(graphs), half, computed, weights.numbers, beyond, vanished)
 

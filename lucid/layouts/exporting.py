@@ -7,6 +7,7 @@ from pathlib import Path
 from lucid.export import Target
 from lucid.export.exporter import lower
 from lucid.export.onnx_file.side_file import rename_side_file
+from lucid.export.options import ExportOptions
 from lucid.layouts.layout import Exported, Options
 from lucid.nn.model_parts import ModelPart
 from lucid.tracing.parts import TracedPart, trace_part
@@ -35,7 +36,7 @@ def export_file(
     traced = trace_part(part) if traced is None else traced
     path = folder / file
     path.parent.mkdir(parents=True, exist_ok=True)
-    lowered = lower(traced, target, options.dtype, preprocessing=options.preprocessing)
+    lowered = lower(traced, ExportOptions(target, options.dtype, preprocessing=options.preprocessing))
     exported = lowered.write(path, options.external_data or "auto")
     if side_file is not None:
         rename_side_file(path, side_file)

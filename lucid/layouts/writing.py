@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lucid.core.words.safe_text import encoded
+from lucid.export.options import ExportOptions
 from lucid.files.atomic import write_atomically
 from lucid.files.folders import new_folder
 from lucid.layouts.card import CARD, card_of
@@ -114,8 +115,12 @@ def write_folder(
     with new_folder(output, _anything if force else check_replaceable) as made:
         files = chosen.write(model, source, made, options)
         if check:
-            compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source, options)
-            files = [replace(file, parity=_parity(compare, file, made, rtol, atol)) for file in files]
+            compare = part_parity if tokenizing is None else partial(_text_parity, tokenizing, source)
+            exports = [ExportOptions(file.target, file.dtype, preprocessing=options.preprocessing) for file in files]
+            files = [
+                replace(file, parity=compare(file.part, made / file.file, how, rtol=rtol, atol=atol))
+                for file, how in zip(files, exports, strict=True)
+            ]
             if original is not None and measurable(original):
                 files = _with_costs(files, original.to("float32"), model)
         with write_atomically(made / CARD) as card:
@@ -132,28 +137,20 @@ def _tokenizing(model: Module, options: Options) -> Any:
     return package
 
 
-def _parity(
-    compare: Callable[..., ParityReport], file: Exported, folder: Path, rtol: float | None, atol: float | None
-) -> ParityReport:
-    return compare(file.part, folder / file.file, rtol=rtol, atol=atol, target=file.target, dtype=file.dtype)
-
-
 def _text_parity(
-    tokenizing: Any,
-    checkpoint: Path,
-    options: Options,
-    part: ModelPart,
-    file: Path,
-    *,
-    target: str,
-    dtype: str | None,
-    **tolerance: float | None,
+    tokenizing: Any, checkpoint: Path, part: ModelPart, file: Path, options: ExportOptions, **tolerance: float | None
 ) -> ParityReport:
     """Of a file that takes texts."""
-    again = export_again(trace_part(part), file, target, dtype, preprocessing=options.preprocessing)
-    weights = compare_weights(file, again)
-    report: ParityReport = tokenizing.text_parity(part, file, checkpoint, target=target, dtype=dtype, **tolerance)
-    return replace(report, weights=weights)
+    report: ParityReport = tokenizing.text_parity(
+        part,
+        file,
+        checkpoint,
+        target=options.target,
+        dtype=options.dtype,
+        weights=compare_weights(file, export_again(trace_part(part), file, options)),
+        **tolerance,
+    )
+    return report
 
 
 def _with_costs(files: list[Exported], original: Module, model: Module) -> list[Exported]:

@@ -20,6 +20,7 @@ from lucid.core.words.safe_text import visible
 from lucid.export.exporter import Lowered, export_graph, lower, to_onnx
 from lucid.export.half_precision import halved
 from lucid.export.onnx_file.writer import in_memory
+from lucid.export.options import ExportOptions
 from lucid.export.target import Target
 from lucid.nn.model_parts import Draw
 from lucid.runtime.accuracy import at_level_0
@@ -145,11 +146,11 @@ def assert_parity(
             f"assert_parity: got {', '.join(sorted(given_parts))}, expected a model as it is called; "
             "lucid verify compares parts and steps with a cache"
         )
-    graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
+    graph = _graph(model, inputs, kwargs, ExportOptions(target, dtype, keep_io_types))
     _check_runs(graph, providers, sizes)
     again, weights = None, None
     if exported is not None:
-        again = export_again(TracedPart(graph), exported, target)
+        again = export_again(TracedPart(graph), exported, ExportOptions(target))
         weights = compare_weights(exported, again)
         if weights.damaged:
             raise ParityError(ParityReport((), {}, weights=weights))
@@ -158,10 +159,11 @@ def assert_parity(
     not_run: Sequence[str] = ()
     if runs is None:
         asked = Target.of(target, export.get("opset"), export.get("attention"))
-        runs, not_run = _runs(graph, again or lower(TracedPart(graph), asked))
-    loaded = load(given, graph, providers, target)
+        runs, not_run = _runs(graph, again or lower(TracedPart(graph), ExportOptions(asked)))
     options: dict[str, Any] = {"rtol": rtol, "atol": atol, "dtype": dtype, "draw": draw, "times": times}
-    report = compare_runs(model, inputs, kwargs, loaded, graph, sizes=runs, **options)
+    with phase("checking parity"):
+        loaded = load(given, graph, providers, target)
+        report = compare_runs(model, inputs, kwargs, loaded, graph, sizes=runs, **options)
     report = replace(report, weights=weights, branches_not_run=not_run)
     if not report.passed:
         raise ParityError(report)
@@ -180,15 +182,12 @@ def _graph(
     model: Model,
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
-    target: Target | str,
-    dtype: DTypeLike | None,
-    keep_io_types: bool,
+    options: ExportOptions,
 ) -> Graph:
-    """The graph that an export with these arguments computes."""
+    """The graph that an export with these options computes."""
     graph = trace(model, *inputs, kwargs=kwargs)
-    if dtype is None:
-        return graph
-    return halved(TracedPart(graph), dtype, Target.of(target, None, None), keep_io_types).traced.graph
+    half = halved(TracedPart(graph), options)
+    return graph if half is None else half.traced.graph
 
 
 @phase("finding the first difference")
@@ -222,7 +221,7 @@ def bisect(
         KeyError: for `arrays` without one of the inputs.
         ModelError, OSError: as `lucid.runtime.check_model_file`, for a path.
     """
-    graph = _graph(model, inputs, kwargs, target, dtype, keep_io_types)
+    graph = _graph(model, inputs, kwargs, ExportOptions(target, dtype, keep_io_types))
     wanted = Target.of(target, opset, attention)
     missing = [value.name for value in graph.inputs if arrays and value.name not in arrays]
     if missing:
@@ -252,7 +251,7 @@ def _loaded(path: str | os.PathLike[str]) -> onnx.ModelProto:
 
 def _different_weights(graph: Graph, exported: ModelOrPath, target: Target | str) -> Divergence | None:
     """The weights of an exported model that are not the graph's; None if there are none."""
-    again = export_again(TracedPart(graph), exported, target)
+    again = export_again(TracedPart(graph), exported, ExportOptions(target))
     if isinstance(again, str):
         return None
     stored = again.assembled.initializers

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from lucid.core.graph.graph import Graph
-from lucid.core.graph.types import Array, DTypeLike
+from lucid.core.graph.types import Array
+from lucid.core.words.progress import phase
 from lucid.export.exporter import Lowered
 from lucid.export.half_precision import halved
-from lucid.export.target import Target
+from lucid.export.options import DEFAULT, ExportOptions
 from lucid.nn.model_parts import Alternative, ModelPart, Steps
 from lucid.testing.branches import branches, branches_by_size
 from lucid.testing.random_inputs import (
@@ -37,14 +38,12 @@ _TIMES_IN_CACHES = 10.0
 def part_parity(
     part: ModelPart,
     exported: ModelOrPath,
+    options: ExportOptions = DEFAULT,
     *,
     providers: Sequence[str] | None = None,
     sizes: Sequence[Mapping[str, int]] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
-    target: Target | str = "any",
-    dtype: DTypeLike | None = None,
-    keep_io_types: bool = True,
     effort: Effort = QUICK,
     again: Lowered | None = None,
 ) -> ParityReport:
@@ -56,30 +55,30 @@ def part_parity(
     Args:
         part: what was exported. Where an input chooses between two functions, both are compared.
         exported: the model, or its path.
-        providers, sizes, rtol, atol, target, dtype, keep_io_types: as for `assert_parity`; by default the part's own
-            sizes.
+        options: how it was exported.
+        providers, sizes, rtol, atol: as for `assert_parity`; by default the part's own sizes.
         effort: about how many operations the runs may take.
-        again: the part as it is exported now, if that is known, which the file's weights are compared with.
+        again: the part as it is exported now with these options, if that is known, which the file's weights are
+            compared with.
     """
     check_tolerance(rtol, atol)
     traced = trace_part(part) if again is None else again.traced
-    compared = traced
-    if dtype is not None:
-        half = None if again is None else again.half
-        compared = (half or halved(traced, dtype, Target.of(target, None, None), keep_io_types)).traced
-    expected = export_again(traced, exported, target, dtype, keep_io_types) if again is None else again
+    half = halved(traced, options) if again is None else again.half
+    compared = traced if half is None else half.traced
+    expected = export_again(traced, exported, options) if again is None else again
     weights = compare_weights(exported, expected)
     if weights.damaged:
         return ParityReport((), {}, weights=weights)
     graph = compared.joint()
     runs, steps, not_run = (sizes, (), ()) if sizes is not None else _planned(part, graph, expected, effort)
-    given: dict[str, Any] = {"rtol": rtol, "atol": atol, "sizes": runs, "dtype": dtype}
-    loaded = load(exported, graph, providers, target)
-    if part.otherwise is not None:
-        report = _alternatives(part, compared, part.otherwise, loaded, **given)
-    else:
-        given["times"] = AS_EAGER if part.draw is None else _TIMES_IN_CACHES
-        report = compare_runs(part.function, (), part.inputs, loaded, graph, draw=part.draw, steps=steps, **given)
+    given: dict[str, Any] = {"rtol": rtol, "atol": atol, "sizes": runs, "dtype": options.dtype}
+    with phase("checking parity"):
+        loaded = load(exported, graph, providers, options.target)
+        if part.otherwise is not None:
+            report = _alternatives(part, compared, part.otherwise, loaded, **given)
+        else:
+            given["times"] = AS_EAGER if part.draw is None else _TIMES_IN_CACHES
+            report = compare_runs(part.function, (), part.inputs, loaded, graph, draw=part.draw, steps=steps, **given)
     return replace(report, weights=weights, branches_not_run=not_run)
 
 

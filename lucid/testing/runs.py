@@ -15,7 +15,6 @@ from lucid.core.graph.types import Array, DTypeLike
 from lucid.core.graph.values import Result
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
-from lucid.core.words.progress import phase
 from lucid.export.exporter import export_graph
 from lucid.export.target import Target
 from lucid.nn.model_parts import Draw, Step, Steps
@@ -69,7 +68,6 @@ def load(exported: ModelOrPath, graph: Graph, providers: Sequence[str] | None, t
     return Loaded(sessions, not_run, others, cut_at)
 
 
-@phase("checking parity")
 def compare_runs(
     model: Model,
     inputs: Sequence[Any],

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import onnx
 
-from lucid.core.graph.types import Array, DTypeLike
+from lucid.core.graph.types import Array
 from lucid.core.process.threads import share
 from lucid.core.targets.runtimes import ACCURACY_LEVEL, OLDEST_RELEASE
 from lucid.core.version import __version__
@@ -24,7 +24,7 @@ from lucid.core.words.progress import phase
 from lucid.export.exporter import Lowered, lower
 from lucid.export.onnx_file.array_bytes import byte_blocks, in_order
 from lucid.export.onnx_file.assemble import PRODUCER, TARGET, Assembled
-from lucid.export.preprocessing import Preprocessing
+from lucid.export.options import ExportOptions
 from lucid.export.target import ExportError, Target
 from lucid.runtime.model_file import check_model_file, check_stored_once
 from lucid.runtime.stored_tensors import bytes_of, stored_tensors
@@ -46,20 +46,18 @@ _ABSENT, _OTHER_NODES = "it is not in the export", "the nodes that take it are n
 def export_again(
     traced: TracedPart,
     exported: onnx.ModelProto | str | os.PathLike[str],
-    target: Target | str,
-    dtype: DTypeLike | None = None,
-    keep_io_types: bool = True,
-    preprocessing: Preprocessing | None = None,
+    options: ExportOptions,
 ) -> Lowered | str:
     """The model as it is exported now, for the opset and release that a file was exported for; or why it cannot be.
 
-    The target is the file's too, unless one is given as a `Target`.
+    The target is also that of the file, unless the options have a `Target`.
 
     Raises:
         ModelError, OSError: as `lucid.runtime.check_model_file`.
     """
     model = exported if isinstance(exported, onnx.ModelProto) else check_model_file(exported)
     told = {entry.key: entry.value for entry in model.metadata_props}
+    target = options.target
     if not isinstance(target, Target) and model.producer_name == PRODUCER:
         target = told.get(TARGET, target)
     opset = next((entry.version for entry in model.opset_import if not entry.domain), None)
@@ -71,7 +69,7 @@ def export_again(
             onnxruntime=told.get(OLDEST_RELEASE, wanted.onnxruntime),
             accuracy_level=_accuracy_level(model, told, wanted.accuracy_level),
         )
-        return lower(traced, wanted, dtype, keep_io_types, preprocessing=preprocessing)
+        return lower(traced, replace(options, target=wanted))
     except ExportError as error:
         return f"the model cannot be exported as the file was: {error}"
 

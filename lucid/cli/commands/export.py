@@ -13,17 +13,17 @@ import onnx
 
 from lucid.cli import terminal
 from lucid.cli.errors import FAILED, OK, usage
-from lucid.cli.model_inputs import part
+from lucid.cli.model_inputs import part, target_of
 from lucid.cli.options.commands import Export
 from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
 from lucid.cli.parity import cost_json, parity_json, print_cost, print_parity
 from lucid.cli.preprocessing import Texts, of_images
 from lucid.cli.quantizing import load_quantized
 from lucid.cli.source import beside, checkpoint_in
-from lucid.core.targets.runtimes import GENERAL
 from lucid.export import Target
 from lucid.export.explain import Explanation, inside, title
 from lucid.export.exporter import Lowered, check_folder, lower
+from lucid.export.options import ExportOptions
 from lucid.files.atomic import is_stream
 from lucid.layouts import LAYOUTS, write_folder
 from lucid.nn.module import Module
@@ -57,17 +57,19 @@ def _export_file(options: Export) -> int:
     traced = trace_part(chosen)
     texts = Texts.of(options, chosen, model) if options.with_tokenizer else None
     preprocessing = None if texts is None else texts.preprocessing()
-    how = values_of(options, FileOptions)
-    lowered = lower(traced, _target(options), **how, preprocessing=preprocessing)
+    of_file = values_of(options, FileOptions)
+    how = ExportOptions(_target(options), **of_file, preprocessing=preprocessing)
+    lowered = lower(traced, how)
     exported = lowered.write(output, True if options.external_data else "auto")
     explanation = lowered.explain()
-    how |= {"target": lowered.lowering.build.target.name, **values_of(options, ToleranceOptions)}
+    tolerance = values_of(options, ToleranceOptions)
     written = exported if is_stream(output) else output
     report: ParityReport | None = None
     if options.check and texts is None:
-        report = part_parity(chosen, written, again=lowered, **how)
+        report = part_parity(chosen, written, how, again=lowered, **tolerance)
     elif options.check and texts is not None:
-        report = texts.parity(chosen, written, compare_weights(written, lowered), **how)
+        weights = compare_weights(written, lowered)
+        report = texts.parity(chosen, written, target=how.target, weights=weights, **of_file, **tolerance)
     cost = None
     if options.check and original is not None and measurable(original):
         cost = quantizing_cost(part(original.to("float32"), options), part(model, options))
@@ -87,13 +89,13 @@ def _target(options: Export) -> Target:
         CommandError: for --lengths that are not two numbers.
         ExportError: for an opset that does not exist, and for lengths that are no range.
     """
-    target = Target(str(options.target or GENERAL))
+    target = target_of(options)
     if options.lengths is not None:
         lengths = re.fullmatch(r"(\d{1,18}):(\d{1,18})", options.lengths)
         if lengths is None:
             raise usage(f"--lengths is {options.lengths!r}, expected the fewest and the most queries, such as 1:512")
         target = target.with_lengths((int(lengths[1]), int(lengths[2])))
-    return Target.of(target, options.opset, options.attention)
+    return Target.of(target, options.opset, None)
 
 
 def _summary(

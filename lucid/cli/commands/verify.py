@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +11,22 @@ import onnx
 
 from lucid.cli import terminal
 from lucid.cli.errors import FAILED, OK, usage
-from lucid.cli.model_inputs import check_known, part
+from lucid.cli.model_inputs import check_known, part, target_of
 from lucid.cli.model_inputs import sizes as read_sizes
 from lucid.cli.options.commands import Verify
 from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
 from lucid.cli.parity import parity_json, print_parity
 from lucid.cli.preprocessing import Texts, of_images, takes_images, takes_texts
 from lucid.cli.quantizing import load_quantized
-from lucid.core.targets.runtimes import GENERAL
-from lucid.export import Target
 from lucid.export.onnx_file.assemble import TARGET
+from lucid.export.options import ExportOptions
 from lucid.export.target import TARGET_NAMES
 from lucid.layouts.part_in_file import known_inputs, part_in_file
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
 from lucid.testing.part_parity import part_parity
 from lucid.testing.random_inputs import THOROUGH
-from lucid.testing.report import ParityReport, WeightReport
+from lucid.testing.report import ParityReport
 from lucid.testing.weights import compare_weights, export_again
 from lucid.tracing.parts import ModelPart, trace_part
 from lucid.tracing.trace import Model, trace
@@ -72,29 +72,28 @@ def _verify(
     known = trace(compared.function, kwargs=compared.inputs).sizes() if runs else set()
     for values in runs:
         check_known(values, known)
-    exported: dict[str, Any] = {"target": _target(options, proto), **values_of(options, FileOptions)}
-    tolerance = values_of(options, ToleranceOptions)
+    recorded = {entry.key: entry.value for entry in proto.metadata_props}.get(TARGET)
+    target = target_of(options, recorded if recorded in TARGET_NAMES else None)
+    of_file, tolerance = values_of(options, FileOptions), values_of(options, ToleranceOptions)
+    how = ExportOptions(target, **of_file)
     providers = options.providers or None
     if not takes_texts(proto):
         sizes = [{**dict.fromkeys(sorted(known), 1), **values} for values in runs] if runs else None
-        report = part_parity(compared, file, sizes=sizes, effort=THOROUGH, providers=providers, **tolerance, **exported)
-        found = report.failing and compared.otherwise is None
-        return compared, report, _first_difference(compared, file, report, tolerance | exported) if found else None
+        report = part_parity(compared, file, how, sizes=sizes, effort=THOROUGH, providers=providers, **tolerance)
+        if not report.failing or compared.otherwise is not None:
+            return compared, report, None
+        return compared, report, _first_difference(compared, file, report, target=target, **of_file, **tolerance)
     texts = Texts.of(options, compared, model)
     if runs:
         raise usage(f"--size: {file} takes texts, whose sizes are those of their tokens; leave it out")
-    stored = _stored_with_texts(texts, compared, file, exported)
+    how = replace(how, preprocessing=texts.preprocessing())
+    stored = compare_weights(file, export_again(trace_part(compared), file, how))
     if not asked and stored.note:  # exported with all that the tokenizer makes, as layouts are
         whole = compared._replace(inputs=known_inputs(model))
-        full = _stored_with_texts(texts, whole, file, exported)
+        full = compare_weights(file, export_again(trace_part(whole), file, how))
         compared, stored = (compared, stored) if full.note else (whole, full)
-    return compared, texts.parity(compared, file, stored, providers=providers, **tolerance, **exported), None
-
-
-def _target(options: Verify, proto: onnx.ModelProto) -> Target:
-    """The target of --target, or the one that a file names."""
-    name = options.target or {entry.key: entry.value for entry in proto.metadata_props}.get(TARGET)
-    return Target.of(str(name) if name in TARGET_NAMES else GENERAL, None, options.attention)
+    report = texts.parity(compared, file, target=target, weights=stored, providers=providers, **of_file, **tolerance)
+    return compared, report, None
 
 
 def _part_of_file(model: Model, file: onnx.ModelProto) -> ModelPart | None:
@@ -111,12 +110,6 @@ def _sizes(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:
     }
 
 
-def _stored_with_texts(texts: Texts, part: ModelPart, file: Path, exported: dict[str, Any]) -> WeightReport:
-    """What a file that takes texts stores, compared with an export of this part."""
-    again = export_again(trace_part(part), file, **exported, preprocessing=texts.preprocessing())
-    return compare_weights(file, again)
-
-
 def _files(path: Path) -> list[Path]:
     """The file, or the ONNX files of a folder.
 
@@ -131,9 +124,7 @@ def _files(path: Path) -> list[Path]:
     return found
 
 
-def _first_difference(
-    compared: ModelPart, path: Path, report: ParityReport, options: dict[str, Any]
-) -> Divergence | None:
+def _first_difference(compared: ModelPart, path: Path, report: ParityReport, **options: Any) -> Divergence | None:
     """The first node that differs, with the inputs of the first run that failed."""
     exported = onnx.load(path)
     opset = next((entry.version for entry in exported.opset_import if not entry.domain), None)

@@ -18,9 +18,10 @@ from lucid.core.graph.types import Array, bind_sizes
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.targets.runtimes import RUNTIMES
 from lucid.core.words.progress import phase
-from lucid.export import Explanation, ExportError, Target
+from lucid.export import Explanation, ExportError
 from lucid.export.explain import inside, title
 from lucid.export.exporter import lower
+from lucid.export.options import ExportOptions
 from lucid.files.npz import write_npz
 from lucid.inspection.report.costs import cost_data
 from lucid.testing import compare_file
@@ -71,7 +72,7 @@ class _Case:
         """One target, and the cost of its modules if it is asked for and the file runs; its files are removed again."""
         about = {"target": target, "about": RUNTIMES[target].about}
         try:
-            lowered = lower(TracedPart(self.graph), Target(target))
+            lowered = lower(TracedPart(self.graph), ExportOptions(target))
             model = lowered.write(path, "auto")
         except ExportError as error:
             return {**about, "problem": str(error)}, None

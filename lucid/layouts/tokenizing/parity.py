@@ -11,11 +11,12 @@ from lucid.core.graph.types import DTypeLike, bind_sizes
 from lucid.core.words.progress import phase
 from lucid.export import Target
 from lucid.export.half_precision import halved
+from lucid.export.options import ExportOptions
 from lucid.layouts.tokenizing.reference import INPUTS, TEXT, Reference, reference_of
 from lucid.nn.model_parts import ModelPart
 from lucid.runtime.accuracy import at_level_0
 from lucid.testing.outputs import compare_outputs
-from lucid.testing.report import ParityReport
+from lucid.testing.report import ParityReport, WeightReport
 from lucid.testing.runs import ModelOrPath, sessions_for
 from lucid.testing.tolerance import Comparison
 from lucid.tracing.parts import trace_part
@@ -56,6 +57,7 @@ def text_parity(
     target: Target | str = "any",
     dtype: DTypeLike | None = None,
     keep_io_types: bool = True,
+    weights: WeightReport | None = None,
 ) -> ParityReport:
     """Compare the model on NumPy, with the tokenizer of its checkpoint, with a file that takes texts.
 
@@ -64,14 +66,16 @@ def text_parity(
         exported: the file, or the model.
         checkpoint: the folder of the tokenizer.
         providers, rtol, atol, target, dtype, keep_io_types: as for `lucid.testing.assert_parity`.
+        weights: how what the file stores compares, for the report. A file that is damaged is not run.
 
     Raises:
         ValueError: for weights and inputs in 8 bits, whose rounding only `assert_parity` can tell from a fault.
     """
+    if weights is not None and weights.damaged:
+        return ParityReport((), {}, weights=weights)
     reference, traced = reference_of(checkpoint), trace_part(part)
-    if dtype is not None:
-        traced = halved(traced, dtype, Target.of(target, None, None), keep_io_types).traced
-    graph = traced.graph
+    half = halved(traced, ExportOptions(target, dtype, keep_io_types))
+    graph = (traced if half is None else half.traced).graph
     ops = {node.op.name for node in graph.nodes()}
     if any(name.startswith("int8_linear") for name in ops):
         raise ValueError(
@@ -91,7 +95,7 @@ def text_parity(
         for provider, session in sessions.items():
             found = session.run({TEXT: np.array(texts, object)})
             comparisons += compare_outputs(graph, arrays, found, expected, provider, sizes, rtol, atol)
-    return ParityReport(tuple(comparisons), {}, not_run)
+    return ParityReport(tuple(comparisons), {}, not_run, weights=weights)
 
 
 def _batches(reference: Reference) -> list[list[str]]:
