@@ -210,7 +210,7 @@ LOADERS = {
     "lucid.models.checkpoints.tasks",
     "lucid.models.checkpoints.pretrained",
     "lucid.ops.op",
-    "lucid.runtime.extensions",
+    "lucid.runtime.requirements",
 }
 
 

@@ -15,9 +15,8 @@ from lucid.export.onnx_file.writer import in_memory
 from lucid.export.options import ExportOptions
 from lucid.models.llama import Llama
 from lucid.testing import ParityError, assert_parity
-from lucid.testing.branches import branches_by_size
 from lucid.testing.part_parity import part_parity
-from lucid.testing.random_inputs import QUICK, default_sizes
+from lucid.testing.run_sizes import QUICK, branches_by_size, default_sizes
 from lucid.tracing.parts import ModelPart, TracedPart, trace_part
 from tests.console import in_process
 from tests.models import goldens

@@ -26,8 +26,9 @@ from lucid.models.llama import Llama
 from lucid.models.t5 import T5
 from lucid.testing import bisect
 from lucid.testing.part_parity import part_parity
-from lucid.testing.random_inputs import default_sizes, random_inputs
+from lucid.testing.random_inputs import random_inputs
 from lucid.testing.report import WeightReport
+from lucid.testing.run_sizes import default_sizes
 from lucid.testing.weights import compare_weights, export_again
 from lucid.tracing.index_ranges import IndexRanges
 from lucid.tracing.parts import ModelPart, TracedPart, part_of, trace_part

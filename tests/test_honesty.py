@@ -15,7 +15,6 @@ from lucid.export import ExportError, WeightWarning, to_onnx
 from lucid.nn import functional as F
 from lucid.runtime import Session
 from lucid.testing import Comparison, ParityError, ParityReport, assert_parity
-from lucid.testing import parity as lucid_testing
 from lucid.testing.tolerance import compare
 
 X = ("N", 64)
@@ -268,9 +267,7 @@ def test_a_model_that_is_exported_wrongly_is_found() -> None:
 
 
 def test_a_node_that_another_provider_computes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        lucid_testing.Session, "placement", lambda self: {"Add": "OtherProvider", "Mul": "CPUExecutionProvider"}
-    )
+    monkeypatch.setattr(Session, "placement", lambda self: {"Add": "OtherProvider", "Mul": "CPUExecutionProvider"})
     report = assert_parity(lambda x: x + 1, X)
     assert report.elsewhere == {"CPUExecutionProvider": {"Add": "OtherProvider"}}
     assert "1 nodes are computed elsewhere: Add on OtherProvider" in str(report)

@@ -17,8 +17,8 @@ from lucid.core.graph.types import Array, DType
 from lucid.generation.encoded import Encoded
 from lucid.generation.prompts import Ids, Prompt
 from lucid.generation.steppers import StepLogits
-from lucid.runtime.bound_run import BoundRun
 from lucid.runtime.ort_values import numpy_of, ort_value, placed
+from lucid.runtime.runs import BoundRun
 from lucid.runtime.session import Session
 from lucid.runtime.stepping import Carried, Stepping
 

@@ -17,7 +17,7 @@ from lucid.models.checkpoints.config import names_of
 from lucid.models.checkpoints.pretrained import Pretrained, Unread
 from lucid.nn.module import Module
 from lucid.nn.quantized import WeightModule
-from lucid.runtime.release import installed
+from lucid.runtime.providers import installed
 from lucid.testing.precision.report import OutputError
 from lucid.testing.report import ParityReport
 

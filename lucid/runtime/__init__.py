@@ -4,12 +4,12 @@ Every room from `generation` up may import from it. Building a model does not be
 """
 
 from lucid.core.words import package_names as _public
-from lucid.runtime.bound_run import BoundRun as BoundRun
 from lucid.runtime.model_file import ModelError as ModelError
 from lucid.runtime.model_file import check_model_file as check_model_file
 from lucid.runtime.providers import ProviderError as ProviderError
 from lucid.runtime.providers import available as available
-from lucid.runtime.release import installed as installed
+from lucid.runtime.providers import installed as installed
+from lucid.runtime.runs import BoundRun as BoundRun
 from lucid.runtime.runs import RunCancelled as RunCancelled
 from lucid.runtime.session import Session as Session
 from lucid.runtime.stepping import Carried as Carried

@@ -8,13 +8,15 @@ sparse, of the model and of branches and bodies, and what arithmetic makes of th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
 
-from lucid.runtime.constant_rules import FEW, RULES, Value, as_large
+from lucid.core.graph.types import Array
 
 MAX_MADE = 1 << 28  # elements of all tensors computed from constants together: 2 GiB of int64
 _NUMBERS = (
@@ -153,3 +155,235 @@ def _computed(node: NodeProto, known: Mapping[str, Value], fixed: Mapping[str, t
         return None
     grown = found.size > max(value.size for value in given)
     return Value(found.size, found.shape, found.numbers, found.made or grown or any(value.made for value in given))
+
+
+FEW = 64  # elements of a constant whose numbers are read: a shape or a bound
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value that depends on no input.
+
+    Args:
+        size: how many elements it has.
+        shape: None if it is not known.
+        numbers: a few numbers in float64, in their order; None of others.
+        made: whether it has more elements than the constants of the file that it is made of.
+    """
+
+    size: int
+    shape: tuple[int, ...] | None = None
+    numbers: Array | None = None
+    made: bool = False
+
+
+Rule = Callable[[NodeProto, Sequence[Value]], Value | None]
+"""The value that a node makes of its inputs; None if its size is not known."""
+
+
+def as_large(node: NodeProto, given: Sequence[Value]) -> Value:
+    """What most ops make: as many elements as their largest input has."""
+    return Value(max(value.size for value in given))
+
+
+def _filled(count: float, shape: tuple[int, ...] | None = None) -> Value | None:
+    return Value(max(0, math.ceil(count)), shape, made=True) if math.isfinite(count) else None
+
+
+def _range(node: NodeProto, given: Sequence[Value]) -> Value | None:
+    numbers = [value.numbers[0] for value in given if value.numbers is not None and value.size]
+    if len(numbers) != 3 or not numbers[2]:
+        return None
+    start, limit, step = numbers
+    made = _filled((limit - start) / step)
+    return None if made is None else Value(made.size, (made.size,), made=True)
+
+
+def _of_shape(node: NodeProto, given: Sequence[Value]) -> Value | None:
+    """ConstantOfShape, Expand, Tile: the last input has the sizes, or how often each is repeated."""
+    sizes = given[-1].numbers
+    if sizes is None or not np.isfinite(sizes).all():
+        return None
+    times = float(np.maximum(sizes, 1).prod())
+    if node.op_type != "ConstantOfShape":
+        return _filled(times * given[0].size if node.op_type == "Tile" else times)
+    made = _filled(times, tuple(map(int, sizes)))
+    if made is None or made.size > FEW:
+        return made
+    filling = next((numpy_helper.to_array(a.t).reshape(-1) for a in node.attribute if a.HasField("t")), np.zeros(1))
+    same = filling.size == 1 and filling.dtype.kind in "iuf" and math.prod(made.shape or ()) == made.size
+    return Value(made.size, made.shape, np.full(made.size, filling[0], np.float64) if same else None, made=True)
+
+
+def _pad(node: NodeProto, given: Sequence[Value]) -> Value | None:
+    shape = given[0].shape
+    pads = given[1].numbers if len(given) > 1 else None
+    if shape is None or pads is None or len(given) > 3 or pads.size != 2 * len(shape):
+        return as_large(node, given)
+    return _filled(float(np.maximum(np.array(shape, np.float64) + pads[: len(shape)] + pads[len(shape) :], 0).prod()))
+
+
+def _resize(node: NodeProto, given: Sequence[Value]) -> Value | None:
+    """The last input has the sizes if it is the fourth, and otherwise their scales."""
+    numbers = given[-1].numbers
+    if numbers is None:
+        return as_large(node, given)
+    return _filled(float(numbers.prod()) * (1 if len(node.input) > 3 and node.input[3] else given[0].size))
+
+
+def _one_hot(node: NodeProto, given: Sequence[Value]) -> Value | None:
+    depth = given[1].numbers if len(given) == 3 else None
+    return as_large(node, given) if depth is None or not depth.size else _filled(given[0].size * float(depth[0]))
+
+
+def _concat(node: NodeProto, given: Sequence[Value]) -> Value:
+    size, numbers = sum(value.size for value in given), [value.numbers for value in given]
+    flat = all(value.shape is not None and len(value.shape) == 1 for value in given)
+    joined = np.concatenate([each for each in numbers if each is not None]) if flat and size <= FEW else None
+    whole = joined is not None and joined.size == size
+    return Value(size, (size,) if flat else None, joined if whole else None, made=len(given) > 1)
+
+
+def _same_numbers(node: NodeProto, given: Sequence[Value]) -> Value:
+    """Ops that only change the shape or the type."""
+    first = given[0]
+    shape = first.shape if node.op_type in ("Identity", "Cast", "CastLike") else _new_shape(node, given)
+    fits = shape is not None and math.prod(shape) == first.size
+    return Value(first.size, shape if fits else None, first.numbers)
+
+
+def _new_shape(node: NodeProto, given: Sequence[Value]) -> tuple[int, ...] | None:
+    old, told = given[0].shape, given[1].numbers if len(given) > 1 else None
+    listed = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
+    axes = listed if told is None else told.astype(np.int64).tolist()
+    if node.op_type == "Reshape":
+        return None if axes is None or old is None else _reshaped(old, axes)
+    if node.op_type == "Squeeze" and old is not None:
+        gone = [at for at, size in enumerate(old) if size == 1] if axes is None else [a % len(old) for a in axes if old]
+        return tuple(size for at, size in enumerate(old) if at not in gone)
+    if node.op_type == "Unsqueeze" and old is not None and axes is not None and len(old) + len(axes) <= FEW:
+        rank = len(old) + len(axes)
+        new, sizes = {axis % rank for axis in axes}, iter(old)
+        return tuple(1 if at in new else next(sizes, 1) for at in range(rank))
+    return None
+
+
+def _reshaped(old: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
+    sizes = [old[at] if size == 0 and at < len(old) else size for at, size in enumerate(wanted)]
+    rest = math.prod(size for size in sizes if size != -1)
+    return tuple(math.prod(old) // max(rest, 1) if size == -1 else size for size in sizes)
+
+
+def _wise(compute: Callable[..., Any] | None, count: int | None = None) -> Rule:
+    """Ops element by element, of `count` inputs or of any number, which are broadcast; without `compute` what they
+    give is not read.
+    """
+
+    def rule(node: NodeProto, given: Sequence[Value]) -> Value | None:
+        shapes = [value.shape for value in given if value.shape is not None]
+        if len(shapes) < len(given) or len(given) != (count or len(given)):
+            return as_large(node, given)
+        shape = _broadcast(shapes)
+        if shape is None:
+            return None
+        size, numbers = math.prod(shape), [value.numbers for value in given if value.numbers is not None]
+        if compute is None or size > FEW or len(numbers) < len(given):
+            return Value(size, shape)
+        parts = (each.reshape(own) for each, own in zip(numbers, shapes, strict=True))
+        found = np.broadcast_to(np.asarray(compute(*parts), np.float64), shape)
+        return Value(size, shape, found.reshape(-1))
+
+    return rule
+
+
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    rank = max(map(len, shapes))
+    aligned = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    sizes = []
+    for axis in zip(*aligned, strict=True):
+        others = {size for size in axis if size != 1}
+        if len(others) > 1:
+            return None
+        sizes.append(others.pop() if others else 1)
+    return tuple(sizes)
+
+
+def _product(node: NodeProto, given: Sequence[Value]) -> Value | None:
+    one, other = given[0].shape, given[-1].shape
+    if one is None or other is None or len(one) < 2 or len(other) < 2:
+        return as_large(node, given)
+    before = _broadcast([one[:-2], other[:-2]]) if len(one) > 2 or len(other) > 2 else ()
+    return None if before is None else Value(math.prod(shape := (*before, one[-2], other[-1])), shape)
+
+
+def _gather(node: NodeProto, given: Sequence[Value]) -> Value | None:
+    """Numbers of one axis; of others, as many rows as there are indices, each at most all of the rest."""
+    values, places = given[0], given[-1]
+    axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+    if values.shape is None or not values.shape:
+        return as_large(node, given)
+    size = places.size * values.size // max(values.shape[axis % len(values.shape)], 1)
+    if len(values.shape) > 1 or values.numbers is None or places.numbers is None or not values.size:
+        return Value(size)
+    at = np.clip(places.numbers, -values.size, values.size - 1).astype(np.int64)
+    return Value(size, places.shape, values.numbers[at])
+
+
+def _slice(node: NodeProto, given: Sequence[Value]) -> Value | None:
+    values, bounds = given[0], [value.numbers for value in given[1:3]]
+    step = given[4].numbers if len(given) > 4 else np.ones(1)
+    if values.numbers is None or values.shape is None or len(values.shape) != 1 or step is None or not step.all():
+        return as_large(node, given)
+    limits = [int(np.clip(each[0], -FEW - 1, FEW + 1)) for each in bounds if each is not None and each.size == 1]
+    if len(limits) != 2 or step.size != 1:
+        return as_large(node, given)
+    found = values.numbers[limits[0] : limits[1] : int(np.clip(step[0], -FEW, FEW)) or 1]
+    return Value(found.size, (found.size,), found)
+
+
+def _reduced(compute: Callable[[Array], Any]) -> Rule:
+    """Of one axis; of more it is left out."""
+
+    def rule(node: NodeProto, given: Sequence[Value]) -> Value:
+        first = given[0]
+        if first.numbers is None or first.shape is None or len(first.shape) > 1 or not first.size:
+            return Value(first.size)
+        kept = next((a.i for a in node.attribute if a.name == "keepdims"), 1)
+        return Value(1, (1,) * len(first.shape) if kept else (), np.array([compute(first.numbers)], np.float64))
+
+    return rule
+
+
+RULES: dict[str, Rule] = {
+    "Range": _range,
+    **dict.fromkeys(("ConstantOfShape", "Expand", "Tile"), _of_shape),
+    **dict.fromkeys(("Resize", "Upsample"), _resize),
+    "Pad": _pad,
+    "OneHot": _one_hot,
+    "Concat": _concat,
+    **dict.fromkeys(("Identity", "Cast", "CastLike", "Reshape", "Squeeze", "Unsqueeze", "Flatten"), _same_numbers),
+    "Add": _wise(np.add, 2),
+    "Sub": _wise(np.subtract, 2),
+    "Mul": _wise(np.multiply, 2),
+    "Div": _wise(np.divide, 2),
+    "Pow": _wise(np.power, 2),
+    "Mod": _wise(np.fmod, 2),
+    "Max": _wise(lambda *parts: np.maximum.reduce(np.broadcast_arrays(*parts))),
+    "Min": _wise(lambda *parts: np.minimum.reduce(np.broadcast_arrays(*parts))),
+    "Sum": _wise(lambda *parts: sum(parts)),
+    "Where": _wise(None),
+    **dict.fromkeys(("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Xor"), _wise(None)),
+    "Neg": _wise(np.negative, 1),
+    "Abs": _wise(np.abs, 1),
+    "Ceil": _wise(np.ceil, 1),
+    "Floor": _wise(np.floor, 1),
+    "Sqrt": _wise(np.sqrt, 1),
+    "Exp": _wise(np.exp, 1),
+    "MatMul": _product,
+    "Gather": _gather,
+    "Slice": _slice,
+    "ReduceProd": _reduced(np.prod),
+    "ReduceSum": _reduced(np.sum),
+    "ReduceMax": _reduced(np.max),
+    "ReduceMin": _reduced(np.min),
+}

@@ -109,3 +109,8 @@ def why_inactive(name: str) -> str:
     except OSError as error:
         return f"a library is missing: {error}; install it, or call onnxruntime.preload_dlls() first"
     return "its libraries load, so the device or its driver does not respond: check nvidia-smi"
+
+
+def installed() -> str:
+    """Its first two numbers, such as "1.31", as `lucid.export.Target` takes them."""
+    return ".".join(onnxruntime.__version__.split(".")[:2])

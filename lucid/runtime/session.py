@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Never, TypeVar
+from typing import Any, Never
 
 import numpy as np
 import onnx
@@ -19,15 +19,13 @@ from lucid.core.words.safe_text import encodable
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime import denormals
 from lucid.runtime import providers as _providers
-from lucid.runtime.bound_run import BoundRun as BoundRun
-from lucid.runtime.extensions import needs_extensions, register
-from lucid.runtime.metadata import config_of, limits_of, without_data
+from lucid.runtime.changed_models import Model
 from lucid.runtime.model_file import ModelError, check_model_file, check_names
 from lucid.runtime.options import session_options
 from lucid.runtime.ort_values import numpy_of, numpy_type, ort_value, read_type
-from lucid.runtime.runs import NOT_COMPUTED, Runs, quiet
+from lucid.runtime.requirements import config_of, extensions_path, limits_of, needs_extensions, without_data
+from lucid.runtime.runs import NOT_COMPUTED, BoundRun, Runs, quiet
 
-T = TypeVar("T")
 _OPTIONS = (
     "threads",
     "spinning",
@@ -76,7 +74,7 @@ class Session:
 
     def __init__(
         self,
-        model: onnx.ModelProto | bytes | str | os.PathLike[str],
+        model: Model,
         providers: str | Sequence[str] | None = None,
         *,
         threads: int | None = None,
@@ -104,6 +102,7 @@ class Session:
             config=config,
             profile=profile,
         )
+
         self._runs = Runs(flush_denormals)
         with self._runs.mode(), phase("loading into onnxruntime"):
             self._session, self._limits = _load(model, options, wanted, config or {})
@@ -150,8 +149,8 @@ class Session:
         try:
             results = self._runs.run(lambda options: self._results(arrays, options), quiet())
         except NOT_COMPUTED as error:
-            if said := self._beyond_limits(arrays):
-                raise ValueError(f"Session: {said}") from error
+            if excess := self._beyond_limits(arrays):
+                raise ValueError(f"Session: {excess}") from error
             raise
         return dict(zip(self.outputs, results, strict=True))
 
@@ -165,20 +164,21 @@ class Session:
         return ""
 
     def run_unchecked(self, inputs: Mapping[str, Array]) -> list[Array]:
-        """Run on arrays by input name, and give those of the outputs in their order. Nothing is checked, for a caller
-        that knows its arrays to be right and whose runs may be as short as the checks. Inputs with a default may be
+        """Run on arrays by input name without any check; arrays in the order of the outputs.
+
+        For callers whose arrays are right and whose runs may be as short as the checks. Inputs with a default may be
         left out.
         """
         with self._runs.mode():
-            found: list[Array] = self._session.run(self._names, inputs)  # which it would otherwise list anew
-        return found
+            results: list[Array] = self._session.run(self._names, inputs)  # None would list the names again
+        return results
 
     def _results(self, arrays: Mapping[str, Array], options: onnxruntime.RunOptions) -> list[Array]:
         if any(kind == bfloat16 for kind, _ in (*self.inputs.values(), *self.outputs.values())):
             values = {name: ort_value(array) for name, array in arrays.items()}
             return list(map(numpy_of, self._session.run_with_ort_values(list(self.outputs), values, options)))
-        found: list[Array] = self._session.run(None, arrays, options)
-        return found
+        results: list[Array] = self._session.run(None, arrays, options)
+        return results
 
     def run_values(self, inputs: Mapping[str, Any], kept: Collection[str]) -> dict[str, Any]:
         """Run on onnxruntime's OrtValues by input name; OrtValues by output name.
@@ -270,58 +270,47 @@ def _wanted(providers: str | Sequence[str] | None) -> list[str]:
 
 
 def _load(
-    model: onnx.ModelProto | bytes | str | os.PathLike[str],
-    options: onnxruntime.SessionOptions,
-    providers: list[str],
-    config: Mapping[str, str],
+    model: Model, options: onnxruntime.SessionOptions, providers: Sequence[str], config: Mapping[str, str]
 ) -> tuple[Any, dict[str, int]]:
-    """A session of onnxruntime, and how large the sizes may be. Entries of `config` count more than the file's own."""
-    extended = False
+    """onnxruntime's session, and the largest values of the model's symbolic sizes.
 
-    def loaded() -> tuple[Any, dict[str, int]]:
-        nonlocal extended
-        source, header = _source(model)
-        if needs_extensions(header) and not extended:
-            register(options)
-            extended = True
-        for key, value in config_of(header).items():
-            if key not in config:
-                options.add_session_config_entry(key, value)
-        return onnxruntime.InferenceSession(source, options, providers=providers), limits_of(header)
-
-    try:
-        return _load_again_if_replaced(model, loaded)
-    except InvalidProtobuf as error:
-        raise ModelError("Session: the bytes are not an ONNX model; check that the file was read in full") from error
-
-
-def _load_again_if_replaced(model: onnx.ModelProto | bytes | str | os.PathLike[str], load: Callable[[], T]) -> T:
-    """Call `load`, and again if it fails because an export has replaced the file meanwhile.
-
-    That export may have removed the side file of the model that was opened first.
+    It loads again if loading fails because an export has replaced the file meanwhile: that export may have removed
+    the side file of the model that was opened first.
     """
-    if not isinstance(model, (str, os.PathLike)):
-        return load()
+    registered = False
     while True:
-        before = _version(model)
+        version = _version(model)
         try:
-            return load()
-        except Exception:
-            if before in (None, _version(model)):
+            source, about = _source(model)
+            if needs_extensions(about) and not registered:
+                options.register_custom_ops_library(extensions_path())  # once for an options object
+                registered = True
+            for key, value in config_of(about).items():
+                if key not in config:  # the caller's own entries count
+                    options.add_session_config_entry(key, value)
+            return onnxruntime.InferenceSession(source, options, providers=providers), limits_of(about)
+        except Exception as error:
+            if version is None or version == _version(model):
+                if isinstance(error, InvalidProtobuf):
+                    raise ModelError(
+                        "Session: the bytes are not an ONNX model; check that the file was read in full"
+                    ) from error
                 raise
 
 
-def _version(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
+def _version(model: Model) -> tuple[int, ...] | None:
     """Differs between a file and one that replaces it; None if there is no file."""
+    if not isinstance(model, (str, os.PathLike)):
+        return None
     try:
-        status = os.stat(path)
+        status = os.stat(model)
     except OSError:
         return None
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> tuple[bytes | str, onnx.ModelProto]:
-    """What onnxruntime reads, and what the model says of itself."""
+def _source(model: Model) -> tuple[bytes | str, onnx.ModelProto]:
+    """What onnxruntime reads, and the model without its large data."""
     if isinstance(model, onnx.ModelProto):
         if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
             raise ValueError(
@@ -337,7 +326,7 @@ def _source(model: onnx.ModelProto | bytes | str | os.PathLike[str]) -> tuple[by
         raise TypeError(
             f"Session: the model has type {type(model).__name__}, expected an onnx.ModelProto, its bytes or a path"
         )
-    told = check_model_file(Path(model))
+    about = check_model_file(Path(model))
     if (shown := encodable(os.fspath(model))) != os.fspath(model):
         raise ModelError(f"{shown}: the path is not in UTF-8, and onnxruntime opens no others; rename the file")
-    return os.fspath(model), told
+    return os.fspath(model), about

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from lucid.batch.rows import objects
 from lucid.core.graph.types import Array
 from lucid.core.version import __version__
-from lucid.runtime.indices import outside
+from lucid.runtime.requirements import outside
 from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tensors
 from lucid.serving.answers import JsonAnswer, json_bytes

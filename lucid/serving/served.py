@@ -15,8 +15,8 @@ from lucid.batch.texts import CHARACTERS
 from lucid.generation.chat.language_model import LanguageModel
 from lucid.generation.chat.tokenizer_files import load_tokenizer
 from lucid.runtime import Session
-from lucid.runtime.indices import table_rows
 from lucid.runtime.model_file import check_model_file
+from lucid.runtime.requirements import table_rows
 from lucid.serving.batcher import Batcher
 from lucid.serving.errors import RequestError
 from lucid.serving.limits import Limits

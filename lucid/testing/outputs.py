@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DType, bind_sizes
-from lucid.runtime.accuracy import at_level_0
+from lucid.runtime.changed_models import at_level_0
 from lucid.runtime.session import Session
 from lucid.testing.in_float64 import NarrowOpError, coarsest, run_in_float64
 from lucid.testing.tolerance import AS_EAGER, Comparison, compare

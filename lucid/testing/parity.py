@@ -23,45 +23,18 @@ from lucid.export.onnx_file.writer import in_memory
 from lucid.export.options import ExportOptions
 from lucid.export.target import Target
 from lucid.nn.model_parts import Draw
-from lucid.runtime.accuracy import at_level_0
+from lucid.runtime.changed_models import at_level_0, with_inner_values
 from lucid.runtime.model_file import check_model_file
 from lucid.runtime.session import Session
-from lucid.testing.branches import Branches, branches_by_size
-from lucid.testing.outputs import compare_file as compare_file
 from lucid.testing.outputs import compare_outputs
-from lucid.testing.overflow import Overflow as Overflow
-from lucid.testing.overflow import half_precision_overflow as half_precision_overflow
-from lucid.testing.precision import PrecisionReport as PrecisionReport
-from lucid.testing.precision import precision_report as precision_report
-from lucid.testing.random_inputs import QUICK, default_sizes, random_inputs, run_eagerly
-from lucid.testing.report import DifferentWeight
-from lucid.testing.report import ParityError as ParityError
-from lucid.testing.report import ParityReport as ParityReport
+from lucid.testing.random_inputs import random_inputs, run_eagerly
+from lucid.testing.report import DifferentWeight, ParityError, ParityReport
+from lucid.testing.run_sizes import QUICK, Branches, branches_by_size, default_sizes
 from lucid.testing.runs import ModelOrPath, check_tolerance, compare_runs, load
-from lucid.testing.tolerance import AS_EAGER
-from lucid.testing.tolerance import Comparison as Comparison
-from lucid.testing.tolerance import compare as compare
+from lucid.testing.tolerance import AS_EAGER, Comparison
 from lucid.testing.weights import compare_weights, export_again
 from lucid.tracing.parts import TracedPart
 from lucid.tracing.trace import Model, trace
-
-__all__ = [
-    "Comparison",
-    "Divergence",
-    "Overflow",
-    "ParityError",
-    "ParityReport",
-    "PrecisionReport",
-    "assert_parity",
-    "bisect",
-    "compare_file",
-    "half_precision_overflow",
-    "precision_report",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 @dataclass(frozen=True)
@@ -110,7 +83,7 @@ def assert_parity(
 
     A model with quantized weights is compared at accuracy level 0; the report says what level 4 adds, if the target
     or the model that is given has it. One whose products round their inputs to 8 bits, too, is compared part by
-    part: each product gets the inputs that it has in the exported model (see `lucid.testing.cut_at_rounding`).
+    part: each product gets the inputs that it has in the exported model (see `lucid.testing.runs`).
 
     Args:
         model, inputs, kwargs: as for `lucid.export.to_onnx`. Specs are filled with random numbers
@@ -289,15 +262,8 @@ def compare_nodes(
     inner = {name for node in assembled.skeleton.graph.node for name in node.output}
     names = {id(result): lowering.build.final_name(result) for result in results}
     shown = [result for result in results if names[id(result)] in inner]
-    with_outputs = onnx.ModelProto()
-    with_outputs.CopyFrom(exported if exported is not None else in_memory(assembled))
-    outputs = {value.name for value in with_outputs.graph.output}
-    infos = {info.name: info for info in with_outputs.graph.value_info}
-    for result in shown:
-        name = names[id(result)]
-        if name not in outputs and name in infos:
-            outputs.add(name)
-            with_outputs.graph.output.append(infos[name])
+    model = exported if exported is not None else in_memory(assembled)
+    with_outputs, _, _ = with_inner_values(model, list(dict.fromkeys(names[id(result)] for result in shown)))
     exact = at_level_0(with_outputs)
     session = Session(with_outputs if exact is None else exact[0], provider, spinning=False, optimize=False)
     found = session.run(dict(zip(session.inputs, arrays, strict=True)))

@@ -15,15 +15,8 @@ from lucid.export.exporter import Lowered
 from lucid.export.half_precision import halved
 from lucid.export.options import DEFAULT, ExportOptions
 from lucid.nn.model_parts import Alternative, ModelPart, Steps
-from lucid.testing.branches import branches, branches_by_size
-from lucid.testing.random_inputs import (
-    QUICK,
-    Effort,
-    default_sizes,
-    longest_run,
-    short_sizes,
-)
 from lucid.testing.report import ParityReport
+from lucid.testing.run_sizes import QUICK, Effort, branches, branches_by_size, default_sizes, longest_run, short_sizes
 from lucid.testing.runs import Loaded, ModelOrPath, check_tolerance, compare_runs, load
 from lucid.testing.tolerance import AS_EAGER
 from lucid.testing.weights import compare_weights, export_again

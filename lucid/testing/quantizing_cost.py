@@ -15,7 +15,8 @@ from lucid.nn.module import Module
 from lucid.nn.quantizing.layer_weights import parameter_count
 from lucid.testing.precision.outputs import OutputSums
 from lucid.testing.precision.report import OutputError
-from lucid.testing.random_inputs import large_enough, random_inputs, run_eagerly, short_sizes
+from lucid.testing.random_inputs import random_inputs, run_eagerly
+from lucid.testing.run_sizes import large_enough, short_sizes
 from lucid.tracing.index_ranges import IndexRanges
 from lucid.tracing.parts import trace_part
 

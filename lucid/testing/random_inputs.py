@@ -3,113 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DType, TensorType
-from lucid.core.graph.values import Constant
 from lucid.core.process import random
 from lucid.core.process.context import evaluating
-from lucid.core.sizes.dims import Dim, evaluate, names_of
+from lucid.core.sizes.dims import evaluate
 from lucid.core.words.user_code import located_errors
 from lucid.nn.model_parts import Draw
 from lucid.ops.tensor.tensor import Tensor
-from lucid.tracing.index_ranges import FAR, INDEXING, IndexRanges, Range, Use, largest
+from lucid.tracing.index_ranges import FAR, IndexRanges, Range, Use
 from lucid.tracing.trace import Model, arguments_of, outputs_of
 
 Padding: TypeAlias = Literal["left", "right"] | None
 """At which end masks pad; None for masks that are random everywhere."""
 
 
-class Effort(NamedTuple):
-    """About how many operations a check may take: the run of long sequences, and all runs that reach other branches."""
-
-    longest: float
-    branches: float
-
-
-QUICK, THOROUGH = Effort(4e9, 4e9), Effort(4e10, 1e12)  # some tenths of a second, and some seconds
-_VALUES = (2, 3, 5, 7, 11, 13)
-_WINDOWED = ("conv", "max_pool", "average_pool")
-_TRIPLINGS = 10  # from 1 to 59,049, some seconds of sound; odd sizes stay odd, and different ones different
-_LONG, _LONGEST, _SHORTEST = 64, 4096, 16  # tokens: where no table says how many there may be, ever, and at least
-_ENDLESS = 1 << 20
 _PADDING: tuple[Padding, ...] = (None, "left", "right")  # of the first runs
 _SELDOM = 8  # one in so many indices is one that the model tells apart, such as that of padding
-
-
-def default_sizes(graph: Graph, operations: float = QUICK.longest) -> list[dict[str, int]]:
-    """`short_sizes`, and one run of long sequences.
-
-    Sequences are those whose positions index a table, and those of integers. They are as long as the table, or as can
-    be computed in about this number of operations.
-    """
-    long = _long_sizes(graph, operations)
-    return [*short_sizes(graph), *([] if long is None else [large_enough(graph, long)])]
-
-
-def short_sizes(graph: Graph) -> list[dict[str, int]]:
-    """All ones, and twice different numbers, so that sizes that were mixed up are noticed.
-
-    They are larger where the windows of a convolution or of pooling would not fit otherwise.
-    """
-    names = sorted(graph.sizes())
-    if not names:
-        return [{}]
-    runs: list[dict[str, int]] = [dict.fromkeys(names, 1)]
-    for start in (1, 0):
-        runs.append({name: _VALUES[(start + index) % len(_VALUES)] for index, name in enumerate(names)})
-    return [large_enough(graph, run) for run in runs]
-
-
-def _long_sizes(graph: Graph, operations: float) -> dict[str, int] | None:
-    """Sizes with which sequences are long, and of all else there is one; None for a graph without sequences."""
-    ones, ranges = dict.fromkeys(sorted(graph.sizes()), 1), IndexRanges(graph)
-    limited = {name for name in ones if not ranges.fits({**ones, name: _ENDLESS})}
-    whole = [value.type.shape for value in graph.inputs if value.type.dtype.kind != "float"]
-    lengths = limited | names_of(size for shape in whole for size in shape[1:])
-    if not lengths:
-        return None
-    most = max(1, longest_run(graph, operations, _LONGEST if limited else _LONG) // len(lengths))
-    return {
-        **ones,
-        **dict.fromkeys(lengths, largest(most, lambda n: ranges.fits({**ones, **dict.fromkeys(lengths, n)}))),
-    }
-
-
-def longest_run(graph: Graph, operations: float, most: int = _LONG) -> int:
-    """How many tokens a run may have that takes about so many operations."""
-    return min(most, max(_SHORTEST, int(operations / operations_per_token(graph))))
-
-
-def operations_per_token(graph: Graph) -> int:
-    """About how many operations a model takes for each token: two for each number of its weights."""
-    weights = {
-        id(value): value.array.size
-        for node in graph.nodes()
-        if node.op.name not in INDEXING
-        for value in node.inputs
-        if isinstance(value, Constant) and value.type.rank > 1
-    }
-    return 2 * sum(weights.values()) + 1
-
-
-def large_enough(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes, tripled until each convolution and pooling of the graph has a window."""
-    found = dict(sizes)
-    windows = [
-        size
-        for node in graph.nodes()
-        if node.op.name in _WINDOWED
-        for size in node.results[0].type.shape[2:]
-        if isinstance(size, Dim)
-    ]
-    for _ in range(_TRIPLINGS):
-        short = names_of(size for size in windows if evaluate(size, found) < 1)
-        found = {name: 3 * size if name in short else size for name, size in found.items()}
-    return found
 
 
 def random_inputs(

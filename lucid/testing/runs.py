@@ -12,20 +12,20 @@ import onnx
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DTypeLike
-from lucid.core.graph.values import Result
+from lucid.core.graph.values import Constant, Input, Node, Result, Value
 from lucid.core.process.threads import blas_threads_for
 from lucid.core.sizes.dims import bind
 from lucid.export.exporter import export_graph
 from lucid.export.target import Target
 from lucid.nn.model_parts import Draw, Step, Steps
-from lucid.runtime.accuracy import at_level_0
-from lucid.runtime.inner_values import with_inner_values
+from lucid.ops.int8 import ROUNDING
+from lucid.runtime.changed_models import at_level_0, with_inner_values
 from lucid.runtime.providers import REMOTE, ProviderError, available
 from lucid.runtime.session import Session
-from lucid.testing.cut_at_rounding import cut, rounded_values
 from lucid.testing.outputs import compare_outputs
-from lucid.testing.random_inputs import default_sizes, random_inputs, run_eagerly
+from lucid.testing.random_inputs import random_inputs, run_eagerly
 from lucid.testing.report import ParityReport
+from lucid.testing.run_sizes import default_sizes
 from lucid.testing.tolerance import AS_EAGER, Comparison
 from lucid.tracing.trace import Model
 
@@ -230,3 +230,31 @@ def check_tolerance(rtol: float | None, atol: float | None) -> None:
     for name, number in (("rtol", rtol), ("atol", atol)):
         if number is not None and not 0 <= number < np.inf:
             raise ValueError(f"assert_parity: {name} is {number}, expected a finite number of 0 or more")
+
+
+def rounded_values(graph: Graph) -> list[Result]:
+    """The results of nodes that products of a graph round, each once."""
+    found = {id(x): x for node in graph.nodes() if node.op in ROUNDING and isinstance(x := node.inputs[0], Result)}
+    return list(found.values())
+
+
+def cut(graph: Graph, values: Mapping[str, Result]) -> Graph:
+    """The graph in which products round new inputs instead of these values, which are outputs too, by their names.
+
+    The inputs and outputs of the graph come first.
+    """
+    given = {id(x): Input(f"given {name}", x.type) for name, x in values.items()}
+    made: dict[int, Value] = {}
+
+    def read(value: Value | None, is_rounded: bool) -> Value | None:
+        if value is None or isinstance(value, (Constant, Input)):
+            return value
+        return given[id(value)] if is_rounded and id(value) in given else made[id(value)]
+
+    for node in graph.nodes():
+        inputs = tuple(read(x, index == 0 and node.op in ROUNDING) for index, x in enumerate(node.inputs))
+        new = Node(node.op, inputs, node.attributes, node.types, node.scope)
+        made.update((id(before), after) for before, after in zip(node.results, new.results, strict=True))
+    outputs = {name: made.get(id(x), x) for name, x in zip(graph.output_names, graph.outputs, strict=True)}
+    outputs |= {f"input of a product: {name}": made[id(x)] for name, x in values.items()}
+    return graph.with_outputs(outputs, [*graph.inputs, *given.values()])

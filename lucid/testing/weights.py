@@ -9,7 +9,7 @@ in more than numbers: what cannot be compared then is counted and named.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,17 +18,16 @@ import onnx
 
 from lucid.core.graph.types import Array
 from lucid.core.process.threads import share
-from lucid.core.targets.runtimes import ACCURACY_LEVEL, OLDEST_RELEASE
+from lucid.core.targets.runtimes import ACCURACY_LEVEL, OLDEST_RELEASE, SIZE_LIMITS
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
+from lucid.core.words.safe_text import visible
 from lucid.export.exporter import Lowered, lower
 from lucid.export.onnx_file.array_bytes import byte_blocks, in_order
 from lucid.export.onnx_file.assemble import PRODUCER, TARGET, Assembled
 from lucid.export.options import ExportOptions
 from lucid.export.target import ExportError, Target
-from lucid.runtime.model_file import check_model_file, check_stored_once
-from lucid.runtime.stored_tensors import bytes_of, stored_tensors
-from lucid.testing.declarations import different_declarations
+from lucid.runtime.model_file import bytes_of, check_model_file, check_stored_once, stored_tensors
 from lucid.testing.matched_nodes import MatchedNodes, match_nodes
 from lucid.testing.report import DifferentWeight, WeightReport
 from lucid.tracing.parts import TracedPart
@@ -238,3 +237,38 @@ def _origin(model: onnx.ModelProto, made: onnx.ModelProto, nodes: MatchedNodes) 
         "the file's nodes are not those of this export: it was exported with other options, or changed afterwards; "
         f"{nodes.compared} of {nodes.nodes} nodes were compared"
     )
+
+
+_KEYS = (OLDEST_RELEASE, SIZE_LIMITS, ACCURACY_LEVEL)
+
+
+def different_declarations(file: onnx.ModelProto, export: onnx.ModelProto, same_nodes: bool) -> list[str]:
+    """What differs, as text. Nothing is compared where the inputs have other types or axes of other names.
+
+    Args:
+        file, export: the models.
+        same_nodes: whether they have the same nodes; other nodes may give outputs of another element type.
+    """
+    if [_type(value) for value in file.graph.input] != [_type(value) for value in export.graph.input]:
+        return []
+    found = []
+    for value, expected in zip(file.graph.output, export.graph.output, strict=False):
+        got, wanted = _type(value), _type(expected)
+        if got[1:] != wanted[1:] or (same_nodes and got != wanted):
+            found.append(f"output {value.name}: declared as {_shown(got)}, expected {_shown(wanted)}")
+    told, made = ({entry.key: entry.value for entry in model.metadata_props} for model in (file, export))
+    for key in _KEYS:
+        if told.get(key) != made.get(key):
+            found.append(f"metadata {key}: {told.get(key, 'nothing')}, expected {made.get(key, 'nothing')}")
+    return [visible(each) for each in found]
+
+
+def _type(value: onnx.ValueInfoProto) -> tuple[int, int | str, *tuple[int | str, ...]]:
+    """The element type, the number of axes, and their sizes."""
+    kind = value.type.tensor_type
+    sizes = [size.dim_value if size.HasField("dim_value") else size.dim_param for size in kind.shape.dim]
+    return kind.elem_type, len(sizes) if kind.HasField("shape") else "no shape", *sizes
+
+
+def _shown(kind: Sequence[int | str]) -> str:
+    return f"{onnx.TensorProto.DataType.Name(int(kind[0]))}[{', '.join(map(str, kind[2:]))}]"

@@ -25,8 +25,8 @@ from lucid.layouts.part_in_file import known_inputs, part_in_file
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
 from lucid.testing.part_parity import part_parity
-from lucid.testing.random_inputs import THOROUGH
 from lucid.testing.report import ParityReport
+from lucid.testing.run_sizes import THOROUGH
 from lucid.testing.weights import compare_weights, export_again
 from lucid.tracing.parts import ModelPart, trace_part
 from lucid.tracing.trace import Model, trace

@@ -19,8 +19,7 @@ from lucid.nn import CausalDecoder, RecurrentDecoder
 from lucid.nn.model_parts import CacheKind
 from lucid.nn.quantizing.quantize import Bits, quantize
 from lucid.runtime import Session
-from lucid.runtime.providers import full_name
-from lucid.runtime.release import installed
+from lucid.runtime.providers import full_name, installed
 
 
 def load_language_model(

@@ -26,7 +26,8 @@ from lucid.nn.quantizing.calibration import Call
 from lucid.ops.tensor.tensor import Tensor
 from lucid.testing.parity import compare_nodes
 from lucid.testing.precision import PrecisionReport, precision_report
-from lucid.testing.random_inputs import large_enough, random_inputs
+from lucid.testing.random_inputs import random_inputs
+from lucid.testing.run_sizes import large_enough
 from lucid.testing.tolerance import Comparison
 from lucid.tracing.trace import Model, arguments_of, trace
 

@@ -25,7 +25,7 @@ from lucid.export.options import ExportOptions
 from lucid.files.npz import write_npz
 from lucid.inspection.report.costs import cost_data
 from lucid.testing import compare_file
-from lucid.testing.cut_at_rounding import rounded_values
+from lucid.testing.runs import rounded_values
 from lucid.tracing.parts import TracedPart
 
 _TIMEOUT = 600  # seconds for one target

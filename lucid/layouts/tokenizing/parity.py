@@ -14,7 +14,7 @@ from lucid.export.half_precision import halved
 from lucid.export.options import ExportOptions
 from lucid.layouts.tokenizing.reference import INPUTS, TEXT, Reference, reference_of
 from lucid.nn.model_parts import ModelPart
-from lucid.runtime.accuracy import at_level_0
+from lucid.runtime.changed_models import at_level_0
 from lucid.testing.outputs import compare_outputs
 from lucid.testing.report import ParityReport, WeightReport
 from lucid.testing.runs import ModelOrPath, sessions_for
