@@ -142,7 +142,7 @@ def compare_weights(exported: onnx.ModelProto | str | os.PathLike[str], expected
         not_compared={**unlike, **{name: _OTHER_NODES if name in made.initializers else _ABSENT for name in left}},
         missing=tuple(name for name in made.initializers if name not in held),
         changed_nodes=tuple(nodes.changed),
-        declared=tuple(different_declarations(model, made.skeleton, nodes.same)) if ours else (),
+        declared=tuple(_different_declarations(model, made.skeleton, nodes.same)) if ours else (),
         damaged=bool(nodes.changed) or not different.keys() <= weights,
         note="" if nodes.same else _origin(model, made.skeleton, nodes),
     )
@@ -242,20 +242,20 @@ def _origin(model: onnx.ModelProto, made: onnx.ModelProto, nodes: MatchedNodes) 
 _KEYS = (OLDEST_RELEASE, SIZE_LIMITS, ACCURACY_LEVEL)
 
 
-def different_declarations(file: onnx.ModelProto, export: onnx.ModelProto, same_nodes: bool) -> list[str]:
+def _different_declarations(file: onnx.ModelProto, export: onnx.ModelProto, same_nodes: bool) -> list[str]:
     """What differs, as text. Nothing is compared where the inputs have other types or axes of other names.
 
     Args:
         file, export: the models.
         same_nodes: whether they have the same nodes; other nodes may give outputs of another element type.
     """
-    if [_type(value) for value in file.graph.input] != [_type(value) for value in export.graph.input]:
+    if [_declared_type(value) for value in file.graph.input] != [_declared_type(value) for value in export.graph.input]:
         return []
     found = []
     for value, expected in zip(file.graph.output, export.graph.output, strict=False):
-        got, wanted = _type(value), _type(expected)
+        got, wanted = _declared_type(value), _declared_type(expected)
         if got[1:] != wanted[1:] or (same_nodes and got != wanted):
-            found.append(f"output {value.name}: declared as {_shown(got)}, expected {_shown(wanted)}")
+            found.append(f"output {value.name}: declared as {_shown_type(got)}, expected {_shown_type(wanted)}")
     told, made = ({entry.key: entry.value for entry in model.metadata_props} for model in (file, export))
     for key in _KEYS:
         if told.get(key) != made.get(key):
@@ -263,12 +263,12 @@ def different_declarations(file: onnx.ModelProto, export: onnx.ModelProto, same_
     return [visible(each) for each in found]
 
 
-def _type(value: onnx.ValueInfoProto) -> tuple[int, int | str, *tuple[int | str, ...]]:
+def _declared_type(value: onnx.ValueInfoProto) -> tuple[int, int | str, *tuple[int | str, ...]]:
     """The element type, the number of axes, and their sizes."""
     kind = value.type.tensor_type
     sizes = [size.dim_value if size.HasField("dim_value") else size.dim_param for size in kind.shape.dim]
     return kind.elem_type, len(sizes) if kind.HasField("shape") else "no shape", *sizes
 
 
-def _shown(kind: Sequence[int | str]) -> str:
+def _shown_type(kind: Sequence[int | str]) -> str:
     return f"{onnx.TensorProto.DataType.Name(int(kind[0]))}[{', '.join(map(str, kind[2:]))}]"
