@@ -30,9 +30,24 @@ def page() -> str:
         )
     lines = ["| Checkpoint | `model_type` | | Options ignored, or the reason |", "| --- | --- | --- | --- |"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return _HEAD.format(
+    head = _HEAD.format(
         sets=len(rows), loads=counts["loads"], refused=counts["is refused"], transformers=told["transformers"]
-    ) + "\n".join([*lines, ""])
+    )
+    return head + _changes() + "\n".join([*lines, ""])
+
+
+def _changes() -> str:
+    """What became of one-option changes."""
+    told = json.loads((ROOT / "changes.json").read_text("utf-8"))
+    verdicts = Counter(told["verdicts"])
+    return _CHANGES.format(
+        tried=verdicts.total(),
+        refused=verdicts["refused"] + verdicts["misfit"],
+        theirs=verdicts["transformers refused"],
+        wrong=verdicts["WRONG"] or "none",
+        **{name: told[name] for name in ("types", "transformers")},
+        equal=verdicts["equal"],
+    )
 
 
 def _plain(reason: str) -> str:
@@ -50,6 +65,24 @@ transformers', relative to the largest number. transformers answers bit for bit 
 ignores. [Which options are read](models.md#options-of-configjson) explains the rule and `--ignore-option`.
 
 The page is generated: `python -m tools.published_configs freeze` makes the answers, `python -m tools.make_published_page` the page.
+
+"""
+
+_CHANGES = """## One-option changes
+
+For each of the {types} model types, each option of a tiny model was left out, set to null and set to other values, one at a time:
+{tried:,} changes, compared with transformers {transformers}.
+
+| Result | Changes |
+| --- | --- |
+| Lucid answers the same, within 2e-5 | {equal:,} |
+| Lucid refuses the change or the inputs | {refused:,} |
+| transformers refuses the change | {theirs:,} |
+| Lucid answers something else | {wrong} |
+
+`python -m tools.published_configs changes` tries them again.
+
+## Option sets
 
 """
 

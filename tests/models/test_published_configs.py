@@ -55,5 +55,10 @@ def test_there_are_many_and_the_answers_are_of_all() -> None:
     }
 
 
+def test_no_one_option_change_was_answered_otherwise() -> None:
+    verdicts = json.loads((ROOT / "changes.json").read_text("utf-8"))["verdicts"]
+    assert "WRONG" not in verdicts and sum(verdicts.values()) > 8_000
+
+
 def test_the_page_is_current() -> None:
     assert PAGE.read_text("utf-8") == page(), "python -m tools.make_published_page"

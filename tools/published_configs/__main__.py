@@ -2,7 +2,8 @@
 
     python -m tools.published_configs freeze                writes tests/goldens/published/answers.json and the page
     python -m tools.published_configs freeze NAME ...       only these sets, the others as they are
-    python -m tools.published_configs changes               tries one-option changes of all model types
+    python -m tools.published_configs changes               tries one-option changes of all model types, and writes
+                                                            tests/goldens/published/changes.json and the page
     python -m tools.published_configs changes bert t5       of these
 
 Needs torch and transformers. Each set becomes a tiny model with the same options. `freeze` requires that transformers
@@ -91,17 +92,25 @@ def freeze(names: list[str]) -> None:
 
 
 def change(kinds: list[str]) -> None:
-    """Try changes, and say what is wrong."""
-    wrong = False
+    """Try changes, and say what is wrong; of all types, write how many there were of each verdict."""
+    total: Counter[str] = Counter()
     for kind in kinds or MODEL_TYPES:
         verdicts: Counter[str] = Counter()
         for found in findings({"model_type": kind, **NEEDED.get(kind, {})}):
             verdicts[found.verdict] += 1
             if found.verdict == "WRONG":
                 print(f"{kind}: {found.option} = {found.value!r}: {found.detail}")
-                wrong = True
         print(f"{kind}: {', '.join(f'{n} {verdict}' for verdict, n in sorted(verdicts.items()))}", flush=True)
-    raise SystemExit(int(wrong))
+        total += verdicts
+    if not kinds:
+        told = {
+            "transformers": transformers.__version__,
+            "types": len(MODEL_TYPES),
+            "verdicts": dict(sorted(total.items())),
+        }
+        (ROOT / "changes.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+        make_page()
+    raise SystemExit(int(bool(total["WRONG"])))
 
 
 def main(arguments: list[str]) -> None:
