@@ -13,58 +13,49 @@ Either tower can be read and exported alone: `CLIPTextModel`, `CLIPVisionModel`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import lucid
-from lucid import Tensor, TensorType, nn, ops
+from lucid import Tensor, TensorType, nn
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.options import read_patch_size
+from lucid.models.parts.text_encoders import text_specs
 from lucid.models.parts.two_towers import (
     Encoder,
+    ImageTower,
     ImageTowerConfig,
     TextEmbeddings,
     TextTowerConfig,
-    TowerConfig,
-    check_pixels,
+    one_tower,
 )
 from lucid.models.parts.two_towers import Similarities as Similarities
-
-CLIPTowerConfig = TowerConfig
 
 
 @dataclass(frozen=True)
 class CLIPTextConfig(TextTowerConfig):
     """The text tower; the defaults are those of the first CLIP."""
 
-    hidden_size: int = 512
-    num_heads: int = 8
-    intermediate_size: int = 2048
-    activation: str = "quick_gelu"
-    eps: float = 1e-5
-    vocab_size: int = 49408
-    max_positions: int = 77
-    eos_token_id: int = 49407
-
-    @classmethod
-    def read(cls, options: Config) -> Self:
-        """From the tower's own object in config.json."""
-        return cls(**cls.sizes(options), eos_token_id=options.whole("eos_token_id", cls.eos_token_id, low=0))
+    hidden_size: int = option.size("hidden_size", absent=512)
+    num_heads: int = option.heads("num_attention_heads", absent=8)
+    intermediate_size: int = option.size("intermediate_size", absent=2048)
+    activation: str = option.activation("hidden_act", absent="quick_gelu")
+    eps: float = option.real("layer_norm_eps", absent=1e-5)
+    vocab_size: int = option.size("vocab_size", absent=49408)
+    max_positions: int = option.size("max_position_embeddings", absent=77)
+    eos_token_id: int = option.whole("eos_token_id", absent=49407, low=0)
 
 
 @dataclass(frozen=True)
 class CLIPVisionConfig(ImageTowerConfig):
     """The image tower; the defaults are those of the first CLIP."""
 
-    activation: str = "quick_gelu"
-    eps: float = 1e-5
-    patch_size: int = 32
-
-    @classmethod
-    def read(cls, options: Config) -> Self:
-        """From the tower's own object in config.json."""
-        return cls(**cls.sizes(options))
+    activation: str = option.activation("hidden_act", absent="quick_gelu")
+    eps: float = option.real("layer_norm_eps", absent=1e-5)
+    patch_size: int = option.row(read_patch_size, "patch_size", absent=32, of="image_size")
 
 
 @dataclass(frozen=True)
@@ -132,11 +123,11 @@ class CLIP(Pretrained[CLIPConfig]):
 class CLIPTextModel(Pretrained[CLIPConfig]):
     """The text tower of CLIP alone: (N, L) token ids to the embeddings (N, E), not scaled, and the states (N, L, E)."""
 
-    checkpoint = replace(
+    checkpoint = one_tower(
         CLIP.checkpoint,
-        ignored_keys=[r"\.position_ids$", r"^vision_model\.|^visual_projection\.|^logit_scale$"],
-        head="feature-extraction",
-        head_keys=[r"^text_projection\.weight$"],
+        "feature-extraction",
+        r"^vision_model\.|^visual_projection\.|^logit_scale$",
+        r"^text_projection\.weight$",
     )
     output_names = ("text_embeds", "last_hidden_state")
 
@@ -156,11 +147,11 @@ class CLIPTextModel(Pretrained[CLIPConfig]):
 class CLIPVisionModel(Pretrained[CLIPConfig]):
     """The image tower of CLIP alone: pixels to the embeddings (N, E), not scaled, and the states (N, tokens, E)."""
 
-    checkpoint = replace(
+    checkpoint = one_tower(
         CLIP.checkpoint,
-        ignored_keys=[r"\.position_ids$", r"^text_model\.|^text_projection\.|^logit_scale$"],
-        head="image-feature-extraction",
-        head_keys=[r"^visual_projection\.weight$"],
+        "image-feature-extraction",
+        r"^text_model\.|^text_projection\.|^logit_scale$",
+        r"^visual_projection\.weight$",
     )
     output_names = ("image_embeds", "last_hidden_state")
 
@@ -202,7 +193,7 @@ class TextModel(nn.Module):
         return states[lucid.arange(states.shape[0]), end]
 
     def input_specs(self) -> Mapping[str, TensorType]:
-        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
+        return text_specs()
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None) -> list[Tensor]:
         """The input of the first layer, and the output of each layer."""
@@ -210,42 +201,20 @@ class TextModel(nn.Module):
         return self.encoder(self.embeddings(input_ids), key_mask, is_causal=True)
 
 
-class ImageModel(nn.Module):
+class ImageModel(ImageTower):
     """The image tower: pixels (N, num_channels, image_size, image_size) to (N, hidden_size)."""
 
+    name = "CLIP"
+
     def __init__(self, config: CLIPVisionConfig) -> None:
-        self.embeddings = ImageEmbeddings(config)
+        super().__init__(config, whole=True)
         self.pre_layrnorm = nn.LayerNorm(config.hidden_size, config.eps)  # the checkpoints' spelling
-        self.encoder = Encoder(config)
-        self.post_layernorm = nn.LayerNorm(config.hidden_size, config.eps)
-        self.image_shape = config.image_shape
 
     def forward(self, pixel_values: Tensor) -> Tensor:
         return self.post_layernorm(self.hidden_states(pixel_values)[-1][:, 0])
 
-    def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
-        """The input of the first layer, and the output of each layer."""
-        check_pixels("CLIP", pixel_values, self.image_shape)
-        return self.encoder(self.pre_layrnorm(self.embeddings(pixel_values)))
-
-    def input_specs(self, images: str = "N") -> Mapping[str, TensorType]:
-        dtype = self.embeddings.patch_embedding.weight.dtype
-        return {"pixel_values": lucid.spec(images, *self.image_shape, dtype=dtype)}
-
-
-class ImageEmbeddings(nn.Module):
-    """A vector for the whole image, then one for each patch, plus their positions."""
-
-    def __init__(self, config: CLIPVisionConfig) -> None:
-        width, patch = config.hidden_size, config.patch_size
-        self.class_embedding = nn.init.normal_(nn.init.new_parameter(width))
-        self.patch_embedding = nn.Conv2d(config.num_channels, width, patch, stride=patch, bias=False)
-        self.position_embedding = nn.Embedding((config.image_size // patch) ** 2 + 1, width)
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        patches = self.patch_embedding(pixel_values).flatten(2).mT
-        whole = self.class_embedding.expand(patches.shape[0], 1, -1)
-        return ops.concat([whole, patches], 1) + self.position_embedding.weight[:]
+    def embed(self, pixel_values: Tensor) -> Tensor:
+        return self.pre_layrnorm(self.embeddings(pixel_values))
 
 
 def main() -> None:

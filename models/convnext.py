@@ -17,42 +17,34 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
+from lucid.models.parts.demonstration import classify_images
 
 
 @dataclass(frozen=True)
-class ConvNextConfig:
+class ConvNextConfig(option.OptionTable):
     """The sizes of a model of one of two versions; the defaults are those of ConvNeXt tiny."""
 
     version: int = 1
-    hidden_sizes: tuple[int, ...] = (96, 192, 384, 768)  # of the stages
-    depths: tuple[int, ...] = (3, 3, 9, 3)
-    patch_size: int = 4
-    num_channels: int = 3
-    activation: str = "gelu"
-    eps: float = 1e-12  # of the last norm
+    hidden_sizes: tuple[int, ...] = option.sizes("hidden_sizes", (96, 192, 384, 768))  # of the stages
+    depths: tuple[int, ...] = option.sizes("depths", (3, 3, 9, 3), like="hidden_sizes")
+    patch_size: int = option.size("patch_size", 4)
+    num_channels: int = option.size("num_channels", 3)
+    activation: str = option.activation("hidden_act", "gelu")
+    eps: float = option.real("layer_norm_eps", 1e-12)  # of the last norm
     layer_scale: bool = True
     num_labels: int = 0  # of a classifier
 
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        widths = options.sizes("hidden_sizes")
-        version = 2 if options.model_type == "convnextv2" else 1
-        options.only("num_stages", len(widths))
-        return cls(
-            version=version,
-            hidden_sizes=widths,
-            depths=options.sizes("depths", count=len(widths)),
-            patch_size=options.size("patch_size"),
-            num_channels=options.size("num_channels"),
-            activation=options.activation("hidden_act"),
-            eps=options.real("layer_norm_eps"),
-            layer_scale=version == 1 and options.real("layer_scale_init_value") > 0,
-        )
+        options.only("num_stages", len(options.sizes("hidden_sizes")))
+        if options.model_type == "convnextv2":
+            return cls.from_rows(options, version=2, layer_scale=False)
+        return cls.from_rows(options, layer_scale=options.real("layer_scale_init_value") > 0)
 
 
 class ConvNext(Pretrained[ConvNextConfig]):
@@ -178,13 +170,7 @@ class ResponseNorm(nn.Module):
 
 def main() -> None:
     """Classify random images, exported and eagerly: ``python -m lucid.models.convnext FOLDER``."""
-    convnext = ConvNextForImageClassification.from_pretrained(checkpoint_folder("convnext/v2_classifier"))
-    both = SideBySide(convnext)
-    lucid.manual_seed(0)
-    pixels = lucid.randn(2, convnext.config.num_channels, 24, 32)
-    logits = both(pixels)
-    print(f"{pixels.shape} images are of the classes {logits.argmax(-1).tolist()} of {convnext.config.num_labels}")
-    print(both.verdict("logits"))
+    classify_images(ConvNextForImageClassification, "convnext/v2_classifier", 24, 32)
 
 
 if __name__ == "__main__":

@@ -16,22 +16,24 @@ images, whose model_type is "siglip".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import lucid
 from lucid import Tensor, TensorType, nn
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
 from lucid.models.parts.two_towers import (
     MLP,
     Encoder,
+    ImageTower,
     ImageTowerConfig,
     Similarities,
     TextEmbeddings,
     TextTowerConfig,
-    check_pixels,
+    one_tower,
 )
 
 
@@ -39,26 +41,21 @@ from lucid.models.parts.two_towers import (
 class SigLIPTextConfig(TextTowerConfig):
     """The text tower; the defaults are those of SigLIP base."""
 
-    activation: str = "gelu_pytorch_tanh"
-    projection_size: int | None = None  # of the embeddings; None: hidden_size
-
-    @classmethod
-    def read(cls, options: Config) -> Self:
-        """From the tower's own object in config.json."""
-        return cls(**cls.sizes(options), projection_size=options.size("projection_size", None))
+    activation: str = option.activation("hidden_act", absent="gelu_pytorch_tanh")
+    projection_size: int | None = option.size("projection_size", absent=None)  # of the embeddings; None: hidden_size
 
 
 @dataclass(frozen=True)
 class SigLIPVisionConfig(ImageTowerConfig):
     """The image tower; the defaults are those of SigLIP base."""
 
-    activation: str = "gelu_pytorch_tanh"
+    activation: str = option.activation("hidden_act", absent="gelu_pytorch_tanh")
 
     @classmethod
     def read(cls, options: Config) -> Self:
         """From the tower's own object in config.json."""
         options.only("vision_use_head", True)
-        return cls(**cls.sizes(options))
+        return super().read(options)
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class SigLIP(Pretrained[SigLIPConfig]):
 
     def __init__(self, config: SigLIPConfig | None = None) -> None:
         super().__init__(config := config or SigLIPConfig())
-        self.text_model, self.vision_model = TextTower(config.text), ImageTower(config.vision)
+        self.text_model, self.vision_model = TextTower(config.text), PooledImageTower(config.vision)
         self.logit_scale = nn.Parameter(lucid.tensor([2.3026]))  # ln(10)
         self.logit_bias = nn.Parameter(lucid.tensor([-10.0]))
 
@@ -113,11 +110,8 @@ class SigLIP(Pretrained[SigLIPConfig]):
 class SigLIPTextModel(Pretrained[SigLIPConfig]):
     """The text tower alone: (N, L) token ids to the states (N, L, E) and the embeddings (N, E), not scaled."""
 
-    checkpoint = replace(
-        SigLIP.checkpoint,
-        ignored_keys=[r"\.position_ids$", r"^vision_model\.|^logit_(scale|bias)$"],
-        head="feature-extraction",
-        head_keys=[r"^text_model\.head\.weight$"],
+    checkpoint = one_tower(
+        SigLIP.checkpoint, "feature-extraction", r"^vision_model\.|^logit_(scale|bias)$", r"^text_model\.head\.weight$"
     )
     output_names = ("last_hidden_state", "pooler_output")
 
@@ -135,17 +129,17 @@ class SigLIPTextModel(Pretrained[SigLIPConfig]):
 class SigLIPVisionModel(Pretrained[SigLIPConfig]):
     """The image tower alone: pixels to the states (N, patches, E) and the embeddings (N, E), not scaled."""
 
-    checkpoint = replace(
+    checkpoint = one_tower(
         SigLIP.checkpoint,
-        ignored_keys=[r"\.position_ids$", r"^text_model\.|^logit_(scale|bias)$"],
-        head="image-feature-extraction",
-        head_keys=[r"^vision_model\.head\.probe$"],
+        "image-feature-extraction",
+        r"^text_model\.|^logit_(scale|bias)$",
+        r"^vision_model\.head\.probe$",
     )
     output_names = ("last_hidden_state", "pooler_output")
 
     def __init__(self, config: SigLIPConfig) -> None:
         super().__init__(config)
-        self.vision_model = ImageTower(config.vision)
+        self.vision_model = PooledImageTower(config.vision)
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         return self.vision_model(pixel_values)
@@ -176,40 +170,18 @@ class TextTower(nn.Module):
         return {"input_ids": lucid.spec("N", "L", dtype=lucid.int64)}
 
 
-class ImageTower(nn.Module):
+class PooledImageTower(ImageTower):
     """Pixels to the states of patches (N, patches, hidden_size) and to what `head` makes of them, (N, hidden_size)."""
 
+    name = "SigLIP"
+
     def __init__(self, config: SigLIPVisionConfig) -> None:
-        self.embeddings = ImageEmbeddings(config)
-        self.encoder = Encoder(config)
-        self.post_layernorm = nn.LayerNorm(config.hidden_size, config.eps)
+        super().__init__(config, whole=False)
         self.head = AttentionPooling(config)
-        self.image_shape = config.image_shape
 
     def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
         x = self.post_layernorm(self.hidden_states(pixel_values)[-1])
         return x, self.head(x)
-
-    def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
-        """The input of the first layer, and the output of each layer."""
-        check_pixels("SigLIP", pixel_values, self.image_shape)
-        return self.encoder(self.embeddings(pixel_values))
-
-    def input_specs(self, images: str = "N") -> Mapping[str, TensorType]:
-        dtype = self.embeddings.patch_embedding.weight.dtype
-        return {"pixel_values": lucid.spec(images, *self.image_shape, dtype=dtype)}
-
-
-class ImageEmbeddings(nn.Module):
-    """A vector for each patch, plus its position."""
-
-    def __init__(self, config: SigLIPVisionConfig) -> None:
-        width, patch = config.hidden_size, config.patch_size
-        self.patch_embedding = nn.Conv2d(config.num_channels, width, patch, stride=patch)
-        self.position_embedding = nn.Embedding((config.image_size // patch) ** 2, width)
-
-    def forward(self, pixel_values: Tensor) -> Tensor:
-        return self.patch_embedding(pixel_values).flatten(2).mT + self.position_embedding.weight[:]
 
 
 class AttentionPooling(nn.Module):

@@ -20,29 +20,30 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Dim, Size, Tensor, TensorType, nn, ops
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
-from lucid.models.parts.options import read_image_size
+from lucid.models.parts.demonstration import classify_images
+from lucid.models.parts.options import read_image_size, read_patch_size
 
 
 @dataclass(frozen=True)
-class SwinConfig:
+class SwinConfig(option.OptionTable):
     """The sizes of a model; the defaults are those of Swin tiny."""
 
-    hidden_size: int = 96  # of the first stage; each stage is twice as wide as the one before
-    depths: tuple[int, ...] = (2, 2, 6, 2)
-    num_heads: tuple[int, ...] = (3, 6, 12, 24)
+    hidden_size: int = option.size("embed_dim", 96)  # of the first stage; each stage is twice as wide as the one before
+    depths: tuple[int, ...] = option.sizes("depths", (2, 2, 6, 2))
+    num_heads: tuple[int, ...] = option.sizes("num_heads", (3, 6, 12, 24), like="depths")
+    image_size: tuple[int, int] = option.row(read_image_size, "image_size", (224, 224))
     window_size: int = 7
-    mlp_ratio: float = 4.0
-    image_size: tuple[int, int] = (224, 224)
-    patch_size: int = 4
-    num_channels: int = 3
-    activation: str = "gelu"
-    eps: float = 1e-5
-    qkv_bias: bool = True
-    learned_positions: bool = False
+    mlp_ratio: float = option.real("mlp_ratio", 4.0, low=1e-3, high=1e3)
+    patch_size: int = option.row(read_patch_size, "patch_size", 4, of="image_size")
+    num_channels: int = option.size("num_channels", 3)
+    activation: str = option.activation("hidden_act", "gelu")
+    eps: float = option.real("layer_norm_eps", 1e-5)
+    qkv_bias: bool = option.flag("qkv_bias", True)
+    learned_positions: bool = option.flag("use_absolute_embeddings", False)
     num_labels: int = 0  # of a classifier
 
     @property
@@ -53,24 +54,12 @@ class SwinConfig:
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        image_size, width, depths = read_image_size(options), options.size("embed_dim"), options.sizes("depths")
-        heads = options.sizes("num_heads", count=len(depths))
-        if any((width << stage) % count for stage, count in enumerate(heads)):
+        config = cls.from_rows(options)
+        if any(width % count for width, count in zip(config.widths, config.num_heads, strict=True)):
+            width = config.hidden_size
             raise options.wrong("num_heads", f"expected divisors of the widths of stages, {width}, {2 * width}, ...")
-        return cls(
-            hidden_size=width,
-            depths=depths,
-            num_heads=heads,
-            window_size=options.whole("window_size", high=max(image_size), why=", the size of an image"),
-            mlp_ratio=options.real("mlp_ratio", low=1e-3, high=1e3),
-            image_size=image_size,
-            patch_size=options.whole("patch_size", high=min(image_size), why=", the size of an image"),
-            num_channels=options.size("num_channels"),
-            activation=options.activation("hidden_act"),
-            eps=options.real("layer_norm_eps"),
-            qkv_bias=options.get("qkv_bias", bool),
-            learned_positions=options.get("use_absolute_embeddings", bool),
-        )
+        window = options.whole("window_size", high=max(config.image_size), why=", the size of an image")
+        return replace(config, window_size=window)
 
 
 class Swin(Pretrained[SwinConfig]):
@@ -284,13 +273,7 @@ def _filled(x: Tensor, step: int, axes: tuple[int, int] = (1, 2)) -> Tensor:
 
 def main() -> None:
     """Classify random images, exported and eagerly: ``python -m lucid.models.swin FOLDER``."""
-    swin = SwinForImageClassification.from_pretrained(checkpoint_folder("swin/classifier"))
-    both = SideBySide(swin)
-    lucid.manual_seed(0)
-    pixels = lucid.randn(2, swin.config.num_channels, *swin.config.image_size)
-    logits = both(pixels)
-    print(f"{pixels.shape} images are of the classes {logits.argmax(-1).tolist()} of {swin.config.num_labels}")
-    print(both.verdict("logits"))
+    classify_images(SwinForImageClassification, "swin/classifier")
 
 
 if __name__ == "__main__":

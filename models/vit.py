@@ -18,56 +18,46 @@ from typing import ClassVar, Self
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder
-from lucid.models.parts.options import read_image_size
+from lucid.models.parts.demonstration import classify_images
+from lucid.models.parts.options import read_image_size, read_patch_size
 from lucid.nn import functional as F
 
 
 @dataclass(frozen=True)
-class ViTConfig:
+class ViTConfig(option.OptionTable):
     """The sizes of a model and its family, one of three; the defaults are those of ViT-B/16."""
 
     family: str = "vit"
-    hidden_size: int = 768
+    hidden_size: int = option.size("hidden_size", 768)
     intermediate_size: int = 3072
-    num_layers: int = 12
-    num_heads: int = 12
-    image_size: tuple[int, int] = (224, 224)
-    patch_size: int = 16
-    num_channels: int = 3
-    activation: str = "gelu"
-    eps: float = 1e-12
-    qkv_bias: bool = True
-    swiglu: bool = False
+    num_layers: int = option.layers("num_hidden_layers", 12)
+    num_heads: int = option.heads("num_attention_heads", 12)
+    image_size: tuple[int, int] = option.row(read_image_size, "image_size", (224, 224))
+    patch_size: int = option.row(read_patch_size, "patch_size", 16, of="image_size")
+    num_channels: int = option.size("num_channels", 3)
+    activation: str = option.activation("hidden_act", "gelu")
+    eps: float = option.real("layer_norm_eps", 1e-12)
+    qkv_bias: bool = option.flag("qkv_bias", True)
+    swiglu: bool = option.flag("use_swiglu_ffn", absent=False)
     num_labels: int = 0  # of a classifier
     teacher: bool = False  # a classifier that reads the distillation token as well
 
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        width, image_size = options.size("hidden_size"), read_image_size(options)
-        swiglu = options.get("use_swiglu_ffn", bool, False)
         if options.model_type == "dinov2":
-            inner = int(width * options.real("mlp_ratio", low=1e-3, high=1e3))
-            inner = (inner * 2 // 3 + 7) // 8 * 8 if swiglu else inner
+            inner = int(options.size("hidden_size") * options.real("mlp_ratio", low=1e-3, high=1e3))
+            inner = (inner * 2 // 3 + 7) // 8 * 8 if options.get("use_swiglu_ffn", bool, False) else inner
         else:
             inner = options.size("intermediate_size")
-        return cls(
+        return cls.from_rows(
+            options,
             family=options.model_type,
-            hidden_size=width,
             intermediate_size=inner,
-            num_layers=options.layers("num_hidden_layers"),
-            num_heads=options.heads("num_attention_heads", width),
-            image_size=image_size,
-            patch_size=options.whole("patch_size", high=min(image_size), why=", the size of an image"),
-            num_channels=options.size("num_channels"),
-            activation=options.activation("hidden_act"),
-            eps=options.real("layer_norm_eps"),
-            qkv_bias=options.get("qkv_bias", bool),
-            swiglu=swiglu,
             teacher="cls_classifier.weight" in options.weights,
         )
 
@@ -268,13 +258,7 @@ class Attention(nn.Module):
 
 def main() -> None:
     """Classify random images, exported and eagerly: ``python -m lucid.models.vit FOLDER``."""
-    vit = ViTForImageClassification.from_pretrained(checkpoint_folder("vit/classifier"))
-    both = SideBySide(vit)
-    lucid.manual_seed(0)
-    pixels = lucid.randn(2, vit.config.num_channels, *vit.config.image_size)
-    logits = both(pixels)
-    print(f"{pixels.shape} images are of the classes {logits.argmax(-1).tolist()} of {vit.config.num_labels}")
-    print(both.verdict("logits"))
+    classify_images(ViTForImageClassification, "vit/classifier")
 
 
 if __name__ == "__main__":

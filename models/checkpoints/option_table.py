@@ -48,20 +48,32 @@ class OptionTable:
             names: what this model_type calls an option, by the name in the table.
         """
         values = dict(known)
-        for row in fields(cls):
-            if row.name not in known and _ROW in row.metadata:
-                values[row.name] = row.metadata[_ROW](options, values, names or {})
+        for one in fields(cls):
+            if one.name not in known and _ROW in one.metadata:
+                values[one.name] = one.metadata[_ROW](options, values, names or {})
         return cls(**values)
 
 
-def option(read: Callable[..., Any], name: str, default: Any, absent: Any, of: str | None = None, **how: Any) -> Any:
-    """A field that is read by a method of `Config`; `of` is the field that the method gets after the name."""
+def row(
+    read: Callable[..., Any],
+    name: str,
+    default: Any = MISSING,
+    absent: Any = MISSING,
+    of: str | None = None,
+    **how: Any,
+) -> Any:
+    """A field that is read by a function of the options and the name, such as a method of `Config`.
 
-    def row(options: Config, values: Mapping[str, Any], names: Mapping[str, str]) -> Any:
+    Args:
+        of: the field whose value the function gets after the name.
+        how: further arguments of the function.
+    """
+
+    def read_row(options: Config, values: Mapping[str, Any], names: Mapping[str, str]) -> Any:
         given = [] if of is None else [values[of]]
         return read(options, names.get(name, name), *given, *([] if absent is MISSING else [absent]), **how)
 
-    return field(default=absent if default is MISSING else default, metadata={_ROW: row})
+    return field(default=absent if default is MISSING else default, metadata={_ROW: read_row})
 
 
 def derived() -> Any:
@@ -71,7 +83,7 @@ def derived() -> Any:
 
 def size(name: str, default: Any = MISSING, *, absent: Any = MISSING, low: int = 1) -> Any:
     """The length of an axis of some weight."""
-    return option(Config.size, name, default, absent, low=low)
+    return row(Config.size, name, default, absent, low=low)
 
 
 def sizes(name: str, default: Any = MISSING, *, like: str | None = None) -> Any:
@@ -80,39 +92,39 @@ def sizes(name: str, default: Any = MISSING, *, like: str | None = None) -> Any:
     def read(options: Config, name: str, *others: tuple[int, ...]) -> tuple[int, ...]:
         return options.sizes(name, count=len(others[0]) if others else None)
 
-    return option(read, name, default, MISSING, like)
+    return row(read, name, default, MISSING, like)
 
 
 def whole(
     name: str, default: Any = MISSING, *, absent: Any = MISSING, low: int = 1, high: int = MAX_NUMBER, why: str = ""
 ) -> Any:
     """An integer in a range."""
-    return option(Config.whole, name, default, absent, low=low, high=high, why=why)
+    return row(Config.whole, name, default, absent, low=low, high=high, why=why)
 
 
 def layers(name: str, default: Any = MISSING, *, absent: Any = MISSING, within: str = "", numbered: bool = True) -> Any:
     """A number of layers, of which the checkpoint must have weights; see `Config.layers`."""
-    return option(Config.layers, name, default, absent, within=within, numbered=numbered)
+    return row(Config.layers, name, default, absent, within=within, numbered=numbered)
 
 
 def heads(name: str, default: Any = MISSING, *, absent: Any = MISSING, of: str = "hidden_size") -> Any:
     """A divisor of the width that another field has."""
-    return option(Config.heads, name, default, absent, of)
+    return row(Config.heads, name, default, absent, of)
 
 
 def real(name: str, default: Any = MISSING, *, absent: Any = MISSING, low: float = 0.0, high: float = 1e30) -> Any:
     """A finite number in a range."""
-    return option(Config.real, name, default, absent, low=low, high=high)
+    return row(Config.real, name, default, absent, low=low, high=high)
 
 
 def flag(name: str, default: Any = MISSING, *, absent: Any = MISSING) -> Any:
     """A boolean."""
-    return option(lambda options, name, *given: options.get(name, bool, *given), name, default, absent)
+    return row(lambda options, name, *given: options.get(name, bool, *given), name, default, absent)
 
 
 def activation(name: str, default: Any = MISSING, *, absent: Any = MISSING) -> Any:
     """The name of an activation function, one of ACTIVATIONS."""
-    return option(Config.activation, name, default, absent)
+    return row(Config.activation, name, default, absent)
 
 
 def choice(name: str, table: Mapping[str, Any], default: Any = MISSING, *, absent: Any = MISSING) -> Any:
@@ -122,4 +134,4 @@ def choice(name: str, table: Mapping[str, Any], default: Any = MISSING, *, absen
         return options.choose(name, table, *given)
 
     first = table[absent] if default is MISSING and absent is not MISSING else default
-    return option(read, name, first, absent)
+    return row(read, name, first, absent)

@@ -123,13 +123,19 @@ def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scal
     )
 
 
-def read_image_size(options: Config) -> tuple[int, int]:
+def read_image_size(options: Config, name: str) -> tuple[int, int]:
     """Height and width of an image: one number for both, or a list of two."""
-    given = options.options.get("image_size")
+    given = options.options.get(name)
     if not isinstance(given, list):
-        side = options.whole("image_size")
+        side = options.whole(name)
         return side, side
-    sides = options.get("image_size", list)
+    sides = options.get(name, list)
     if len(sides) != 2 or any(type(side) is not int or not 0 < side <= MAX_NUMBER for side in sides):
-        raise options.wrong("image_size", f"expected a whole number from 1 to {MAX_NUMBER}, or a list of two")
+        raise options.wrong(name, f"expected a whole number from 1 to {MAX_NUMBER}, or a list of two")
     return sides[0], sides[1]
+
+
+def read_patch_size(options: Config, name: str, image_size: int | tuple[int, int], *default: int) -> int:
+    """The height and width of a patch, which an image must hold."""
+    side = image_size if isinstance(image_size, int) else min(image_size)
+    return options.whole(name, *default, high=side, why=", the size of an image")

@@ -2,85 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self, TypeVar
 
-from lucid import Tensor, nn, ops
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Config
+import lucid
+from lucid import Tensor, TensorType, nn, ops
+from lucid.models.checkpoints import option_table as option
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint
+from lucid.models.parts.options import read_patch_size
+
+C = TypeVar("C")
 
 
 @dataclass(frozen=True)
-class TowerConfig:
-    """The sizes of the transformer of one tower, by default those of a base model."""
+class TowerConfig(option.OptionTable):
+    """The sizes of the transformer of one tower; what published files leave out are those of a base model."""
 
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    intermediate_size: int = 3072
-    activation: str = "gelu"
-    eps: float = 1e-6
-
-    place: ClassVar[str] = ""  # in the names of its weights
-
-    @classmethod
-    def sizes(cls, options: Config) -> dict[str, Any]:
-        """Read from a tower's object in config.json; what published files leave out has the class's default."""
-        width = options.size("hidden_size", cls.hidden_size)
-        return {
-            "hidden_size": width,
-            "num_heads": options.heads("num_attention_heads", width, cls.num_heads),
-            "intermediate_size": options.size("intermediate_size", cls.intermediate_size),
-            "activation": options.activation("hidden_act", cls.activation),
-            "eps": options.real("layer_norm_eps", cls.eps),
-            "num_layers": options.layers("num_hidden_layers", cls.num_layers, within=cls.place),
-        }
+    hidden_size: int = option.size("hidden_size", absent=768)
+    num_heads: int = option.heads("num_attention_heads", absent=12)
+    intermediate_size: int = option.size("intermediate_size", absent=3072)
+    activation: str = option.activation("hidden_act", absent="gelu")
+    eps: float = option.real("layer_norm_eps", absent=1e-6)
+    num_layers: int = option.layers("num_hidden_layers", absent=12)
 
 
 @dataclass(frozen=True)
 class TextTowerConfig(TowerConfig):
     """The sizes of a tower that reads texts."""
 
-    place: ClassVar[str] = "text_model."
-    vocab_size: int = 32000
-    max_positions: int = 64
-
-    @classmethod
-    def sizes(cls, options: Config) -> dict[str, Any]:
-        return super().sizes(options) | {
-            "vocab_size": options.size("vocab_size", cls.vocab_size),
-            "max_positions": options.size("max_position_embeddings", cls.max_positions),
-        }
+    num_layers: int = option.layers("num_hidden_layers", absent=12, within="text_model.")
+    vocab_size: int = option.size("vocab_size", absent=32000)
+    max_positions: int = option.size("max_position_embeddings", absent=64)
 
 
 @dataclass(frozen=True)
 class ImageTowerConfig(TowerConfig):
     """The sizes of a tower that reads images, which are square."""
 
-    place: ClassVar[str] = "vision_model."
-    num_channels: int = 3
-    image_size: int = 224
-    patch_size: int = 16
+    num_layers: int = option.layers("num_hidden_layers", absent=12, within="vision_model.")
+    num_channels: int = option.size("num_channels", absent=3)
+    image_size: int = option.whole("image_size", absent=224)
+    patch_size: int = option.row(read_patch_size, "patch_size", absent=16, of="image_size")
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(num_channels, image_size, image_size)."""
         return self.num_channels, self.image_size, self.image_size
 
-    @classmethod
-    def sizes(cls, options: Config) -> dict[str, Any]:
-        side = options.whole("image_size", cls.image_size)
-        return super().sizes(options) | {
-            "num_channels": options.size("num_channels", cls.num_channels),
-            "image_size": side,
-            "patch_size": options.whole("patch_size", cls.patch_size, high=side, why=", the size of an image"),
-        }
 
-
-def check_pixels(name: str, pixel_values: Tensor, shape: tuple[int, int, int]) -> None:
-    """Raise ValueError unless images have this shape: positions are learned for one size."""
-    if pixel_values.ndim != 4 or pixel_values.shape[1:] != shape:
-        given, expected = (", ".join(map(str, sizes)) for sizes in (pixel_values.shape, shape))
-        raise ValueError(f"{name}: pixel_values has shape [{given}], expected (N, {expected})")
+def one_tower(base: Checkpoint[C], task: str, unused: str, head_key: str) -> Checkpoint[C]:
+    """The checkpoint of one tower alone; `unused` is a regular expression for the keys of the rest."""
+    return replace(base, head=task, ignored_keys=[*base.ignored_keys, unused], head_keys=[head_key])
 
 
 class Similarities(NamedTuple):
@@ -117,6 +90,49 @@ class TextEmbeddings(nn.Module):
 
     def forward(self, input_ids: Tensor) -> Tensor:
         return self.token_embedding(input_ids) + self.position_embedding(input_ids.shape[1])
+
+
+class ImageEmbeddings(nn.Module):
+    """A vector for each patch, plus its position; `whole`: first comes one for the whole image."""
+
+    def __init__(self, config: ImageTowerConfig, whole: bool) -> None:
+        width, patch = config.hidden_size, config.patch_size
+        self.class_embedding = nn.init.normal_(nn.init.new_parameter(width)) if whole else None
+        self.patch_embedding = nn.Conv2d(config.num_channels, width, patch, stride=patch, bias=not whole)
+        self.position_embedding = nn.Embedding((config.image_size // patch) ** 2 + whole, width)
+
+    def forward(self, pixel_values: Tensor) -> Tensor:
+        x = self.patch_embedding(pixel_values).flatten(2).mT
+        if self.class_embedding is not None:
+            x = ops.concat([self.class_embedding.expand(x.shape[0], 1, -1), x], 1)
+        return x + self.position_embedding.weight[:]
+
+
+class ImageTower(nn.Module):
+    """The base of towers that read images (N, num_channels, image_size, image_size)."""
+
+    name: str  # in messages
+
+    def __init__(self, config: ImageTowerConfig, whole: bool) -> None:
+        self.embeddings = ImageEmbeddings(config, whole)
+        self.encoder = Encoder(config)
+        self.post_layernorm = nn.LayerNorm(config.hidden_size, config.eps)
+        self.image_shape = config.image_shape
+
+    def embed(self, pixel_values: Tensor) -> Tensor:
+        """The input of the first layer."""
+        return self.embeddings(pixel_values)
+
+    def hidden_states(self, pixel_values: Tensor) -> list[Tensor]:
+        """The input of the first layer, and the output of each layer."""
+        if pixel_values.ndim != 4 or pixel_values.shape[1:] != self.image_shape:  # positions are learned for one size
+            given, expected = (", ".join(map(str, sizes)) for sizes in (pixel_values.shape, self.image_shape))
+            raise ValueError(f"{self.name}: pixel_values has shape [{given}], expected (N, {expected})")
+        return self.encoder(self.embed(pixel_values))
+
+    def input_specs(self, images: str = "N") -> Mapping[str, TensorType]:
+        dtype = self.embeddings.patch_embedding.weight.dtype
+        return {"pixel_values": lucid.spec(images, *self.image_shape, dtype=dtype)}
 
 
 class Encoder(nn.Module):
