@@ -46,7 +46,7 @@ def sections() -> list[Section]:
     return found
 
 
-TITLES = ("An op", "A form", "A runtime", "A model", "Finally")
+TITLES = ("An op", "A form", "A runtime", "An option", "A model", "Finally")
 SECTIONS = sections()
 
 
