@@ -21,7 +21,7 @@ from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
 from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models.parts.options import Rope, tied_output
+from lucid.models.parts.options import Rope, rope_theta, tied_output
 from lucid.nn.rope_scaling import LongRopeScaling
 
 
@@ -99,8 +99,8 @@ class Phi3ForTokenClassification(decoder_heads.TokenClassifier[Phi3Config], Phi3
 def _rope(options: Config, head_dim: int) -> tuple[Rope, int]:
     """Base and scaling of the rotary positions, as transformers spells them, and how many features turn."""
     rope = options.section("rope_parameters" if options.has("rope_parameters") else "rope_scaling")
-    rope.not_null("rope_theta", *([] if rope.has("rope_type") else ["rope_type", "type"]))
-    theta = rope.real("rope_theta", options.real("rope_theta", low=1.001), low=1.001)
+    rope.not_null(*([] if rope.has("rope_type") else ["rope_type", "type"]))
+    theta = rope_theta(rope, options)
     part = rope.real("partial_rotary_factor", options.real("partial_rotary_factor", high=1.0), high=1.0)
     turned = int(head_dim * part)
     if turned < 2 or turned % 2:

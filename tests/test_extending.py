@@ -46,7 +46,8 @@ def sections() -> list[Section]:
     return found
 
 
-TITLES = ("An op", "A form", "A runtime", "An option", "A model", "Finally")
+TITLES = ("An op", "A form", "A runtime", "An option", "A decoder", "A model", "Finally")
+GOLDENS = ROOT / "tests" / "extending" / "goldens"  # what the page says to make with transformers
 SECTIONS = sections()
 
 
@@ -76,6 +77,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copytree(source, root / name)
         else:
             shutil.copy(source, root / name)
+    shutil.copytree(GOLDENS, root / "tests" / "goldens", dirs_exist_ok=True)
     for section in SECTIONS:
         for block in section.written:
             add(block, root)

@@ -62,8 +62,7 @@ def rope(options: Config) -> Rope:
     """The rotary positions of a model, as transformers 5 or earlier versions spell them."""
     section = options.section("rope_scaling" if options.options.get("rope_scaling") else "rope_parameters")
     options.only("partial_rotary_factor", 1.0)
-    section.not_null("rope_theta")
-    theta = section.real("rope_theta", options.real("rope_theta", low=1.001), low=1.001)
+    theta = rope_theta(section, options)
     trained = options.whole("original_max_position_embeddings", None)  # of the model, before that of the section
     return Rope(theta, rope_scaling(section, options.whole("max_position_embeddings"), trained))
 
@@ -79,10 +78,17 @@ def ropes(options: Config, older: Mapping[str, str]) -> dict[str, Rope]:
     for kind, name in older.items():
         section = options if kind == FULL and options.has("rope_scaling") else sections
         section = section.section("rope_scaling" if section is options else kind)
-        section.not_null("rope_theta")
-        theta = section.real("rope_theta", options.real(name, low=1.001), low=1.001)
-        found[kind] = Rope(theta, rope_scaling(section, longest))
+        found[kind] = Rope(rope_theta(section, options, name), rope_scaling(section, longest))
     return found
+
+
+def rope_theta(section: Config, options: Config, older: str = "rope_theta") -> float:
+    """The base of rotary positions: in their section, or outside it under an older name."""
+    section.not_null("rope_theta")
+    if section.has("rope_theta"):
+        options.real(older, None, low=1.001)  # valid, though it does not count then
+        return section.real("rope_theta", low=1.001)
+    return options.real(older, low=1.001)
 
 
 def rope_scaling(rope: Config, longest: int, trained: int | None = None) -> scalings.RopeScaling | None:

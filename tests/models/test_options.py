@@ -23,6 +23,7 @@ from lucid.models.checkpoints.tasks import class_of
 from lucid.models.gpt2 import GPT2
 from lucid.models.llama import Llama
 from lucid.models.modernbert import ModernBert, ModernBertForMaskedLM
+from lucid.models.parts.options import rope
 from lucid.models.t5 import T5
 from tests.console import in_process
 from tests.models import goldens
@@ -414,6 +415,20 @@ def test_albert_shares_its_layers(tmp_path: Path) -> None:
 def test_projections_that_the_checkpoint_does_not_have_name_the_option(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="option share_att_key is absent, which means False, but the checkpoint has"):
         lucid.models.load(edited(tmp_path, "deberta/v3", without="share_att_key"))
+
+
+def test_the_base_of_rotary_positions_stands_in_their_section_or_outside_it() -> None:
+    """Of a model_type that transformers does not have, no option has a default."""
+
+    def base(**options: object) -> float:
+        return rope(Config({"max_position_embeddings": 8, **options}, "config.json")).theta
+
+    section = {"rope_parameters": {"rope_theta": 5e5, "rope_type": "default"}}
+    assert base(**section) == base(**section, rope_theta=1e4) == base(rope_theta=5e5) == 5e5
+    with pytest.raises(ConfigError, match="rope_theta is 0.5, expected a number from 1"):
+        base(**section, rope_theta=0.5)
+    with pytest.raises(ConfigError, match="rope_theta is missing"):
+        base()
 
 
 # The lists that are kept by hand --------------------------------------------------------------------------------------
