@@ -13,20 +13,29 @@ import numpy as np
 
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.names import unused_name
-from lucid.core.graph.types import Array, TensorType, bfloat16
+from lucid.core.graph.types import Array, TensorType, bfloat16, show_shape
 from lucid.core.graph.values import Constant, Input, Value
 from lucid.core.process.cache_keys import type_key
-from lucid.core.sizes.dims import Size
+from lucid.core.sizes.dims import Shape, Size
 from lucid.core.targets.runtimes import EMPTY_CONSTANTS
 from lucid.core.words.safe_text import encodable
 from lucid.export.onnx_file.element_codes import onnx_code
-from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
 from lucid.ops.tensor.tensor import Tensor
 
 SMALL = 1024  # up to so many bytes a constant is compared by its contents, and never stored as external data
 Operand: TypeAlias = str | Value | Tensor | Array | None
 Operands: TypeAlias = Operand | list[Operand] | tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class Strings:
+    """The type of an input that holds texts. Only files have such inputs: Lucid computes with numbers."""
+
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"string{show_shape(self.shape)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from lucid.core.graph.types import DTypeLike, TensorType
 from lucid.core.graph.values import Value
 from lucid.core.version import __version__
 from lucid.core.words.progress import phase
-from lucid.export.builder import Builder, computed
-from lucid.export.explain import Explanation
+from lucid.export.builder import Builder, Strings, computed
+from lucid.export.explain import Explanation, promotions
 from lucid.export.half_precision import Halved, halved
 from lucid.export.lowering import Lowering
 from lucid.export.onnx_file.assemble import Assembled, assemble
@@ -25,8 +25,6 @@ from lucid.export.onnx_file.check import check_model, warn_of_weights
 from lucid.export.onnx_file.writer import fits_one_file, in_memory, write
 from lucid.export.options import ExportOptions
 from lucid.export.preprocessing import Preprocessing
-from lucid.export.promotion import promotions
-from lucid.export.strings import Strings
 from lucid.export.target import ExportError, Target
 from lucid.tracing.parts import CacheKind, PartName, TracedPart, notes_of, part_of, trace_part
 from lucid.tracing.trace import Model, trace

@@ -197,6 +197,16 @@ def form(
     return make
 
 
+def one_node(op: Op[..., Any], onnx_op: str, takes: str = "", *, name: str = "", opset: int = 17, **fixed: Any) -> Form:
+    """A form that is one ONNX op with the same inputs, the attributes that it takes, and fixed ones."""
+
+    @form(op, takes=takes, name=name or op.name, opset=opset, kernel=onnx_op)
+    def emit(build: Builder, node: Node) -> str:
+        return build.op(onnx_op, *node.inputs, **{name: node.attributes[name] for name in takes.split()}, **fixed)
+
+    return emit
+
+
 @functools.lru_cache(maxsize=1024)
 def named(op: Op[..., Any], op_type: str, opset: int) -> Form:
     """The form of a primitive that is one ONNX op with the same inputs and attributes of the same names."""

@@ -9,8 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from lucid.core.targets.runtimes import OWN, RUNTIMES
-from lucid.export.builder import Builder
-from lucid.export.strings import Strings
+from lucid.export.builder import Builder, Strings
 from lucid.export.target import ExportError
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from lucid.core.graph.types import TensorType
 from lucid.core.version import __version__
 from lucid.core.words.safe_text import visible
-from lucid.export.strings import Strings
+from lucid.export.builder import Strings
 from lucid.layouts.companions import name_of, sources
 from lucid.layouts.layout import Exported, Layout
 from lucid.layouts.loading import Subject, lines_for

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lucid.export import Target
 from lucid.export.exporter import lower
-from lucid.export.onnx_file.side_file import rename_side_file
+from lucid.export.onnx_file.writer import rename_side_file
 from lucid.export.options import ExportOptions
 from lucid.layouts.layout import Exported, Options
 from lucid.nn.model_parts import ModelPart

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lucid.core.graph.types import TensorType
 from lucid.export import Preprocessing
-from lucid.export.strings import Strings
+from lucid.export.builder import Strings
 from lucid.layouts.images import Preprocessor
 from lucid.nn.model_parts import CacheKind, ModelPart
 from lucid.nn.module import Module

@@ -14,7 +14,7 @@ from lucid.core.graph.values import Node, Value
 from lucid.core.sizes.dims import Dim, product, same
 from lucid.core.targets.runtimes import GROUP_NORMALIZATION
 from lucid.export.builder import Builder
-from lucid.export.form import form, refuse, refuse_wrong
+from lucid.export.form import form, operand, refuse, refuse_wrong
 from lucid.export.forms.neural import refuse_float64
 from lucid.export.run_time_sizes import reshaped
 from lucid.ops import batch_norm, group_norm
@@ -26,8 +26,7 @@ _FEW = 8  # numbers of a group
 
 @form(batch_norm, takes="weight bias eps", name="ai.onnx BatchNormalization", kernel="BatchNormalization")
 def batch_normalization(build: Builder, node: Node) -> str:
-    x, mean, variance, weight, bias = node.inputs
-    assert x is not None
+    x, (mean, variance, weight, bias) = operand(node), node.inputs[1:]
     _refuse_types(node)
     scale = weight if weight is not None else _filled(x, 1)
     shift = bias if bias is not None else _filled(x, 0)
@@ -42,8 +41,7 @@ def batch_normalization(build: Builder, node: Node) -> str:
     kernel="GroupNormalization",
 )
 def group_normalization(build: Builder, node: Node) -> str:
-    x, weight, bias = node.inputs
-    assert x is not None
+    x, (weight, bias) = operand(node), node.inputs[1:]
     refuse_wrong(build, GROUP_NORMALIZATION)
     _refuse_types(node)
     scale = weight if weight is not None else _filled(x, 1)
@@ -55,8 +53,7 @@ def group_normalization(build: Builder, node: Node) -> str:
 @form(group_norm, takes="weight bias groups eps", name="ai.onnx InstanceNormalization")
 def instance_normalization(build: Builder, node: Node) -> str:
     """Each group as one channel; weight and bias of the channels are applied after it, if a group is not one."""
-    x, weight, bias = node.inputs
-    assert x is not None
+    x, (weight, bias) = operand(node), node.inputs[1:]
     if x.type.dtype != float32:
         refuse(f"the body computes {x.type.dtype} more exactly than onnxruntime's kernel")
     groups, shape = node.attributes["groups"], x.type.shape

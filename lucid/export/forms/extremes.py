@@ -21,7 +21,7 @@ from lucid.core.graph.values import Constant, Node, Value
 from lucid.core.targets.runtimes import BRANCHES, EXP_OF_NAN, NAN_BETWEEN_TWO, NAN_IS_GREATER, PASSES_OVER_NAN
 from lucid.export.builder import Builder
 from lucid.export.form import Form, Taken, form, operand, refuse, refuse_wrong
-from lucid.export.forms.plain import axes_from_front, over_axes, reduction_node
+from lucid.export.forms.primitives import axes_from_front, over_axes, reduction_node
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.ops import elementwise, max_pool, reduction
 

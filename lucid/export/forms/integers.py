@@ -21,7 +21,7 @@ from lucid.core.graph.values import Constant, Node, Result, Value
 from lucid.core.targets.runtimes import DIVIDED_AS_FLOAT32, INTEGERS_AS_FLOAT64, LOWEST_OVER_MINUS_ONE
 from lucid.export.builder import Builder, Operand
 from lucid.export.form import form, operand, refuse, refuse_wrong
-from lucid.export.forms.plain import reduction_node
+from lucid.export.forms.primitives import reduction_node
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.target import ExportError
 from lucid.ops import concat, elementwise, logical_and, matmul, minimum, permute, reduction, squeeze, unsqueeze, where

@@ -1,17 +1,20 @@
-"""Native forms of composites that ONNX has an op for."""
+"""Composites that ONNX has an op for: activations, norms, rotary positions, interpolation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn
+from fractions import Fraction
+from typing import Any, NoReturn
 
 import numpy as np
 
 from lucid.core.graph.types import DType, float64
 from lucid.core.graph.values import Node, Result
+from lucid.core.sizes.dims import Size, same
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import form, refuse
-from lucid.ops import elementwise, neural
+from lucid.export.form import form, one_node, operand, refuse
+from lucid.ops import elementwise, expand, interpolation, neural, rotary_embedding, take
+from lucid.ops.tensor.tensor import Tensor
 
 
 @form(neural.dropout, takes="p")
@@ -19,24 +22,10 @@ def dropout(build: Builder, node: Node) -> NoReturn:
     refuse("dropout is for training: export in evaluation mode, or with dropout_p=0")
 
 
-@form(neural.relu, kernel="Relu")
-def relu(build: Builder, node: Node) -> str:
-    return build.op("Relu", *node.inputs)
-
-
-@form(neural.softplus, kernel="Softplus")
-def softplus(build: Builder, node: Node) -> str:
-    return build.op("Softplus", *node.inputs)
-
-
-@form(neural.log_softmax, takes="axis", kernel="LogSoftmax")
-def log_softmax(build: Builder, node: Node) -> str:
-    return build.op("LogSoftmax", *node.inputs, axis=node.attributes["axis"])
-
-
-@form(neural.gelu, takes="approximate", name="ai.onnx Gelu", opset=20, kernel="Gelu")
-def gelu(build: Builder, node: Node) -> str:
-    return build.op("Gelu", *node.inputs, approximate=node.attributes["approximate"])
+relu = one_node(neural.relu, "Relu")
+softplus = one_node(neural.softplus, "Softplus")
+log_softmax = one_node(neural.log_softmax, "LogSoftmax", "axis")
+gelu = one_node(neural.gelu, "Gelu", "approximate", name="ai.onnx Gelu", opset=20)
 
 
 @form(
@@ -49,9 +38,9 @@ def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
     """onnxruntime (1.28 to 1.31 at least) fuses this with a sum of three axes that nothing else reads, into a kernel
     that takes four times as long as both. A reshape to the same shape in between prevents that and moves no data.
     """
-    total = node.inputs[0]
+    total = operand(node)
     is_sum = isinstance(total, Result) and total.node.op is elementwise.add
-    if total is None or not is_sum or total.type.rank != 3 or build.uses(total) > 1:
+    if not is_sum or total.type.rank != 3 or build.uses(total) > 1:
         refuse("its input is not a sum that onnxruntime would fuse it with")
     return _layer_normalization(build, node, lambda: build.op("Reshape", total, np.zeros(3, np.int64)))
 
@@ -63,8 +52,7 @@ def layer_normalization(build: Builder, node: Node) -> str:
 
 def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operand]) -> str:
     """The node. `source` emits its input, after the last check that may refuse."""
-    x, weight, bias = node.inputs
-    assert x is not None
+    x, (weight, bias) = operand(node), node.inputs[1:]
     axes = node.attributes["axes"]
     refuse_float64(node)
     if any(v is not None and v.type.dtype != x.type.dtype for v in (weight, bias)):
@@ -75,8 +63,7 @@ def _layer_normalization(build: Builder, node: Node, source: Callable[[], Operan
 
 @form(neural.rms_norm, takes="weight eps offset", name="ai.onnx RMSNormalization", opset=23, kernel="RMSNormalization")
 def rms_normalization(build: Builder, node: Node) -> str:
-    x, weight = node.inputs
-    assert x is not None
+    x, weight = operand(node), node.inputs[1]
     refuse_float64(node)
     if weight is not None and weight.type.dtype != x.type.dtype:
         refuse("the weight has another element type than the input")
@@ -99,3 +86,75 @@ def _ones(shape: object, dtype: DType) -> np.ndarray:
     if not isinstance(shape, tuple) or not all(isinstance(size, int) for size in shape):
         refuse("the normalised axes have symbolic sizes and there is no weight")
     return np.ones(shape, dtype.numpy)
+
+
+@form(
+    rotary_embedding,
+    takes="positions heads interleaved",
+    name="ai.onnx RotaryEmbedding",
+    opset=23,
+    kernel="RotaryEmbedding",
+)
+def rotary(build: Builder, node: Node) -> str:
+    x, cos, sin, positions = operand(node), operand(node, 1), operand(node, 2), node.inputs[3]
+    heads, half = node.attributes["heads"], cos.type.shape[-1]
+    width = x.type.shape[-1] if heads is None else x.type.shape[-1] // heads
+    part = None if same(2 * half, width) else 2 * half
+    if part is not None and heads is None:
+        heads = x.type.shape[1]  # the op requires it if only a part of each head is rotated
+        if not isinstance(heads, int):
+            refuse("the number of heads is symbolic, and only a part of each head is rotated")
+    tables = [Tensor.from_value(cos), Tensor.from_value(sin)]
+    if positions is not None and not _at_most(positions.type.shape[-1], cos.type.shape[0]):
+        # onnxruntime refuses a text that is longer than the tables, even where every position is in them.
+        tables, positions = [take(table, Tensor.from_value(positions), 0) for table in tables], None
+    elif positions is None:  # without positions the op takes cosines and sines for each text of the batch
+        tables = [expand(table, (x.type.shape[0], cos.type.shape[-2], half)) for table in tables]
+    return build.op(
+        "RotaryEmbedding",
+        x,
+        *tables,
+        positions,
+        num_heads=heads,
+        rotary_embedding_dim=part,
+        interleaved=int(node.attributes["interleaved"]) or None,
+    )
+
+
+def _at_most(length: Size, rows: Size) -> bool:
+    """Whether this is known before the model runs."""
+    return same(length, rows) or (isinstance(length, int) and isinstance(rows, int) and length < rows)
+
+
+# ONNX Resize, where it reads exactly the positions that torch reads. torch multiplies places with the quotient of the
+# sizes, Resize divides by the inverse: the results are the same in float32 only for powers of two. Others would be off
+# by about 1e-7 of the size of an axis, and the nearest modes would read other elements.
+_MODES: dict[str, dict[str, Any]] = {
+    "nearest": {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+    "nearest-exact": {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
+    "linear": {"mode": "linear"},
+    "bilinear": {"mode": "linear"},
+    "trilinear": {"mode": "linear"},
+    "bicubic": {"mode": "cubic", "cubic_coeff_a": -0.75},
+}
+_POWERS = [Fraction(2) ** power for power in range(-8, 9)]
+
+
+@form(interpolation.resize, takes="sizes factors mode align_corners", name="ai.onnx Resize", kernel="Resize")
+def resize(build: Builder, node: Node) -> str:
+    x, attributes = operand(node), node.attributes
+    if attributes["align_corners"]:
+        refuse("it rounds positions differently with align_corners")
+    axes = zip(x.type.shape[2:], attributes["sizes"], attributes["factors"], strict=True)
+    scales = [float(_power(*axis)) for axis in axes]
+    options = {"coordinate_transformation_mode": "half_pixel"} | _MODES[attributes["mode"]]
+    return build.op("Resize", x, None, np.asarray([1, 1, *scales], np.float32), **options)
+
+
+def _power(size: Size, wanted: Size, factor: float | None) -> Fraction:
+    """The power of two that a size is multiplied with; halves are rounded down only if a factor is given."""
+    for power in _POWERS:
+        exact = same(wanted * power.denominator, size * power.numerator)
+        if exact if factor is None else factor == power and same(size * power.numerator // power.denominator, wanted):
+            return power
+    refuse(f"{wanted} is not {size} multiplied with a power of two, and it rounds positions differently")

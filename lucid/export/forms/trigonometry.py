@@ -15,7 +15,7 @@ from typing import Any
 from lucid.core.graph.values import Node
 from lucid.core.targets.runtimes import COARSE_SINE
 from lucid.export.builder import Builder
-from lucid.export.form import Form, form
+from lucid.export.form import Form, form, operand
 from lucid.ops import elementwise, floor, where
 from lucid.ops.op import Op
 from lucid.ops.tensor.tensor import Tensor
@@ -33,9 +33,7 @@ def _by_quarters(op: Op[..., Any], ahead: int) -> Form:
 
     @form(op, name="sums and products", mends=COARSE_SINE, dtypes=("float32",))
     def reduced(build: Builder, node: Node) -> Tensor:
-        (angle,) = node.inputs
-        assert angle is not None
-        x = Tensor.from_value(angle)
+        x = Tensor.from_value(operand(node))
         quarters = floor(x * _QUARTERS + 0.5)
         rest = reduce(lambda left, part: left - quarters * part, _PARTS, x)
         square = rest * rest

@@ -15,11 +15,10 @@ from lucid.core.graph.types import Array, TensorType, as_dtype
 from lucid.core.sizes.dims import Size
 from lucid.core.targets.runtimes import ACCURACY_LEVEL, DEFAULT_LEVEL, EXTENSIONS, OLDEST_RELEASE, SIZE_LIMITS
 from lucid.core.words.safe_text import encodable
-from lucid.export.builder import Block, Builder, Emitted
+from lucid.export.builder import Block, Builder, Emitted, Strings
 from lucid.export.onnx_file.array_bytes import in_order
 from lucid.export.onnx_file.element_codes import onnx_code
-from lucid.export.size_limits import size_limits
-from lucid.export.strings import Strings
+from lucid.tracing.index_ranges import size_limits
 
 PRODUCER = "lucid"
 TARGET = "lucid.target"  # the metadata key

@@ -16,7 +16,7 @@ import numpy as np
 from lucid.core.sizes.dims import dim
 from lucid.core.targets.runtimes import EXTENSIONS
 from lucid.export import Builder
-from lucid.export.strings import Strings
+from lucid.export.builder import Strings
 from lucid.layouts.tokenizing.characters import Characters, characters_of, literally, pattern_of
 from lucid.layouts.tokenizing.reference import NotExpressedError, Reference
 from lucid.layouts.tokenizing.rows import INT64, constant, inputs_of_rows, number, replaced, vector

@@ -1,4 +1,4 @@
-"""Forms of ops that write to places and find the largest elements."""
+"""Writing elements to places, into buffers too, and finding the largest elements."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import numpy as np
 
 from lucid.core.graph.types import int32
 from lucid.core.graph.values import Node
-from lucid.core.targets.runtimes import ORDER_OF_TIES
+from lucid.core.targets.runtimes import ORDER_OF_TIES, TENSOR_SCATTER
 from lucid.export.builder import Builder, Operand, computed
-from lucid.export.form import form, operand, refuse
+from lucid.export.form import form, one_node, operand, refuse, refuse_wrong
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import sizes_vector
-from lucid.ops import argmax, logical_and, scattering, sorting, where
+from lucid.ops import arange_op, argmax, expand, logical_and, reshape, scattering, sorting, where
+from lucid.ops.attention import buffers
 from lucid.ops.elementwise import isnan
 from lucid.ops.indexing import take_along_op
 from lucid.ops.tensor.tensor import Tensor
 
+_FAR = 2**62
 _COMPARED = 2**16  # of a row: elements times results
 
 
-@form(scattering.scatter_op, takes="axis", kernel="ScatterElements")
-def scatter_elements(build: Builder, node: Node) -> str:
-    return build.op("ScatterElements", *node.inputs, axis=node.attributes["axis"])
+scatter_elements = one_node(scattering.scatter_op, "ScatterElements", "axis", name="scatter_elements")
 
 
 @form(scattering.scatter_op, name="ScatterElements, added", takes="axis reduction")
@@ -71,3 +71,22 @@ def top_k(build: Builder, node: Node) -> tuple[str, ...]:
     keys = build.op("Where", build.op("IsNaN", x), np.asarray(np.inf, x.type.dtype.numpy), x)
     _, indices = build.ops("TopK", keys, count, outputs=2, **order)
     return build.op("GatherElements", x, indices, axis=axis), indices
+
+
+@form(buffers.write_at, takes="axis", name="ai.onnx TensorScatter", opset=24, kernel="ScatterElements")
+def tensor_scatter(build: Builder, node: Node) -> str:
+    refuse_wrong(build, TENSOR_SCATTER)
+    return build.op("TensorScatter", *node.inputs, axis=node.attributes["axis"])
+
+
+@form(buffers.write_at, takes="axis", name="ai.onnx ScatterElements", kernel="ScatterElements")
+def write_elements(build: Builder, node: Node) -> str:
+    buffer, new, starts = (operand(node, index) for index in range(3))
+    rank = new.type.rank
+    axis = node.attributes["axis"] % rank
+    along = [new.type.shape[axis] if i == axis else 1 for i in range(rank)]
+    steps = reshape(arange_op(start=0, stop=new.type.shape[axis]), along)
+    # ScatterElements counts negative positions from the end: they become too large, which it refuses.
+    given = Tensor.from_value(starts)
+    first = reshape(where(given < 0, _FAR, given), (new.type.shape[0], *[1] * (rank - 1)))
+    return build.op("ScatterElements", buffer, expand(first + steps, new.type.shape), new, axis=axis)

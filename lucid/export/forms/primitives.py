@@ -15,10 +15,11 @@ from lucid.core.targets.runtimes import (
     FLOAT64_QUICK_GELU,
     FLOAT64_TRANSPOSED,
     HALF_TRANSPOSED,
+    REGIONS_OF_POSITIONS,
     RESHAPED_TO_NUMBER,
 )
 from lucid.export.builder import Builder, Operand
-from lucid.export.form import Form, form, operand
+from lucid.export.form import Form, Taken, form, one_node, operand, refuse
 from lucid.export.onnx_file.element_codes import onnx_code
 from lucid.export.run_time_sizes import reshaped, size_vector, sizes_vector
 from lucid.ops import bitwise, creation, elementwise, indexing, reduction, shaping
@@ -93,25 +94,15 @@ def not_equal(build: Builder, node: Node) -> str:
     return build.op("Not", build.op("Equal", *node.inputs))
 
 
-@form(elementwise.fmod, kernel="Mod")
-def fmod(build: Builder, node: Node) -> str:
-    return build.op("Mod", *node.inputs, fmod=1)
-
-
-def _bitwise(op: Op[..., Any], onnx: str) -> Form:
-    """ONNX's operator of bits."""
-
-    @form(op, name=f"ai.onnx {onnx}", opset=18, kernel=onnx)
-    def bits(build: Builder, node: Node) -> str:
-        return build.op(onnx, *node.inputs)
-
-    return bits
-
-
-bitwise_not = _bitwise(bitwise.bitwise_not, "BitwiseNot")
-bitwise_and = _bitwise(bitwise.bitwise_and, "BitwiseAnd")
-bitwise_or = _bitwise(bitwise.bitwise_or, "BitwiseOr")
-bitwise_xor = _bitwise(bitwise.bitwise_xor, "BitwiseXor")
+_BITWISE = [
+    one_node(op, onnx, name=f"ai.onnx {onnx}", opset=18)
+    for op, onnx in (
+        (bitwise.bitwise_not, "BitwiseNot"),
+        (bitwise.bitwise_and, "BitwiseAnd"),
+        (bitwise.bitwise_or, "BitwiseOr"),
+        (bitwise.bitwise_xor, "BitwiseXor"),
+    )
+]
 
 
 # Shape ------------------------------------------------------------------------------------------------------------
@@ -180,11 +171,6 @@ def pad(build: Builder, node: Node) -> str:
     return build.op(
         "Pad", *node.inputs, sizes_vector(build, (*node.attributes["before"], *node.attributes["after"])), value
     )
-
-
-@form(shaping.concat_op, takes="axis", kernel="Concat")
-def concat(build: Builder, node: Node) -> str:
-    return build.op("Concat", *node.inputs, axis=node.attributes["axis"])
 
 
 @form(shaping.split_op, takes="sizes axis", kernel="Split")
@@ -320,10 +306,41 @@ def cumsum(build: Builder, node: Node) -> str:
     return build.op("CumSum", counted, np.asarray(node.attributes["axis"], np.int64))
 
 
+@form(elementwise.less_equal, name="not greater", mends=REGIONS_OF_POSITIONS)
+def not_greater(build: Builder, node: Node) -> Taken:
+    """For tract (0.23.9, Rust), which looks for conditions "column <= row", which hold in one region of a mask, and
+    computes a Where region by region. Where the length is symbolic it mixes up the sizes of regions: the shape is
+    wrong, or it stops. "Not (column > row)" is the same for whole numbers, and is left as it is.
+    """
+    left, right = operand(node, 0), operand(node, 1)
+    if not (_are_positions(left) and _are_positions(right)):
+        refuse("it is for positions")
+    return Taken(build.op("Not", build.op("Greater", left, right)), "tract computes LessOrEqual of positions wrongly")
+
+
+def _are_positions(value: Value) -> bool:
+    """Whether it is a range of a symbolic length, with axes of size 1."""
+    while isinstance(value, Result) and value.node.op is shaping.unsqueeze_op:
+        value = operand(value.node)
+    made = isinstance(value, Result) and value.node.op is creation.arange_op
+    return made and any(isinstance(size, Dim) for size in value.type.shape)
+
+
 # These primitives have one form each, so their order does not matter.
 FORMS = (
-    *(cast, cos, mul, true_div, not_equal, fmod, bitwise_not, bitwise_and, bitwise_or, bitwise_xor),
-    *(take, reshape, squeeze, unsqueeze, permute, expand, tile, pad, concat, split),
+    *(cast, cos, mul, true_div, not_equal, one_node(elementwise.fmod, "Mod", fmod=1), *_BITWISE),
+    *(
+        take,
+        reshape,
+        squeeze,
+        unsqueeze,
+        permute,
+        expand,
+        tile,
+        pad,
+        split,
+        one_node(shaping.concat_op, "Concat", "axis"),
+    ),
     *(slice_op, size_op, full, arange, tril, triu),
     *(mean, any_, all_, cumsum),
 )
