@@ -16,11 +16,7 @@ _LARGEST = 64 << 20  # bytes of a file of texts; some hundred sentences do
 
 
 def calls(text: Path, checkpoint: Path, decoder: bool) -> list[Array]:
-    """Token ids (1, L) for each call.
-
-    Raises:
-        CommandError: for a file that is not text, or without any.
-    """
+    """Token ids (1, L) for each call."""
     with open_regular(text) as file:
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:

@@ -8,7 +8,7 @@ OK, FAILED, USAGE = 0, 1, 2  # success; failure, or results differ; a wrong comm
 
 
 class CommandError(Exception):
-    """An error to show to the user.
+    """An error to show to the user: any function of the commands raises it for a wrong value of an option.
 
     Args:
         message: what is wrong and what to do.

@@ -51,7 +51,8 @@ class GroupHelp(TyperGroup):
 
 def _readable(option: str, about: str) -> tuple[str, str]:
     """Without types that say nothing; many choices go to the description, which is wrapped."""
-    option = re.sub(r" <str>$", "", option).replace(" range>", ">").replace("<list[", "<").replace("]>", ">")
+    option = option.replace(" range>", ">").replace("<list[", "<").replace("]>", ">")
+    option = re.sub(r"^([A-Z.]+) <\w+>$", r"\1", option).replace("<str>", "NAME")
     about = re.sub(r"\[default: \(([^()]*)\)", r"[default: \1", about)
     choices = re.search(r" <([^<>]*\|[^<>]*)>", option)
     if choices and len(option) > _WIDEST:

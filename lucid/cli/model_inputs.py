@@ -90,21 +90,13 @@ def check_known(given: Mapping[str, int], known: set[str]) -> None:
 
 
 def target_of(options: TargetOptions, name: str | None = None) -> Target:
-    """The target of `--target`, or the one of this name where the option is not given.
-
-    Raises:
-        ExportError: for a value that the target does not take.
-    """
+    """The target of `--target`, or the one of this name where the option is not given."""
     given = values_of(options, TargetOptions)
     return Target(str(given.pop("target") or name or GENERAL), **given)
 
 
 def part(model: Model, options: ExportedModelOptions) -> ModelPart:
-    """The model, or what `--part` and `--cache` ask for, with the inputs of `--input` and `--call`.
-
-    Raises:
-        CommandError: as `arguments`, and for a part or a cache that the model does not have.
-    """
+    """The model, or what `--part` and `--cache` ask for, with the inputs of `--input` and `--call`."""
     named = arguments(model, options)
     if options.part is None and options.cache is None and options.capacity is None:
         return ModelPart(model, named)
@@ -115,11 +107,7 @@ def part(model: Model, options: ExportedModelOptions) -> ModelPart:
 
 
 def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
-    """The `kwargs` of `lucid.trace` from `--input` and `--call`, checked against the model's arguments.
-
-    Raises:
-        CommandError: for a name that the model does not have, and for an input without a description.
-    """
+    """The `kwargs` of `lucid.trace` from `--input` and `--call`, checked against the model's arguments."""
     specs, plain = inputs(options.inputs), settings("--call", options.call)
     signature = inspect.signature(model.forward if isinstance(model, Module) else model)
     parameters = signature.parameters

@@ -25,24 +25,14 @@ from lucid.tracing.trace import Model
 
 @dataclass(frozen=True)
 class Texts:
-    """The tokenizer of a checkpoint.
-
-    Args:
-        checkpoint: where it is.
-        package: `lucid.layouts.tokenizing`, which needs extras.
-    """
+    """The tokenizer of a checkpoint, and `lucid.layouts.tokenizing`, which needs extras."""
 
     checkpoint: Path
     package: Any
 
     @classmethod
     def of(cls, options: SourceOptions, part: ModelPart, model: Model) -> Texts:
-        """Of what a command line names, for a part of a model that reads one text at once.
-
-        Raises:
-            CommandError: for a SOURCE without a tokenizer.
-            ValueError: for another model.
-        """
+        """Of what a command line names, for a part of a model; a ValueError unless it reads one text at once."""
         checkpoint = _checkpoint(options, "tokenizer")
         package = tokenizing_package()
         package.check_reads_text(_inputs(part, model), model.checkpoint.task if isinstance(model, Pretrained) else "")
@@ -60,12 +50,7 @@ class Texts:
 
 
 def of_images(options: SourceOptions, part: ModelPart, model: Model) -> ModelPart:
-    """A part of a model with the preprocessor of its checkpoint: it takes images in the place of pixels.
-
-    Raises:
-        CommandError: for a SOURCE without a preprocessor.
-        ValueError, OSError: as `lucid.layouts.images.Preprocessor.from_folder` and `with_preprocessor`.
-    """
+    """A part of a model with the preprocessor of its checkpoint: it takes images instead of pixels."""
     preprocessor = Preprocessor.from_folder(_checkpoint(options, "preprocessor"))
     return with_preprocessor(part, _inputs(part, model), preprocessor)
 

@@ -48,11 +48,7 @@ def _what_to_do_with(file: Path) -> str:
 
 
 def find(source: str) -> Any:
-    """What SOURCE names.
-
-    Raises:
-        CommandError: if there is nothing of this name, with what it may mean.
-    """
+    """What SOURCE names."""
     place, colon, name = source.rpartition(":")
     if not colon:
         if source.endswith(".py"):

@@ -20,13 +20,7 @@ _UNCHANGED = "float"
 def load_quantized(options: QuantizedModelOptions, mapped: bool = True) -> tuple[Model, Module | None]:
     """The model of `load_model`, quantized if there is --bits, and then also the one that it was quantized from.
 
-    Args:
-        options: what the command line says of the model.
-        mapped: whether a checkpoint whose weights are only rounded may be read layer by layer from the mapped file.
-
-    Raises:
-        CommandError: as `load_model`, and for options that do not go together.
-        ValueError: as `lucid.quantize`.
+    With `mapped` a checkpoint whose weights are only rounded is read layer by layer from the mapped file.
     """
     rounded = options.bits is not None
     mapped = mapped and rounded and only_rounds(options) and checkpoint_of(options.source) is not None
@@ -46,16 +40,7 @@ def only_rounds(options: QuantizationOptions) -> bool:
 
 
 def quantize_arguments(options: WeightOptions, checkpoint: Path | None, decoder: bool) -> dict[str, Any] | None:
-    """The arguments of `lucid.quantize`; None without --bits.
-
-    Args:
-        options: the options of quantized weights.
-        checkpoint: where the tokenizer is that --text needs.
-        decoder: whether the model is one, which reads the text as a whole.
-
-    Raises:
-        CommandError: for options that do not go together, and --text without a tokenizer.
-    """
+    """The arguments of `lucid.quantize`; None without --bits. A decoder reads --text as a whole, others by line."""
     given = values_of(options, QuantizationOptions if isinstance(options, QuantizationOptions) else WeightOptions)
     bits, activations = given.pop("bits"), given.get("activations")
     if bits is None:
@@ -73,11 +58,7 @@ def quantize_arguments(options: WeightOptions, checkpoint: Path | None, decoder:
 
 
 def read_bits(text: str) -> Bits:
-    """``4``, or bits by pattern: ``lm_head=8,*=4``.
-
-    Raises:
-        CommandError: for anything else.
-    """
+    """``4``, or bits by pattern: ``lm_head=8,*=4``."""
     if text.isdecimal():
         return int(text)
     widths: dict[str, int | None] = {}

@@ -38,21 +38,14 @@ def load_model(options: ModelOptions, dequantize: bool = False, mapped: bool = F
 
     A checkpoint makes the model that its config names. A class is called with the arguments, or its `from_pretrained`
     if there are weights. A function is also called, unless it needs arguments that are not given: then it is itself the
-    model.
-
-    Args:
-        options: what the command line says of the model.
-        dequantize: whether the quantized weights of a checkpoint become parameters.
-        mapped: whether those of a checkpoint keep their element types, so that they stay in the file until they are
-            read.
-
-    Raises:
-        CommandError: if SOURCE does not name a model; the message lists what it could name.
+    model. With `dequantize` the quantized weights of a checkpoint become parameters. With `mapped` its weights keep
+    their element types, so that they stay in the file until they are read.
     """
     if options.weights is not None and not options.weights.exists():
         raise usage(f"--weights: there is no file or folder {str(options.weights)!r}{or_check(options.weights)}")
     arguments = settings("--set", options.arguments)
     path = checkpoint_of(options.source)
+    random.manual_seed(options.seed)
     with phase("building the model" if path is None and options.weights is None else "reading weights"):
         if path is None:
             return _named(options, arguments)
@@ -62,7 +55,6 @@ def load_model(options: ModelOptions, dequantize: bool = False, mapped: bool = F
 def _of_checkpoint(
     options: ModelOptions, path: Path, arguments: Mapping[str, Any], dequantize: bool, mapped: bool
 ) -> Model:
-    random.manual_seed(options.seed)
     _no_arguments(options.source, arguments)
     if options.weights is not None:
         raise usage(f"--weights: SOURCE {options.source!r} is a checkpoint, which has weights; leave out --weights")
@@ -93,7 +85,6 @@ def _named(options: ModelOptions, arguments: Mapping[str, Any]) -> Model:
         if value:
             given_as = f"--{option} {value if isinstance(value, str) else value[0]}"
             raise usage(f"{given_as}: SOURCE {source!r} is no checkpoint; name the class to load as SOURCE")
-    random.manual_seed(options.seed)
     found = find(source)
     random.manual_seed(options.seed)  # importing may have drawn numbers
     if isinstance(found, type) and issubclass(found, Module):
@@ -126,11 +117,7 @@ def checkpoint_of(source: str) -> Path | None:
 
 
 def beside(source: str, ending: str, may_exist: bool = False) -> Path:
-    """Where a command without -o writes: next to a checkpoint, named after it.
-
-    Raises:
-        CommandError: if SOURCE is no checkpoint, or there is something already, unless it `may_exist`.
-    """
+    """Where a command without -o writes: next to a checkpoint, named after it."""
     found = checkpoint_of(source)
     if found is None:
         if not is_import(source):

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,18 +71,19 @@ class Output:
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
         """Print a table; columns whose title ends with ">" hold numbers."""
         table = Table(
-            title=title,
-            title_justify="left",
-            title_style="bold",
-            box=SIMPLE_HEAD,
-            pad_edge=False,
-            show_edge=False,
+            title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False, show_edge=False
         )
         for column in columns:
             table.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
         for row in rows:
             table.add_row(*map(_text, row))
         self._console.print(table)
+
+    def inputs_and_outputs(self, inputs: Mapping[str, object], outputs: Mapping[str, object]) -> None:
+        """Print the types of a model's inputs and outputs, and an empty line."""
+        rows = [("input", name, kind) for name, kind in inputs.items()]
+        self.table(("", "name", "type"), [*rows, *(("output", name, kind) for name, kind in outputs.items())])
+        self.line()
 
 
 def _text(part: object) -> Text:
@@ -139,6 +140,11 @@ def number(value: float) -> float | None:
 def bytes_of(path: Path) -> int | None:
     """The size of a file that was written; None for a pipe or device."""
     return None if is_stream(path) else path.stat().st_size
+
+
+def files_json(files: Iterable[Path]) -> list[dict[str, Any]]:
+    """Files that were written, and their sizes, as plain data."""
+    return [{"name": str(file), "bytes": bytes_of(file)} for file in files]
 
 
 def written(out: Output, files: Sequence[Path]) -> None:

@@ -105,12 +105,7 @@ def _print(data: dict[str, Any]) -> None:
         text = f"{100 * data['share_of_peak']:.0f} % of {best:.0f} GFLOP/s (matrix product)"
         rows.append(("of the peak", text))
     if data["uncounted_nodes"]:
-        rows.append(
-            (
-                "note",
-                f"{data['uncounted_nodes']} nodes are not counted: their shapes are not known",
-            )
-        )
+        rows.append(("note", f"{data['uncounted_nodes']} nodes are not counted: their shapes are not known"))
     out = terminal.console()
     for name, text in rows:
         out.line(f"{name:<13}{text}")

@@ -105,10 +105,7 @@ def _runtime() -> Iterator[Finding]:
     if broken:
         text = f"{_show(wheels)}{broken}" if wheels else "not installed: models can be exported, but not run or checked"
         yield Finding(
-            "onnxruntime",
-            False,
-            text,
-            "pip install 'lucid-onnx[cpu]', or 'lucid-onnx[gpu]' for an NVIDIA GPU",
+            "onnxruntime", False, text, "pip install 'lucid-onnx[cpu]', or 'lucid-onnx[gpu]' for an NVIDIA GPU"
         )
         return
     runtime = import_module("onnxruntime")

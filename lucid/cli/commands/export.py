@@ -83,12 +83,7 @@ def _export_file(options: Export) -> int:
 
 
 def _target(options: Export) -> Target:
-    """The target, with the lengths that it expects.
-
-    Raises:
-        CommandError: for --lengths that are not two numbers.
-        ExportError: for an opset that does not exist, and for lengths that are no range.
-    """
+    """The target, with the lengths that it expects."""
     target = target_of(options)
     if options.lengths is not None:
         lengths = re.fullmatch(r"(\d{1,18}):(\d{1,18})", options.lengths)
@@ -108,7 +103,7 @@ def _summary(
     )
     return {
         "file": str(path),
-        "files": [{"name": str(file), "bytes": terminal.bytes_of(file)} for file in files],
+        "files": terminal.files_json(files),
         "opsets": {entry.domain or "ai.onnx": entry.version for entry in exported.opset_import},
         "ir_version": exported.ir_version,
         "inputs": {name: str(kind) for name, kind in lowered.inputs.items()},
@@ -149,10 +144,7 @@ def _print(
     source: Module | None,
     cost: QuantizingCost | None,
 ) -> None:
-    ends = [("input", name, kind) for name, kind in data["inputs"].items()]
-    ends += [("output", name, kind) for name, kind in data["outputs"].items()]
-    out.table(("", "name", "type"), ends)
-    out.line()
+    out.inputs_and_outputs(data["inputs"], data["outputs"])
     rows = [(name, count) for name, count in data["nodes"].items()]
     out.table(("operator", "count>"), rows, title=f"{sum(data['nodes'].values())} nodes")
     if taken.tells:
@@ -211,7 +203,7 @@ def _export_folder(options: Export, layout: str) -> int:
         data = {
             "folder": str(output),
             "for": LAYOUTS[layout].about,
-            "files": [{"name": str(file), "bytes": terminal.bytes_of(file)} for file in files],
+            "files": terminal.files_json(files),
             "parity": {name: parity_json(report) for name, report in reports.items()} or None,
             "quantizing": {name: cost_json(cost) for name, cost in costs.items()} or None,
         }

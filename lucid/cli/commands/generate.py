@@ -49,9 +49,6 @@ def answer_arguments(options: AnswerCommand) -> dict[str, Any]:
     """The arguments of `LanguageModel.answer`. An option for sampling, or a seed, turns sampling on.
 
     Without a seed the draws differ from run to run.
-
-    Raises:
-        CommandError: for a value out of range.
     """
     choice = {name: value for name, value in values_of(options, SamplingOptions).items() if value is not None}
     if choice:

@@ -41,12 +41,7 @@ def run(options: Inspect) -> int:
 
 
 def inspected(options: Inspect | Bench) -> Inspection:
-    """The inspection of a file at the sizes of --size.
-
-    Raises:
-        CommandError: for sizes that the file does not have.
-        ModelError, OSError: as `lucid.inspection.inspect_model`.
-    """
+    """The inspection of a file at the sizes of --size."""
     sizes = read_sizes(options.sizes)
     if sizes:
         check_known(sizes, set(free_sizes(read(options.model).model.graph)))
@@ -59,10 +54,7 @@ def _print(out: terminal.Output, found: Inspection, depth: int) -> None:
     opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items())
     out.line(f"made by {found.producer}; opset {opsets}; IR {found.ir_version}")
     out.line()
-    ends = [("input", name, kind) for name, kind in found.inputs.items()]
-    ends += [("output", name, kind) for name, kind in found.outputs.items()]
-    out.table(("", "name", "type"), ends)
-    out.line()
+    out.inputs_and_outputs(found.inputs, found.outputs)
     total = max(found.flops, 1)
     rows = [
         (

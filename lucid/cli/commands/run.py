@@ -34,12 +34,7 @@ def run(options: Run) -> int:
     if options.json:
         values = None if output else {name: array.tolist() for name, array in results.items()}
         terminal.print_json(
-            {
-                "providers": session.providers,
-                "outputs": described,
-                "written": output and str(output),
-                "values": values,
-            }
+            {"providers": session.providers, "outputs": described, "written": output and str(output), "values": values}
         )
         return OK
     out = terminal.console(beside=output)

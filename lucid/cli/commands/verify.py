@@ -111,11 +111,7 @@ def _sizes(values: Iterable[onnx.ValueInfoProto]) -> dict[str, list[int | str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """The file, or the ONNX files of a folder.
-
-    Raises:
-        CommandError: for a folder without any.
-    """
+    """The file, or the ONNX files of a folder."""
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.rglob("*.onnx") if file.is_file())

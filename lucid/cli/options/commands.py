@@ -151,9 +151,7 @@ class Verify(JsonCommand, ProviderOptions, SizeOptions, ExportedModelOptions):
     ]
     providers: Annotated[
         list[str],
-        typer.Option(
-            "--provider", "-p", metavar="NAME", help="cpu, cuda, or onnxruntime's full name. Repeatable.", **REPEATABLE
-        ),
+        typer.Option("--provider", "-p", help="cpu, cuda, or onnxruntime's full name. Repeatable.", **REPEATABLE),
     ]
     sizes: Annotated[
         list[str],
@@ -345,16 +343,12 @@ class Chat(AnswerCommand):
 class PredictorOptions(PromptOption):
     """How a model computes rows: the arguments of `lucid.batch.Predictor` of these names."""
 
-    task: Annotated[
-        str | None, _model(metavar="NAME", help="Stop with an error unless the folder is for this task.")
-    ] = None
+    task: Annotated[str | None, _model(help="Stop with an error unless the folder is for this task.")] = None
     batch_tokens: Annotated[int, _model(min=1, help="Tokens of a batch, padding included.")] = 4096
     max_length: Annotated[int | None, _model(min=1, help="Tokens of a row; by default what the checkpoint says.")] = (
         None
     )
-    pooling: Annotated[
-        str | None, _model(metavar="NAME", help="cls or mean, where the model gives a vector for each token.")
-    ] = None
+    pooling: Annotated[str | None, _model(help="cls or mean, where the model gives a vector for each token.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,7 +356,7 @@ class JobOptions:
     """How a job runs: the arguments of `lucid.batch.map_rows` of these names."""
 
     id_column: Annotated[
-        str | None, _rows("--id", metavar="NAME", help="Check first that no id is missing or repeated in this column.")
+        str | None, _rows("--id", help="Check first that no id is missing or repeated in this column.")
     ] = None
     resume: Annotated[bool, _rows("--resume", help="Go on with a job that was interrupted.")] = False
     part_rows: Annotated[int | None, _rows(min=1, help="Rows of a file; by default by their number.")] = None
@@ -413,13 +407,12 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions):
         _rows(
             "--column",
             "-c",
-            metavar="NAME",
             help="The column of texts or images, by default text; two for a cross-encoder.",
             **REPEATABLE,
         ),
     ]
     output_column: Annotated[
-        str | None, _rows(metavar="NAME", help="The column of results; by default embedding, label, score or answer.")
+        str | None, _rows(help="The column of results; by default embedding, label, score or answer.")
     ] = None
     max_new_tokens: Annotated[
         int | None, _model("--max-new-tokens", "-n", min=1, help="Tokens of an answer; by default 128.")
@@ -436,9 +429,7 @@ class ServerOptions(ProviderOptions, PromptOption):
 
     host: Annotated[str, _address(metavar="HOST", help="Where to listen; 0.0.0.0 is for everyone.")] = "127.0.0.1"
     port: Annotated[int, _address(min=1, max=65535, help="The port.")] = 8000
-    name: Annotated[
-        str | None, _model(metavar="NAME", help="What clients call the model; by default the folder's name.")
-    ] = None
+    name: Annotated[str | None, _model(help="What clients call the model; by default the folder's name.")] = None
     workers: Annotated[int, _model(min=1, help="Processes; one that ends is started again.")] = 1
     threads: Annotated[int | None, _model(min=1, help="Of each process; by default the cores are shared out.")] = None
     batch_tokens: Annotated[int, _model(min=1, help="Tokens that are computed together.")] = 4096

@@ -80,7 +80,6 @@ class ConfigOptions:
     ignore_option: Annotated[
         list[str],
         _model(
-            metavar="NAME",
             help="An option of a checkpoint's config.json to read as if the file did not have it, such as one that is "
             "refused and that you know to change nothing. Repeatable.",
             **REPEATABLE,
@@ -111,17 +110,15 @@ class SourceOptions:
     task: Annotated[
         str | None,
         _model(
-            metavar="NAME",
             help="The task to read a checkpoint for, such as feature-extraction or text-classification; by default "
-            "the one that its files name.",
+            "the one that its files name."
         ),
     ] = None
     architecture: Annotated[
         str | None,
         _model(
-            metavar="NAME",
             help="The class of transformers that a checkpoint is, such as LlamaModel, where its config names another "
-            "class or code of its own.",
+            "class or code of its own."
         ),
     ] = None
 
@@ -301,11 +298,7 @@ class ProviderOptions:
     providers: Annotated[
         list[str],
         typer.Option(
-            "--provider",
-            "-p",
-            metavar="NAME",
-            help="cpu, cuda, or onnxruntime's full name; in order of preference.",
-            **REPEATABLE,
+            "--provider", "-p", help="cpu, cuda, or onnxruntime's full name; in order of preference.", **REPEATABLE
         ),
     ]
 
@@ -347,8 +340,7 @@ class PromptOption:
     prompt: Annotated[
         str | None,
         _model(
-            metavar="NAME",
             help="The name of one of the checkpoint's prompts, such as query; empty for none; by default the "
-            "checkpoint's own choice.",
+            "checkpoint's own choice."
         ),
     ] = None
