@@ -40,7 +40,6 @@ R = TypeVar("R")
 
 Kernel = Callable[..., Any]
 Rule = Callable[..., Any]
-Plan = Callable[[Sequence[TensorType | None], Attributes], Kernel | None]
 
 REGISTERED: dict[str, Op[..., Any]] = {}  # every op by its name
 _KEPT = 512  # combinations of types of which an op knows its results
@@ -52,8 +51,6 @@ class Op(Generic[P, R]):
     Args:
         call: the Python signature, and for a composite the body.
         kernel: arrays and attributes to an array or a tuple of arrays.
-        plan: types of the operands and attributes to a kernel for such calls alone, which gets the arrays and no
-            attributes; None where `kernel` computes them.
         rule: types and attributes to a type or a tuple of types; raises TypeError or ValueError for wrong ones.
         body: the same in terms of other ops; None for a primitive.
         onnx: the ONNX op that computes exactly this, where there is one that takes the inputs as they are.
@@ -72,7 +69,6 @@ class Op(Generic[P, R]):
         *,
         name: str,
         kernel: Kernel | None = None,
-        plan: Plan | None = None,
         rule: Rule | None = None,
         body: Callable[P, R] | None = None,
         onnx: str | None = None,
@@ -93,7 +89,7 @@ class Op(Generic[P, R]):
         self.defaults = {name: value for name, value in self._usual.items() if value is not inspect.Parameter.empty}
         self._needed = self._usual.keys() - self.defaults.keys()
         self._known: dict[tuple[Any, ...], CheckedCall] = {}
-        self._kernel, self._plan, self._rule, self._promoted, self._by_kind = kernel, plan, rule, promoted, by_kind
+        self._kernel, self._rule, self._promoted, self._by_kind = kernel, rule, promoted, by_kind
         self._beside_half = beside_half
         functools.update_wrapper(self, call)
         if REGISTERED.setdefault(name, self) is not self:
@@ -184,9 +180,7 @@ class Op(Generic[P, R]):
         types = self.infer(operands, attributes)
         if len(self._known) >= _KEPT:
             self._known.clear()
-        kernel = None if self._plan is None else self._plan(operands, attributes)
-        if kernel is None:
-            kernel = functools.partial(self._kernel, **attributes)
+        kernel = functools.partial(self._kernel, **attributes)
         self._known[key] = known = CheckedCall(self.name, kernel, tensors, types, missing)
         return known
 
@@ -273,11 +267,9 @@ def composite(body: Callable[P, R]) -> Op[P, R]:
     return Op(body, name=body.__name__, body=body)
 
 
-def composite_with(
-    *, kernel: Kernel | None = None, plan: Plan | None = None, folded: bool = True
-) -> Callable[[Callable[P, R]], Op[P, R]]:
-    """An op defined by its body, with faster NumPy kernels that compute the same, or never folded."""
-    return lambda body: Op(body, name=body.__name__, body=body, kernel=kernel, plan=plan, folded=folded)
+def composite_with(*, kernel: Kernel | None = None, folded: bool = True) -> Callable[[Callable[P, R]], Op[P, R]]:
+    """An op defined by its body, with a faster NumPy kernel that computes the same, or never folded."""
+    return lambda body: Op(body, name=body.__name__, body=body, kernel=kernel, folded=folded)
 
 
 def primitive(

@@ -22,11 +22,10 @@ import ml_dtypes
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.core.process.numpy_errstate import without_warnings
 from lucid.core.process.threads import buffer, get_num_threads, share
 from lucid.ops.attention import tiles as attention_tiles
 from lucid.ops.attention.call import AttentionOptions
-from lucid.ops.attention.calm import CALM, LEAST, UNIT, at_once, for_blas, ones, power
+from lucid.ops.attention.calm import CALM, LEAST, at_once, for_blas, ones
 from lucid.ops.attention.tiles import WHOLE, Job, Visibility
 
 
@@ -39,20 +38,20 @@ def attention(
     contiguous, so that `.transpose(0, 2, 1, 3).reshape(N, L, -1)` is a view. The keys include those of the `past`, so
     query i is at position i + past. `mask` broadcasts to (N, H, L, S): boolean (True = attend) or floating, added
     (an entry not above its dtype's lowest number excludes its key). Of the options, it uses scale, is_causal, the
-    windows and softcap. A query that sees no key gives 0.
+    windows and softcap. A query that sees no key gives 0. As every kernel of an op, it is called where NumPy warns of
+    nothing (`without_warnings`).
     """
     n, heads, length, width = query.shape
     _, kv_heads, keys, _ = key.shape
+    key, value = for_blas(key), for_blas(value)
+    is_plain = mask is None and heads == kv_heads and options.softcap == 0
+    if is_plain and attention_tiles.are_few(n * heads, length, keys):
+        result = at_once(query, key, value, options, past)
+        if result is not None:
+            return result
     result = np.empty((n, length, heads, value.shape[-1]), query.dtype)
     output = result.transpose(0, 2, 1, 3)
     if result.size == 0:
-        return output
-    key, value = for_blas(key), for_blas(value)
-    visibility = Visibility(keys, past, options.ahead, options.window)
-    scale = options.scale_of(width)
-    is_plain = mask is None and heads == kv_heads and options.softcap == 0
-    few = is_plain and attention_tiles.are_few(n * heads, length, keys)
-    if few and without_warnings(at_once, query, key, value, scale, visibility, result):
         return output
     group = heads // kv_heads
     if mask is not None:
@@ -65,12 +64,12 @@ def attention(
         value[:, :, None],
         mask,
         result.reshape(n, length, kv_heads, group, value.shape[-1]).transpose(0, 2, 3, 1, 4),
-        scale,
+        options.scale_of(width),
         options.softcap,
-        visibility,
+        Visibility(keys, past, options.ahead, options.window),
     )
     if attention_tiles.is_small((n, kv_heads, group), length, keys):
-        without_warnings(tiled.do, Job(WHOLE, 0, length))
+        tiled.do(Job(WHOLE, 0, length))
     else:
         share(attention_tiles.jobs((n, kv_heads, group), length, keys, get_num_threads()), tiled.work)
     return output
@@ -115,9 +114,8 @@ class _Attention:
         dtype = query.dtype
         if share < 1:
             value = value * dtype.type(share)
-        unit = UNIT if calm else 1.0
         heads, length = query.shape[:3], query.shape[3]
-        scaled = np.multiply(query, dtype.type(self.scale * unit), out=buffer("query", query.shape, dtype))
+        scaled = np.multiply(query, dtype.type(self.scale), out=buffer("query", query.shape, dtype))
         total = largest = None  # of each row's weights, and of its scores, so far: None while nothing is in the output
         for start, stop, top, bottom in self.visibility.blocks(job, math.prod(heads)):
             visible, bias = (None, None) if self.mask is None else self._tile_mask(job, start, stop, top, bottom)
@@ -130,16 +128,16 @@ class _Attention:
                 keys, values = key[..., start:stop], value[..., start:stop, :]
             np.matmul(scaled if every else scaled[..., top:bottom, :], keys, out=scores)
             if self.softcap > 0:
-                scores /= self.softcap * unit
+                scores /= self.softcap
                 np.tanh(scores, out=scores)
-                scores *= self.softcap * unit
+                scores *= self.softcap
             if bias is not None:
-                scores += bias.astype(dtype) * dtype.type(unit)
+                scores += bias.astype(dtype)
             limits = self.visibility.limits(scores, job.start + top, start, stop)
             if calm:
-                if not np.minimum.reduce(scores, None) >= CALM * unit:
+                if not np.minimum.reduce(scores, None) >= CALM:
                     return False
-                power(scores, out=scores)
+                np.exp(scores, out=scores)
                 if visible is not None:
                     scores *= visible
                 for part, seen in limits:

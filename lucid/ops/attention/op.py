@@ -6,15 +6,12 @@ The body below is the definition. The NumPy kernel, and every ONNX form an expor
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import Array, TensorType, bool_, same_shape, show_shape
-from lucid.core.graph.values import Attributes
+from lucid.core.graph.types import Array, bool_, same_shape, show_shape
 from lucid.core.sizes.dims import Size, product, same
-from lucid.ops.attention import few as attention_few
 from lucid.ops.attention import kernel as attention_kernel
 from lucid.ops.attention.call import AttentionCall, AttentionOptions, remembered_options
 from lucid.ops.attention.masks import check_masks, combined_mask, excluded, position_mask
@@ -77,22 +74,12 @@ def _kernel(
     return (output, *present) if present else output
 
 
-def _plan(operands: Sequence[TensorType | None], attributes: Attributes) -> Callable[..., Array] | None:
-    """Where a call needs no more than queries, keys and values with split heads."""
-    options = AttentionOptions.from_attributes(attributes)
-    query, key, value, *others = operands
-    plain = not (any(others) or options.holds_weights or options.head_counts is not None)
-    if query is None or key is None or value is None or not plain or query.dtype.itemsize == 2:
-        return None
-    return attention_few.planned(query, key, value, options)
-
-
 def _split_array(x: Array, heads: int) -> Array:
     """`split_heads` of an array, as a view and without the overhead of ops."""
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
-@composite_with(kernel=_kernel, plan=_plan)
+@composite_with(kernel=_kernel)
 def attention(
     query: Tensor,
     key: Tensor,
