@@ -14,8 +14,8 @@ import lucid
 from benchmarks.graphs import Array
 from lucid.export import Target, to_onnx
 from lucid.generation import Generator
-from lucid.generation.models import stepper
 from lucid.generation.prompts import Prompt
+from lucid.generation.stepper import stepper
 from lucid.models.gpt2 import GPT2, GPT2Config
 from lucid.models.llama import Llama
 from lucid.runtime import Session

@@ -195,17 +195,16 @@ def test_no_import_cycles() -> None:
 
 # What imports a module by name at run time: `lucid`, on first use; the command, which imports the user's code too; an
 # op read from a pickle, which imports the module that defined it, as pickle does for functions; checkpoints, which need
-# one model of many, or the reader of GGUF files; and layouts and engines, of which some need an extra.
 # one model of many, or the reader of GGUF files; layouts, of which some need an extra; and a session, for a model with
 # operators of onnxruntime-extensions.
 LOADERS = {
     "lucid",
-    "lucid.batch.on_demand",
+    "lucid.batch.mapping",
     "lucid.cli",
     "lucid.cli.commands.doctor",
     "lucid.cli.on_demand",
     "lucid.cli.python_source",
-    "lucid.layouts.on_demand",
+    "lucid.layouts.checkpoint_files",
     "lucid.models",
     "lucid.models.checkpoints.tasks",
     "lucid.models.checkpoints.pretrained",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from lucid.core.words.suggestions import or_check
-from lucid.layouts.companions import COMPANIONS, CONFIG, SENTENCE_COMPANIONS, sha256
+from lucid.layouts.checkpoint_files import CONFIG, OTHER_FILES, PROMPTS, sha256
 from lucid.runtime.model_file import check_model_file
 
 Stamp: TypeAlias = tuple[tuple[str, int, int, int], ...]
@@ -80,8 +80,8 @@ def exported_folder(source: str | os.PathLike[str]) -> ExportedFolder:
     model, decoder = _models_in(path)
     models = (model,) if decoder is None else (model, decoder)
     beside = sorted({file.parent / place for file in models for place in _locations(check_model_file(file))})
-    companions = [path / name for name in (CONFIG, *COMPANIONS, *SENTENCE_COMPANIONS)]
-    files = (*models, *beside, *(one for one in companions if one.is_file()))
+    others = [path / name for name in (CONFIG, *OTHER_FILES, PROMPTS)]
+    files = (*models, *beside, *(one for one in others if one.is_file()))
     return ExportedFolder(path, model, files, decoder)
 
 

@@ -11,9 +11,9 @@ from lucid.batch.texts import checked_text
 from lucid.generation import Generator, pad_left
 from lucid.generation.chat.template import ChatTemplateError
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.generation.models import capacity_of
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids
-from lucid.generation.session_caches import capacity_of
 from lucid.generation.stops import Stops
 from lucid.runtime import Session
 

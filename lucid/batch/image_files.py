@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lucid.batch.places import content
 from lucid.batch.rows import RowError
 from lucid.batch.source import Part, Rows
+from lucid.batch.storage import content
 from lucid.core.words.safe_text import encodable
 
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lucid.batch.places import about, content, made, names_in, writing
 from lucid.batch.predictor import Predictor
-from lucid.batch.rows import ERROR
+from lucid.batch.rows import ERROR, with_results
 from lucid.batch.source import Part, Source
-from lucid.batch.tables import with_results
+from lucid.batch.storage import about, content, made, names_in, writing
 from lucid.core.version import __version__
 from lucid.core.words.progress import Advance
 

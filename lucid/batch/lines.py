@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from lucid.batch.places import opened
 from lucid.batch.rows import RowError
 from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column
+from lucid.batch.storage import opened
 from lucid.core.words.progress import phase
 
 LONGEST = 1 << 26  # bytes of a line

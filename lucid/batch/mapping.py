@@ -6,19 +6,19 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lucid.batch.ids import check_ids
 from lucid.batch.image_files import ENDINGS, ImageSource
 from lucid.batch.job import Computed, Job, started
 from lucid.batch.lines import LineSource
-from lucid.batch.on_demand import ray_engine
 from lucid.batch.parquet import ParquetSource
-from lucid.batch.places import address, files_at
 from lucid.batch.predictor import Predictor
-from lucid.batch.source import Part, Source
-from lucid.batch.tables import result_schema
+from lucid.batch.rows import result_schema
+from lucid.batch.source import Part, Source, check_ids
+from lucid.batch.storage import address, files_at
 from lucid.core.words.progress import Advance, phase
 
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
@@ -158,3 +158,14 @@ def open_source(place: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 def _ending(file: str) -> str:
     path = PurePath(file.lower())
     return path.with_suffix("").suffix if path.suffix in _COMPRESSED else path.suffix
+
+
+def ray_engine() -> Any:
+    """The module that runs a job on Ray Data.
+
+    Raises:
+        ModuleNotFoundError: without Ray; the message says what to install.
+    """
+    if find_spec("ray") is None:
+        raise ModuleNotFoundError("the engine ray needs Ray Data: pip install 'lucid-onnx[batch,ray]'")
+    return import_module("lucid.batch.ray_engine")

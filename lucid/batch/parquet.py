@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lucid.batch.places import opened
 from lucid.batch.source import CHUNK, CHUNK_BYTES, Part, Rows, check_names, no_column
+from lucid.batch.storage import opened
 
 _BUFFER = 1 << 20  # bytes that are read of a column at a time
 

@@ -19,7 +19,7 @@ import ray.data
 
 from lucid.batch.folder import FolderChangedError
 from lucid.batch.job import Computed, Job
-from lucid.batch.opened import Plan
+from lucid.batch.open_models import Plan
 from lucid.batch.source import Part
 from lucid.core.words.progress import Advance, phase
 

@@ -12,8 +12,8 @@ from lucid.batch.rows import Column, Kind, Ready, Results, RowError
 from lucid.batch.texts import checked_text
 from lucid.generation import EncoderDecoderGenerator
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.generation.models import capacity_of
 from lucid.generation.options import Options
-from lucid.generation.session_caches import capacity_of
 from lucid.runtime import Session
 
 _START = "decoder_start_token_id"

@@ -11,13 +11,12 @@ from lucid.batch import heads
 from lucid.batch.folder import ExportedFolder
 from lucid.batch.generating import Generation
 from lucid.batch.images import ImageReader
-from lucid.batch.prompts import prompt_of
 from lucid.batch.rewriting import Rewriting
 from lucid.batch.rows import ERROR, Task
-from lucid.batch.texts import TextReader
+from lucid.batch.texts import TextReader, prompt_of
 from lucid.generation.chat.tokenizer_files import load_tokenizer
-from lucid.generation.session_caches import CACHE, STATE
-from lucid.layouts.companions import CONFIG
+from lucid.generation.models import CACHE, STATE
+from lucid.layouts.checkpoint_files import CONFIG
 from lucid.models.checkpoints.config import read_json
 from lucid.runtime import Session
 

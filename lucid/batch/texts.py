@@ -1,4 +1,4 @@
-"""Texts of rows as arrays of tokens, cut off and padded as the checkpoint says."""
+"""Texts of rows as arrays of tokens: a prompt before each, cut off and padded as the checkpoint says."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lucid.batch.rows import Ready, RowError, missing
 from lucid.core.graph.types import Array
 from lucid.generation.chat.long_texts import tokenized, truncated
 from lucid.generation.chat.tokenizer import Tokenizer
+from lucid.layouts.checkpoint_files import PROMPTS
 from lucid.models.checkpoints.config import read_json
 from lucid.models.checkpoints.families import MODEL_TYPES
 
@@ -152,3 +153,25 @@ def _length(tokenizer: Tokenizer, config: Mapping[str, Any], wanted: int | None)
 def _sentence_length(folder: Path) -> object:
     path = folder / _SENTENCES
     return read_json(path).get("max_seq_length") if path.is_file() else None
+
+
+def prompt_of(folder: Path, wanted: str | None) -> str:
+    """What is put before each text.
+
+    Args:
+        folder: with the file, or without: then there are no prompts.
+        wanted: the name of a prompt, or "" for none; None is the checkpoint's default, which may be none.
+
+    Raises:
+        ValueError: for a prompt that the checkpoint does not have, and a file with anything else.
+    """
+    told = read_json(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
+    prompts, name = told.get("prompts") or {}, told.get("default_prompt_name") if wanted is None else wanted
+    if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
+        raise ValueError(f"{folder / PROMPTS}: prompts are {prompts!r}, expected an object of names and texts")
+    if not name:
+        return ""
+    if name not in prompts:
+        names = ", ".join(map(repr, prompts)) or "none"
+        raise ValueError(f"{folder}: has no prompt {name!r}; there are {names}")
+    return str(prompts[name])

@@ -13,8 +13,8 @@ from lucid.cli.errors import usage
 from lucid.cli.options.groups import SourceOptions
 from lucid.cli.source import checkpoint_in
 from lucid.export import Preprocessing
+from lucid.layouts.checkpoint_files import text_module
 from lucid.layouts.images import IMAGES, Preprocessor, with_preprocessor
-from lucid.layouts.on_demand import tokenizing_package
 from lucid.models.checkpoints.pretrained import Pretrained
 from lucid.nn.module import Module
 from lucid.testing.report import ParityReport
@@ -34,7 +34,7 @@ class Texts:
     def of(cls, options: SourceOptions, part: ModelPart, model: Model) -> Texts:
         """Of what a command line names, for a part of a model; a ValueError unless it reads one text at once."""
         checkpoint = _checkpoint(options, "tokenizer")
-        package = tokenizing_package()
+        package = text_module("layouts.tokenizing")
         package.check_reads_text(_inputs(part, model), model.checkpoint.task if isinstance(model, Pretrained) else "")
         return cls(checkpoint, package)
 

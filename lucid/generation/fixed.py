@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from lucid.core.graph.types import Array, DType
-from lucid.generation.encoded import Encoded
+from lucid.generation.encoder_output import Encoded
 from lucid.generation.prompts import Ids, Prompt
-from lucid.generation.steppers import StepLogits
+from lucid.generation.sequences import StepLogits
 from lucid.runtime.ort_values import numpy_of, ort_value, placed
 from lucid.runtime.runs import BoundRun
 from lucid.runtime.session import Session

@@ -10,7 +10,6 @@ import numpy as np
 from lucid.core.process import random
 from lucid.generation import sampling
 from lucid.generation.beams import BeamSearch
-from lucid.generation.known import positions_of
 from lucid.generation.logits import (
     Logits,
     LogitsProcessor,
@@ -22,12 +21,11 @@ from lucid.generation.logits import (
     repetition_penalised,
     suppressed,
 )
-from lucid.generation.models import stepper
+from lucid.generation.models import capacity_of, positions_of
 from lucid.generation.options import Options
 from lucid.generation.prompts import Ids, IdsLike, Prompt, read_prompt
-from lucid.generation.sequences import Sequences
-from lucid.generation.session_caches import capacity_of
-from lucid.generation.steppers import Stepper
+from lucid.generation.sequences import Sequences, Stepper
+from lucid.generation.stepper import stepper
 from lucid.generation.stops import Decode, Stops
 from lucid.nn import CausalDecoder
 from lucid.runtime.session import Session

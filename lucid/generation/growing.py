@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from lucid.generation.prompts import Ids, Prompt
-from lucid.generation.steppers import StepLogits
+from lucid.generation.sequences import StepLogits
 from lucid.nn import Cache, CausalDecoder
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.session import Session

@@ -1,62 +1,82 @@
-"""The stepper that a model takes: eager, or a session with a cache that grows or of a fixed capacity."""
+"""What a model or a session says about its caches and its texts: sizes of caches, positions, the first token."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
-from lucid.core.words.other_libraries import check_model
-from lucid.generation.fixed import FixedStepper
-from lucid.generation.growing import EagerDecoder, GrowingStepper, SessionDecoder
-from lucid.generation.session_caches import CACHE, STATE, capacity_of, heads_of, is_fixed, some_of, state_shape
-from lucid.generation.steppers import Stepper
-from lucid.nn import CausalDecoder, EncoderDecoder
 from lucid.runtime.session import Session
 
-
-def stepper(model: CausalDecoder | Session | Stepper[Any]) -> Stepper[Any]:  # Any: it is handed only its own caches
-    """The stepper of a model; a stepper as it is.
-
-    Raises:
-        TypeError: for anything but a decoder or a session. ValueError: for a session of another kind of model.
-    """
-    if isinstance(model, CausalDecoder):
-        return GrowingStepper(EagerDecoder(model))
-    if isinstance(model, Stepper):
-        return model
-    if isinstance(model, EncoderDecoder):
-        raise TypeError(f"Generator: {type(model).__name__} has an encoder; use EncoderDecoderGenerator")
-    check_model("Generator", model)
-    if not isinstance(model, Session):
-        raise TypeError(
-            f"Generator: got {type(model).__name__}, expected an nn.CausalDecoder or a lucid.runtime.Session; "
-            'open a file with lucid.runtime.Session("model.onnx")'
-        )
-    caches = _caches_of(model)
-    if all(map(STATE.fullmatch, caches)):
-        sizes = {name: state_shape(name, model.inputs[name][1]) for name in caches}
-        return GrowingStepper(SessionDecoder(model, caches, sizes))
-    heads = {name: heads_of(name, model.inputs[name][1]) for name in caches}
-    first = next(iter(caches))
-    if not is_fixed(model, first, caches[first]):
-        empty = {name: (count, 0, width) for name, (count, width) in heads.items()}
-        return GrowingStepper(SessionDecoder(model, caches, empty))
-    return FixedStepper(model, caches, heads, capacity_of(model))
+CACHE = re.compile(r"past_key_values\.\d+\.(decoder\.)?(key|value)")
+STATE = re.compile(r"past_key_values\.\d+\.(conv|ssm)")  # of a layer that carries a state of one size
+CROSS_CACHE = re.compile(r"past_key_values\.\d+\.encoder\.(key|value)")
 
 
-def _caches_of(session: Session) -> dict[str, str]:
-    """The output for each cache input of a decoder.
+def capacity_of(session: Session) -> int | None:
+    """How many positions a session's buffers hold; None where it takes any number, or a growing cache."""
+    found = [shape[2] for name, (_, shape) in session.inputs.items() if CACHE.fullmatch(name)]
+    return found[0] if found and isinstance(found[0], int) else None
 
-    Raises:
-        ValueError: for a session of another kind of model.
-    """
-    found = [name for name in session.inputs if CACHE.fullmatch(name) or STATE.fullmatch(name)]
-    caches = {name: name.replace("past_key_values", "present") for name in found}
-    needed, known = {"input_ids", "attention_mask"}, {"input_ids", "attention_mask", "position_ids", *caches}
-    inputs, outputs = session.inputs.keys(), session.outputs.keys()
-    if not caches or not needed <= inputs <= known or not {"logits", *caches.values()} <= outputs:
+
+def is_fixed(session: Session, past: str, present: str) -> bool:
+    """Whether a session returns as many positions as it is given."""
+    return session.inputs[past][1][2:3] == session.outputs[present][1][2:3]
+
+
+def heads_of(name: str, shape: tuple[int | str | None, ...]) -> tuple[int, int]:
+    """The number of heads and their width in a cache (N, H, P, d)."""
+    match shape:
+        case (_, int(heads), _, int(width)):
+            return heads, width
+    raise ValueError(
+        f"Generator: the session's input {name} has shape {list(shape)}, expected [N, H, P, d] with fixed H and d; "
+        'export with to_onnx(model, cache="growing")'
+    )
+
+
+def state_shape(name: str, shape: tuple[int | str | None, ...]) -> tuple[int, ...]:
+    """The sizes of a state without its batch."""
+    sizes = tuple(size for size in shape[1:] if isinstance(size, int))
+    if len(sizes) != len(shape) - 1:
         raise ValueError(
-            f"Generator: the session takes {some_of(session.inputs)} and gives {some_of(session.outputs)}; expected "
-            "input_ids, attention_mask, position_ids, past_key_values.{i}.key and .value, and logits, "
-            'present.{i}.key and .value; export with to_onnx(model, cache="growing") or "fixed"'
+            f"Generator: the session's input {name} has shape {list(shape)}, expected fixed sizes after the batch; "
+            'export with to_onnx(model, cache="growing")'
         )
-    return caches
+    return sizes
+
+
+def some_of(names: Mapping[str, object]) -> str:
+    """The first names of many."""
+    return ", ".join([*list(names)[:4], *(["..."] if len(names) > 4 else [])])
+
+
+@runtime_checkable
+class _Configured(Protocol):
+    config: object
+
+
+@runtime_checkable
+class _Positioned(Protocol):
+    max_positions: int
+
+
+@runtime_checkable
+class _Starting(Protocol):
+    decoder_start_token_id: int | None
+
+
+def positions_of(model: object) -> int | None:
+    """How many positions a model's config says that it has, or a session's buffers."""
+    if isinstance(model, Session):
+        return capacity_of(model)
+    if isinstance(model, _Configured) and isinstance(model.config, _Positioned):
+        return model.config.max_positions
+    return None
+
+
+def start_of(model: object) -> int | None:
+    """The token that a model's config says texts begin with."""
+    if isinstance(model, _Configured) and isinstance(model.config, _Starting):
+        return model.config.decoder_start_token_id
+    return None

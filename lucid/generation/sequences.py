@@ -1,13 +1,13 @@
-"""Sequences that grow by one token per step, and their cache."""
+"""Sequences that grow by one token per step, and the interface of the decoders that continue them."""
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from lucid.generation.prompts import Ids, Prompt
-from lucid.generation.steppers import StepLogits, Stepper
 
 C = TypeVar("C")
 
@@ -58,3 +58,34 @@ class Sequences(Generic[C]):
             self._tokens, self._padding = self.ids[rows], self._padding[rows]
             if self._cache is not None:
                 self._cache = self._stepper.reordered(self._cache, rows)
+
+
+StepLogits = npt.NDArray[np.floating[Any]]
+
+
+@runtime_checkable
+class Stepper(Protocol[C]):
+    """A decoder that continues sequences, and the cache of what it has read."""
+
+    def prefill(self, prompt: Prompt, most: int) -> tuple[StepLogits, C]:
+        """Read the prompts; up to `most` tokens may follow.
+
+        Returns:
+            The logits after the last token of each prompt (N, vocab), and the cache.
+        """
+        ...
+
+    def step(self, tokens: Ids, cache: C) -> tuple[StepLogits, C]:
+        """Read one more token of each sequence, (N,).
+
+        Returns:
+            The logits after it (N, vocab), and the cache that includes it. The one given may have become that.
+
+        Raises:
+            ValueError: for a cache of another model or batch.
+        """
+        ...
+
+    def reordered(self, cache: C, rows: Ids) -> C:
+        """The cache whose row i is row rows[i] of this one."""
+        ...

@@ -13,8 +13,7 @@ import onnx
 
 from lucid.core.targets.record import Release, release_of
 from lucid.core.targets.runtimes import OLDEST_RELEASE
-from lucid.inspection.elsewhere import other_loaders
-from lucid.inspection.loaders import Loader, loaders
+from lucid.inspection.loaders import Loader, loaders, other_loaders
 from lucid.inspection.read import all_nodes, read
 from lucid.inspection.shapes import free_sizes, inferred, real_inputs, shapes_of, type_text
 from lucid.inspection.tree import ModuleCost, tree_of

@@ -1,15 +1,19 @@
-"""Which releases of onnxruntime load a model; `elsewhere` has the other runtimes."""
+"""Which runtimes load a model and compute it correctly: releases of onnxruntime, and other runtimes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from lucid.core.targets.record import Release, release_text
+from onnx import NodeProto
+
+from lucid.core.targets.file_readers import READERS
+from lucid.core.targets.record import Outcome, Release, Runtime, Trial, release_text
 from lucid.core.targets.runtimes import GENERAL, RELEASES, RUNTIMES
-
-STANDARD = ("", "ai.onnx", "ai.onnx.ml")
-ORT_OWN = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc")
+from lucid.inspection.patterns import PATTERNS, Pattern, of_types
+from lucid.inspection.values import ORT_OWN, STANDARD, Values
 
 
 @dataclass(frozen=True)
@@ -76,3 +80,77 @@ def _first_correct(operators: Collection[str], declared: Release | None) -> tupl
     ]
     until, op = max(faults, default=((0,), ""))
     return until, f"older ones compute {op} wrongly in some cases"
+
+
+def other_loaders(opsets: Mapping[str, int], values: Values, declared: Release | None) -> tuple[Loader, ...]:
+    """What is known about other runtimes: the op that each does not run, or that none is known.
+
+    Args:
+        opsets: by domain, of those that nodes use.
+        values: of the model.
+        declared: the oldest onnxruntime that it was exported for, if the file says so.
+    """
+    return tuple(_in(runtime, opsets, values, declared) for runtime in READERS)
+
+
+def _in(runtime: Runtime, opsets: Mapping[str, int], values: Values, declared: Release | None) -> Loader:
+    trial = runtime.trial
+    assert trial is not None, "a reader was tried"
+    opset = max((version for domain, version in opsets.items() if domain in ("", "ai.onnx")), default=1)
+    if opset > trial.opset:
+        return Loader(trial.name, None, f"opset {opset} was not tried, {trial.opset} and older ones were")
+    if foreign := sorted(domain for domain in opsets if domain not in STANDARD + ORT_OWN):
+        return Loader(trial.name, None, f"needs the library of custom operators for {', '.join(foreign)}")
+    if trial.release is not None and declared is not None and declared > trial.release:
+        return Loader(trial.name, None, f"exported for onnxruntime {release_text(declared)} and newer ones")
+    found = list(_told(runtime, values))
+    for outcome in ("fails", "may fail"):
+        if here := [each for each in found if each.outcome == outcome]:
+            return _loader(trial, here[0])
+    if unknown := _not_compared(trial, values):
+        reason = f"not compared: {', '.join(unknown[:4])}{' and more' if len(unknown) > 4 else ''}"
+        return Loader(trial.name, None, reason, unknown[0])
+    return _loader(trial, found[0]) if found else Loader(trial.name, trial.run or None, trial.verdict)
+
+
+class _Told(NamedTuple):
+    """What a record says against some nodes of a model."""
+
+    outcome: Outcome
+    reason: str
+    nodes: list[NodeProto]
+
+
+def _told(runtime: Runtime, values: Values) -> Iterator[_Told]:
+    """All that the record of a runtime says against a model: faults, missing kernels, differences."""
+    said: list[tuple[Outcome, str, Pattern]] = [
+        (known.outcome, f"{fault.what}: it {known.how}", PATTERNS[fault])
+        for fault, known in runtime.faults.items()
+        if known.outcome
+    ]
+    for gap in runtime.lacks:
+        reason = gap.reason or gap.instead or "has no kernel: computed on the CPU, with copies"
+        said += [(gap.outcome, reason, of_types(gap.kernels, gap.types))] * bool(gap.outcome)
+    said += [("runs", d.how, of_types(d.kernels, d.types)) for d in runtime.differs if d.kernels != "*"]
+    for outcome, reason, pattern in said:
+        yield from (_Told(outcome, reason, nodes) for nodes in pattern.nodes(values))
+
+
+def _loader(trial: Trial, told: _Told) -> Loader:
+    """The reason: op, how many nodes, where the first one is, and what the record says."""
+    first = told.nodes[0]
+    count = f"{len(told.nodes)} nodes, first " if len(told.nodes) > 1 else ""
+    where = f" ({count}{first.name})" if first.name else ""
+    loads = {"fails": False, "may fail": None}.get(told.outcome, True)
+    return Loader(trial.name, loads, f"{first.op_type}{where}: {told.reason}", first.op_type, first.name)
+
+
+def _not_compared(trial: Trial, values: Values) -> list[str]:
+    """The ops of a model that a runtime was not compared with, the most frequent one first."""
+    found = Counter[str]()
+    for node in values.nodes:
+        if node.domain in ORT_OWN and node.op_type not in trial.own:
+            found[f"{node.domain}.{node.op_type}"] += 1
+        elif node.domain in STANDARD and trial.standard and node.op_type not in trial.standard:
+            found[node.op_type] += 1
+    return [name for name, _ in found.most_common()]

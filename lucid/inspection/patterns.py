@@ -11,9 +11,8 @@ from onnx import NodeProto, TensorProto
 from lucid.core.targets import file_readers, runtimes
 from lucid.core.targets.record import Fault
 from lucid.export.onnx_file.element_codes import onnx_code
-from lucid.inspection.loaders import ORT_OWN
 from lucid.inspection.read import subgraphs
-from lucid.inspection.values import Values, attributes_of
+from lucid.inspection.values import ORT_OWN, Values, attributes_of
 
 When: TypeAlias = Callable[[NodeProto, Values], bool]
 

@@ -13,6 +13,11 @@ from lucid.core.graph.types import Array
 from lucid.inspection.read import all_nodes, subgraphs
 from lucid.inspection.shapes import Known, inferred, shapes_of
 
+STANDARD = ("", "ai.onnx", "ai.onnx.ml")
+"""The domains of standard operators."""
+ORT_OWN = ("com.microsoft", "com.microsoft.nchwc", "com.microsoft.experimental", "com.ms.internal.nhwc")
+"""The domains of onnxruntime's own operators."""
+
 _ALIKE = ("Unsqueeze", "Squeeze", "Reshape", "Cast", "Identity", "Expand")
 _SMALL = 64  # elements of a constant that is read
 

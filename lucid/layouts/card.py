@@ -10,9 +10,9 @@ from lucid.core.graph.types import TensorType
 from lucid.core.version import __version__
 from lucid.core.words.safe_text import visible
 from lucid.export.builder import Strings
-from lucid.layouts.companions import name_of, sources
+from lucid.layouts.checkpoint_files import name_of, sources
 from lucid.layouts.layout import Exported, Layout
-from lucid.layouts.loading import Subject, lines_for
+from lucid.layouts.loading_code import Subject, lines_for
 from lucid.models.checkpoints.config import names_of
 from lucid.models.checkpoints.pretrained import Pretrained, Unread
 from lucid.nn.module import Module

@@ -1,4 +1,4 @@
-"""Folders for onnxruntime-genai: the model, genai_config.json and the tokenizer.
+"""Folders for onnxruntime-genai: decoders and Whisper, with genai_config.json and the tokenizer.
 
 Written for onnxruntime-genai 0.18, which runs on onnxruntime 1.31 and newer.
 """
@@ -6,21 +6,24 @@ Written for onnxruntime-genai 0.18, which runs on onnxruntime 1.31 and newer.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lucid.core.graph.graph import Graph
 from lucid.core.targets.runtimes import CPU, OWN, PROCESSOR, targets_of
 from lucid.export import Target
 from lucid.files.atomic import write_atomically
 from lucid.generation.chat import Tokenizer, load_tokenizer, save_tokenizer
 from lucid.layouts.exporting import export_file
-from lucid.layouts.genai_decoders import plan_decoder
-from lucid.layouts.genai_plan import Plan
-from lucid.layouts.genai_whisper import plan_whisper
 from lucid.layouts.layout import Exported, Options
+from lucid.layouts.parts import with_last_logits
+from lucid.models.checkpoints.pretrained import Pretrained, read_model_type
 from lucid.models.whisper import Whisper
+from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
-from lucid.nn.model_parts import CACHE_KINDS
+from lucid.nn.model_parts import CACHE_KINDS, CacheKind, ModelPart
 from lucid.nn.module import Module
 from lucid.nn.recurrent_decoding import RecurrentDecoder
 from lucid.tracing.parts import trace_part
@@ -109,3 +112,164 @@ def _id(tokenizer: Tokenizer, name: str, vocabulary: int) -> int | None:
     token = tokenizer.special_tokens.get(name)
     number = None if token is None else tokenizer.library.token_to_id(token)
     return number if number is not None and number < vocabulary else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The files of a folder, and what genai_config.json says of them.
+
+    Args:
+        kind: the model's type for onnxruntime-genai.
+        parts: the ONNX files by name. The first output of the last one is the logits.
+        sections: of `model` in genai_config.json, beside ids and sizes.
+        positions: the most tokens of a text; None where only the tokenizer knows.
+        shares_buffer: whether the past and the present of the cache are one buffer, as large as `search.max_length`.
+        files: others by name.
+    """
+
+    kind: str
+    parts: Mapping[str, ModelPart]
+    sections: Mapping[str, Any]
+    positions: int | None = None
+    shares_buffer: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def stack_section(
+    file: str, shape: CacheShape, inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> dict[str, Any]:
+    """The section of a file in genai_config.json, with its names for inputs and outputs."""
+    return {
+        "filename": file,
+        "session_options": {"provider_options": []},
+        "num_hidden_layers": shape.layers,
+        "num_key_value_heads": shape.kv_heads,
+        "head_size": shape.head_dim,
+        "inputs": dict(inputs),
+        "outputs": dict(outputs),
+    }
+
+
+_MODEL = "model.onnx"
+_ANY_TYPE = "decoder"
+_INPUTS = {
+    "input_ids": "input_ids",
+    "attention_mask": "attention_mask",
+    "position_ids": "position_ids",
+    "past_key_names": "past_key_values.%d.key",
+    "past_value_names": "past_key_values.%d.value",
+}
+_OUTPUTS = {
+    "logits": "logits",
+    "present_key_names": "present.%d.key",
+    "present_value_names": "present.%d.value",
+}
+
+
+def plan_decoder(decoder: CausalDecoder, checkpoint: Path, cache: CacheKind | None) -> Plan:
+    """The plan for a decoder.
+
+    Raises:
+        ValueError: for a growing cache and a model with windows.
+    """
+    part = decoder.part(cache or "fixed")
+    if decoder.takes_logits_to_keep:
+        part = with_last_logits(part, decoder)
+    if cache == "growing" and _has_windows(trace_part(part).graph):
+        raise ValueError(
+            "cache='growing': the model has sliding windows, which onnxruntime-genai would count over the padding "
+            "between a text and its continuation; use cache='fixed'"
+        )
+    return Plan(
+        kind=_type(decoder, checkpoint),
+        parts={_MODEL: part},
+        sections={"decoder": stack_section(_MODEL, decoder.cache_shape, _INPUTS, _OUTPUTS)},
+        shares_buffer=cache != "growing",
+    )
+
+
+def _has_windows(graph: Graph) -> bool:
+    return any(node.attributes.get("window") is not None for node in graph.nodes())
+
+
+def _type(decoder: CausalDecoder, checkpoint: Path) -> str:
+    if not isinstance(decoder, Pretrained):
+        return _ANY_TYPE
+    kind = read_model_type(checkpoint, *decoder.checkpoint.model_types)
+    return kind if decoder.checkpoint.family.types[kind].genai else _ANY_TYPE
+
+
+_ENCODER, _DECODER, _SOUND = "encoder.onnx", "decoder.onnx", "audio_processor_config.json"
+_POSITIONS = 1500  # of the encoder in 30 seconds: onnxruntime-genai takes no other number
+_WINDOW, _HOP, _SECONDS = 400, 160, 30  # samples of a Fourier transform, and from one to the next, at 16 kHz
+
+
+def plan_whisper(whisper: Whisper, cache: CacheKind | None) -> Plan:
+    """The plan for Whisper.
+
+    Raises:
+        ValueError: for a fixed cache, or another number of positions than those of 30 seconds.
+    """
+    config, shape = whisper.config, whisper.cache_shape
+    if cache == "fixed":
+        raise ValueError("cache='fixed': onnxruntime-genai runs Whisper over a growing cache; use cache='growing'")
+    if config.max_source_positions != _POSITIONS:
+        raise ValueError(
+            f"the encoder has {config.max_source_positions} positions, onnxruntime-genai runs a Whisper with "
+            f"{_POSITIONS}, those of {_SECONDS} seconds"
+        )
+    own, sound = "past_key_values.%d.decoder", "past_key_values.%d.encoder"
+    decoder = stack_section(
+        _DECODER,
+        shape,
+        {
+            "input_ids": "input_ids",
+            "past_key_names": f"{own}.key",
+            "past_value_names": f"{own}.value",
+            "cross_past_key_names": f"{sound}.key",
+            "cross_past_value_names": f"{sound}.value",
+        },
+        {
+            "logits": "logits",
+            "present_key_names": "present.%d.decoder.key",
+            "present_value_names": "present.%d.decoder.value",
+        },
+    )
+    encoder = stack_section(
+        _ENCODER,
+        shape,
+        {"audio_features": "input_features"},
+        {
+            "encoder_hidden_states": "last_hidden_state",
+            "cross_present_key_names": "present.%d.encoder.key",
+            "cross_present_value_names": "present.%d.encoder.value",
+        },
+    )
+    encoder |= {"hidden_size": whisper.encoder_width, "num_attention_heads": shape.kv_heads}
+    step = with_last_logits(whisper.part("decoder", "growing"), whisper)
+    return Plan(
+        kind="whisper",
+        parts={_ENCODER: whisper.part("encoder", "growing"), _DECODER: step},
+        sections={
+            "encoder": encoder,
+            "decoder": {**decoder, "num_attention_heads": shape.kv_heads},
+            "speech": {"config_filename": _SOUND},
+        },
+        positions=config.max_target_positions,
+        files={_SOUND: json.dumps(_features(config.num_mel_bins), indent=2).encode()},
+    )
+
+
+def _features(mels: int) -> dict[str, object]:
+    """How onnxruntime-genai makes the logarithm of a mel spectrogram of a sound file."""
+    frame = {"n_fft": _WINDOW, "hop_length": _HOP}
+    steps: list[dict[str, object]] = [
+        {"name": "audio_decoder", "type": "AudioDecoder"},
+        {"name": "STFT", "type": "STFTNorm", "attrs": {**frame, "frame_length": _WINDOW}},
+        {
+            "name": "log_mel_spectrogram",
+            "type": "LogMelSpectrum",
+            "attrs": {**frame, "n_mel": mels, "chunk_size": _SECONDS},
+        },
+    ]
+    return {"feature_extraction": {"sequence": [{"operation": step} for step in steps]}}

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import lucid
+from lucid import Tensor
+from lucid.core.graph.types import Array
 from lucid.core.targets.runtimes import CPU, CUDA, GENERAL, PROCESSOR, RUNTIMES, WEBGPU, targets_of
 from lucid.export import Target
-from lucid.layouts.companions import (
-    SENTENCE_COMPANIONS,
+from lucid.files.safetensors import SINGLE
+from lucid.layouts.checkpoint_files import (
+    PROMPTS,
     copy_files,
     files_home,
     has_tokenizer,
@@ -23,8 +27,9 @@ from lucid.layouts.companions import (
 from lucid.layouts.exporting import export_file
 from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.parts import parts_of
-from lucid.layouts.sentences import write_sentence_layers
 from lucid.models.checkpoints.pretrained import Pretrained, read_options
+from lucid.models.checkpoints.sentence_files import DENSE, MODULES, PREFIX, read_modules
+from lucid.models.parts.sentences import PooledEncoder
 from lucid.nn.cache import CacheShape
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.encoder_decoder import EncoderDecoder
@@ -70,7 +75,7 @@ def _write(kind: _Kind, model: Module, checkpoint: Path, folder: Path, options: 
     parts = parts_of(model, options, states=kind.pools)
     precision, ending = _precision(model, options) if kind.by_precision else ("", "")
     write_tokenizer(files_home(checkpoint), folder)
-    copy_files(checkpoint, folder, SENTENCE_COMPANIONS)
+    copy_files(checkpoint, folder, (PROMPTS,))
     files = []
     for name, part in parts.items():
         file = Path(kind.place) / f"{name}{ending}.onnx"
@@ -193,3 +198,30 @@ ONNXRUNTIME = Layout("onnxruntime", "onnxruntime", _plain, preprocesses=True)
 OPTIMUM = Layout("optimum", "optimum", _optimum)
 SENTENCE_TRANSFORMERS = Layout("sentence-transformers", "sentence-transformers", _sentences)
 TRANSFORMERS_JS = Layout("transformers.js", "transformers.js", _javascript)
+
+
+def write_sentence_layers(model: Module, checkpoint: Path, folder: Path) -> None:
+    """modules.json, the config of each layer, and the weights of a Dense, which sentence-transformers computes itself.
+
+    Raises:
+        ValueError: for a model without these layers, a checkpoint without modules.json, and a quantized Dense.
+        OSError: if a file cannot be read or written.
+    """
+    modules = read_modules(checkpoint)
+    if not isinstance(model, PooledEncoder) or modules is None:
+        raise ValueError(
+            f"{checkpoint}: sentence-transformers takes sentence encoders, which have a {MODULES}, and cross-encoders; "
+            f"got a {type(model).__name__}"
+        )
+    modules.write(folder)
+    stored: dict[str, Tensor | Array] = {**model.state_dict(), **modules.weights}
+    for layer in modules.layers:
+        prefix = f"{PREFIX}.{layer.name}."
+        if layer.kind == DENSE:
+            weights = {name.removeprefix(prefix): array for name, array in stored.items() if name.startswith(prefix)}
+            if "linear.weight" not in weights:
+                raise ValueError(
+                    f"{prefix}linear.weight is quantized, and sentence-transformers computes this layer itself; "
+                    f'leave it as it is: --skip "{PREFIX}.*"'
+                )
+            lucid.save(folder / layer.name / SINGLE, weights)

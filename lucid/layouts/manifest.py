@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lucid.core.version import __version__
-from lucid.layouts.companions import sha256, write_json
+from lucid.layouts.checkpoint_files import sha256, write_json
 from lucid.models.checkpoints.config import ConfigError, read_json
 
 MANIFEST = "lucid_export.json"

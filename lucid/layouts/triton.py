@@ -15,7 +15,7 @@ from lucid.core.sizes.dims import Dim, Size
 from lucid.core.targets.runtimes import CPU, CUDA, PROCESSOR, RUNTIMES, targets_of
 from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import write_atomically
-from lucid.layouts.companions import files_home, name_of, write_config, write_tokenizer
+from lucid.layouts.checkpoint_files import files_home, name_of, write_config, write_tokenizer
 from lucid.layouts.exporting import export_file
 from lucid.layouts.hub import target_of
 from lucid.layouts.layout import Exported, Layout, Options

@@ -14,12 +14,11 @@ from lucid.export.options import ExportOptions
 from lucid.files.atomic import write_atomically
 from lucid.files.folders import new_folder
 from lucid.layouts.card import CARD, card_of
-from lucid.layouts.companions import files_home
+from lucid.layouts.checkpoint_files import files_home, text_module
 from lucid.layouts.hub import ONNXRUNTIME, OPTIMUM, SENTENCE_TRANSFORMERS, TRANSFORMERS_JS
 from lucid.layouts.images import Preprocessor
 from lucid.layouts.layout import Exported, Layout, Options
 from lucid.layouts.manifest import check_replaceable, write_manifest
-from lucid.layouts.on_demand import text_module, tokenizing_package
 from lucid.layouts.parts import parts_of
 from lucid.layouts.triton import TRITON
 from lucid.models.checkpoints.pretrained import Pretrained
@@ -33,7 +32,7 @@ from lucid.tracing.parts import trace_part
 
 
 def _genai(model: Module, checkpoint: Path, folder: Path, options: Options) -> list[Exported]:
-    files: list[Exported] = text_module("genai").write(model, checkpoint, folder, options)
+    files: list[Exported] = text_module("layouts.genai").write(model, checkpoint, folder, options)
     return files
 
 
@@ -131,7 +130,7 @@ def write_folder(
 
 def _tokenizing(model: Module, options: Options) -> Any:
     """The package that writes tokenizers, for a model that may have one in the file."""
-    package = tokenizing_package()
+    package = text_module("layouts.tokenizing")
     for part in parts_of(model, options, states=False).values():
         package.check_reads_text(part.inputs, model.checkpoint.task if isinstance(model, Pretrained) else "")
     return package

@@ -1,4 +1,4 @@
-"""How many elements a model's nodes compute from constants alone, however these are written.
+"""How many elements a model's nodes compute from constants alone, however these are written, by rules for each op.
 
 onnxruntime computes such nodes when it loads a model, and onnx when it infers shapes. Here only shapes are computed,
 and the few numbers that become shapes or bounds: those of `Constant` in each of its forms, of initializers, dense or

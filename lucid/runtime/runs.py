@@ -1,4 +1,4 @@
-"""The runs of a session that are under way, which another thread can cancel."""
+"""Runs of a session: those under way, which another thread can cancel, and those bound to memory."""
 
 from __future__ import annotations
 

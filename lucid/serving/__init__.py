@@ -19,7 +19,7 @@ if _missing := [name for module, name in _NEEDED.items() if _find_spec(module) i
 
 from lucid.core.words import package_names as _public
 from lucid.serving.app import application as application
-from lucid.serving.limits import Limits as Limits
+from lucid.serving.guard import Limits as Limits
 
 __all__ = _public.offered(globals())
 

@@ -16,12 +16,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lucid.serving import inference_routes, openai_routes
-from lucid.serving.answers import JsonAnswer
-from lucid.serving.errors import RequestError, response
-from lucid.serving.guard import Guard
-from lucid.serving.limits import Limits
-from lucid.serving.metrics import Metrics
-from lucid.serving.served import ServedModel
+from lucid.serving.guard import Guard, Limits, Metrics
+from lucid.serving.responses import JsonAnswer, RequestError, response
+from lucid.serving.served_model import ServedModel
 from lucid.serving.waiting import GONE
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from lucid.core.graph.types import is_whole
-from lucid.serving.errors import RequestError
+from lucid.serving.responses import RequestError
 
 T = TypeVar("T")
 _NAMES = {

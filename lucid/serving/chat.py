@@ -14,10 +14,9 @@ from starlette.responses import Response, StreamingResponse
 
 from lucid.generation.chat.language_model import Answer
 from lucid.generation.chat.template import Message
-from lucid.serving.answers import JsonAnswer, json_bytes
 from lucid.serving.bodies import Body
-from lucid.serving.errors import RequestError, told
-from lucid.serving.served import ServedModel
+from lucid.serving.responses import JsonAnswer, RequestError, json_bytes, told
+from lucid.serving.served_model import ServedModel
 from lucid.serving.waiting import while_wanted
 
 NEW_TOKENS = 512

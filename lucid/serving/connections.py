@@ -12,8 +12,7 @@ from http import HTTPStatus
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from lucid.serving.answers import json_bytes
-from lucid.serving.errors import RequestError, told
+from lucid.serving.responses import RequestError, json_bytes, told
 
 if sys.platform != "win32":
     import resource

@@ -1,18 +1,20 @@
-"""What every request passes first: the key, the limits that need no reading; and the figures about it."""
+"""What every request passes first: the key and the limits; and the figures about requests, for Prometheus."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
+from dataclasses import dataclass, fields
 from http import HTTPStatus
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lucid.serving.errors import RequestError, response
-from lucid.serving.limits import Limits
-from lucid.serving.metrics import Metrics
+from lucid.serving.responses import RequestError, response
 from lucid.serving.waiting import GONE
 
 OPEN = ("/health", "/v2/health/live", "/v2/health/ready")
@@ -107,3 +109,57 @@ class Guard:
         return RequestError(
             f"the body has {size} bytes or more, at most {self._limits.body} are read; send less at a time", status=413
         )
+
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable with the folder where the workers of a server put their figures together."""
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """Counters of a server. Nothing of a request is in them but its route, its status and its sizes."""
+
+    def __init__(self) -> None:
+        own = self._registry = CollectorRegistry()
+        self.requests = Counter("lucid_requests", "requests answered", ["route", "status"], registry=own)
+        self.seconds = Histogram(
+            "lucid_request_seconds", "time to the end of the answer", ["route"], buckets=_SECONDS, registry=own
+        )
+        self.open = Gauge("lucid_open_requests", "requests now", multiprocess_mode="livesum", registry=own)
+        self.rows = Histogram("lucid_batch_rows", "rows computed together", buckets=_ROWS, registry=own)
+        self.tokens = Counter("lucid_tokens", "tokens read and written", ["kind"], registry=own)
+
+    def text(self) -> bytes:
+        """All figures, of all workers."""
+        if SHARED not in os.environ:
+            return generate_latest(self._registry)
+        shared = CollectorRegistry()
+        MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
+        return generate_latest(shared)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What requests may take; one that wants more is refused with a message that names the limit.
+
+    Args:
+        body: the most bytes of a request.
+        tokens: the most tokens of a request: of all its texts, or of a prompt and its answer.
+        seconds: how long a request may wait and be computed. An answer that is being written ends there.
+        requests: the most requests at a time; those beyond are refused at once.
+
+    Raises:
+        ValueError: for a number that is not above 0.
+    """
+
+    body: int = 4 << 20
+    tokens: int = 32_768
+    seconds: float = 60.0
+    requests: int = 256
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            number = getattr(self, field.name)
+            if not number > 0:
+                raise ValueError(f"Limits: {field.name} is {number!r}, expected a number above 0")

@@ -22,10 +22,9 @@ from lucid.core.version import __version__
 from lucid.runtime.requirements import outside
 from lucid.runtime.runs import NOT_COMPUTED
 from lucid.serving import tensors
-from lucid.serving.answers import JsonAnswer, json_bytes
 from lucid.serving.bodies import Body, parsed
-from lucid.serving.errors import INFERENCE, RequestError
-from lucid.serving.served import IMAGE, ServedModel
+from lucid.serving.responses import INFERENCE, JsonAnswer, RequestError, json_bytes
+from lucid.serving.served_model import IMAGE, ServedModel
 from lucid.serving.waiting import while_wanted
 
 VERSION = "1"

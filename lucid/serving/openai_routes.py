@@ -10,11 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lucid.serving.answers import JsonAnswer
 from lucid.serving.bodies import Body, body_of
 from lucid.serving.chat import complete
-from lucid.serving.errors import RequestError
-from lucid.serving.served import ServedModel
+from lucid.serving.responses import JsonAnswer, RequestError
+from lucid.serving.served_model import ServedModel
 from lucid.serving.waiting import while_wanted
 
 EMBEDDING, MOST_TEXTS = "embedding", 2048

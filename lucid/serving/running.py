@@ -16,8 +16,7 @@ from starlette.applications import Starlette
 from lucid.core.process.threads import usable_cores
 from lucid.serving.app import application
 from lucid.serving.connections import Connection, ask_for_files, room
-from lucid.serving.limits import Limits
-from lucid.serving.metrics import SHARED
+from lucid.serving.guard import SHARED, Limits
 
 KEY = "LUCID_API_KEY"
 """The variable with the key that clients must send."""

@@ -12,7 +12,7 @@ from lucid.batch.rows import objects
 from lucid.core.graph.types import Array, DType, is_whole
 from lucid.core.words.safe_text import encoded
 from lucid.serving.bodies import Body
-from lucid.serving.errors import RequestError
+from lucid.serving.responses import RequestError
 
 BYTES = "BYTES"
 _KINDS = {

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
-from lucid.serving.errors import RequestError
+from lucid.serving.responses import RequestError
 
 T = TypeVar("T")
 GONE = 499

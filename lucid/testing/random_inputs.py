@@ -1,4 +1,4 @@
-"""Inputs for a model whose inputs are only described: sizes, and random numbers."""
+"""Random inputs for a model whose inputs are only described."""
 
 from __future__ import annotations
 

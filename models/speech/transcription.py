@@ -92,7 +92,7 @@ def transcribe(
     encoder, decoder = model if isinstance(model, tuple) else (model, None)
     positions = max_positions
     if positions is None:
-        positions = lucid.generation.known.positions_of(decoder or encoder) or _POSITIONS
+        positions = lucid.generation.models.positions_of(decoder or encoder) or _POSITIONS
     # All prompts have this length; it is made here for its errors, before anything is computed.
     prompt = tokenizer.prompt(language or next(iter(tokenizer.languages), None), task, timestamps)
     if positions <= len(prompt):

@@ -464,6 +464,6 @@ def test_a_log_is_told_now_and_then(folder, parquet, tmp_path, monkeypatch, caps
 
 
 def test_without_ray_the_error_says_what_to_install(predictor, parquet, tmp_path, monkeypatch):
-    monkeypatch.setattr("lucid.batch.on_demand.find_spec", lambda name: None)
+    monkeypatch.setattr("lucid.batch.mapping.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"needs Ray Data: pip install 'lucid-onnx\[batch,ray\]'"):
         batch.map_rows(predictor, parquet, tmp_path / "out", engine="ray")

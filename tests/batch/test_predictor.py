@@ -20,7 +20,7 @@ from tests.chat.checkpoints import TEMPLATE, tokenizer
 
 tokenizers = pytest.importorskip("tokenizers")
 batch = pytest.importorskip("lucid.batch", reason="needs the extra batch", exc_type=ModuleNotFoundError)
-batches = pytest.importorskip("lucid.batch.batches")
+batches = pytest.importorskip("lucid.batch.predictor")
 Image = pytest.importorskip("PIL.Image")
 
 TEXTS = ["a cat", "b", "interest rates rose", "a cat", "the bank said so"]
@@ -441,7 +441,7 @@ def test_a_folder_that_changes_under_a_running_job_is_refused(sentences, tmp_pat
 
 
 def test_many_models_are_open_at_a_time_but_not_all_of_them(sentences, classifier, monkeypatch):
-    opened = pytest.importorskip("lucid.batch.opened")
+    opened = pytest.importorskip("lucid.batch.open_models")
     monkeypatch.setattr(opened, "_MOST", 2)
     predictors = [batch.Predictor(folder, max_length=n) for folder in (sentences, classifier) for n in (7, 8)]
     for each in (*predictors, *predictors):

@@ -12,8 +12,8 @@ import pytest
 import lucid
 from lucid.export import Target, to_onnx
 from lucid.generation import Generator, fixed, pad_left
-from lucid.generation.models import stepper
 from lucid.generation.prompts import Prompt
+from lucid.generation.stepper import stepper
 from lucid.models.llama import Llama
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session

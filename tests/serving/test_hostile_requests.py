@@ -21,7 +21,7 @@ from tests.serving.servers import Server, decoder, served
 pytest.importorskip("lucid.serving", reason="needs the extra serve", exc_type=ModuleNotFoundError)
 Image = pytest.importorskip("PIL.Image")
 
-Limits = pytest.importorskip("lucid.serving.limits").Limits
+Limits = pytest.importorskip("lucid.serving.guard").Limits
 EMBEDDINGS, INFER = "/v1/embeddings", "/v2/models/tiny/infer"
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n(here) print\n%%EOF\n"
 

@@ -17,7 +17,7 @@ from lucid.cli.source import checkpoint_in, load_model
 from lucid.export import to_onnx
 from lucid.export.exporter import check_folder
 from lucid.files.folders import check_place, new_folder
-from lucid.layouts.companions import SENTENCE_COMPANIONS, copy_files, write_tokenizer
+from lucid.layouts.checkpoint_files import PROMPTS, copy_files, write_tokenizer
 from lucid.nn.decoding import CausalDecoder
 from lucid.nn.module import Module
 from lucid.nn.quantizing.layer_weights import unchanged_bytes
@@ -109,7 +109,7 @@ def _write(model: Module, checkpoint: Path | None, output: Path, target: str) ->
     with new_folder(output) as made:
         models.save(model, checkpoint, made)
         write_tokenizer(checkpoint, made)
-        copy_files(checkpoint, made, SENTENCE_COMPANIONS)
+        copy_files(checkpoint, made, (PROMPTS,))
 
 
 def _print(out: terminal.Output, data: Mapping[str, Any], output: Path) -> None:

@@ -21,7 +21,7 @@ from lucid.cli.quantizing import load_quantized
 from lucid.export.onnx_file.assemble import TARGET
 from lucid.export.options import ExportOptions
 from lucid.export.target import TARGET_NAMES
-from lucid.layouts.part_in_file import known_inputs, part_in_file
+from lucid.layouts.parts import known_inputs, part_in_file
 from lucid.runtime import check_model_file
 from lucid.testing import Divergence, bisect
 from lucid.testing.part_parity import part_parity

@@ -19,8 +19,8 @@ from lucid.generation.chat.language_model import LanguageModel as LanguageModel
 from lucid.generation.chat.loading import load_language_model as load_language_model
 from lucid.generation.chat.template import ChatTemplate as ChatTemplate
 from lucid.generation.chat.template import ChatTemplateError as ChatTemplateError
-from lucid.generation.chat.texts import text_calls as text_calls
 from lucid.generation.chat.tokenizer import Tokenizer as Tokenizer
+from lucid.generation.chat.tokenizer import text_calls as text_calls
 from lucid.generation.chat.tokenizer_files import load_tokenizer as load_tokenizer
 from lucid.generation.chat.tokenizer_files import save_tokenizer as save_tokenizer
 

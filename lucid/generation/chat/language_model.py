@@ -8,7 +8,7 @@ from typing import Any
 
 from lucid.generation import Generator
 from lucid.generation.chat.tokenizer import Tokenizer
-from lucid.generation.session_caches import capacity_of
+from lucid.generation.models import capacity_of
 from lucid.nn import CausalDecoder
 from lucid.runtime import Session
 

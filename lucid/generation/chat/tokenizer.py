@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import tokenizers
 
+from lucid.core.graph.types import Array
 from lucid.generation.chat.long_texts import tokenized
 from lucid.generation.chat.template import ChatTemplate, Message
 from lucid.generation.chat.text_stream import TextStream
@@ -78,3 +80,27 @@ class Tokenizer:
             what = "no token of the model is in the text" if text else "the text is empty"
             raise ValueError(f"{what}, expected at least one token to continue from")
         return ids
+
+
+_LENGTH = 512  # tokens of a call: what GPTQ and most perplexities are measured over, and BERT's positions
+
+
+def text_calls(tokenizer: Tokenizer, text: str, *, by_line: bool = False, length: int = _LENGTH) -> list[Array]:
+    """The token ids of a text, in pieces (1, L) int64 of so many tokens at most, and of no more than the positions.
+
+    Args:
+        tokenizer: of the model.
+        text: all of it is one sequence, as for a decoder; lines without text are left out with `by_line`.
+        by_line: whether each line is a text of its own, as for an encoder, of which the beginning counts.
+        length: the most tokens of a piece.
+
+    Raises:
+        ValueError: as `Tokenizer.encode`.
+    """
+    most = length if tokenizer.max_positions is None else min(length, tokenizer.max_positions)
+    if by_line:
+        pieces = [tokenizer.encode(line)[:most] for line in text.splitlines() if line.strip()]
+    else:
+        ids = tokenizer.encode(text) if text.strip() else []
+        pieces = [ids[start : start + most] for start in range(0, len(ids), most)]
+    return [np.asarray([piece], np.int64) for piece in pieces]

@@ -17,10 +17,9 @@ from lucid.core.version import __version__
 from lucid.export import explain
 from lucid.export.explain import title
 from lucid.inspection.report.attention_maps import attention_weights, maps_data
-from lucid.inspection.report.costs import cost_data
 from lucid.inspection.report.graph_data import file_data, graph_data, node_ids
 from lucid.inspection.report.page import write_page
-from lucid.inspection.report.targets import compare_targets
+from lucid.inspection.report.targets import compare_targets, cost_data
 from lucid.nn.module import Module
 from lucid.nn.quantizing.calibration import Call
 from lucid.ops.tensor.tensor import Tensor

@@ -1,11 +1,11 @@
-"""A model exported for several targets: how exact each file is, its time and memory; and the cost of its modules."""
+"""A model exported for several targets: the errors, time and memory of each file, and the cost of its modules."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,7 +23,9 @@ from lucid.export.explain import inside, title
 from lucid.export.exporter import lower
 from lucid.export.options import ExportOptions
 from lucid.files.npz import write_npz
-from lucid.inspection.report.costs import cost_data
+from lucid.inspection.inspect import inspect_model
+from lucid.inspection.measure import module_times
+from lucid.inspection.tree import ModuleCost
 from lucid.testing import compare_file
 from lucid.testing.runs import rounded_values
 from lucid.tracing.parts import TracedPart
@@ -134,3 +136,31 @@ def forms_data(taken: Explanation) -> list[dict[str, Any]]:
         }
         for d in taken.attention
     ]
+
+
+def cost_data(path: Path, sizes: Mapping[str, int], times: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """The cost of each module of a file, parents first; with the seconds of its nodes, if they were measured."""
+    found = inspect_model(path, sizes)
+    seconds, merged = module_times(path, times) if times is not None else ({}, 0.0)
+    return {
+        "sizes": dict(found.sizes),
+        "modules": list(_rows(found.modules, (), seconds)),
+        "timed": times is not None,
+        "merged": merged,
+        "parameters": found.parameters,
+        "bytes": sum(count for _, count in found.files),
+    }
+
+
+def _rows(module: ModuleCost, path: tuple[str, ...], seconds: Mapping[tuple[str, ...], float]) -> Iterator[Any]:
+    yield {
+        "module": ".".join(path),
+        "nodes": module.nodes,
+        "parameters": module.parameters,
+        "bytes": module.weight_bytes,
+        "flops": module.cost.flops,
+        "uncounted": module.cost.unknown,
+        "seconds": seconds.get(path, 0.0),
+    }
+    for name, child in module.children.items():
+        yield from _rows(child, (*path, name), seconds)

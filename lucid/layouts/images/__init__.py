@@ -9,10 +9,10 @@
 """
 
 from lucid.core.words import package_names as _public
-from lucid.layouts.images.parts import IMAGES as IMAGES
-from lucid.layouts.images.parts import with_preprocessor as with_preprocessor
+from lucid.layouts.images.preprocessor import IMAGES as IMAGES
 from lucid.layouts.images.preprocessor import NotExactError as NotExactError
 from lucid.layouts.images.preprocessor import Preprocessor as Preprocessor
+from lucid.layouts.images.preprocessor import with_preprocessor as with_preprocessor
 
 __all__ = _public.offered(globals())
 

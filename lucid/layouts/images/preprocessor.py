@@ -1,4 +1,4 @@
-"""What preprocessor_config.json says about images, as ops: from decoded images to the pixels that a model takes."""
+"""preprocessor_config.json as ops: from decoded images to pixels; and a model with these ops before it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import numpy as np
 
 import lucid
 from lucid import Tensor
-from lucid.core.graph.types import Array
+from lucid.core.graph.types import Array, TensorType
+from lucid.core.process import random
 from lucid.core.words.safe_text import visible
 from lucid.layouts.images.pillow import FILTERS, length, resize
 from lucid.models.checkpoints.config import read_json
+from lucid.nn.model_parts import ModelPart
 
 CONFIG = "preprocessor_config.json"
 _KNOWN = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_convert_rgb")
@@ -166,3 +168,47 @@ class _Said:
         if not isinstance(given, list) or len(given) != 3 or not all(isinstance(one, (int, float)) for one in given):
             raise NotExactError(f"{self.path}: {name} is {visible(repr(given)[:80])}, expected three numbers")
         return np.asarray(given, np.float32).reshape(3, 1, 1)
+
+
+IMAGES = "images"
+"""The input of a file that takes images."""
+
+_PIXELS = "pixel_values"
+
+
+def with_preprocessor(part: ModelPart, specs: Mapping[str, Any], preprocessor: Preprocessor) -> ModelPart:
+    """A part of a model that takes `images` (N, height, width, 3) uint8 in the place of `pixel_values`.
+
+    Args:
+        part: the part.
+        specs: its inputs.
+        preprocessor: that of the checkpoint.
+
+    Raises:
+        ValueError: for a model that takes no pixels.
+        NotExactError: for pixels of another size than the model takes.
+    """
+    pixels = specs.get(_PIXELS)
+    if not isinstance(pixels, TensorType):
+        raise ValueError(
+            f"a preprocessor in the file is for models of images; this one takes {', '.join(specs) or 'nothing'}"
+        )
+    wanted = (3, *preprocessor.window)
+    if any(isinstance(size, int) and size != made for size, made in zip(pixels.shape[1:], wanted, strict=True)):
+        raise NotExactError(f"the preprocessor makes pixels {list(wanted)}, and the model takes {pixels}")
+
+    def read(images: Tensor, **others: Tensor) -> Any:
+        return part.function(**{_PIXELS: preprocessor(images).astype(pixels.dtype), **others})
+
+    batch = pixels.shape[0]
+    spec = lucid.spec(batch, "height", "width", 3, dtype=lucid.uint8)
+    inputs = {IMAGES if name == _PIXELS else name: spec if name == _PIXELS else kind for name, kind in specs.items()}
+    names = {str(size): 1 for kind in inputs.values() for size in kind.shape if not isinstance(size, int)}
+    large = {"height": preprocessor.window[0] + 37, "width": 2 * preprocessor.window[1] + 11}
+    sizes = [{**names, "height": 33, "width": 47}, {**dict.fromkeys(names, 2), **large}]
+    return part._replace(function=read, inputs=inputs, sizes=sizes, draw=lambda given: _drawn(given, str(batch)))
+
+
+def _drawn(sizes: Mapping[str, int], batch: str) -> dict[str, Array]:
+    shape = (sizes.get(batch, 1), sizes["height"], sizes["width"], 3)
+    return {IMAGES: random.generator().integers(0, 256, shape).astype(lucid.uint8.numpy)}

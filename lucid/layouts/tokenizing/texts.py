@@ -13,7 +13,7 @@ from lucid.core.words.progress import phase
 from lucid.core.words.safe_text import visible
 from lucid.export import Builder, Preprocessing, to_onnx
 from lucid.layouts.tokenizing.byte_level import check_byte_level, emit_byte_level
-from lucid.layouts.tokenizing.difficult_texts import DIFFICULT, of_every_kind
+from lucid.layouts.tokenizing.parity import DIFFICULT, of_every_kind
 from lucid.layouts.tokenizing.reference import INPUTS, TEXT, NotExpressedError, Reference, reference_of
 from lucid.layouts.tokenizing.wordpiece import check_wordpiece, emit_wordpiece
 from lucid.runtime import Session

@@ -1,4 +1,4 @@
-"""Decoders over an encoder's output, which is computed once: what `GrowingStepper` needs of an encoder-decoder."""
+"""Decoders over the output of an encoder, which is computed once: what `GrowingStepper` needs of an encoder-decoder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lucid.generation.models import heads_of
 from lucid.generation.prompts import Ids
-from lucid.generation.session_caches import heads_of
-from lucid.generation.steppers import StepLogits
+from lucid.generation.sequences import StepLogits
 from lucid.nn import EncoderDecoder, EncoderDecoderCache
 from lucid.ops.tensor.tensor import Tensor
 from lucid.runtime.ort_values import numpy_of, ort_value

@@ -1,4 +1,4 @@
-"""Files that are read and written, on this machine or in an object store, by fsspec's addresses."""
+"""Files to read and write, on this machine or in an object store, by fsspec's addresses."""
 
 from __future__ import annotations
 

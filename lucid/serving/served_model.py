@@ -1,4 +1,4 @@
-"""The model that a server has: its session, and what its task makes of text."""
+"""The model of a server: its session, and what its task makes of text."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from lucid.runtime import Session
 from lucid.runtime.model_file import check_model_file
 from lucid.runtime.requirements import table_rows
 from lucid.serving.batcher import Batcher
-from lucid.serving.errors import RequestError
-from lucid.serving.limits import Limits
-from lucid.serving.metrics import Metrics
+from lucid.serving.guard import Limits, Metrics
+from lucid.serving.responses import RequestError
 
 IMAGE = "image"
 """The input of a model for images."""

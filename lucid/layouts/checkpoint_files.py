@@ -1,4 +1,4 @@
-"""What is in the folder of a checkpoint beside its weights, for other programs: config, tokenizer, preprocessor."""
+"""The files of a checkpoint next to its weights, which other programs read: config, tokenizer, preprocessor."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from lucid.core.words.safe_text import encoded
 from lucid.files.atomic import open_regular, write_atomically
 from lucid.files.safetensors import SINGLE, WeightsError, files_of
-from lucid.layouts.on_demand import text_module
 from lucid.models.checkpoints.config import read_json
 from lucid.models.checkpoints.pretrained import read_options
 from lucid.models.checkpoints.sentence_files import MODULES, read_modules
 
 CONFIG, TOKENIZER, TOKENIZER_CONFIG = "config.json", "tokenizer.json", "tokenizer_config.json"
-COMPANIONS = (
+OTHER_FILES = (
     "added_tokens.json",
     "chat_template.jinja",
     "generation_config.json",
@@ -36,18 +36,27 @@ COMPANIONS = (
     "vocab.json",
     "vocab.txt",
 )
-"""What other programs read beside config.json and the weights."""
+"""Files that other programs read besides config.json and the weights."""
 
-SENTENCE_COMPANIONS = ("config_sentence_transformers.json",)
-"""Prompts that are put before texts, at the top of a checkpoint of sentence-transformers."""
+PROMPTS = "config_sentence_transformers.json"
+"""The file of prompts that are put before texts, at the top of a checkpoint of sentence-transformers."""
 
 _TOKENIZERS = (TOKENIZER, "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 _QUANTIZATION = "quantization_config"  # of the checkpoint's weights, and not of an ONNX file's
 _BLOCK = 1 << 22
 
 
+def text_module(name: str) -> Any:
+    """A module of `lucid` that needs the extra `chat`: it is imported when a folder needs it.
+
+    Raises:
+        ModuleNotFoundError: naming the extra, if it is not installed.
+    """
+    return import_module(f"lucid.{name}")
+
+
 def name_of(checkpoint: Path) -> str:
-    """What a checkpoint is called: the name of its folder or file, that of a link where it is one."""
+    """The name of a checkpoint's folder or file; for a link, that of the link."""
     path = Path(os.path.abspath(checkpoint))
     return path.name if path.is_dir() else path.stem
 
@@ -58,7 +67,7 @@ def files_home(checkpoint: Path) -> Path:
     return checkpoint if modules is None else modules.encoder
 
 
-def copy_files(checkpoint: Path, folder: Path, names: tuple[str, ...] = COMPANIONS) -> None:
+def copy_files(checkpoint: Path, folder: Path, names: tuple[str, ...] = OTHER_FILES) -> None:
     """Copy what there is of these files.
 
     Raises:
@@ -81,14 +90,15 @@ def is_gguf(checkpoint: Path) -> bool:
 
 
 def write_tokenizer(checkpoint: Path, folder: Path) -> None:
-    """The files of the tokenizer and its kin, copied, or made of a GGUF file.
+    """Copy the files of the tokenizer and the preprocessor, or make them of a GGUF file.
 
     Raises:
         ModuleNotFoundError: for a GGUF file without the extras `chat` and `gguf`.
         OSError: if a file cannot be read or written.
     """
     if is_gguf(checkpoint):
-        text_module("gguf_tokenizer").write(checkpoint, folder)
+        chat = text_module("generation.chat")
+        chat.save_tokenizer(chat.load_tokenizer(checkpoint), folder)
         return
     copy_files(checkpoint, folder)
     if (folder / TOKENIZER).exists() and not (folder / TOKENIZER_CONFIG).exists():
@@ -135,14 +145,14 @@ def sources(checkpoint: Path) -> dict[str, str]:
     if checkpoint.is_file():
         return {checkpoint.name: sha256(checkpoint)}
     home = files_home(checkpoint)
-    found = [home / name for name in (CONFIG, *COMPANIONS)]
+    found = [home / name for name in (CONFIG, *OTHER_FILES)]
     if is_gguf(checkpoint):
         found += sorted(checkpoint.glob("*.gguf"))
     else:
         found += _weights(home)
     modules = read_modules(checkpoint)
     if modules is not None:
-        found += [checkpoint / name for name in (MODULES, *SENTENCE_COMPANIONS)]
+        found += [checkpoint / name for name in (MODULES, PROMPTS)]
         found += [checkpoint / layer.name / name for layer in modules.layers for name in (CONFIG, SINGLE)]
     there = dict.fromkeys(path for path in found if path.is_file())
     return {path.relative_to(checkpoint).as_posix(): sha256(path) for path in sorted(there)}

@@ -1,10 +1,15 @@
-"""Answers to requests that cannot be served, in the form that the route's clients read."""
+"""Answers in JSON, and errors in the form that the clients of a route read."""
 
 from __future__ import annotations
 
+import json
+import re
 from http import HTTPStatus
+from typing import Any
 
-from lucid.serving.answers import JsonAnswer
+from starlette.responses import JSONResponse
+
+from lucid.core.words.safe_text import encodable
 
 INFERENCE = "/v2"
 """Where the routes of the Open Inference Protocol begin."""
@@ -36,3 +41,20 @@ def told(error: RequestError) -> dict[str, str | None]:
     """An error as OpenAI's clients read it."""
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     return {"message": error.message, "type": kind, "param": error.field, "code": None}
+
+
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def json_bytes(content: Any, allow_nan: bool = False) -> bytes:
+    """JSON that every client reads: half of a surrogate pair, which is no text, is shown by its escape."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=allow_nan, separators=(",", ":"))
+    return _HALVES.sub(lambda half: encodable(half[0]).replace("\\", "\\\\"), text).encode()
+
+
+class JsonAnswer(JSONResponse):
+    """An answer in JSON, as `json_bytes` writes it."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of the answer."""
+        return json_bytes(content)

@@ -1,0 +1,62 @@
+"""The stepper of a model: eager, or a session with a cache that grows or has a fixed capacity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lucid.core.words.other_libraries import check_model
+from lucid.generation.fixed import FixedStepper
+from lucid.generation.growing import EagerDecoder, GrowingStepper, SessionDecoder
+from lucid.generation.models import CACHE, STATE, capacity_of, heads_of, is_fixed, some_of, state_shape
+from lucid.generation.sequences import Stepper
+from lucid.nn import CausalDecoder, EncoderDecoder
+from lucid.runtime.session import Session
+
+
+def stepper(model: CausalDecoder | Session | Stepper[Any]) -> Stepper[Any]:  # Any: it is handed only its own caches
+    """The stepper of a model; a stepper as it is.
+
+    Raises:
+        TypeError: for anything but a decoder or a session. ValueError: for a session of another kind of model.
+    """
+    if isinstance(model, CausalDecoder):
+        return GrowingStepper(EagerDecoder(model))
+    if isinstance(model, Stepper):
+        return model
+    if isinstance(model, EncoderDecoder):
+        raise TypeError(f"Generator: {type(model).__name__} has an encoder; use EncoderDecoderGenerator")
+    check_model("Generator", model)
+    if not isinstance(model, Session):
+        raise TypeError(
+            f"Generator: got {type(model).__name__}, expected an nn.CausalDecoder or a lucid.runtime.Session; "
+            'open a file with lucid.runtime.Session("model.onnx")'
+        )
+    caches = _caches_of(model)
+    if all(map(STATE.fullmatch, caches)):
+        sizes = {name: state_shape(name, model.inputs[name][1]) for name in caches}
+        return GrowingStepper(SessionDecoder(model, caches, sizes))
+    heads = {name: heads_of(name, model.inputs[name][1]) for name in caches}
+    first = next(iter(caches))
+    if not is_fixed(model, first, caches[first]):
+        empty = {name: (count, 0, width) for name, (count, width) in heads.items()}
+        return GrowingStepper(SessionDecoder(model, caches, empty))
+    return FixedStepper(model, caches, heads, capacity_of(model))
+
+
+def _caches_of(session: Session) -> dict[str, str]:
+    """The output for each cache input of a decoder.
+
+    Raises:
+        ValueError: for a session of another kind of model.
+    """
+    found = [name for name in session.inputs if CACHE.fullmatch(name) or STATE.fullmatch(name)]
+    caches = {name: name.replace("past_key_values", "present") for name in found}
+    needed, known = {"input_ids", "attention_mask"}, {"input_ids", "attention_mask", "position_ids", *caches}
+    inputs, outputs = session.inputs.keys(), session.outputs.keys()
+    if not caches or not needed <= inputs <= known or not {"logits", *caches.values()} <= outputs:
+        raise ValueError(
+            f"Generator: the session takes {some_of(session.inputs)} and gives {some_of(session.outputs)}; expected "
+            "input_ids, attention_mask, position_ids, past_key_values.{i}.key and .value, and logits, "
+            'present.{i}.key and .value; export with to_onnx(model, cache="growing") or "fixed"'
+        )
+    return caches
