@@ -20,6 +20,7 @@ from lucid.core.graph.pytree import flatten_tree
 from lucid.core.graph.types import Array
 from lucid.core.targets.runtimes import RUNTIMES
 from lucid.export import ExportError, explain, to_onnx
+from lucid.export.forms import FORMS
 from lucid.models.mamba2 import Mamba2
 from tests.models import goldens
 from tests.samples import SAMPLES, Sample
@@ -152,6 +153,15 @@ def test_recurrent_layers(layer: nn.Module, first: bool, open_axes: str) -> None
     fixed = (5 if "L" not in open_axes else "L", 2 if "N" not in open_axes else "N")
     sizes = SIZES if open_axes == "LN" else [(5, 2), (7, 2), (2, 2), (0, 2)] if open_axes else [(5, 2)] * 2
     compare(layer, [shape(*fixed)], [[shape(*size)] for size in sizes])
+
+
+def test_a_planted_stale_size_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its form, two-way layers in an If use the sizes of a call before, or none, in the first call too."""
+    others = tuple(form for form in FORMS["scan"] if form.name != "Scan of copies")
+    monkeypatch.setitem(FORMS, "scan", others)
+    layer = nn.LSTM(4, 6, num_layers=2, bidirectional=True, batch_first=True)
+    with pytest.raises(AssertionError, match="call 0"):
+        compare(layer, [("N", "L", 4)], [[(2, 5, 4)], [(3, 7, 4)]])
 
 
 @both

@@ -186,8 +186,8 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     only for CUDA, two for half precision (test_attention_half, test_quantize), one of a newer onnxruntime
     (test_buffered_attention), one of steps over a cache (test_attention_groups), two of constant weights
     (test_quantize, test_convolution_forms), one of positions (test_portable), five of many queries
-    (test_attention_cpu), two only for OpenVINO (test_portable, test_openvino) and dropout's, which says why there is
-    none."""
+    (test_attention_cpu), six only for OpenVINO (test_portable, test_openvino), two of integers that are not small
+    (test_openvino) and dropout's, which says why there is none."""
     taken = {
         (s.op.name, form)
         for s in SAMPLES
@@ -214,6 +214,12 @@ def test_every_form_serves_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         ("quantized_linear", "float32 between casts"),
         ("softmax", "apart from the products"),
         ("layer_norm", "ai.onnx LayerNormalization, apart from a sum"),
+        ("exp", "Exp, unless it is NaN"),
+        ("maximum", "Less, Where"),
+        ("minimum", "Less, Where"),
+        ("topk", "TopK, equal ones in order"),
+        ("int_floor_div", "Div, corrected"),
+        ("int_mod", "Div, corrected"),
     }
 
 
