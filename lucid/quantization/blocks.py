@@ -65,9 +65,8 @@ class Blocks:
                     f"Blocks: {name} are {_kind(array)}, expected {np.dtype(dtype).name} {list(shape)} for "
                     f"{self.shape[1]} inputs in blocks of {self.block}"
                 )
-            if not np.isfinite(array).all():
-                at = [int(i) for i in np.argwhere(~np.isfinite(array))[0]]
-                raise ValueError(f"Blocks: {name} are {float(array[tuple(at)])} at {at}, expected finite numbers")
+            if wrong := first_wrong(array, np.isfinite(array)):
+                raise ValueError(f"Blocks: {name} are {wrong}, expected finite numbers")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -107,6 +106,14 @@ def joined(parts: Sequence[Blocks]) -> Blocks:
 
 def _kind(array: Array) -> str:
     return f"{array.dtype} {list(array.shape)}"
+
+
+def first_wrong(array: Array, right: Array) -> str:
+    """The first number of an array that is not right, and its place; empty if all are."""
+    if right.all():
+        return ""
+    at = [int(i) for i in np.argwhere(~right)[0]]
+    return f"{float(array[tuple(at)])} at {at}"
 
 
 def check_format(what: str, bits: int, block: int) -> None:

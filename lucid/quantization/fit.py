@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.quantization.blocks import Blocks, check_format
-from lucid.quantization.rtn import Grid, as_scales, check_weight, choose, nearest, rounded, squared_error, take_better
+from lucid.quantization.blocks import Blocks
+from lucid.quantization.rtn import Best, Grid, as_scales, choose, nearest, rounded
 
 _SMALLER = np.float32(0.9)  # a range that clips the ends of a block: finer for all others
 _STEPS = 3
@@ -23,26 +23,18 @@ def fit(weight: Array, bits: int, block: int, symmetric: bool = False) -> Blocks
     Raises:
         ValueError: as `rtn`.
     """
-    check_format("fit", bits, block)
-    check_weight("fit", weight)
     return rounded("fit", weight, bits, block, symmetric, lambda parts: _find(parts, bits, symmetric))
 
 
 def _find(parts: Array, bits: int, symmetric: bool) -> Grid:
-    best = choose(parts, bits, symmetric, search=False)
-    unit = best.scales.copy()
-    buffers = np.empty_like(parts), np.empty_like(parts)
-    least = squared_error(parts, best, unit, bits, buffers)
-
-    def consider(other: Grid) -> None:
-        take_better(best, least, other, squared_error(parts, other, unit, bits, buffers))
-
-    consider(Grid(as_scales(best.scales * _SMALLER), best.zeros.copy()))
-    grid = Grid(best.scales.copy(), best.zeros.copy())
+    first = choose(parts, bits, symmetric, search=False)
+    best = Best(parts, first, bits)
+    best.consider(Grid(as_scales(first.scales * _SMALLER), first.zeros.copy()))
+    grid = Grid(first.scales.copy(), first.zeros.copy())
     for _ in range(_STEPS):
-        grid = _fitted(parts, grid, bits, symmetric, buffers[0])
-        consider(grid)
-    return best
+        grid = _fitted(parts, grid, bits, symmetric, best.buffer)
+        best.consider(grid)
+    return best.grid
 
 
 def _fitted(parts: Array, grid: Grid, bits: int, symmetric: bool, buffer: Array) -> Grid:

@@ -13,7 +13,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array
 from lucid.core.process.threads import share
-from lucid.quantization.blocks import Blocks, blocks_of, check_format
+from lucid.quantization.blocks import Blocks, blocks_of, check_format, first_wrong
 from lucid.quantization.rtn import check_numbers, check_weight, choose, nearest
 
 _ROWS = 4096  # of the weight, which do not depend on each other; with fewer, threads wait for the interpreter
@@ -37,10 +37,8 @@ class Hessian:
         size = len(self._sum)
         if not inputs.ndim or inputs.shape[-1] != size:
             raise ValueError(f"Hessian: the inputs are {list(inputs.shape)}, expected (..., {size})")
-        finite = np.isfinite(inputs)
-        if not finite.all():
-            at = [int(i) for i in np.argwhere(~finite)[0]]
-            raise ValueError(f"Hessian: the inputs have {float(inputs[tuple(at)])} at {at}, expected finite numbers")
+        if wrong := first_wrong(inputs, np.isfinite(inputs)):
+            raise ValueError(f"Hessian: the inputs have {wrong}, expected finite numbers")
         rows = inputs.reshape(-1, size)
         step = max(1, (1 << 20) // max(1, size))
         for start in range(0, len(rows), step):
@@ -136,9 +134,8 @@ def _inverse_factor(hessian: Array, size: int, damping: float) -> Array:
         raise ValueError(f"gptq: damping is {damping}, expected 0 or more; 0.01 is usual")
     if hessian.shape != (size, size):
         raise ValueError(f"gptq: the Hessian is {list(hessian.shape)}, expected [{size}, {size}] for {size} inputs")
-    if not np.isfinite(hessian).all():
-        at = [int(i) for i in np.argwhere(~np.isfinite(hessian))[0]]
-        raise ValueError(f"gptq: the Hessian is {float(hessian[tuple(at)])} at {at}, expected finite numbers")
+    if wrong := first_wrong(hessian, np.isfinite(hessian)):
+        raise ValueError(f"gptq: the Hessian is {wrong}, expected finite numbers")
     diagonal = hessian.diagonal()
     if (diagonal < 0).any() or not np.allclose(hessian, hessian.T, rtol=1e-5, atol=1e-8 * diagonal.max(initial=0)):
         raise ValueError("gptq: the Hessian is not symmetric or negative on its diagonal, expected X^T X of inputs X")

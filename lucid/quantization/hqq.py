@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from lucid.core.graph.types import Array
-from lucid.quantization.blocks import Blocks, check_format
-from lucid.quantization.rtn import Grid, as_scales, check_weight, choose, rounded, squared_error, take_better
+from lucid.quantization.blocks import Blocks
+from lucid.quantization.rtn import Best, Grid, as_scales, choose, rounded
 
 _NORM, _WEIGHT, _GROWTH, _STEPS = 0.7, 10.0, 1.01, 20  # p, beta, kappa and the iterations, as published
 
@@ -28,18 +28,13 @@ def hqq(weight: Array, bits: int, block: int) -> Blocks:
     Raises:
         ValueError: as `rtn`.
     """
-    check_format("hqq", bits, block)
-    check_weight("hqq", weight)
     return rounded("hqq", weight, bits, block, False, lambda parts: _find(parts, bits))
 
 
 def _find(parts: Array, bits: int) -> Grid:
-    best = choose(parts, bits, symmetric=False, search=False)
-    unit = best.scales.copy()
-    buffers = np.empty_like(parts), np.empty_like(parts)
-    least = squared_error(parts, best, unit, bits, buffers)
-    exact = parts / unit
-    scales, zeros = np.ones_like(unit), best.zeros.copy()
+    best = Best(parts, choose(parts, bits, symmetric=False, search=False), bits)
+    exact = parts / best.unit
+    scales, zeros = np.ones_like(best.unit), best.grid.zeros.copy()
     top = np.float32(2**bits - 1)
     weight = _WEIGHT
     for _ in range(_STEPS):
@@ -53,6 +48,5 @@ def _find(parts: Array, bits: int) -> Grid:
         steps = codes - zeros
         scales = np.maximum((kept * steps).sum(axis=0) / np.maximum((steps * steps).sum(axis=0), 1), 0.1)
         weight *= _GROWTH
-        other = Grid(as_scales(scales * unit.astype(np.float64)), zeros)
-        take_better(best, least, other, squared_error(parts, other, unit, bits, buffers))
-    return best
+        best.consider(Grid(as_scales(scales * best.unit.astype(np.float64)), zeros))
+    return best.grid

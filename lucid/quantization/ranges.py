@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from lucid.core.graph.types import Array
+from lucid.quantization.blocks import first_wrong
 from lucid.quantization.rtn import LARGEST
 
 BINS = 4096  # of a histogram; even, so that 0 is between two of them
@@ -44,12 +45,8 @@ class Histogram:
         Raises:
             ValueError: for NaN, infinity and numbers above 1e30.
         """
-        usable = np.abs(numbers) <= LARGEST
-        if not usable.all():
-            at = [int(i) for i in np.argwhere(~usable)[0]]
-            raise ValueError(
-                f"the inputs have {float(numbers[tuple(at)])} at {at}, expected at most 1e30, and finite numbers"
-            )
+        if wrong := first_wrong(numbers, np.abs(numbers) <= LARGEST):
+            raise ValueError(f"the inputs have {wrong}, expected at most 1e30, and finite numbers")
         if not numbers.size:
             return
         if numbers.dtype.itemsize == 2:

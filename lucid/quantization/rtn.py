@@ -13,7 +13,7 @@ import numpy as np
 
 from lucid.core.graph.types import Array
 from lucid.core.process.threads import share
-from lucid.quantization.blocks import Blocks, blocks_of, check_format, middle
+from lucid.quantization.blocks import Blocks, blocks_of, check_format, first_wrong, middle
 
 SHRINKS = np.linspace(1.0, 0.7, 16)  # of a range; down to 0.5 MiniLM's products are no nearer
 # 1e30, far above any weight: GPTQ adds errors to it. Not a Python float, which a float16 weight would make float16.
@@ -42,8 +42,6 @@ def rtn(weight: Array, bits: int, block: int, symmetric: bool = False, search: b
     Raises:
         ValueError: for bits or a block that do not exist, NaN, infinity and numbers above 1e30.
     """
-    check_format("rtn", bits, block)
-    check_weight("rtn", weight)
     return rounded("rtn", weight, bits, block, symmetric, lambda parts: choose(parts, bits, symmetric, search))
 
 
@@ -63,18 +61,19 @@ def check_numbers(what: str, weight: Array) -> None:
     Raises:
         ValueError: naming the first number that is not finite or above `LARGEST`.
     """
-    usable = np.abs(weight) <= LARGEST  # not by the maximum, which passes over NaN in bfloat16
-    if not usable.all():
-        at = [int(i) for i in np.argwhere(~usable)[0]]
-        raise ValueError(f"{what}: the weight is {float(weight[tuple(at)])} at {at}, expected at most 1e30, and finite")
+    # Not by the maximum, which passes over NaN in bfloat16.
+    if wrong := first_wrong(weight, np.abs(weight) <= LARGEST):
+        raise ValueError(f"{what}: the weight is {wrong}, expected at most 1e30, and finite")
 
 
 def rounded(what: str, weight: Array, bits: int, block: int, symmetric: bool, find: Callable[[Array], Grid]) -> Blocks:
     """Round a weight to the grid that `find` gives for blocks (block, m), which it must not change; with all threads.
 
     Raises:
-        ValueError: as `check_numbers`.
+        ValueError: as `check_format`, `check_weight` and `check_numbers`.
     """
+    check_format(what, bits, block)
+    check_weight(what, weight)
     rows, size = weight.shape
     whole = size // block
     codes = np.empty((rows, size), np.uint8)
@@ -110,21 +109,41 @@ def choose(parts: Array, bits: int, symmetric: bool, search: bool) -> Grid:
     """The grid of each block: for all of its range or, with `search`, the one with the least squared error."""
     low, high = (ends.astype(np.float64) for ends in (parts.min(axis=0), parts.max(axis=0)))
     candidates = (_symmetric if symmetric else _asymmetric)(low, high, bits)
-    best = next(candidates)
+    grid = next(candidates)
     if search:
-        unit = best.scales.copy()  # squares of the numbers themselves may be too large or too small
-        buffers = np.empty_like(parts), np.empty_like(parts)
-        least = squared_error(parts, best, unit, bits, buffers)
+        best = Best(parts, grid, bits)
         for other in candidates:
-            take_better(best, least, other, squared_error(parts, other, unit, bits, buffers))
-    return best
+            best.consider(other)
+    return grid
 
 
-def take_better(best: Grid, least: Array, other: Grid, error: Array) -> None:
-    """Write the blocks of `other` over those of `best` where its error is less."""
-    better = error < least
-    for mine, its in zip((least, *best), (error, *other), strict=True):
-        np.copyto(mine, its, where=better)
+class Best:
+    """For each block of some parts the grid of the least squared error, of those that were considered."""
+
+    def __init__(self, parts: Array, grid: Grid, bits: int) -> None:
+        """`grid` is the first one; blocks of better ones are written over its own."""
+        self.grid = grid
+        self.unit = grid.scales.copy()  # squares of the numbers themselves may be too large or too small
+        self.buffer = np.empty_like(parts)
+        self._parts, self._bits, self._error = parts, bits, np.empty_like(parts)
+        self._least = self._squared_error(grid)
+
+    def consider(self, other: Grid) -> None:
+        """Take the blocks of a grid whose error is less."""
+        error = self._squared_error(other)
+        better = error < self._least
+        for mine, its in zip((self._least, *self.grid), (error, *other), strict=True):
+            np.copyto(mine, its, where=better)
+
+    def _squared_error(self, grid: Grid) -> Array:
+        """Of each block in multiples of the unit."""
+        exact, error = self.buffer, self._error
+        np.divide(self._parts, grid.scales, out=exact)
+        np.rint(exact, out=error)
+        _clipped(error, grid, self._bits)
+        error -= exact
+        np.multiply(error, error, out=error)
+        return np.asarray(error.sum(axis=0) * (grid.scales / self.unit) ** 2)
 
 
 def nearest(parts: Array, grid: Grid, bits: int, out: Array | None = None) -> Array:
@@ -137,17 +156,6 @@ def nearest(parts: Array, grid: Grid, bits: int, out: Array | None = None) -> Ar
 def _clipped(found: Array, grid: Grid, bits: int) -> Array:
     np.maximum(found, -grid.zeros, out=found)
     return np.asarray(np.minimum(found, np.float32(2**bits - 1) - grid.zeros, out=found))
-
-
-def squared_error(parts: Array, grid: Grid, unit: Array, bits: int, buffers: tuple[Array, Array]) -> Array:
-    """Of each block in multiples of `unit`; the buffers have the shape of `parts`."""
-    exact, error = buffers
-    np.divide(parts, grid.scales, out=exact)
-    np.rint(exact, out=error)
-    _clipped(error, grid, bits)
-    error -= exact
-    np.multiply(error, error, out=error)
-    return np.asarray(error.sum(axis=0) * (grid.scales / unit) ** 2)
 
 
 def _symmetric(low: Array, high: Array, bits: int) -> Iterator[Grid]:

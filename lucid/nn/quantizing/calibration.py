@@ -17,6 +17,7 @@ from lucid.nn.quantized import WeightModule, rows_of
 from lucid.nn.quantizing.layer_weights import Identity, LayerWeight, copied, layer_weights
 from lucid.ops.tensor.tensor import Tensor
 from lucid.quantization import Hessian, Histogram
+from lucid.quantization.blocks import first_wrong
 
 Call: TypeAlias = Tensor | Array | Sequence[Any] | Mapping[str, Any]
 """The inputs of one call of a model: one, several by position, or by name."""
@@ -83,11 +84,8 @@ def bound_call(model: Module, call: Call, what: str) -> BoundCall:
     for name, value in bound.arguments.items():
         tensor = Tensor.from_array(value) if isinstance(value, np.ndarray) else value
         if isinstance(tensor, Tensor) and tensor.dtype.kind == "float":
-            finite = np.isfinite(tensor.numpy())
-            if not finite.all():
-                at = [int(i) for i in np.argwhere(~finite)[0]]
-                found = float(tensor.numpy()[tuple(at)])
-                raise ValueError(f"{what}: {name} has {found} at {at}, expected finite numbers")
+            if wrong := first_wrong(tensor.numpy(), np.isfinite(tensor.numpy())):
+                raise ValueError(f"{what}: {name} has {wrong}, expected finite numbers")
         bound.arguments[name] = tensor
     return BoundCall(bound.args, bound.kwargs, bound.arguments)
 
