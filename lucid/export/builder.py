@@ -191,20 +191,20 @@ class Builder:
         self, op_type: str, *inputs: Operand, outputs: int | Sequence[bool], domain: str = "", **attributes: Any
     ) -> tuple[str, ...]:
         """Emit a node and return the names of its outputs. `outputs`: how many, or which of them are wanted."""
-        wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
+        present = [True] * outputs if isinstance(outputs, int) else list(outputs)
         names = [self.name_of(operand) for operand in inputs]
         while names and not names[-1]:
             names.pop()
         attributes = {name: value for name, value in attributes.items() if value is not None}
         hashable = tuple(map(_hashable, attributes.items()))
-        key = (op_type, domain, tuple(names), tuple(wanted), hashable, type_key(hashable))
+        key = (op_type, domain, tuple(names), tuple(present), hashable, type_key(hashable))
         for memo in self._memo:
             if key in memo:
                 return memo[key]
         name = self.unused(self._node_name(op_type))
         results = tuple(
             (name if index == 0 else self.unused(f"{name}:{index}")) if want else ""
-            for index, want in enumerate(wanted)
+            for index, want in enumerate(present)
         )
         self.emitted += 1
         self.op_types.add(op_type)
@@ -252,19 +252,19 @@ class Builder:
             self.sizes = {**outer_sizes, **sizes}
         self._blocks.append([])
         self._memo.append({})
-        known = set(self._names)
+        outer = set(self._names)
         for value in inputs:
             self.bind(value, self.unused(f"{self.path}/{value.name}" if self.path else value.name))
-        given = tuple((self.name_of(value), value.type) for value in inputs)
+        typed_inputs = tuple((self.name_of(value), value.type) for value in inputs)
         try:
             outputs = emit()
         finally:
             self.sizes = outer_sizes
             nodes = self._blocks.pop()
             self._memo.pop()
-            for identity in self._names.keys() - known:
+            for identity in self._names.keys() - outer:
                 del self._names[identity]
-        return Block(tuple(nodes), tuple(outputs), given)
+        return Block(tuple(nodes), tuple(outputs), typed_inputs)
 
     def either(
         self,
@@ -276,8 +276,8 @@ class Builder:
 
         What only one branch needs is computed in it. Weights are outside, once for both.
         """
-        taken, other = self.block(then), self.block(otherwise)
-        return self.ops("If", condition, outputs=len(taken.outputs), then_branch=taken, else_branch=other)
+        first, second = self.block(then), self.block(otherwise)
+        return self.ops("If", condition, outputs=len(first.outputs), then_branch=first, else_branch=second)
 
     def block_outputs(self, values: Sequence[Value]) -> list[tuple[str, TensorType]]:
         """The values as outputs of the nested graph that is being collected, which must compute each by itself, once.

@@ -149,19 +149,19 @@ def _grouped(entries: Sequence[_Entry]) -> list[tuple[_Entry, int]]:
 
 def promotions(graph: Graph) -> list[Promotion]:
     """The first nodes at which a narrower floating-point value meets a float64 one; later nodes follow from them."""
-    found: list[Promotion] = []
+    results: list[Promotion] = []
     follows: set[int] = set()
     for node in graph.nodes():
-        given = [value for value in node.inputs if value is not None]
-        known = [value for value in given if id(value) in follows]
-        narrow = next((dtype for dtype in map(_narrow, given) if dtype is not None), None)
-        wide = next((v for v in given if v.type.dtype == float64 and _narrow(v) is None), None)
-        if narrow is not None and wide is not None and not known:
-            found.append(Promotion(node.op.name, node.scope, narrow, *_reason(graph, wide)))
-            known = [wide]
-        if known:
+        operands = [value for value in node.inputs if value is not None]
+        widened = [value for value in operands if id(value) in follows]
+        narrow = next((dtype for dtype in map(_narrow, operands) if dtype is not None), None)
+        wide = next((v for v in operands if v.type.dtype == float64 and _narrow(v) is None), None)
+        if narrow is not None and wide is not None and not widened:
+            results.append(Promotion(node.op.name, node.scope, narrow, *_reason(graph, wide)))
+            widened = [wide]
+        if widened:
             follows.update(map(id, node.results))
-    return found
+    return results
 
 
 def _narrow(value: Value) -> DType | None:

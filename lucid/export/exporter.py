@@ -97,9 +97,9 @@ def to_onnx(
         check_folder(Path(path))
     if external_data not in (True, False, "auto"):
         raise ExportError(f'external_data is {external_data!r}, expected True, False or "auto"')
-    wanted = Target.of(target, opset, attention)
+    resolved = Target.of(target, opset, attention)
     traced = traced_part(model, inputs, kwargs, part, cache, capacity)
-    options = ExportOptions(wanted, dtype, keep_io_types, input_names, output_names, preprocessing)
+    options = ExportOptions(resolved, dtype, keep_io_types, input_names, output_names, preprocessing)
     return lower(traced, options).write(path, external_data)
 
 
@@ -119,9 +119,9 @@ def explain(
     """The form taken for each op that has several when exported with the same arguments, and why the others were
     refused; what is computed in a wider element type than given; and in which type weights are stored.
     """
-    wanted = Target.of(target, opset, attention)
+    resolved = Target.of(target, opset, attention)
     traced = traced_part(model, inputs, kwargs, part, cache, capacity)
-    return lower(traced, ExportOptions(wanted, dtype, keep_io_types)).explain()
+    return lower(traced, ExportOptions(resolved, dtype, keep_io_types)).explain()
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,8 @@ class Lowered:
 def lower(traced: TracedPart, options: ExportOptions) -> Lowered:
     """Choose a form for each op; `Lowered.write` writes the model, and `Lowered.explain` tells what was chosen."""
     half = halved(traced, options)
-    assembled, lowering = export_part(traced if half is None else half.traced, options)
+    with phase("lowering"):
+        assembled, lowering = _assembled(traced if half is None else half.traced, options)
     return Lowered(traced, options, half, assembled, lowering)
 
 
@@ -205,12 +206,11 @@ def traced_part(
 
 def export_graph(graph: Graph, target: Target) -> tuple[Assembled, Lowering]:
     """A traced graph as a checked model, with the weights still separate, and the record of how it was lowered."""
-    return export_part(TracedPart(graph), ExportOptions(target))
+    lowered = lower(TracedPart(graph), ExportOptions(target))
+    return lowered.assembled, lowered.lowering
 
 
-@phase("lowering")
-def export_part(traced: TracedPart, options: ExportOptions) -> tuple[Assembled, Lowering]:
-    """The same for a part of a model."""
+def _assembled(traced: TracedPart, options: ExportOptions) -> tuple[Assembled, Lowering]:
     graph = traced.joint()
     ins = _names("input_names", [value.name for value in graph.inputs], options.input_names)
     outs = _names("output_names", traced.graph.output_names, options.output_names)
@@ -243,20 +243,20 @@ def _results(build: Builder, traced: TracedPart) -> Sequence[Value]:
     return [computed(build, name, kind).to_value() for name, kind in zip(names, types, strict=True)]
 
 
-def _names(what: str, default: Sequence[str], given: Sequence[str] | None) -> list[str]:
-    if given is None:
+def _names(what: str, default: Sequence[str], names: Sequence[str] | None) -> list[str]:
+    if names is None:
         return list(default)
-    if isinstance(given, str):
-        raise ExportError(f"{what}: got the text {given!r}, expected a list of names")
-    names = list(given)
-    if len(names) != len(default):
-        raise ExportError(f"{what}: got {len(names)} names, expected {len(default)} (for {', '.join(default)})")
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    if isinstance(names, str):
+        raise ExportError(f"{what}: got the text {names!r}, expected a list of names")
+    chosen = list(names)
+    if len(chosen) != len(default):
+        raise ExportError(f"{what}: got {len(chosen)} names, expected {len(default)} (for {', '.join(default)})")
+    repeated = sorted({name for name in chosen if chosen.count(name) > 1})
     if repeated:
         raise ExportError(f"{what}: {', '.join(repeated)} appears more than once; names must be unique")
-    if not all(isinstance(name, str) and name for name in names):
-        raise ExportError(f"{what}: {names!r}: expected non-empty strings")
-    return names
+    if not all(isinstance(name, str) and name for name in chosen):
+        raise ExportError(f"{what}: {chosen!r}: expected non-empty strings")
+    return chosen
 
 
 def check_folder(path: Path, example: str = "model.onnx") -> None:

@@ -136,21 +136,21 @@ class Form:
                     refuse(missing)
 
 
-def _refuse_others(node: Node, op: Op[..., Any], taken: frozenset[str]) -> None:
+def _refuse_others(node: Node, op: Op[..., Any], takes: frozenset[str]) -> None:
     for name, value in zip(op.arguments, node.inputs, strict=False):
-        if value is not None and name in op.optional and name not in taken:
+        if value is not None and name in op.optional and name not in takes:
             refuse(f"it does not take {name}")
-    for name, given in node.attributes.items():
-        if name not in taken and not _is_default(given, op.defaults.get(name, _NOTHING)):
-            refuse(f"it does not take {name} (here {show_attribute(given)})")
+    for name, attribute in node.attributes.items():
+        if name not in takes and not _is_default(attribute, op.defaults.get(name, _NOTHING)):
+            refuse(f"it does not take {name} (here {show_attribute(attribute)})")
 
 
 _NOTHING = object()
 
 
-def _is_default(given: Any, default: Any) -> bool:
+def _is_default(attribute: Any, default: Any) -> bool:
     """Whether an attribute has its default value; a symbolic size never has."""
-    return given is default or (not _mentions_size(given) and given == default)
+    return attribute is default or (not _mentions_size(attribute) and attribute == default)
 
 
 def _mentions_size(value: Any) -> bool:
@@ -185,14 +185,14 @@ def form(
     Raises:
         ValueError: for a name that the op does not have.
     """
-    taken = None if takes == "*" else frozenset(takes.split())
-    unknown = (taken or frozenset()) - {*op.arguments, *op.attributes}
+    declared = None if takes == "*" else frozenset(takes.split())
+    unknown = (declared or frozenset()) - {*op.arguments, *op.attributes}
     if unknown:
         raise ValueError(f"a form of {op.name} takes {', '.join(sorted(unknown))}, which the op does not have")
 
     def make(emit: Emit) -> Form:
         its_name = name or emit.__name__
-        return Form(op.name, its_name, taken, emit, opset, kind, domain, kernel, strategy, mends, dtypes)
+        return Form(op.name, its_name, declared, emit, opset, kind, domain, kernel, strategy, mends, dtypes)
 
     return make
 
@@ -210,9 +210,9 @@ def one_node(op: Op[..., Any], onnx_op: str, takes: str = "", *, name: str = "",
 @functools.lru_cache(maxsize=1024)
 def named(op: Op[..., Any], op_type: str, opset: int) -> Form:
     """The form of a primitive that is one ONNX op with the same inputs and attributes of the same names."""
-    known = frozenset(onnx.defs.get_schema(op_type, opset).attributes)
+    attributes = frozenset(onnx.defs.get_schema(op_type, opset).attributes)
 
     def emit(build: Builder, node: Node) -> str:
-        return build.op(op_type, *node.inputs, **{name: v for name, v in node.attributes.items() if name in known})
+        return build.op(op_type, *node.inputs, **{name: v for name, v in node.attributes.items() if name in attributes})
 
-    return Form(op.name, op_type, known.union(op.arguments), emit, opset=0, kernel=op_type)
+    return Form(op.name, op_type, attributes.union(op.arguments), emit, opset=0, kernel=op_type)

@@ -10,7 +10,6 @@ those of the ops in half precision, which are accumulated in float32.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ import numpy as np
 from lucid.core.graph.graph import Graph
 from lucid.core.graph.types import Array, DType, as_dtype, bfloat16, float16, float32
 from lucid.core.graph.values import Body, Constant, Input, Node, Origin, Value
-from lucid.export.onnx_file.check import WeightWarning
+from lucid.export.onnx_file.check import warn_of
 from lucid.export.options import ExportOptions
 from lucid.export.target import ExportError
 from lucid.ops.attention.buffers import buffered_attention
@@ -58,20 +57,15 @@ class Halved:
 
     def warn(self) -> None:
         """Warn of weights that half precision cannot hold."""
-        kept = "stored as the largest one" if self.computed == self.dtype else f"stored in {self.computed}"
-        for what, found in (
-            (
-                f"beyond {self.dtype.largest:.6g}, the largest {self.dtype}; they are {kept}",
-                [f"{name} (up to {number:.3g})" for name, number in self.beyond],
-            ),
-            (
-                f"that become zero in {self.dtype}, whose smallest is {self.dtype.smallest:.0e}",
-                [f"{name} ({share:.1%})" for name, share in self.vanished],
-            ),
-        ):
-            if found:
-                shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
-                warnings.warn(f"weights {what}: {shown}", WeightWarning, stacklevel=4)
+        storage = "stored as the largest one" if self.computed == self.dtype else f"stored in {self.computed}"
+        warn_of(
+            f"beyond {self.dtype.largest:.6g}, the largest {self.dtype}; they are {storage}",
+            [f"{name} (up to {number:.3g})" for name, number in self.beyond],
+        )
+        warn_of(
+            f"that become zero in {self.dtype}, whose smallest is {self.dtype.smallest:.0e}",
+            [f"{name} ({share:.1%})" for name, share in self.vanished],
+        )
 
 
 def halved(traced: TracedPart, options: ExportOptions) -> Halved | None:
@@ -193,12 +187,12 @@ class _Rewrite:
             kind = value.type.with_dtype(dtype)
             if isinstance(value, Constant) and dtype.itemsize < value.type.dtype.itemsize:
                 array = narrowed(value.array, dtype)
-                made: Value = Constant(array, kind)
+                new: Value = Constant(array, kind)
                 if (label := self._name_of(value)) is not None:
                     self._weights.names.append((label, array))
             else:
-                made = Node(cast, (value,), {"dtype": dtype}, (kind,), scope).results[0]
-            self._casts[key] = value, made
+                new = Node(cast, (value,), {"dtype": dtype}, (kind,), scope).results[0]
+            self._casts[key] = value, new
         return self._casts[key][1]
 
 
@@ -232,8 +226,8 @@ class HalfWeights:
         whole, origin = constant.array, constant.origin
         while origin is not None and self._graph.names.get(whole) is None:
             whole, origin = origin.whole, origin.whole_origin
-        known = constant.type.dtype == float32 and self._graph.names.get(whole) is not None
-        return known and np.may_share_memory(whole, constant.array)
+        is_parameter = constant.type.dtype == float32 and self._graph.names.get(whole) is not None
+        return is_parameter and np.may_share_memory(whole, constant.array)
 
     def halved(self, constant: Constant) -> Constant:
         """A weight in half precision, under its own name."""
@@ -264,8 +258,8 @@ class HalfWeights:
             if not self._saturate:
                 return array
         self.numbers += array.size
-        kept = ~(np.abs(array) <= self.dtype.smallest / 2)  # NaN is
-        lost = int(np.count_nonzero(array)) - int(np.count_nonzero(kept))
+        nonzero = ~(np.abs(array) <= self.dtype.smallest / 2)  # NaN is
+        lost = int(np.count_nonzero(array)) - int(np.count_nonzero(nonzero))
         if lost > _MANY_VANISH * array.size:
             self.vanished[label] = lost / array.size
         return narrowed(array, self.dtype)

@@ -143,8 +143,8 @@ class Lowering:
 
     def _no_form(self, op: Op[..., Any], path: str, refused: list[tuple[str, str]]) -> ExportError:
         target, insisted = self.build.target, self.build.target.insisted(op.name)
-        asked = {form.name for form in self._cached_forms(op) if insisted in ("auto", "expanded", form.kind)}
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in asked)
+        listed = {form.name for form in self._cached_forms(op) if insisted in ("auto", "expanded", form.kind)}
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in refused if name in listed)
         if insisted not in ("auto", "expanded"):
             reasons = reasons or f'target "{target.name}" has none'
             return ExportError(f"{path}: no form of {insisted_on(op.name, insisted)} is exact here ({reasons})")

@@ -51,9 +51,11 @@ class Preprocessing:
         clash = sorted(build.names & {*self.inputs})
         if clash:
             raise ExportError(f"preprocessing reads {', '.join(clash)}, which is a name in the model; rename that")
-        kept = {name: kind for name, kind in build.inputs.items() if name not in map(build.name_of, computed.values())}
+        others = {
+            name: kind for name, kind in build.inputs.items() if name not in map(build.name_of, computed.values())
+        }
         batch = next(iter(computed.values())).type.shape[:1]
-        build.inputs = {**dict.fromkeys(self.inputs, Strings(batch)), **kept}
+        build.inputs = {**dict.fromkeys(self.inputs, Strings(batch)), **others}
         with build.inside("preprocessing"):
             names = self.emit(build, computed)
         for name, value in computed.items():

@@ -51,8 +51,8 @@ def forms_of(op: Op[..., Any], target: Target) -> tuple[Form, ...]:
 
 def kinds_of(op: str) -> tuple[str, ...]:
     """The kinds of form that an op has, on any target; empty if there is no op of that name."""
-    known = REGISTERED.get(op)
+    registered = REGISTERED.get(op)
     kinds = [form.kind for form in FORMS.get(op, ())]
-    kinds += ["standard"] * (known is not None and known.onnx is not None)
-    kinds += ["expanded"] * (known is None or known.body is not None) * bool(known or kinds)
+    kinds += ["standard"] * (registered is not None and registered.onnx is not None)
+    kinds += ["expanded"] * (registered is None or registered.body is not None) * bool(registered or kinds)
     return tuple(dict.fromkeys(kinds))

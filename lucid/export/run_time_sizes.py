@@ -21,15 +21,15 @@ def sizes_vector(build: Builder, sizes: Sequence[Size]) -> str:
     if all(isinstance(size, int) for size in sizes):
         return build.name_of(np.asarray(sizes, np.int64))
     parts: list[str] = []
-    known: list[int] = []
+    numbers: list[int] = []
     for size in sizes:
         if isinstance(size, int):
-            known.append(size)
+            numbers.append(size)
             continue
-        parts += [build.name_of(np.asarray(known, np.int64))] if known else []
-        known = []
+        parts += [build.name_of(np.asarray(numbers, np.int64))] if numbers else []
+        numbers = []
         parts.append(size_vector(build, size))
-    parts += [build.name_of(np.asarray(known, np.int64))] if known else []
+    parts += [build.name_of(np.asarray(numbers, np.int64))] if numbers else []
     return parts[0] if len(parts) == 1 else build.op("Concat", *parts, axis=0)
 
 
@@ -77,20 +77,20 @@ def _read(build: Builder, reading: Reading) -> str:
     return length if reading.times == 1 else build.op("Div", length, np.asarray([reading.times], np.int64))
 
 
-def reshaped(build: Builder, operand: Operand, given: Shape, wanted: Shape) -> str:
+def reshaped(build: Builder, operand: Operand, before: Shape, shape: Shape) -> str:
     """Reshape from sizes to sizes: 0 copies an axis, or one -1 is inferred; otherwise sizes are computed.
 
     0 and -1 are not combined, because -1 cannot be inferred if the copied axis is empty. Where sizes are computed, a 0
     among them is a size.
     """
     entries: list[Size] = []
-    for axis, size in enumerate(wanted):
-        copied = not isinstance(size, int) and axis < len(given) and same(size, given[axis])
+    for axis, size in enumerate(shape):
+        copied = not isinstance(size, int) and axis < len(before) and same(size, before[axis])
         entries.append(0 if copied else size)
-    unknown = [axis for axis, size in enumerate(wanted) if not isinstance(size, int)]
-    if not any(isinstance(size, int) and size == 0 for size in wanted):
+    unknown = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
+    if not any(isinstance(size, int) and size == 0 for size in shape):
         if len(unknown) == 1 and isinstance(entries[unknown[0]], Dim):
             entries[unknown[0]] = -1
         if all(isinstance(size, int) for size in entries):
             return build.op("Reshape", operand, sizes_vector(build, entries))
-    return build.op("Reshape", operand, sizes_vector(build, wanted), allowzero=1)
+    return build.op("Reshape", operand, sizes_vector(build, shape), allowzero=1)

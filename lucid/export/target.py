@@ -97,8 +97,8 @@ class Target:
         """The target for a model with these ops: some raise the opset that was not asked for."""
         if not self._by_default:
             return self
-        wanted = max([self.opset, *(self.runtime.newer.get(op, 0) for op in ops)])
-        opset = min(wanted, newest_opset(self.release))
+        newest = max([self.opset, *(self.runtime.newer.get(op, 0) for op in ops)])
+        opset = min(newest, newest_opset(self.release))
         return self if opset == self.opset else replace(self, opset=opset)
 
     def missing(self, kernel: str, dtype: DType) -> str:
@@ -133,14 +133,14 @@ class Target:
         if opset is not None:
             _check_opset(opset)
         if isinstance(target, cls):
-            made = target
+            result = target
         else:
-            made = cls(name=_one_of("target", str(target), TARGET_NAMES), opset=opset or 0)
+            result = cls(name=_one_of("target", str(target), TARGET_NAMES), opset=opset or 0)
         if opset is not None:
-            made = replace(made, opset=opset)
+            result = replace(result, opset=opset)
         if attention is None or _one_of("attention", attention, ATTENTION_FORMS) == "auto":
-            return made
-        return replace(made, attention=attention, opset=0 if made._by_default else made.opset)  # type: ignore[arg-type]
+            return result
+        return replace(result, attention=attention, opset=0 if result._by_default else result.opset)  # type: ignore[arg-type]
 
 
 def newest_opset(release: Release) -> int:

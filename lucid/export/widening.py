@@ -85,9 +85,9 @@ def widened(node: Node, narrow: DType, wide: DType) -> list[Value]:
 
 def stored_narrow(node: Node) -> Constant | None:
     """The weight that is stored in a narrower type and only widened by this node; None for another node."""
-    given = node.inputs[0] if node.op is cast else None
-    if isinstance(given, Constant) and given.type.dtype.itemsize < node.types[0].dtype.itemsize:
-        return given
+    weight = node.inputs[0] if node.op is cast else None
+    if isinstance(weight, Constant) and weight.type.dtype.itemsize < node.types[0].dtype.itemsize:
+        return weight
     return None
 
 
@@ -96,10 +96,10 @@ def transposed_weight(node: Node) -> Value | None:
 
     So a weight is stored as it would be in its own type, and not transposed when the model runs.
     """
-    given = node.inputs[0] if node.op is permute_op and node.attributes["axes"] == (1, 0) else None
-    stored = stored_narrow(given.node) if isinstance(given, Result) else None
-    if stored is None or not isinstance(given, Result):
+    operand = node.inputs[0] if node.op is permute_op and node.attributes["axes"] == (1, 0) else None
+    stored = stored_narrow(operand.node) if isinstance(operand, Result) else None
+    if stored is None or not isinstance(operand, Result):
         return None
     shape = stored.type.shape[::-1]
     turned = Constant(stored.array.T, stored.type.with_shape(shape), Origin(stored.array, ".T", stored.origin))
-    return Node(cast, (turned,), given.node.attributes, node.types, node.scope).results[0]
+    return Node(cast, (turned,), operand.node.attributes, node.types, node.scope).results[0]

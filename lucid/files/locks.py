@@ -72,11 +72,11 @@ def _acquire(place: Path) -> BinaryIO | None:
     while (file := _open(place)) is not None:
         with ExitStack() as closing:
             closing.enter_context(file)
-            held = lock(file, wait=True)
-            if held and names(place, file):
+            locked = lock(file, wait=True)
+            if locked and names(place, file):
                 closing.pop_all()
                 return file
-            if held is None:
+            if locked is None:
                 place.unlink(missing_ok=True)
                 return None
         # Its owner has removed the file meanwhile; there may be a new one.

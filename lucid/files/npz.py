@@ -25,14 +25,14 @@ def check_names(names: Iterable[str]) -> None:
         ValueError: for a name that is a path out of a folder, has control characters or is too long, or would be the
             same member as another name.
     """
-    known = set(names)
-    for name in known:
+    all_names = set(names)
+    for name in all_names:
         steps = re.split(r"[/\\]", name)
         if any(step in ("", ".", "..") for step in steps) or "\\" in name or re.match(r"[A-Za-z]:", name):
             problem = "is a path that could lead out of a folder"
         elif _CONTROL.search(name) or len(name.encode("utf-8", "replace")) > _MAX_NAME:
             problem = "has control characters, or is too long"
-        elif f"{name}.npy" in known:
+        elif f"{name}.npy" in all_names:
             problem = f"and {name + '.npy'!r} would be the same member of the file"
         else:
             continue

@@ -119,10 +119,10 @@ def load(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 def files_of(folder: Path) -> list[Path]:
     """The files that `load` reads of a folder; raises its errors for what is missing."""
-    found = _find_in(folder)
-    if found.name != INDEX:
-        return [found]
-    return [found, *(_shard_path(found, shard) for shard in dict.fromkeys(_read_index(found).values()))]
+    entry = _find_in(folder)
+    if entry.name != INDEX:
+        return [entry]
+    return [entry, *(_shard_path(entry, shard) for shard in dict.fromkeys(_read_index(entry).values()))]
 
 
 def _find_in(folder: Path) -> Path:
@@ -162,12 +162,12 @@ def _load_sharded(path: Path) -> dict[str, Array]:
     files = {shard: _shard_path(path, shard) for shard in shards}
     arrays: dict[str, Array] = {}
     for shard, keys in shards.items():
-        held = _load_file(files[shard])
-        if missing := [key for key in keys if key not in held]:
+        of_shard = _load_file(files[shard])
+        if missing := [key for key in keys if key not in of_shard]:
             raise _broken(path, f"assigns {_show(missing)} to {_show(shard)}, which does not have them")
-        if omitted := sorted(held.keys() - set(keys)):
+        if omitted := sorted(of_shard.keys() - set(keys)):
             raise _broken(path, f"omits {_show(omitted)}, which {_show(shard)} has")
-        arrays.update(held)
+        arrays.update(of_shard)
     return {key: arrays[key] for key in index}
 
 
@@ -325,13 +325,13 @@ def _check_bounds(text: bytes, path: Path) -> None:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise ValueError(f"the name {_show(name)} occurs twice")
         name.encode()  # half of a surrogate pair is not text
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _whole(text: str) -> int | float:

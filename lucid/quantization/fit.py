@@ -56,5 +56,5 @@ def _fitted(parts: Array, grid: Grid, bits: int, symmetric: bool, buffer: Array)
 
 def _ratio(above: Array, below: Array, otherwise: Array) -> Array:
     """A scale of the same sign as before; what it was where there is none."""
-    found = np.divide(above, below, out=otherwise.copy(), where=below > 0)
-    return np.where(found * np.sign(otherwise) > 0, found, otherwise)
+    ratio = np.divide(above, below, out=otherwise.copy(), where=below > 0)
+    return np.where(ratio * np.sign(otherwise) > 0, ratio, otherwise)

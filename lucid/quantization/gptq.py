@@ -123,9 +123,9 @@ def _round(
             bring_up_to_date(first, last, start, first)
             for at in range(first, last):
                 bring_up_to_date(at, at + 1, first, at)
-                found = nearest(columns[at], grid, bits)
-                codes[:, at] = found + grid.zeros
-                errors[at] = (columns[at] - found * grid.scales) / factor[at, at]
+                steps = nearest(columns[at], grid, bits)
+                codes[:, at] = steps + grid.zeros
+                errors[at] = (columns[at] - steps * grid.scales) / factor[at, at]
 
 
 def _inverse_factor(hessian: Array, size: int, damping: float) -> Array:

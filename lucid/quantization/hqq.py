@@ -43,10 +43,10 @@ def _find(parts: Array, bits: int) -> Grid:
         size = np.abs(errors)
         # The proximal step of the norm: how much of each error is left out of the least squares below.
         left_out = np.copysign(np.maximum(size - np.maximum(size, 1e-6) ** (_NORM - 1) / weight, 0), errors)
-        kept = exact - left_out
-        zeros = np.clip(np.rint((codes - kept / scales).mean(axis=0)), 0, top)
+        target = exact - left_out
+        zeros = np.clip(np.rint((codes - target / scales).mean(axis=0)), 0, top)
         steps = codes - zeros
-        scales = np.maximum((kept * steps).sum(axis=0) / np.maximum((steps * steps).sum(axis=0), 1), 0.1)
+        scales = np.maximum((target * steps).sum(axis=0) / np.maximum((steps * steps).sum(axis=0), 1), 0.1)
         weight *= _GROWTH
         best.consider(Grid(as_scales(scales * best.unit.astype(np.float64)), zeros))
     return best.grid

@@ -98,13 +98,13 @@ def entropy(seen: Histogram) -> tuple[float, float]:
 
 def _divergence(sizes: Array, end: int) -> float:
     kept = sizes[:end].astype(np.float64)
-    wanted = kept.copy()
-    wanted[-1] += sizes[end:].sum()
-    if kept[-1] == 0 < wanted[-1]:
+    expected = kept.copy()
+    expected[-1] += sizes[end:].sum()
+    if kept[-1] == 0 < expected[-1]:
         return math.inf
     starts = np.unique(np.arange(_LEVELS) * end // _LEVELS)
     some = kept > 0
     sums, filled = np.add.reduceat(kept, starts), np.add.reduceat(some, starts, dtype=np.int64)
     spread = np.repeat(sums / np.maximum(filled, 1), np.diff(np.append(starts, end)))
-    p, q = wanted[some] / wanted.sum(), spread[some] / kept.sum()
+    p, q = expected[some] / expected.sum(), spread[some] / kept.sum()
     return float((p * np.log(p / q)).sum())

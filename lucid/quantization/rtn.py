@@ -148,14 +148,14 @@ class Best:
 
 def nearest(parts: Array, grid: Grid, bits: int, out: Array | None = None) -> Array:
     """The multiples of the scale that are nearest: codes without their zeros, whole float32 numbers."""
-    found = np.divide(parts, grid.scales, out=out)
-    np.rint(found, out=found)
-    return _clipped(found, grid, bits)
+    steps = np.divide(parts, grid.scales, out=out)
+    np.rint(steps, out=steps)
+    return _clipped(steps, grid, bits)
 
 
-def _clipped(found: Array, grid: Grid, bits: int) -> Array:
-    np.maximum(found, -grid.zeros, out=found)
-    return np.asarray(np.minimum(found, np.float32(2**bits - 1) - grid.zeros, out=found))
+def _clipped(steps: Array, grid: Grid, bits: int) -> Array:
+    np.maximum(steps, -grid.zeros, out=steps)
+    return np.asarray(np.minimum(steps, np.float32(2**bits - 1) - grid.zeros, out=steps))
 
 
 def _symmetric(low: Array, high: Array, bits: int) -> Iterator[Grid]:

@@ -73,12 +73,12 @@ class IndexRanges:
         ranges = _Ranges(self._graph, self._constants, sizes)
         if not all(start >= 0 and stop <= size for start, stop, size in ranges.slices()):
             return False
-        found = ranges.uses()
-        if any(use.allowed is not None and use.allowed.low > use.allowed.high for use in found.values()):
+        uses = ranges.uses()
+        if any(use.allowed is not None and use.allowed.low > use.allowed.high for use in uses.values()):
             return False
-        ranges.assume({name: use.allowed or use.compared or Range(0, 1) for name, use in found.items()})
-        known = ((ranges.known.get(id(value)), max(rows)) for value, rows in ranges.indices())
-        return all(reached is None or -rows <= reached.low <= reached.high < rows for reached, rows in known)
+        ranges.assume({name: use.allowed or use.compared or Range(0, 1) for name, use in uses.items()})
+        pairs = ((ranges.known.get(id(value)), max(rows)) for value, rows in ranges.indices())
+        return all(reached is None or -rows <= reached.low <= reached.high < rows for reached, rows in pairs)
 
 
 class _Ranges:
@@ -218,17 +218,17 @@ def _whole(value: Value) -> bool:
 
 
 def _joined(operands: Sequence[Range | None]) -> Range | None:
-    found: Range | None = None
+    joined: Range | None = None
     for operand in operands:
         if operand is None:
             return None
-        found = operand if found is None else found.join(operand)
-    return found
+        joined = operand if joined is None else joined.join(operand)
+    return joined
 
 
 def _products(x: Range, y: Range) -> Range:
-    found = [a * b for a in x for b in y]
-    return Range(min(found), max(found))
+    products = [a * b for a in x for b in y]
+    return Range(min(products), max(products))
 
 
 def _factor(wanted: Range, other: Range, first: bool) -> Range:
@@ -313,8 +313,8 @@ def size_limits(graph: Graph) -> dict[str, int]:
     try:
         if not ranges.fits(ones):
             return {}
-        found = {name: largest_of(name, ones) for name in ones if not ranges.fits({**ones, name: _ENDLESS})}
-        most = {**dict.fromkeys(ones, _ENDLESS), **found}
-        return {name: limit for name, limit in found.items() if largest_of(name, most) == limit}
+        limits = {name: largest_of(name, ones) for name in ones if not ranges.fits({**ones, name: _ENDLESS})}
+        most = {**dict.fromkeys(ones, _ENDLESS), **limits}
+        return {name: limit for name, limit in limits.items() if largest_of(name, most) == limit}
     except ZeroDivisionError:  # a size that is divided by another one less 1
         return {}

@@ -80,28 +80,28 @@ def part_of(
     Raises:
         ValueError: for a part or a kind of cache that does not exist, or that the model does not have.
     """
-    for name, given, known in (("cache", cache, CACHE_KINDS), ("part", part, PART_NAMES)):
-        if given is not None and given not in known:
-            raise ValueError(f"{name} {given!r} does not exist: choose one of {', '.join(known)}")
+    for name, value, choices in (("cache", cache, CACHE_KINDS), ("part", part, PART_NAMES)):
+        if value is not None and value not in choices:
+            raise ValueError(f"{name} {value!r} does not exist: choose one of {', '.join(choices)}")
     if capacity is not None and (cache != "fixed" or isinstance(capacity, bool) or capacity < 1):
         raise ValueError(f'capacity is {capacity!r}, expected a whole number of 1 or more, and cache="fixed"')
     if part == "decoder_merged" and cache == "fixed":
         raise ValueError('part "decoder_merged" has a growing cache, got cache="fixed"; use part="decoder"')
     if isinstance(model, EncoderDecoder):
-        found = model.part(part or "decoder", cache, capacity)
+        chosen = model.part(part or "decoder", cache, capacity)
     elif part is not None:
         raise ValueError(
             f"part={part!r}: {type(model).__name__} has no parts; expected a lucid.nn.EncoderDecoder, such as "
             "lucid.models.t5.T5"
         )
     elif isinstance(model, CausalDecoder) and cache is not None:
-        found = model.part(cache, capacity)
+        chosen = model.part(cache, capacity)
     else:
         raise ValueError(
             f"cache={cache!r}: {type(model).__name__} takes no cache; expected a lucid.nn.CausalDecoder, such as "
             "lucid.models.llama.Llama, or a lucid.nn.EncoderDecoder"
         )
-    return found._replace(inputs={**found.inputs, **(kwargs or {})})
+    return chosen._replace(inputs={**chosen.inputs, **(kwargs or {})})
 
 
 def trace_part(part: ModelPart) -> TracedPart:

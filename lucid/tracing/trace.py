@@ -102,14 +102,14 @@ def arguments_of(
 
 def input_types(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> dict[str, TensorType]:
     """The types of the inputs of `trace` with the same arguments, by name. Nothing is computed."""
-    found: dict[str, TensorType] = {}
+    types: dict[str, TensorType] = {}
 
     def placeholder(path: str, kind: TensorType, example: Array | None) -> Tensor:
-        found[path] = kind
+        types[path] = kind
         return Tensor.from_value(Input(path, kind))
 
     arguments_of(model, inputs, kwargs, placeholder)
-    return found
+    return types
 
 
 def _arguments(
@@ -118,10 +118,10 @@ def _arguments(
     """Positional arguments with their names, and keyword arguments."""
     signature = inspect.signature(model.forward if isinstance(model, Module) else model)
     if not inputs and isinstance(model, Module):
-        known = model.input_specs()
+        specs = model.input_specs()
         # If one of the inputs that the module knows is given, the others are not added: query alone is self-attention.
-        if not any(_has_spec(kwargs[name]) for name in known.keys() & kwargs.keys()):
-            kwargs = {name: kind for name, kind in known.items() if name not in kwargs} | kwargs
+        if not any(_has_spec(kwargs[name]) for name in specs.keys() & kwargs.keys()):
+            kwargs = {name: kind for name, kind in specs.items() if name not in kwargs} | kwargs
         order = {name: index for index, name in enumerate(signature.parameters)}
         kwargs = dict(sorted(kwargs.items(), key=lambda item: order.get(item[0], len(order))))
     try:
@@ -147,10 +147,10 @@ def _needs_input(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> boo
 def _usage(model: Model, signature: inspect.Signature) -> str:
     name = type(model).__name__ if isinstance(model, Module) else getattr(model, "__name__", "the function")
     parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    taken = signature.replace(parameters=parameters, return_annotation=signature.empty)
-    wanted = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    specs = ", ".join(f'{argument}=lucid.spec("N", ...)' for argument in wanted or ["x"])
-    return f"{name} takes {taken}: write lucid.export.to_onnx(model, kwargs=dict({specs})), one spec for each argument"
+    shown = signature.replace(parameters=parameters, return_annotation=signature.empty)
+    required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    specs = ", ".join(f'{argument}=lucid.spec("N", ...)' for argument in required or ["x"])
+    return f"{name} takes {shown}: write lucid.export.to_onnx(model, kwargs=dict({specs})), one spec for each argument"
 
 
 def _is_shorthand(value: Any) -> bool:

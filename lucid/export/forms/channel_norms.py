@@ -68,12 +68,12 @@ def instance_normalization(build: Builder, node: Node) -> str:
         return build.op("InstanceNormalization", x, scale, shift, epsilon=float(node.attributes["eps"]))
     # If the batch may be empty, Reshape cannot infer a -1 next to it: with an axis of 1 it copies all symbolic sizes.
     apart = isinstance(width, Dim) and (isinstance(shape[0], Dim) or sum(isinstance(n, Dim) for n in shape) > 1)
-    given = (shape[0], 1, *shape[1:]) if apart else shape
+    whole = (shape[0], 1, *shape[1:]) if apart else shape
     inner = (shape[1] // groups, *shape[2:]) if apart else (width,)
     split = build.op("Unsqueeze", x, np.asarray([1])) if apart else x
-    rows = reshaped(build, split, given, (shape[0], groups, *inner))
+    rows = reshaped(build, split, whole, (shape[0], groups, *inner))
     y = build.op("InstanceNormalization", rows, one, zero, epsilon=float(node.attributes["eps"]))
-    y = reshaped(build, y, (shape[0], groups, *inner), given)
+    y = reshaped(build, y, (shape[0], groups, *inner), whole)
     y = build.op("Squeeze", y, np.asarray([1])) if apart else y
     for op_type, vector in (("Mul", weight), ("Add", bias)):
         if vector is not None:

@@ -129,9 +129,9 @@ def _as(build: Builder, weight: Tensor, kind: DType) -> Operand:
     return weight if weight.dtype == kind else build.op("Cast", weight, to=onnx_code(kind))
 
 
-def _added(build: Builder, given: list[str], own: list[Input], kind: DType, activation: str) -> str:
+def _added(build: Builder, names: list[str], own: list[Input], kind: DType, activation: str) -> str:
     """The total with the rows that one expert has, multiplied with its weights."""
-    tokens, indices, weights = given
+    tokens, indices, weights = names
     total, expert, gate_up, down = own
     places = build.op("NonZero", build.op("Equal", indices, expert))  # (2, rows): token and place among its experts
     factors = build.op("GatherND", weights, build.op("Transpose", places, perm=(1, 0)))

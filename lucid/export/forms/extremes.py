@@ -64,9 +64,9 @@ def guarded_argmax(build: Builder, node: Node) -> Taken:
 
     def restored() -> str:
         is_nan = build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8))
-        first, found = build.op("ArgMax", is_nan, **along), build.op("ArgMax", x, **along)
+        first, largest = build.op("ArgMax", is_nan, **along), build.op("ArgMax", x, **along)
         any_nan = reduction_node(build, "ReduceMax", is_nan, node)
-        return build.op("Where", build.op("Cast", any_nan, to=onnx_code(bool_)), first, found)
+        return build.op("Where", build.op("Cast", any_nan, to=onnx_code(bool_)), first, largest)
 
     return _if_else(build, node, lambda: _any_nan(build, x), lambda: build.op("ArgMax", x, **along), restored)
 
@@ -102,9 +102,9 @@ def guarded_max_pool(build: Builder, node: Node) -> Taken:
     def restored() -> str:
         # The float64 kernel computes -inf correctly; the kernel of small integers finds where NaN was.
         wide = pooled(x if x.type.dtype == float64 else build.op("Cast", x, to=onnx_code(float64)))
-        found = wide if x.type.dtype == float64 else build.op("Cast", wide, to=onnx_code(x.type.dtype))
+        maxima = wide if x.type.dtype == float64 else build.op("Cast", wide, to=onnx_code(x.type.dtype))
         is_nan = pooled(build.op("Cast", build.op("IsNaN", x), to=onnx_code(uint8)))
-        return build.op("Where", build.op("Cast", is_nan, to=onnx_code(bool_)), _nan(x), found)
+        return build.op("Where", build.op("Cast", is_nan, to=onnx_code(bool_)), _nan(x), maxima)
 
     return _if_else(build, node, not_finite, lambda: pooled(x), restored)
 

@@ -65,8 +65,8 @@ def static(build: Builder, node: Node) -> Taken:
 
 def _unnamed(value: Value) -> Operand:
     """A number; a constant without its name, so that layers with one input round it once."""
-    wanted = Tensor.from_value(value)
-    wide = wanted.astype(float32) if wanted.dtype.kind == "float" else wanted
+    number = Tensor.from_value(value)
+    wide = number.astype(float32) if number.dtype.kind == "float" else number
     return wide if wide.is_traced else wide.numpy()
 
 

@@ -104,12 +104,12 @@ def repeated_squares(build: Builder, node: Node) -> Tensor:
     base, exponent = Tensor.from_value(operand(node)), Tensor.from_value(operand(node, 1))
     if exponent.is_traced:
         return _computed_power(base, exponent)
-    given = exponent.numpy()
-    if np.min(given, initial=0) < 0:
+    exponents = exponent.numpy()
+    if np.min(exponents, initial=0) < 0:
         raise ExportError("pow: an integer to a negative power is not an integer; use .astype(lucid.float32)")
-    if not given.ndim:
-        return _fixed_power(base, int(given))
-    return _power(base, exponent, int(np.max(given, initial=1)).bit_length())
+    if not exponents.ndim:
+        return _fixed_power(base, int(exponents))
+    return _power(base, exponent, int(np.max(exponents, initial=1)).bit_length())
 
 
 def _fixed_power(base: Tensor, exponent: int) -> Tensor:

@@ -44,17 +44,17 @@ def scan_of_copies(build: Builder, node: Node) -> Taken:
     if isinstance(length, int) and not length:
         return Taken(tuple(_without_steps(node)), "there are no steps")
     carries, slices = node.attributes["carries"], node.attributes["slices"]
-    given = list(map(Tensor.from_value, _given(node)))
-    start, sequences, outer = given[:carries], given[carries : carries + slices], given[carries + slices :]
+    operands = list(map(Tensor.from_value, _given(node)))
+    start, sequences, outer = operands[:carries], operands[carries : carries + slices], operands[carries + slices :]
     some = _is_some(length)
     steps = length if some else sym_max(length, 1)
     if not some:
         sequences = [concat([x, full((1, *x.shape[1:]), 0, x.dtype)], 0)[:steps] for x in sequences]
-    operands = [*start, *(x.unsqueeze(1) for x in sequences), arange(steps), *outer]
+    inputs = [*start, *(x.unsqueeze(1) for x in sequences), arange(steps), *outer]
     body = _of_copies(node.attributes["body"], carries, slices)
     attributes = {"body": body, "carries": carries, "slices": slices + 1, "reverse": node.attributes["reverse"]}
     types = (*node.types[:carries], *(kind.with_shape((steps, *kind.shape[1:])) for kind in node.types[carries:]))
-    loop = Node(scan_op, tuple(x.to_value() for x in operands), attributes, types, node.scope)
+    loop = Node(scan_op, tuple(x.to_value() for x in inputs), attributes, types, node.scope)
     names = _scanned(build, loop)
     if some:
         return Taken(names, "steps copy their elements", has_body=True)
@@ -135,7 +135,7 @@ def _given(node: Node) -> list[Value]:
 
 def _scanned(build: Builder, node: Node) -> tuple[str, ...]:
     carries, slices, reverse = (node.attributes[name] for name in ("carries", "slices", "reverse"))
-    body, given, results = node.attributes["body"], _given(node), len(node.types)
+    body, operands, results = node.attributes["body"], _given(node), len(node.types)
     if (how := build.target.wrong(LOOP_WITHIN)) and any(inner.op is scan_op for inner in in_order(body.outputs)):
         raise ExportError(
             f"{node.scope or 'scan'}: a loop within a loop: {how}. Write the inner loop as a Python loop over a fixed "
@@ -144,19 +144,19 @@ def _scanned(build: Builder, node: Node) -> tuple[str, ...]:
     own = carries + slices
     # A runtime that does not load a body that reads values around it gets them as carries that no step changes.
     closed = bool(build.target.wrong(OUTER_VALUES))
-    constant = range(own, len(given)) if closed else range(0)
+    constant = range(own, len(operands)) if closed else range(0)
     order = [*range(carries), *constant, *range(carries, own)]
     # Symbolic sizes have names of their own inside: the vectors outside that each of these names is for.
     inside = {size: build.unused(f"size {size}") for size in (sorted(_sizes_of(body)) if closed else ())}
     sizes = {name: size_vector(build, dim(size)) for size, name in inside.items()}
-    block = _body(build, body, given, order, carries, constant, inside)
+    block = _body(build, body, operands, order, carries, constant, inside)
     read = [name for name in sizes if name in _read_by(block)]
     at = carries + len(constant)
     names = build.ops(
         "Scan",
-        *(given[place] for place in order[:at]),
+        *(operands[place] for place in order[:at]),
         *(sizes[name] for name in read),
-        *(given[place] for place in order[at:]),
+        *(operands[place] for place in order[at:]),
         outputs=results + len(constant) + len(read),
         body=_with_carries(build, block, at, read),
         num_scan_inputs=slices,
@@ -169,7 +169,7 @@ def _scanned(build: Builder, node: Node) -> tuple[str, ...]:
 def _body(
     build: Builder,
     body: Body,
-    given: list[Value],
+    operands: list[Value],
     order: list[int],
     carries: int,
     constant: range,
@@ -178,7 +178,7 @@ def _body(
     """The body as a nested graph with the inputs of this order, which reads the others from outside."""
     outer = {
         id(inside): value
-        for place, (inside, value) in enumerate(zip(body.inputs, given, strict=True))
+        for place, (inside, value) in enumerate(zip(body.inputs, operands, strict=True))
         if place not in order
     }
     outputs = with_inputs(body, outer)
@@ -196,14 +196,14 @@ def _sizes_of(body: Body) -> set[str]:
     nodes = list(with_bodies(in_order(body.outputs)))
     mentioned: list[Any] = [kind.shape for node in nodes for kind in node.types]
     mentioned += [attribute for node in nodes for attribute in node.attributes.values()]
-    found: set[str] = set()
+    names: set[str] = set()
     while mentioned:
         item = mentioned.pop()
         if isinstance(item, Dim):
-            found |= item.names()
+            names |= item.names()
         elif isinstance(item, tuple):
             mentioned += item
-    return found
+    return names
 
 
 def _read_by(block: Block) -> set[str]:

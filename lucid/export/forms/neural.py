@@ -151,10 +151,10 @@ def resize(build: Builder, node: Node) -> str:
     return build.op("Resize", x, None, np.asarray([1, 1, *scales], np.float32), **options)
 
 
-def _power(size: Size, wanted: Size, factor: float | None) -> Fraction:
+def _power(size: Size, target: Size, factor: float | None) -> Fraction:
     """The power of two that a size is multiplied with; halves are rounded down only if a factor is given."""
     for power in _POWERS:
-        exact = same(wanted * power.denominator, size * power.numerator)
-        if exact if factor is None else factor == power and same(size * power.numerator // power.denominator, wanted):
+        exact = same(target * power.denominator, size * power.numerator)
+        if exact if factor is None else factor == power and same(size * power.numerator // power.denominator, target):
             return power
-    refuse(f"{wanted} is not {size} multiplied with a power of two, and it rounds positions differently")
+    refuse(f"{target} is not {size} multiplied with a power of two, and it rounds positions differently")

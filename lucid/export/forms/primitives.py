@@ -322,8 +322,8 @@ def _are_positions(value: Value) -> bool:
     """Whether it is a range of a symbolic length, with axes of size 1."""
     while isinstance(value, Result) and value.node.op is shaping.unsqueeze_op:
         value = operand(value.node)
-    made = isinstance(value, Result) and value.node.op is creation.arange_op
-    return made and any(isinstance(size, Dim) for size in value.type.shape)
+    is_range = isinstance(value, Result) and value.node.op is creation.arange_op
+    return is_range and any(isinstance(size, Dim) for size in value.type.shape)
 
 
 # These primitives have one form each, so their order does not matter.

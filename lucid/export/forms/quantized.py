@@ -195,7 +195,7 @@ def gather_block_quantized(build: Builder, node: Node) -> str:
         refuse_wrong(build, ZEROS_OF_ROWS)
     stored = Tensor.from_value(packed)
     table = stored.reshape(rows, count * size).named_after(stored, "[rows]")
-    found = build.op(
+    selected = build.op(
         "GatherBlockQuantized",
         table,
         _indices(node),
@@ -209,8 +209,8 @@ def gather_block_quantized(build: Builder, node: Node) -> str:
     )
     width = node.attributes["width"]
     if count * node.attributes["block"] == width:
-        return found
-    return build.op("Slice", found, *(np.asarray([number], np.int64) for number in (0, width, -1)))
+        return selected
+    return build.op("Slice", selected, *(np.asarray([number], np.int64) for number in (0, width, -1)))
 
 
 def _indices(node: Node) -> Tensor:

@@ -50,8 +50,8 @@ def top_k_in_order(build: Builder, node: Node) -> list[Operand]:
         refuse("the first of equal elements is found")
     keys = where(isnan(x), math.inf, x) if x.dtype.kind == "float" else x
     order = {"axis": axis, "largest": int(node.attributes["largest"]), "sorted": 1}
-    found, _ = build.ops("TopK", keys, np.asarray([count]), outputs=2, **order)
-    values = computed(build, found, node.types[0]).transpose(axis, -1).unsqueeze(-1)
+    largest, _ = build.ops("TopK", keys, np.asarray([count]), outputs=2, **order)
+    values = computed(build, largest, node.types[0]).transpose(axis, -1).unsqueeze(-1)
     equal = values == keys.transpose(axis, -1).unsqueeze(-2)
     before = logical_and(values == values.transpose(-1, -2), np.tri(count, dtype=bool))
     nth = before.astype(int32).sum(-1, keepdims=True)
@@ -87,6 +87,6 @@ def write_elements(build: Builder, node: Node) -> str:
     along = [new.type.shape[axis] if i == axis else 1 for i in range(rank)]
     steps = reshape(arange_op(start=0, stop=new.type.shape[axis]), along)
     # ScatterElements counts negative positions from the end: they become too large, which it refuses.
-    given = Tensor.from_value(starts)
-    first = reshape(where(given < 0, _FAR, given), (new.type.shape[0], *[1] * (rank - 1)))
+    positions = Tensor.from_value(starts)
+    first = reshape(where(positions < 0, _FAR, positions), (new.type.shape[0], *[1] * (rank - 1)))
     return build.op("ScatterElements", buffer, expand(first + steps, new.type.shape), new, axis=axis)

@@ -81,12 +81,12 @@ def tensor(name: str, array: Array) -> onnx.TensorProto:
 
 
 def _domains_in(nodes: Iterable[Emitted]) -> set[str]:
-    found = set()
+    domains = set()
     for node in nodes:
-        found.add(node.domain)
+        domains.add(node.domain)
         for value in node.attributes.values():
-            found |= _domains_in(value.nodes) if isinstance(value, Block) else set()
-    return found
+            domains |= _domains_in(value.nodes) if isinstance(value, Block) else set()
+    return domains
 
 
 def _inner_types(nodes: Iterable[Emitted], build: Builder, outputs: Collection[str]) -> Iterator[onnx.ValueInfoProto]:
@@ -113,7 +113,7 @@ def _attribute(name: str, value: Any, build: Builder) -> onnx.AttributeProto:
     if isinstance(value, Block):
         graph = onnx.GraphProto(name=name)
         graph.node.extend(_node(emitted, build) for emitted in value.nodes)
-        graph.input.extend(_value_info(given, kind) for given, kind in value.inputs)
+        graph.input.extend(_value_info(name_of_input, kind) for name_of_input, kind in value.inputs)
         graph.output.extend(_value_info(output, kind) for output, kind in value.outputs)
         graph.value_info.extend(_inner_types(value.nodes, build, {output for output, _ in value.outputs}))
         return helper.make_attribute(name, graph)

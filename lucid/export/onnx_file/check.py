@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -56,9 +56,14 @@ def warn_of_weights(initializers: Mapping[str, Array], named: Container[str]) ->
         ("that are all zero", zero, "they were probably not trained or loaded"),
         ("with many denormal numbers", denormal, "they slow a CPU down by an order of magnitude; set them to zero"),
     ):
-        if names:
-            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-            warnings.warn(f"weights {what}: {shown}; {consequence}", WeightWarning, stacklevel=4)
+        warn_of(what, names, f"; {consequence}")
+
+
+def warn_of(what: str, names: Sequence[str], consequence: str = "") -> None:
+    """Warn of weights, if there are any, in the name of the caller of what calls `Lowered.write`."""
+    if names:
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        warnings.warn(f"weights {what}: {shown}{consequence}", WeightWarning, stacklevel=5)
 
 
 def _all_zero(array: Array) -> bool:

@@ -75,11 +75,11 @@ def _write(model: Assembled, path: Path, external: bool, advance: Advance) -> on
         return _with_initializers(model, {}, "")
     if external:
         return _write_external(model, path, advance)
-    with draft(path) as made:
-        offsets = _stream(model, made.file, advance)
-        made.complete()
+    with draft(path) as model_file:
+        offsets = _stream(model, model_file.file, advance)
+        model_file.complete()
         with exclusively(path) as alone:
-            made.publish()
+            model_file.publish()
             if alone:
                 _remove_side_files(path, keep=None)
     return _with_initializers(model, offsets if model.weight_bytes > HELD else {}, path.name)

@@ -83,9 +83,9 @@ def bound_call(model: Module, call: Call, what: str) -> BoundCall:
         raise ValueError(f"{what} has {given}, and the model takes {wanted}: {error}") from None
     for name, value in bound.arguments.items():
         tensor = Tensor.from_array(value) if isinstance(value, np.ndarray) else value
-        if isinstance(tensor, Tensor) and tensor.dtype.kind == "float":
-            if wrong := first_wrong(tensor.numpy(), np.isfinite(tensor.numpy())):
-                raise ValueError(f"{what}: {name} has {wrong}, expected finite numbers")
+        is_float = isinstance(tensor, Tensor) and tensor.dtype.kind == "float"
+        if is_float and (wrong := first_wrong(tensor.numpy(), np.isfinite(tensor.numpy()))):
+            raise ValueError(f"{what}: {name} has {wrong}, expected finite numbers")
         bound.arguments[name] = tensor
     return BoundCall(bound.args, bound.kwargs, bound.arguments)
 
