@@ -45,8 +45,8 @@ for options, name in COMMANDS.items():
     app.command(name, cls=CommandHelp)(options)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(asked: bool) -> None:
+    if asked:
         typer.echo(f"lucid {__version__}")
         raise typer.Exit()
 

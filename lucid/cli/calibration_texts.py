@@ -22,12 +22,12 @@ def calls(text: Path, checkpoint: Path, decoder: bool) -> list[Array]:
     if len(data) > _LARGEST:
         raise usage(f"--text {text}: more than {_LARGEST >> 20} MiB; some hundred sentences do")
     try:
-        found = text_calls(load_tokenizer(checkpoint), data.decode("utf-8"), by_line=not decoder)
+        ids = text_calls(load_tokenizer(checkpoint), data.decode("utf-8"), by_line=not decoder)
     except UnicodeDecodeError as error:
         raise usage(f"--text {text}: not text in UTF-8 (byte {error.start})") from None
-    if not found:
+    if not ids:
         raise usage(f"--text {text}: has no text, expected some hundred sentences")
-    return found
+    return ids
 
 
 def sentence(checkpoint: Path) -> tuple[Array, list[str]]:

@@ -77,10 +77,10 @@ def _told(error: typer.TyperException) -> str:
     """What typer says of a wrong command line, on one line, with the choice that may be meant and where to read on."""
     text = error.format_message().replace("\n", " ").replace("Value error, ", "")
     choice = re.search("'([^']+)' is not one of ('[^.]+)\\.", text)
-    meant = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2])) if choice else ""
+    suggestion = did_you_mean(choice[1], re.findall("'([^']+)'", choice[2])) if choice else ""
     context = vars(error).get("ctx")
     where = f" See {context.command_path} --help." if context is not None else ""
-    return f"{text.rstrip('.')}{meant or '.'}{where}"
+    return f"{text.rstrip('.')}{suggestion or '.'}{where}"
 
 
 def _trace(error: BaseException) -> None:

@@ -23,15 +23,15 @@ _FORM = "expected NAME:DTYPE:SIZES, such as query:float32:N,L,512"
 
 def settings(option: str, texts: Sequence[str]) -> dict[str, Any]:
     """`KEY=VALUE` texts. A value is a Python literal (8, 0.1, true, None, (1, 2)); anything else is text."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.isidentifier():
             raise usage(f"{option} {text!r}: expected KEY=VALUE, such as num_heads=8")
-        if key in found:
+        if key in values:
             raise usage(f"{option} {text!r}: {key} is given twice")
-        found[key] = _value(value)
-    return found
+        values[key] = _value(value)
+    return values
 
 
 def _value(text: str) -> Any:
@@ -45,21 +45,21 @@ def _value(text: str) -> Any:
 
 def inputs(texts: Sequence[str]) -> dict[str, TensorType]:
     """`NAME:DTYPE:SIZES` texts, or `NAME:SIZES` for float32."""
-    found: dict[str, TensorType] = {}
+    types: dict[str, TensorType] = {}
     for text in texts:
         name, *rest = text.split(":")
         if not name.isidentifier() or len(rest) not in (1, 2):
             raise usage(f"--input {text!r}: {_FORM}")
-        if name in found:
+        if name in types:
             raise usage(f"--input {text!r}: {name} is given twice")
         dtype = rest[0] if len(rest) == 2 else "float32"
         if dtype not in {known.name for known in DTYPES}:
             raise usage(f"--input {text!r}: dtype {dtype!r} is not one of {', '.join(known.name for known in DTYPES)}")
         try:
-            found[name] = spec(*map(_size, rest[-1].split(",") if rest[-1] else []), dtype=dtype)
+            types[name] = spec(*map(_size, rest[-1].split(",") if rest[-1] else []), dtype=dtype)
         except ValueError as error:
             raise usage(f"--input {text!r}: {error}") from error
-    return found
+    return types
 
 
 def _size(text: str) -> str | int:
@@ -69,39 +69,39 @@ def _size(text: str) -> str | int:
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
     """`NAME=N` texts, each one or several separated by commas."""
-    found: dict[str, int] = {}
+    values: dict[str, int] = {}
     for text in texts:
         for part in text.split(","):
             name, equals, value = part.strip().rpartition("=")
             if not equals or not name or not value.isdecimal() or len(value) > _DIGITS:
                 raise usage(f"--size {text!r}: expected NAME=N, such as L=128")
-            if name in found:
+            if name in values:
                 raise usage(f"--size {text!r}: {name} is given twice")
-            found[name] = int(value)
-    return found
+            values[name] = int(value)
+    return values
 
 
-def check_known(given: Mapping[str, int], known: set[str]) -> None:
+def check_known(sizes: Mapping[str, int], known: set[str]) -> None:
     """Raise an error for sizes that the model does not have."""
-    unknown = sorted(given.keys() - known)
+    unknown = sorted(sizes.keys() - known)
     if unknown:
-        existing = f"the model's sizes are {', '.join(sorted(known))}" if known else "all sizes of the model are fixed"
-        raise usage(f"--size {', '.join(unknown)}: {existing}")
+        has = f"the model's sizes are {', '.join(sorted(known))}" if known else "all sizes of the model are fixed"
+        raise usage(f"--size {', '.join(unknown)}: {has}")
 
 
 def target_of(options: TargetOptions, name: str | None = None) -> Target:
     """The target of `--target`, or the one of this name where the option is not given."""
-    given = values_of(options, TargetOptions)
-    return Target(str(given.pop("target") or name or GENERAL), **given)
+    values = values_of(options, TargetOptions)
+    return Target(str(values.pop("target") or name or GENERAL), **values)
 
 
 def part(model: Model, options: ExportedModelOptions) -> ModelPart:
     """The model, or what `--part` and `--cache` ask for, with the inputs of `--input` and `--call`."""
-    named = arguments(model, options)
+    kwargs = arguments(model, options)
     if options.part is None and options.cache is None and options.capacity is None:
-        return ModelPart(model, named)
+        return ModelPart(model, kwargs)
     try:
-        return part_of(model, options.part, options.cache, options.capacity, named)
+        return part_of(model, options.part, options.cache, options.capacity, kwargs)
     except ValueError as error:
         raise usage(str(error)) from None
 
@@ -129,6 +129,6 @@ def arguments(model: Model, options: InputOptions) -> dict[str, Any]:
         and name not in {*known, *specs, *plain}
     ]
     if missing:
-        shown = " ".join(f"--input {name}:float32:N,..." for name in missing)
-        raise usage(f"the model does not know its inputs: describe them, as in {shown}")
+        example = " ".join(f"--input {name}:float32:N,..." for name in missing)
+        raise usage(f"the model does not know its inputs: describe them, as in {example}")
     return {**specs, **plain}

@@ -40,8 +40,8 @@ class Texts:
 
     def preprocessing(self) -> Preprocessing:
         """What computes the inputs of the model in a file."""
-        found: Preprocessing = self.package.text_preprocessing(self.checkpoint)
-        return found
+        result: Preprocessing = self.package.text_preprocessing(self.checkpoint)
+        return result
 
     def parity(self, part: ModelPart, exported: ModelOrPath, **options: Any) -> ParityReport:
         """The comparison of the model with a file that takes texts, with the options of `text_parity`."""

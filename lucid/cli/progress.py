@@ -107,14 +107,14 @@ class _Lines:
 
     @contextmanager
     def __call__(self, name: str, total: int | None, unit: str) -> Iterator[Advance]:
-        start = told = time.monotonic()
+        start = last = time.monotonic()
         done = 0
 
         def advance(more: int) -> None:
-            nonlocal done, told
+            nonlocal done, last
             done, now = done + more, time.monotonic()
-            if unit and total and now - told >= _EVERY:
-                told = now
+            if unit and total and now - last >= _EVERY:
+                last = now
                 print(so_far(done, total, unit, now - start), file=sys.stderr, flush=True)
 
         yield advance

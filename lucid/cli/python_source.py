@@ -34,8 +34,8 @@ def no_such_source(source: str) -> CommandError:
     """The error about a SOURCE that is neither a checkpoint nor a name in Python."""
     if os.path.exists(source):
         return usage(f"SOURCE {source!r}: is no checkpoint{_what_to_do_with(Path(source))}")
-    found = [*paths_near(source), *near(source, modules_of_nn())][:3]
-    end = f"; did you mean {' or '.join(found)}?" if found else f"; give {_FORMS}"
+    similar = [*paths_near(source), *near(source, modules_of_nn())][:3]
+    end = f"; did you mean {' or '.join(similar)}?" if similar else f"; give {_FORMS}"
     return usage(f"SOURCE {source!r}: there is no such file or folder{end}")
 
 
@@ -62,8 +62,8 @@ def find(source: str) -> Any:
     try:
         return attrgetter(name)(module)
     except AttributeError:
-        offered = _offered(module)
-        it_has = did_you_mean(name, offered) or f"; it has {_listed(offered)}"
+        names = _offered(module)
+        it_has = did_you_mean(name, names) or f"; it has {_listed(names)}"
         raise usage(f"SOURCE {source!r}: {place} has no {name!r}{it_has}") from None
 
 
@@ -73,8 +73,8 @@ def _builtin(source: str) -> Any:
     try:
         return attrgetter(source.removeprefix("lucid."))(lucid)
     except AttributeError:
-        meant = did_you_mean(source, modules_of_nn()) or f"; it has {', '.join(modules_of_nn())}"
-        raise usage(f"SOURCE {source!r}: lucid has nothing of this name{meant}") from None
+        suggestion = did_you_mean(source, modules_of_nn()) or f"; it has {', '.join(modules_of_nn())}"
+        raise usage(f"SOURCE {source!r}: lucid has nothing of this name{suggestion}") from None
 
 
 def modules_of_nn() -> list[str]:
@@ -122,15 +122,15 @@ def _guarded(place: str, execute: Callable[[], ModuleType]) -> ModuleType:
         with located_errors():
             return execute()
     except (ImportError, SyntaxError) as error:
-        meant = _module_meant(error.name or "") if isinstance(error, ModuleNotFoundError) else ""
-        raise usage(f"SOURCE {place!r} does not import: {type(error).__name__}: {short(error)}{meant}") from error
+        suggestion = _module_meant(error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        raise usage(f"SOURCE {place!r} does not import: {type(error).__name__}: {short(error)}{suggestion}") from error
 
 
 def _module_meant(name: str) -> str:
     """Modules beside one that does not exist, where its package does."""
     package, _, module = name.rpartition(".")
     places = getattr(sys.modules.get(package), "__path__", None) if package else [str(Path.cwd())]
-    return did_you_mean(module, (found.name for found in iter_modules(places))) if places else ""
+    return did_you_mean(module, (entry.name for entry in iter_modules(places))) if places else ""
 
 
 def _offered(module: ModuleType) -> list[str]:
@@ -138,8 +138,8 @@ def _offered(module: ModuleType) -> list[str]:
     public = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     models = [name for name, value in public.items() if _is_model_class(value) or isinstance(value, Module)]
     functions = [name for name, value in public.items() if inspect.isfunction(value)]
-    named = {name: public[name] for name in (*models, *functions)}
-    own = [name for name, value in named.items() if isinstance(value, Module) or value.__module__ == module.__name__]
+    values = {name: public[name] for name in (*models, *functions)}
+    own = [name for name, value in values.items() if isinstance(value, Module) or value.__module__ == module.__name__]
     return own or models
 
 

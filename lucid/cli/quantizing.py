@@ -41,20 +41,20 @@ def only_rounds(options: QuantizationOptions) -> bool:
 
 def quantize_arguments(options: WeightOptions, checkpoint: Path | None, decoder: bool) -> dict[str, Any] | None:
     """The arguments of `lucid.quantize`; None without --bits. A decoder reads --text as a whole, others by line."""
-    given = values_of(options, QuantizationOptions if isinstance(options, QuantizationOptions) else WeightOptions)
-    bits, activations = given.pop("bits"), given.get("activations")
+    arguments = values_of(options, QuantizationOptions if isinstance(options, QuantizationOptions) else WeightOptions)
+    bits, activations = arguments.pop("bits"), arguments.get("activations")
     if bits is None:
-        if others := [name for name, value in given.items() if value]:
+        if others := [name for name, value in arguments.items() if value]:
             example = 4 if activations is None else 8
             raise usage(f"--{', --'.join(others)}: for quantized weights; give --bits {example} too")
         return None
     if options.learns and options.text is None:
         what = "--method gptq" if activations is None else "--activations static"
         raise usage(f"{what} learns from texts: give a file of some hundred sentences, as --text texts.txt")
-    del given["text"]
-    given["bits"] = read_bits(bits)
-    given["calibration"] = text_calls(options.text, checkpoint, decoder) if options.learns else None
-    return {name: value for name, value in given.items() if value is not None and value != []}
+    del arguments["text"]
+    arguments["bits"] = read_bits(bits)
+    arguments["calibration"] = text_calls(options.text, checkpoint, decoder) if options.learns else None
+    return {name: value for name, value in arguments.items() if value is not None and value != []}
 
 
 def read_bits(text: str) -> Bits:

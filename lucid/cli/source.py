@@ -80,24 +80,28 @@ def _of_checkpoint(
 def _named(options: ModelOptions, arguments: Mapping[str, Any]) -> Model:
     """The model that SOURCE names in Python."""
     source, weights = options.source, options.weights
-    given = {"task": options.task, "architecture": options.architecture, "ignore-option": options.ignore_option}
-    for option, value in given.items():
-        if value:
-            given_as = f"--{option} {value if isinstance(value, str) else value[0]}"
-            raise usage(f"{given_as}: SOURCE {source!r} is no checkpoint; name the class to load as SOURCE")
-    found = find(source)
+    of_checkpoints = {
+        "task": options.task,
+        "architecture": options.architecture,
+        "ignore-option": options.ignore_option,
+    }
+    for option, text in of_checkpoints.items():
+        if text:
+            shown = f"--{option} {text if isinstance(text, str) else text[0]}"
+            raise usage(f"{shown}: SOURCE {source!r} is no checkpoint; name the class to load as SOURCE")
+    value = find(source)
     random.manual_seed(options.seed)  # importing may have drawn numbers
-    if isinstance(found, type) and issubclass(found, Module):
-        if weights is not None and isinstance(found, Pretrained):
-            return found.from_pretrained(weights, **arguments)  # reports itself what is wrong with a checkpoint
-        model = _call(source, found, arguments)
-    elif isinstance(found, Module):
+    if isinstance(value, type) and issubclass(value, Module):
+        if weights is not None and isinstance(value, Pretrained):
+            return value.from_pretrained(weights, **arguments)  # reports itself what is wrong with a checkpoint
+        model = _call(source, value, arguments)
+    elif isinstance(value, Module):
         _no_arguments(source, arguments)
-        model = found
-    elif inspect.isfunction(found) or inspect.ismethod(found):
-        model = _call(source, found, arguments) if _bindable(found, arguments) or arguments else found
+        model = value
+    elif inspect.isfunction(value) or inspect.ismethod(value):
+        model = _call(source, value, arguments) if _bindable(value, arguments) or arguments else value
     else:
-        raise usage(f"SOURCE {source!r} is {_kind(found)}, expected a Module or a function that makes one")
+        raise usage(f"SOURCE {source!r} is {_kind(value)}, expected a Module or a function that makes one")
     if weights is not None:
         if not isinstance(model, Module):
             raise usage(f"--weights: {source!r} is a function; only a Module has weights to load")
@@ -118,12 +122,12 @@ def checkpoint_of(source: str) -> Path | None:
 
 def beside(source: str, ending: str, may_exist: bool = False) -> Path:
     """Where a command without -o writes: next to a checkpoint, named after it."""
-    found = checkpoint_of(source)
-    if found is None:
+    checkpoint = checkpoint_of(source)
+    if checkpoint is None:
         if not is_import(source):
             raise no_such_source(source)
         raise usage(f"SOURCE {source!r} is no checkpoint to name the file after; give it, as -o model{ending}")
-    path = found if found.name not in ("", "..") else Path(os.path.abspath(found))
+    path = checkpoint if checkpoint.name not in ("", "..") else Path(os.path.abspath(checkpoint))
     output = path.with_name((path.name if path.is_dir() else path.stem) + ending)
     if os.path.lexists(output) and not may_exist:
         raise usage(f"{output} exists; give -o to write it again, or elsewhere")
@@ -140,16 +144,16 @@ def _say_what_is_read(path: Path) -> None:
 def _call(source: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) -> Model:
     if not _bindable(factory, arguments):
         signature = inspect.signature(factory)
-        shown = str(signature.replace(return_annotation=signature.empty)).replace("'", "")
-        wanted = [p.name for p in signature.parameters.values() if p.default is p.empty and p.name not in arguments]
+        parameters = str(signature.replace(return_annotation=signature.empty)).replace("'", "")
+        missing = [p.name for p in signature.parameters.values() if p.default is p.empty and p.name not in arguments]
         unknown = [name for name in arguments if name not in signature.parameters]
-        problem = f"has no argument {', '.join(unknown)}" if unknown else f"needs --set {wanted[0]}=..."
-        meant = did_you_mean(unknown[0], signature.parameters) if unknown else ""
-        raise usage(f"SOURCE {source!r} {problem}; it is {factory.__name__}{shown}{meant}")
-    made = factory(**arguments)
-    if not isinstance(made, Module) and not inspect.isfunction(made):
-        raise usage(f"SOURCE {source!r} returned {_kind(made)}, expected a Module")
-    return made
+        problem = f"has no argument {', '.join(unknown)}" if unknown else f"needs --set {missing[0]}=..."
+        suggestion = did_you_mean(unknown[0], signature.parameters) if unknown else ""
+        raise usage(f"SOURCE {source!r} {problem}; it is {factory.__name__}{parameters}{suggestion}")
+    model = factory(**arguments)
+    if not isinstance(model, Module) and not inspect.isfunction(model):
+        raise usage(f"SOURCE {source!r} returned {_kind(model)}, expected a Module")
+    return model
 
 
 def _bindable(function: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:

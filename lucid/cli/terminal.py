@@ -155,8 +155,8 @@ def written(out: Output, files: Sequence[Path]) -> None:
         lines.append(("total", f"{len(files)} files", sum(count or 0 for count in sizes)))
     took = f", in {time.monotonic() - _START:.1f} s" if sys.stdout.isatty() else ""
     for number, (what, name, count) in enumerate(lines, 1):
-        told = name if count is None else f"{name}, {size(count)}"
-        out.line(f"{what:<12}{told}{took if number == len(lines) else ''}")
+        text = name if count is None else f"{name}, {size(count)}"
+        out.line(f"{what:<12}{text}{took if number == len(lines) else ''}")
 
 
 def size(count: float) -> str:

@@ -29,10 +29,10 @@ _PEAK_SECONDS = 0.5
 
 def run(options: Bench) -> int:
     """Measure and show; returns the exit code."""
-    found = inspected(options)
+    inspection = inspected(options)
     measured = measure(
         lambda: Session(options.model, options.providers or None, threads=options.threads),
-        lambda session: _random_inputs(session, found.sizes),
+        lambda session: _random_inputs(session, inspection.sizes),
         options.seconds,
     )
     active = tuple(map(full_name, options.providers or ["cpu"]))
@@ -40,16 +40,16 @@ def run(options: Bench) -> int:
         "file": str(options.model),
         "providers": list(active),
         "threads": options.threads or os.cpu_count(),
-        "sizes": dict(found.sizes),
+        "sizes": dict(inspection.sizes),
         "runs": len(measured.times),
         "latency_ms": {f"p{p}": measured.percentile(p) * 1e3 for p in _PERCENTILES}
         | {"min": min(measured.times) * 1e3},
         "runs_per_second": len(measured.times) / sum(measured.times),
         "peak_memory_bytes": measured.peak_memory,
         "model_memory_bytes": measured.model_memory,
-        "flops": found.flops,
-        "gflops_per_second": found.flops / measured.percentile(50) / 1e9,
-        "uncounted_nodes": found.modules.cost.unknown,
+        "flops": inspection.flops,
+        "gflops_per_second": inspection.flops / measured.percentile(50) / 1e9,
+        "uncounted_nodes": inspection.modules.cost.unknown,
     }
     if options.peak:
         best = _matmul_peak(active, options.threads)

@@ -34,7 +34,7 @@ def run(options: Chat) -> int:
 def _converse(
     model: LanguageModel, system: str | None, choice: dict[str, Any], interrupts: Interrupts, messages: Iterator[str]
 ) -> int:
-    conversation, told, code = Conversation(model, system), terminal.Output(error=True), OK
+    conversation, notes, code = Conversation(model, system), terminal.Output(error=True), OK
     for number, message in enumerate(messages):
         if "seed" in choice and number:
             choice["seed"] += 1  # or every answer would begin with the same draws
@@ -42,7 +42,7 @@ def _converse(
         try:
             answer = conversation.ask(message, **choice)
             if conversation.forgotten > forgotten:
-                told.line(
+                notes.line(
                     f"the conversation has no room in {model.max_positions} positions: "
                     f"{conversation.forgotten} of its messages and their answers are forgotten",
                     style="yellow",
@@ -50,10 +50,10 @@ def _converse(
             with interrupts.heard():
                 write(answer, model)
         except ValueError as error:  # of this message: the next may fit
-            told.line(f"lucid: {short(error)}", style="red")
+            notes.line(f"lucid: {short(error)}", style="red")
             code = FAILED
         except KeyboardInterrupt:
-            told.line("interrupted", style="dim")
+            notes.line("interrupted", style="dim")
         else:
             print_speed(answer)
     return code

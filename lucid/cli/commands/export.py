@@ -14,7 +14,7 @@ import onnx
 from lucid.cli import terminal
 from lucid.cli.errors import FAILED, OK, usage
 from lucid.cli.model_inputs import part, target_of
-from lucid.cli.options.commands import Export
+from lucid.cli.options.commands import Export, FolderOptions
 from lucid.cli.options.groups import FileOptions, ToleranceOptions, values_of
 from lucid.cli.parity import cost_json, parity_json, print_cost, print_parity
 from lucid.cli.preprocessing import Texts, of_images
@@ -94,7 +94,7 @@ def _target(options: Export) -> Target:
 
 
 def _summary(
-    model: Model, lowered: Lowered, exported: onnx.ModelProto, taken: Explanation, path: Path
+    model: Model, lowered: Lowered, exported: onnx.ModelProto, explanation: Explanation, path: Path
 ) -> dict[str, Any]:
     """Everything that the command reports, as plain data."""
     files = [path, *(path.with_name(name) for name in sorted(_locations(exported) - {path.name}))]
@@ -110,7 +110,7 @@ def _summary(
         "outputs": {name: str(kind) for name, kind in lowered.traced.output_types().items()},
         "parameters": parameter_count(model) if isinstance(model, Module) else 0,
         "nodes": dict(operators.most_common()),
-        "weights": taken.weights or None,
+        "weights": explanation.weights or None,
         "attention": [
             {
                 "node": title(d),
@@ -120,9 +120,9 @@ def _summary(
                 "inside": inside(d),
                 "refused": dict(d.refused),
             }
-            for d in taken.attention
+            for d in explanation.attention
         ],
-        "float64": [{"node": title(p), "because": p.because, "instead": p.instead} for p in taken.promotions],
+        "float64": [{"node": title(p), "because": p.because, "instead": p.instead} for p in explanation.promotions],
     }
 
 
@@ -139,7 +139,7 @@ def _locations(exported: onnx.ModelProto) -> set[str]:
 def _print(
     out: terminal.Output,
     data: Mapping[str, Any],
-    taken: Explanation,
+    explanation: Explanation,
     report: ParityReport | None,
     source: Module | None,
     cost: QuantizingCost | None,
@@ -147,9 +147,9 @@ def _print(
     out.inputs_and_outputs(data["inputs"], data["outputs"])
     rows = [(name, count) for name, count in data["nodes"].items()]
     out.table(("operator", "count>"), rows, title=f"{sum(data['nodes'].values())} nodes")
-    if taken.tells:
+    if explanation.tells:
         out.line()
-        out.lines(taken, style="dim")
+        out.lines(explanation, style="dim")
     out.line()
     opsets = ", ".join(f"{domain} {version}" for domain, version in data["opsets"].items())
     out.line(f"opset       {opsets} (IR {data['ir_version']})")
@@ -182,17 +182,12 @@ def _export_folder(options: Export, layout: str) -> int:
         model,
         checkpoint,
         output,
-        layout=layout,
         target=options.target and str(options.target),
         cache=options.cache,
         capacity=options.capacity,
         dtype=options.dtype,
-        external_data=options.external_data,
-        with_tokenizer=options.with_tokenizer,
-        with_preprocessor=options.with_preprocessor,
-        check=options.check,
+        **values_of(options, FolderOptions),
         **values_of(options, ToleranceOptions),
-        force=options.force,
         command=sys.argv[1:],
         original=original,
     )

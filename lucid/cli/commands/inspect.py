@@ -25,15 +25,15 @@ def run(options: Inspect) -> int:
     if page is not None:
         terminal.check_apart(page, options.json)
     with phase("reading the file"):
-        found = inspected(options)
-    found = replace(found, loaders=(*found.loaders, loads_here(options.model)))
+        inspection = inspected(options)
+    inspection = replace(inspection, loaders=(*inspection.loaders, loads_here(options.model)))
     if page is not None:
         graph_page(options.model, page)
     if options.json:
-        terminal.print_json(found.as_dict(options.depth))
+        terminal.print_json(inspection.as_dict(options.depth))
         return OK
     out = terminal.console(beside=page)
-    _print(out, found, options.depth)
+    _print(out, inspection, options.depth)
     if page is not None:
         out.line()
         terminal.written(out, [page])
@@ -48,14 +48,14 @@ def inspected(options: Inspect | Bench) -> Inspection:
     return inspect_model(options.model, sizes)
 
 
-def _print(out: terminal.Output, found: Inspection, depth: int) -> None:
-    for name, count in found.files:
+def _print(out: terminal.Output, inspection: Inspection, depth: int) -> None:
+    for name, count in inspection.files:
         out.line(f"{name}  {terminal.size(count)}")
-    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in found.opsets.items())
-    out.line(f"made by {found.producer}; opset {opsets}; IR {found.ir_version}")
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in inspection.opsets.items())
+    out.line(f"made by {inspection.producer}; opset {opsets}; IR {inspection.ir_version}")
     out.line()
-    out.inputs_and_outputs(found.inputs, found.outputs)
-    total = max(found.flops, 1)
+    out.inputs_and_outputs(inspection.inputs, inspection.outputs)
+    total = max(inspection.flops, 1)
     rows = [
         (
             "  " * level + (module.name if level else "(all)"),
@@ -64,20 +64,20 @@ def _print(out: terminal.Output, found: Inspection, depth: int) -> None:
             terminal.amount(module.cost.flops),
             f"{100 * module.cost.flops / total:.1f} %",
         )
-        for level, module in found.modules.rows(depth)
+        for level, module in inspection.modules.rows(depth)
     ]
     out.table(("module", "nodes>", "parameters>", "FLOPs>", "share>"), rows)
-    sizes = ", ".join(f"{name}={value}" for name, value in found.sizes.items())
+    sizes = ", ".join(f"{name}={value}" for name, value in inspection.sizes.items())
     notes = [f"FLOPs at {sizes}"] if sizes else []
-    if found.modules.cost.unknown:
-        notes.append(f"{found.modules.cost.unknown} nodes not counted: their shapes are not known")
+    if inspection.modules.cost.unknown:
+        notes.append(f"{inspection.modules.cost.unknown} nodes not counted: their shapes are not known")
     if notes:
         out.line("; ".join(notes), style="dim")
     out.line()
-    operators = list(found.operators.items())
+    operators = list(inspection.operators.items())
     shown = ", ".join(f"{name} {count}" for name, count in operators[:12])
     rest = len(operators) - 12
     out.line(f"operators  {shown}{f' and {rest} more kinds' if rest > 0 else ''}")
     out.line()
-    loads = [(each.name, terminal.Styled(*_SIGNS[each.loads]), each.reason) for each in found.loaders]
+    loads = [(each.name, terminal.Styled(*_SIGNS[each.loads]), each.reason) for each in inspection.loaders]
     out.table(("loads in", "", "because"), loads)

@@ -27,18 +27,18 @@ def run(options: Map) -> int:
     )
     try:
         with in_a_log():
-            made = map_rows(predictor, options.source, options.output, **values_of(options, JobOptions))
+            summary = map_rows(predictor, options.source, options.output, **values_of(options, JobOptions))
     except KeyboardInterrupt:
         terminal.Output(error=True).line(f"what is in {options.output} is complete; --resume goes on with the rest")
         raise
     if options.json:
-        terminal.print_json({"folder": options.output, **made._asdict()})
+        terminal.print_json({"folder": options.output, **summary._asdict()})
         return OK
     out = terminal.console()
-    speed = f", {made.computed / made.seconds:,.3g} rows/s" if made.computed else ""
-    before = f", {made.rows - made.computed:,} by earlier runs" if made.rows != made.computed else ""
-    out.line(f"computed    {made.computed:,} of {made.rows:,} rows{before}, in {made.seconds:.1f} s{speed}")
-    if made.errors:
-        out.line(f"no result   {made.errors:,} rows; the column error says why")
+    speed = f", {summary.computed / summary.seconds:,.3g} rows/s" if summary.computed else ""
+    before = f", {summary.rows - summary.computed:,} by earlier runs" if summary.rows != summary.computed else ""
+    out.line(f"computed    {summary.computed:,} of {summary.rows:,} rows{before}, in {summary.seconds:.1f} s{speed}")
+    if summary.errors:
+        out.line(f"no result   {summary.errors:,} rows; the column error says why")
     out.line(f"written     {options.output}")
     return OK

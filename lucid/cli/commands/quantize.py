@@ -89,12 +89,12 @@ def _searched(
 ) -> tuple[Module, dict[str, Any]]:
     calls = text_calls(options.text, checkpoint, isinstance(model, CausalDecoder))
     assert calls is not None
-    given = {name: value for name, value in arguments.items() if name != "bits"}
+    others = {name: value for name, value in arguments.items() if name != "bits"}
     try:
-        found = fewest_bits(model, lambda bits: quantize(model, bits, **given), calls, target_error)
+        result = fewest_bits(model, lambda bits: quantize(model, bits, **others), calls, target_error)
     except TargetError as error:
         raise CommandError(f"--target-error: {error}") from error
-    return found.model, {"bits": found.bits, "error": found.error}
+    return result.model, {"bits": result.bits, "error": result.error}
 
 
 def _write(model: Module, checkpoint: Path | None, output: Path, target: str) -> None:
@@ -106,17 +106,17 @@ def _write(model: Module, checkpoint: Path | None, output: Path, target: str) ->
         raise usage(
             f"--output {output}: SOURCE is a {type(model).__name__}, which reads no checkpoints; write an ONNX file"
         )
-    with new_folder(output) as made:
-        models.save(model, checkpoint, made)
-        write_tokenizer(checkpoint, made)
-        copy_files(checkpoint, made, (PROMPTS,))
+    with new_folder(output) as folder:
+        models.save(model, checkpoint, folder)
+        write_tokenizer(checkpoint, folder)
+        copy_files(checkpoint, folder, (PROMPTS,))
 
 
 def _print(out: terminal.Output, data: Mapping[str, Any], output: Path) -> None:
     before, after = data["bytes_before"], data["bytes_after"]
     out.line(f"weights     {terminal.size(before)}, quantized {terminal.size(after)} ({after / before:.0%})")
     unchanged = data["bytes_unchanged"]
-    large = [f"{module} {terminal.size(taken)}" for module, taken in unchanged.items() if taken >= _LARGE * after]
+    large = [f"{module} {terminal.size(count)}" for module, count in unchanged.items() if count >= _LARGE * after]
     if large:
         out.line(f"unchanged   {terminal.size(sum(unchanged.values()))} of these: {', '.join(large)}")
     if "bits" in data:

@@ -21,20 +21,20 @@ _LONGEST = 4096  # bytes of a file with a key
 def run(options: Serve) -> int:
     """Serve until interrupted; returns the exit code."""
     limits = {name: most for name, most in values_of(options, LimitOptions).items() if most is not None}
-    given = values_of(options, ServerOptions) | {"providers": tuple(options.providers or ["cpu"])}
-    wanted = Settings(folder=str(options.folder), **given, limits=Limits(**limits))
+    server = values_of(options, ServerOptions) | {"providers": tuple(options.providers or ["cpu"])}
+    settings = Settings(folder=str(options.folder), **server, limits=Limits(**limits))
     if options.key_file is not None:
         os.environ[KEY] = _key(options.key_file)
-    check_address(wanted.host, wanted.port)
-    app = make(wanted)
-    model, host = app.state.model, f"[{wanted.host}]" if ":" in wanted.host else wanted.host
+    check_address(settings.host, settings.port)
+    app = make(settings)
+    model, host = app.state.model, f"[{settings.host}]" if ":" in settings.host else settings.host
     out = terminal.console()
-    out.line(f"serving     {model.name} ({model.task}) at http://{host}:{wanted.port}")
+    out.line(f"serving     {model.name} ({model.task}) at http://{host}:{settings.port}")
     paths = [route.path for route in app.routes if isinstance(route, Route) and "{" not in route.path]
     out.line(f"routes      {', '.join(paths)}")
-    if "*" in wanted.hosts and not os.environ.get(KEY):
+    if "*" in settings.hosts and not os.environ.get(KEY):
         out.line(f"note        whoever reaches {host} is served: no key is asked for (--key-file, or {KEY})")
-    serve(wanted, app if wanted.workers == 1 else None)
+    serve(settings, app if settings.workers == 1 else None)
     return OK
 
 

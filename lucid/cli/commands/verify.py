@@ -114,10 +114,10 @@ def _files(path: Path) -> list[Path]:
     """The file, or the ONNX files of a folder."""
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*.onnx") if file.is_file())
-    if not found:
+    files = sorted(file for file in path.rglob("*.onnx") if file.is_file())
+    if not files:
         raise usage(f"{path}: has no ONNX file; give an ONNX file, or the folder that `lucid export --for` wrote")
-    return found
+    return files
 
 
 def _first_difference(compared: ModelPart, path: Path, report: ParityReport, **options: Any) -> Divergence | None:

@@ -45,29 +45,9 @@ _limit = partial(typer.Option, rich_help_panel="The limits")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(JsonCommand, ExportedModelOptions):
-    """Export a model to an ONNX file, check it against NumPy and show the result.
+class FolderOptions:
+    """What goes into a file or a folder: the arguments of `lucid.layouts.write_folder` of these names."""
 
-    Examples:
-
-    \b
-      lucid export nn.Linear --set in_features=8 --set out_features=4 -o l.onnx
-      lucid export all-MiniLM-L6-v2
-      lucid export all-MiniLM-L6-v2 --task feature-extraction -o states.onnx
-      lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
-      lucid export all-MiniLM-L6-v2 --for transformers.js
-      lucid export all-MiniLM-L6-v2 --with-tokenizer -o texts.onnx
-      lucid export SmolLM2-135M-Instruct --for genai --bits 4 -o smollm2-genai
-    """
-
-    output: Annotated[
-        Path | None,
-        _output(
-            metavar="MODEL.ONNX",
-            callback=file_or_stdout,
-            help="The file to write; with --for the folder. By default one next to a checkpoint, named after it.",
-        ),
-    ] = None
     layout: Annotated[
         LayoutName | None,
         _export(
@@ -95,6 +75,34 @@ class Export(JsonCommand, ExportedModelOptions):
             "preprocessor_config.json says, exactly as Pillow does.",
         ),
     ] = False
+    external_data: Annotated[bool, _export("--external-data", help="Write weights to a separate file.")] = False
+    check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(JsonCommand, FolderOptions, ExportedModelOptions):
+    """Export a model to an ONNX file, check it against NumPy and show the result.
+
+    Examples:
+
+    \b
+      lucid export nn.Linear --set in_features=8 --set out_features=4 -o l.onnx
+      lucid export all-MiniLM-L6-v2
+      lucid export all-MiniLM-L6-v2 --task feature-extraction -o states.onnx
+      lucid export net.py:Net -i x:float32:N,80,T --target portable -o net.onnx
+      lucid export all-MiniLM-L6-v2 --for transformers.js
+      lucid export all-MiniLM-L6-v2 --with-tokenizer -o texts.onnx
+      lucid export SmolLM2-135M-Instruct --for genai --bits 4 -o smollm2-genai
+    """
+
+    output: Annotated[
+        Path | None,
+        _output(
+            metavar="MODEL.ONNX",
+            callback=file_or_stdout,
+            help="The file to write; with --for the folder. By default one next to a checkpoint, named after it.",
+        ),
+    ] = None
     target: Annotated[TargetName | None, target_option(show_default="any; with --for, what suits it best")] = None
     opset: Annotated[int | None, _export(help="17 to 26; by default that of the target.")] = None
     lengths: Annotated[
@@ -105,8 +113,6 @@ class Export(JsonCommand, ExportedModelOptions):
             "lengths still work, but more slowly.",
         ),
     ] = None
-    external_data: Annotated[bool, _export("--external-data", help="Write weights to a separate file.")] = False
-    check: Annotated[bool, typer.Option(help="Run the file in onnxruntime and compare with NumPy.")] = True
 
 
 @dataclass(frozen=True, kw_only=True)
