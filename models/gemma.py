@@ -16,13 +16,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import lucid
 from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope, ropes, tied_output
+from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope, ropes
 
 
 @dataclass(frozen=True)
@@ -48,28 +47,23 @@ class GemmaConfig(DecoderConfig):
             positions = {FULL: rope(options)}
         default = [FULL if i % every == every - 1 else SLIDING for i in range(layers)]
         kinds, window = layer_types(options, layers, default), options.whole("sliding_window")
-        width, attention_bias = options.size("hidden_size"), options.get("attention_bias", bool)
-        return cls(
-            vocab_size=options.size("vocab_size"),
-            hidden_size=width,
-            intermediate_size=options.size("intermediate_size"),
-            num_heads=heads,
+        attention_bias = options.get("attention_bias", bool)
+        return cls.from_rows(
+            options,
+            {"hidden_act": "hidden_activation"},
             num_kv_heads=options.heads("num_key_value_heads", heads),
             head_dim=head_dim,
             windows=tuple(window if kind == SLIDING else None for kind in kinds),
             rope_theta=positions[FULL].theta,
             rope_scaling=positions[FULL].scaling,
-            eps=options.real("rms_norm_eps"),
-            activation=options.activation("hidden_activation"),
             parts=MODEL_TYPES[options.model_type].parts,
             qkv_bias=attention_bias,
             o_bias=attention_bias,
             window_rope=positions.get(SLIDING),
             attention_multiplier=options.real("query_pre_attn_scalar", low=1e-3) ** -0.5,
             attention_softcap=0.0 if third else _softcap(options, "attn_logit_softcapping", 50.0),
-            embedding_multiplier=math.sqrt(width),
+            embedding_multiplier=math.sqrt(options.size("hidden_size")),
             logits_softcap=_softcap(options, "final_logit_softcapping", 0.0 if third else 30.0),
-            tied=tied_output(options),
         )
 
 
@@ -120,9 +114,7 @@ def _softcap(options: Config, name: str, default: float) -> float:
 
 def main() -> None:
     """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    both = SideBySide(Gemma.from_pretrained(checkpoint_folder("gemma3/base")))
-    ids = written(lambda ids: both(ids, ones_like(ids)), lucid.tensor([[1, 11, 7]]))
-    print(f"token ids {ids}, {both.verdict('logits')}")
+    continue_text(Gemma, "gemma3/base", 1, 11, 7)
 
 
 if __name__ == "__main__":

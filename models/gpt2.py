@@ -17,29 +17,31 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from lucid import Tensor, nn
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
 from lucid.models.parts import decoder_heads
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, token_ids, written
-from lucid.models.parts.options import tied_output
+from lucid.models.parts.decoders import LanguageModel
+from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.options import tied
 from lucid.nn import functional as F
 
 
 @dataclass(frozen=True)
-class GPT2Config:
+class GPT2Config(option.OptionTable):
     """The sizes of a model and how it scales scores; the defaults are those of the smallest published one."""
 
-    vocab_size: int = 50257
-    hidden_size: int = 768
-    num_layers: int = 12
-    num_heads: int = 12
-    intermediate_size: int | None = None  # 4 * hidden_size
-    max_positions: int = 1024
-    activation: str = "gelu_new"
-    eps: float = 1e-5
-    scale_attention: bool = True  # divide scores by sqrt(width of a head)
-    scale_by_layer: bool = False  # divide them by the number of the layer as well, counted from 1
-    tied: bool = True  # the output layer is the table of token vectors
+    vocab_size: int = option.size("vocab_size", 50257)
+    hidden_size: int = option.size("n_embd", 768)
+    num_layers: int = option.layers("n_layer", 12)
+    num_heads: int = option.heads("n_head", 12)
+    intermediate_size: int | None = option.size("n_inner", absent=None)  # 4 * hidden_size
+    max_positions: int = option.size("n_positions", 1024)
+    activation: str = option.activation("activation_function", "gelu_new")
+    eps: float = option.real("layer_norm_epsilon", 1e-5)
+    scale_attention: bool = option.flag("scale_attn_weights", True)  # divide scores by sqrt(width of a head)
+    scale_by_layer: bool = option.flag("scale_attn_by_inverse_layer_idx", False)  # and by the layer's number, from 1
+    tied: bool = tied(True, r"(?:transformer\.)?wte\.weight")  # the output layer is the table of token vectors
     pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
     num_labels: int = 0
 
@@ -47,20 +49,7 @@ class GPT2Config:
     def read(cls, options: Config) -> Self:
         """From config.json."""
         options.only("add_cross_attention", False)
-        width = options.size("n_embd")
-        return cls(
-            vocab_size=options.size("vocab_size"),
-            hidden_size=width,
-            num_layers=options.layers("n_layer"),
-            num_heads=options.heads("n_head", width),
-            intermediate_size=options.size("n_inner", None),
-            max_positions=options.size("n_positions"),
-            activation=options.activation("activation_function"),
-            eps=options.real("layer_norm_epsilon"),
-            scale_attention=options.get("scale_attn_weights", bool),
-            scale_by_layer=options.get("scale_attn_by_inverse_layer_idx", bool),
-            tied=tied_output(options, table=r"(?:transformer\.)?wte\.weight"),
-        )
+        return cls.from_rows(options)
 
     def scale(self, layer: int) -> float:
         """The factor of the scores of a layer; layers are counted from 0."""
@@ -68,10 +57,9 @@ class GPT2Config:
         return scale / (layer + 1) if self.scale_by_layer else scale
 
 
-class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
+class GPT2(LanguageModel[GPT2Config]):
     """GPT-2 with its language-model head, whose weight is usually the table of token vectors."""
 
-    takes_logits_to_keep = True
     checkpoint = Checkpoint(
         family=FAMILIES["gpt2"],
         read=GPT2Config.read,
@@ -88,33 +76,24 @@ class GPT2(Pretrained[GPT2Config], nn.CausalDecoder):
         untied = not self.config.tied
         self.lm_head = nn.Linear(self.config.hidden_size, self.config.vocab_size, bias=False) if untied else None
 
-    def forward(
+    def decode(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.Cache] | None = None,
-        logits_to_keep: int | Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
-        """The logits of the token that follows each token, (N, L, vocab_size); with a cache also the new cache.
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        past_key_values: Sequence[nn.Cache] | None,
+    ) -> tuple[Tensor, list[nn.Cache]]:
+        states, present = self.transformer(input_ids, attention_mask, position_ids, past_key_values)
+        return states, present
 
-        Args:
-            input_ids: (N, L) int64, the new tokens.
-            attention_mask: (N, P + L) int64, 1 = keep, 0 = padding.
-            position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
-            past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
-            logits_to_keep: how many of the last positions get logits, or (N,) int64, the one position of each row that
-                does; all by default.
-        """
-        x, present = self.transformer(input_ids, attention_mask, position_ids, past_key_values)
-        x = F.kept_positions(x, logits_to_keep)
-        logits = F.linear(x, self.transformer.wte.weight) if self.lm_head is None else self.lm_head(x)
-        return logits if past_key_values is None else (logits, present)
+    @property
+    def table(self) -> Tensor:
+        return self.transformer.wte.weight
 
     @property
     def cache_shape(self) -> nn.CacheShape:
         c = self.config
-        return nn.CacheShape(c.num_layers, c.num_heads, c.hidden_size // c.num_heads, self.transformer.wte.weight.dtype)
+        return nn.CacheShape(c.num_layers, c.num_heads, c.hidden_size // c.num_heads, self.table.dtype)
 
 
 class Transformer(nn.Module):
@@ -246,9 +225,7 @@ class GPT2ForQuestionAnswering(decoder_heads.QuestionAnswerer[GPT2Config], GPT2S
 
 def main() -> None:
     """Complete a text, given as token ids, with the exported model: ``python -m lucid.models.gpt2 FOLDER 464 3290``."""
-    both = SideBySide(GPT2.from_pretrained(checkpoint_folder("gpt2/base")))
-    ids = written(lambda ids: both(ids, ones_like(ids)), token_ids(1, 2, 3))
-    print(f"token ids {ids}, {both.verdict('logits')}")
+    continue_text(GPT2, "gpt2/base", 1, 2, 3)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-import lucid
 from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, C, CausalLM, DecoderConfig
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope, tied_output
+from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.options import FULL, SLIDING, check_pairs, layer_types, rope
 from lucid.models.parts.sentences import PooledEncoder
 
 
@@ -45,24 +44,18 @@ class LlamaConfig(DecoderConfig):
         theta, scaling = rope(options)
         layers = options.layers("num_hidden_layers")
         rotated = _rotated(options, layers) if rules.unrotated else ()
-        config = cls(
-            vocab_size=options.size("vocab_size"),
-            hidden_size=width,
-            intermediate_size=options.size("intermediate_size"),
-            num_heads=heads,
+        config = cls.from_rows(
+            options,
             num_kv_heads=kv_heads,
             head_dim=head_dim,
             windows=_windows(options, layers, rotated, rules.windows),
             rope_theta=theta,
             rope_scaling=scaling,
-            eps=options.real("rms_norm_eps"),
-            activation=options.activation("hidden_act"),
             parts=kind.parts,
             qkv_bias=_flag(options, rules.qkv_bias),
             o_bias=_flag(options, rules.o_bias),
             mlp_bias=_flag(options, rules.mlp_bias),
             rotated=rotated,
-            tied=tied_output(options),
         )
         return _multiplied(config, options) if rules.multipliers else config
 
@@ -185,9 +178,7 @@ def _rotated(options: Config, layers: int) -> tuple[bool, ...]:
 
 def main() -> None:
     """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    both = SideBySide(Llama.from_pretrained(checkpoint_folder("llama/llama3")))
-    ids = written(lambda ids: both(ids, ones_like(ids)), lucid.tensor([[1, 11, 7]]))
-    print(f"token ids {ids}, {both.verdict('logits')}")
+    continue_text(Llama, "llama/llama3", 1, 11, 7)
 
 
 if __name__ == "__main__":

@@ -14,42 +14,44 @@ token by token. Modules have the names of the published checkpoints.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
 import lucid
 from lucid import Dim, Tensor, TensorType, nn, ops
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import FAMILIES
-from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config, Pretrained
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models.parts.options import tied_output
-from lucid.models.parts.text_encoders import text_specs
+from lucid.models.checkpoints.pretrained import ACTIVATIONS, Checkpoint, Config
+from lucid.models.parts import decoder_heads
+from lucid.models.parts.decoders import LanguageModel
+from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.options import tied
 from lucid.nn import functional as F
 
 CHUNK = 8  # tokens; results do not depend on it, and hardly does the time: docs/howto/loops.md has figures
 
 
 @dataclass(frozen=True)
-class Mamba2Config:
+class Mamba2Config(option.OptionTable):
     """The sizes of a model; heads times their width is the inner width."""
 
-    vocab_size: int
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    head_dim: int
-    num_groups: int  # of heads that share B and C
-    state_size: int
-    conv_size: int = 4
-    activation: str = "silu"
-    eps: float = 1e-5
-    bias: bool = False
-    conv_bias: bool = True
+    vocab_size: int = option.size("vocab_size")
+    hidden_size: int = option.size("hidden_size")
+    num_layers: int = option.layers("num_hidden_layers")
+    num_heads: int = option.size("num_heads")
+    head_dim: int = option.size("head_dim")
+    num_groups: int = option.heads("n_groups", of="num_heads")  # of heads that share B and C
+    state_size: int = option.size("state_size")
+    conv_size: int = option.size("conv_kernel", 4, low=2)
+    activation: str = option.activation("hidden_act", "silu")
+    eps: float = option.real("layer_norm_epsilon", 1e-5)
+    bias: bool = option.flag("use_bias", False)
+    conv_bias: bool = option.flag("use_conv_bias", True)
     time_step_limit: tuple[float, float] = (0.0, float("inf"))
-    tied: bool = False  # the output layer is the table of embeddings
+    tied: bool = tied(False, r"(?:backbone\.)?embeddings?\.weight")  # the output layer is the table of embeddings
 
     @property
     def inner_size(self) -> int:
@@ -64,26 +66,10 @@ class Mamba2Config:
     @classmethod
     def read(cls, options: Config) -> Self:
         """From config.json."""
-        width = options.size("hidden_size")
-        heads, head_dim = options.size("num_heads"), options.size("head_dim")
-        if options.whole("expand") * width != heads * head_dim:
-            raise options.wrong("expand", f"expected num_heads * head_dim = expand * {width}")
-        return cls(
-            vocab_size=options.size("vocab_size"),
-            hidden_size=width,
-            num_layers=options.layers("num_hidden_layers"),
-            num_heads=heads,
-            head_dim=head_dim,
-            num_groups=options.heads("n_groups", heads),
-            state_size=options.size("state_size"),
-            conv_size=options.size("conv_kernel", low=2),
-            activation=options.activation("hidden_act"),
-            eps=options.real("layer_norm_epsilon"),
-            bias=options.get("use_bias", bool),
-            conv_bias=options.get("use_conv_bias", bool),
-            time_step_limit=_limits(options),
-            tied=tied_output(options, table=r"(?:backbone\.)?embeddings?\.weight"),
-        )
+        config = cls.from_rows(options, time_step_limit=_limits(options))
+        if options.whole("expand") * config.hidden_size != config.inner_size:
+            raise options.wrong("expand", f"expected num_heads * head_dim = expand * {config.hidden_size}")
+        return config
 
 
 def _limits(options: Config) -> tuple[float, float]:
@@ -109,13 +95,12 @@ class Types(NamedTuple):
     ssm: TensorType
 
 
-class Mamba2(Pretrained[Mamba2Config], nn.RecurrentDecoder):
-    """Token ids to the logits of the token that follows each.
+class Mamba2(LanguageModel[Mamba2Config], nn.RecurrentDecoder):
+    """Token ids to the logits of the token that follows each. Padding comes before a text; positions are not used.
 
     State: the keys of Hugging Face's Mamba2ForCausalLM, ``backbone.layers.0.mixer.in_proj.weight`` and so on.
     """
 
-    takes_logits_to_keep = True
     checkpoint = Checkpoint(
         family=FAMILIES["mamba2"],
         read=Mamba2Config.read,
@@ -130,27 +115,19 @@ class Mamba2(Pretrained[Mamba2Config], nn.RecurrentDecoder):
         self.backbone = Backbone(config)
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
-    def forward(
+    def decode(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Sequence[State] | None = None,
-        logits_to_keep: int | Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, list[State]]:
-        """Logits (N, L, vocab_size); with states also those after the new tokens.
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        past_key_values: Sequence[State] | None,
+    ) -> tuple[Tensor, list[State]]:
+        states, present = self.backbone(input_ids, attention_mask, past_key_values)
+        return states, present
 
-        Args:
-            input_ids: (N, L) int64, the new tokens.
-            attention_mask: (N, P + L) int64, 0 where a token is padding, which comes before a text.
-            position_ids: not used: the order is all that counts.
-            past_key_values: the states after P earlier tokens, of each layer; see `nn.RecurrentDecoder`.
-            logits_to_keep: as in `nn.CausalDecoder`.
-        """
-        x, states = self.backbone(input_ids, attention_mask, past_key_values)
-        x = F.kept_positions(x, logits_to_keep)
-        logits = F.linear(x, self.backbone.embeddings.weight) if self.lm_head is None else self.lm_head(x)
-        return logits if past_key_values is None else (logits, states)
+    @property
+    def table(self) -> Tensor:
+        return self.backbone.embeddings.weight
 
     def hidden_states(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> list[Tensor]:
         """The input of the first layer, and the output of each layer, (N, L, hidden_size) each."""
@@ -323,34 +300,22 @@ def _by_chunks(
     return y, h.reshape(n, heads, width, states)
 
 
-class Mamba2States(Pretrained[Mamba2Config]):
+class Mamba2States(decoder_heads.States[Mamba2Config]):
     """Token ids (N, L) to hidden states (N, L, E)."""
 
-    checkpoint = replace(
-        Mamba2.checkpoint,
-        head="feature-extraction",
-        tied_keys={},
-        ignored_keys=[*Mamba2.checkpoint.ignored_keys, r"^lm_head\."],
-    )
-    output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
+    checkpoint = decoder_heads.for_states(Mamba2.checkpoint)
 
     def __init__(self, config: Mamba2Config) -> None:
         super().__init__(config)
         self.backbone = Backbone(config)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        states: Tensor = self.backbone(input_ids, attention_mask, None)[0]
-        return states
-
-    def input_specs(self) -> Mapping[str, lucid.TensorType]:
-        return text_specs()
+    def states(self, input_ids: Tensor, attention_mask: Tensor | None, kept: int | Tensor | None = None) -> Tensor:
+        return F.kept_positions(self.backbone(input_ids, attention_mask, None)[0], kept)
 
 
 def main() -> None:
     """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    both = SideBySide(Mamba2.from_pretrained(checkpoint_folder("mamba2/base")))
-    ids = written(lambda ids: both(ids, ones_like(ids)), lucid.tensor([[1, 11, 7]]))
-    print(f"token ids {ids}, {both.verdict('logits')}")
+    continue_text(Mamba2, "mamba2/base", 1, 11, 7)
 
 
 if __name__ == "__main__":

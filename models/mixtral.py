@@ -16,13 +16,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-import lucid
 from lucid.models.checkpoints.families import FAMILIES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.llama import Llama, LlamaConfig
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, Experts
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
+from lucid.models.parts.demonstration import continue_text
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,7 @@ class MixtralForQuestionAnswering(decoder_heads.QuestionAnswerer[MixtralConfig],
 
 def main() -> None:
     """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    both = SideBySide(Mixtral.from_pretrained(checkpoint_folder("mixtral/base")))
-    ids = written(lambda ids: both(ids, ones_like(ids)), lucid.tensor([[1, 11, 7]]))
-    print(f"token ids {ids}, {both.verdict('logits')}")
+    continue_text(Mixtral, "mixtral/base", 1, 11, 7)
 
 
 if __name__ == "__main__":

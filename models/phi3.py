@@ -15,13 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-import lucid
 from lucid.models.checkpoints.families import FAMILIES, MODEL_TYPES
 from lucid.models.checkpoints.pretrained import Checkpoint, Config
 from lucid.models.parts import decoder_heads
 from lucid.models.parts.decoders import PREFIXED, TIED, CausalLM, DecoderConfig
-from lucid.models.parts.demonstration import SideBySide, checkpoint_folder, ones_like, written
-from lucid.models.parts.options import Rope, rope_theta, tied_output
+from lucid.models.parts.demonstration import continue_text
+from lucid.models.parts.options import Rope, rope_theta
 from lucid.nn.rope_scaling import LongRopeScaling
 
 
@@ -36,22 +35,17 @@ class Phi3Config(DecoderConfig):
         heads = options.heads("num_attention_heads", width)
         for absent in ("attention_bias", "mlp_bias", "lm_head_bias"):
             options.only(absent, False)
-        layers, positions = options.layers("num_hidden_layers"), _rope(options, width // heads)
-        return cls(
-            vocab_size=options.size("vocab_size"),
-            hidden_size=width,
-            intermediate_size=options.size("intermediate_size"),
+        layers, (positions, rotary_dim) = options.layers("num_hidden_layers"), _rope(options, width // heads)
+        return cls.from_rows(
+            options,
             num_heads=heads,
             num_kv_heads=options.heads("num_key_value_heads", heads, heads),
             head_dim=width // heads,
             windows=(options.whole("sliding_window", None),) * layers,
-            rope_theta=positions[0].theta,
-            rope_scaling=positions[0].scaling,
-            eps=options.real("rms_norm_eps"),
-            activation=options.activation("hidden_act"),
+            rope_theta=positions.theta,
+            rope_scaling=positions.scaling,
             parts=MODEL_TYPES[options.model_type].parts,
-            rotary_dim=positions[1],
-            tied=tied_output(options),
+            rotary_dim=rotary_dim,
         )
 
 
@@ -131,9 +125,7 @@ def _factors(rope: Config, name: str, count: int) -> tuple[float, ...]:
 
 def main() -> None:
     """Continue a text of token ids greedily with the exported model, and compare it with eager."""
-    both = SideBySide(Phi3.from_pretrained(checkpoint_folder("phi3/base")))
-    ids = written(lambda ids: both(ids, ones_like(ids)), lucid.tensor([[1, 11, 7]]))
-    print(f"token ids {ids}, {both.verdict('logits')}")
+    continue_text(Phi3, "phi3/base", 1, 11, 7)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from lucid import Tensor, nn
 from lucid.models.checkpoints.labels import reading_labels
 from lucid.models.checkpoints.pretrained import Checkpoint, Config, Pretrained
 from lucid.models.parts.decoders import Decoder, DecoderConfig
-from lucid.models.parts.text_encoders import with_labels
+from lucid.models.parts.text_encoders import start_and_end, text_specs, with_labels
 from lucid.nn import functional as F
 
 HEADS = r"(?:lm_head|score|classifier|qa_outputs)\."
@@ -37,10 +37,11 @@ class Sizes(Protocol):
 
 
 C = TypeVar("C", bound=Sizes)
+M = TypeVar("M")
 R = TypeVar("R", bound=DecoderConfig)
 
 
-class States(Pretrained[C]):
+class States(Pretrained[M]):
     """Token ids (N, L) to hidden states (N, L, E), each of which has seen the tokens up to its own."""
 
     output_names: ClassVar[Sequence[str]] = ("last_hidden_state",)
@@ -53,7 +54,7 @@ class States(Pretrained[C]):
         return self.states(input_ids, attention_mask)
 
     def input_specs(self) -> Mapping[str, lucid.TensorType]:
-        return {name: lucid.spec("N", "L", dtype=lucid.int64) for name in ("input_ids", "attention_mask")}
+        return text_specs()
 
 
 class RotaryStates(States[R]):
@@ -69,7 +70,7 @@ class RotaryStates(States[R]):
         return normed
 
 
-def for_states(base: Checkpoint[C]) -> Checkpoint[C]:
+def for_states(base: Checkpoint[M]) -> Checkpoint[M]:
     """The checkpoint of `States`: without the output layer, and without another head."""
     return replace(base, head="feature-extraction", tied_keys={}, ignored_keys=[*base.ignored_keys, rf"^{HEADS}"])
 
@@ -148,8 +149,7 @@ class QuestionAnswerer(States[C]):
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        logits = self.qa_outputs(self.states(input_ids, attention_mask))
-        return logits[:, :, 0], logits[:, :, 1]
+        return start_and_end(self.qa_outputs(self.states(input_ids, attention_mask)))
 
 
 def for_question_answering(base: Checkpoint[C]) -> Checkpoint[C]:

@@ -8,16 +8,18 @@ stream. A model is a way to read such a config from config.json, and the names o
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self, TypeVar
 
 import lucid
 from lucid import DType, Tensor, nn, ops
+from lucid.models.checkpoints import option_table as option
 from lucid.models.checkpoints.families import LLAMA_PARTS, DecoderParts
 from lucid.models.checkpoints.pretrained import ACTIVATIONS, Auto, Config, Pretrained
 from lucid.models.checkpoints.sentence_files import LAST_TOKEN, SentenceLayer
-from lucid.models.parts.options import Rope
+from lucid.models.parts.options import Rope, tied
 from lucid.nn import functional as F
 from lucid.nn.rope_scaling import RopeScaling
 
@@ -57,20 +59,22 @@ class Experts:
 
 
 @dataclass(frozen=True)
-class DecoderConfig:
+class DecoderConfig(option.OptionTable):
     """The sizes of a decoder, and the parts that it has."""
 
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    windows: tuple[int | None, ...]  # of each layer: how many keys a query sees, itself included; None for all
+    vocab_size: int = option.size("vocab_size")
+    hidden_size: int = option.size("hidden_size")
+    intermediate_size: int = option.size("intermediate_size")
+    num_heads: int = option.size("num_attention_heads")
+    num_kv_heads: int = option.derived()
+    head_dim: int = option.derived()
+    windows: tuple[int | None, ...] = (
+        option.derived()
+    )  # of each layer: how many keys a query sees, itself included; None for all
     rope_theta: float = 10000.0
     rope_scaling: RopeScaling | None = None
-    eps: float = 1e-6
-    activation: str = "silu"
+    eps: float = option.real("rms_norm_eps", 1e-6)
+    activation: str = option.activation("hidden_act", "silu")
     parts: DecoderParts = LLAMA_PARTS
     qkv_bias: bool = False
     o_bias: bool = False
@@ -85,7 +89,7 @@ class DecoderConfig:
     logits_scaling: float = 1.0  # logits are divided by it
     logits_softcap: float = 0.0  # 0: none
     experts: Experts | None = None
-    tied: bool = False  # the output layer is the table of embeddings
+    tied: bool = tied()  # the output layer is the table of embeddings
     dtype: DType = lucid.float32
     pad_token_id: int | None = None  # of a classifier of texts, which reads their last token
     num_labels: int = 0
@@ -93,46 +97,84 @@ class DecoderConfig:
 
 
 C = TypeVar("C", bound=DecoderConfig)
+M = TypeVar("M")
 
 
-class CausalLM(Pretrained[C], nn.CausalDecoder):
-    """Token ids to the logits of the token that follows each.
-
-    State: the keys of Hugging Face's ...ForCausalLM, ``model.layers.0.self_attn.o_proj.weight`` and so on.
-    """
+class LanguageModel(Pretrained[M], nn.CausalDecoder):
+    """Token ids to the logits of the token that follows each, from the states that `decode` makes of them."""
 
     takes_logits_to_keep = True
-
-    def __init__(self, config: C) -> None:
-        super().__init__(config)
-        self.model = Decoder(config)
-        self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, False, config.dtype)
+    lm_head: nn.Linear | None  # None: the output layer is the table of token vectors
 
     def forward(
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
-        past_key_values: Sequence[nn.Cache] | None = None,
+        past_key_values: Sequence[Any] | None = None,
         logits_to_keep: int | Tensor | None = None,
-    ) -> Tensor | tuple[Tensor, list[nn.Cache]]:
+    ) -> Tensor | tuple[Tensor, list[Any]]:
         """Logits (N, L, vocab_size); with a cache also the cache of all P + L positions.
 
         Args:
             input_ids: (N, L) int64, the new tokens.
             attention_mask: (N, P + L) int64, 0 where a token is padding.
             position_ids: (N, L) int64; by default they continue after the cache, or start at 0 in the first column.
-            past_key_values: the cache of P earlier positions; see `nn.CausalDecoder`.
+            past_key_values: the cache of P earlier positions, of each layer; see `nn.CausalDecoder`.
             logits_to_keep: how many of the last positions get logits, or (N,) int64, the one position of each row that
                 does; all by default.
         """
-        states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
-        logits = self.logits(self.model.norm(F.kept_positions(states[-1], logits_to_keep)))
+        states, present = self.decode(input_ids, attention_mask, position_ids, past_key_values)
+        logits = self.logits(F.kept_positions(states, logits_to_keep))
         return logits if past_key_values is None else (logits, present)
+
+    @abstractmethod
+    def decode(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        past_key_values: Sequence[Any] | None,
+    ) -> tuple[Tensor, list[Any]]:
+        """What `logits` reads, (N, L, hidden_size), and the new cache of each layer."""
+
+    @property
+    @abstractmethod
+    def table(self) -> Tensor:
+        """The vectors of all tokens, (vocab_size, hidden_size)."""
 
     def logits(self, x: Tensor) -> Tensor:
         """The output layer."""
-        logits = F.linear(x, self.model.embed_tokens.weight) if self.lm_head is None else self.lm_head(x)
+        return F.linear(x, self.table) if self.lm_head is None else self.lm_head(x)
+
+
+class CausalLM(LanguageModel[C]):
+    """Token ids to the logits of the token that follows each.
+
+    State: the keys of Hugging Face's ...ForCausalLM, ``model.layers.0.self_attn.o_proj.weight`` and so on.
+    """
+
+    def __init__(self, config: C) -> None:
+        super().__init__(config)
+        self.model = Decoder(config)
+        self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, False, config.dtype)
+
+    def decode(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None,
+        past_key_values: Sequence[nn.Cache] | None,
+    ) -> tuple[Tensor, list[nn.Cache]]:
+        states, present = self.model(input_ids, attention_mask, position_ids, past_key_values)
+        return states[-1], present
+
+    @property
+    def table(self) -> Tensor:
+        return self.model.embed_tokens.weight
+
+    def logits(self, x: Tensor) -> Tensor:
+        logits = super().logits(self.model.norm(x))
         if self.config.logits_scaling != 1:
             logits = logits / self.config.logits_scaling
         cap = self.config.logits_softcap
@@ -145,8 +187,8 @@ class CausalLM(Pretrained[C], nn.CausalDecoder):
 
     @property
     def cache_shape(self) -> nn.CacheShape:
-        c, table = self.config, self.model.embed_tokens.weight
-        return nn.CacheShape(len(self.model.layers), c.num_kv_heads, c.head_dim, table.dtype)
+        c = self.config
+        return nn.CacheShape(len(self.model.layers), c.num_kv_heads, c.head_dim, self.table.dtype)
 
     @classmethod
     def from_pretrained(

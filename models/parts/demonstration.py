@@ -64,6 +64,13 @@ def written(logits: Callable[[Tensor], Tensor], ids: Tensor, end: int | None = N
     return [int(number) for number in ids[0].tolist()]
 
 
+def continue_text(model: type[Any], tiny: str, *default: int) -> None:
+    """The program of a decoder: a text of token ids, from the command line or these, continued greedily."""
+    both = SideBySide(model.from_pretrained(checkpoint_folder(tiny)))
+    ids = written(lambda ids: both(ids, ones_like(ids)), token_ids(*default))
+    print(f"token ids {ids}, {both.verdict('logits')}")
+
+
 def encode_text(model: type[Any], tiny: str, *default: int) -> None:
     """The program of an encoder: the states of a text of token ids, from the command line or these."""
     ids, both = token_ids(*default), SideBySide(model.from_pretrained(checkpoint_folder(tiny)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lucid.models.checkpoints.config import MAX_NUMBER, Config, ConfigError
 from lucid.models.checkpoints.held_weights import numbers_of
+from lucid.models.checkpoints.option_table import row
 from lucid.nn import rope_scaling as scalings
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -48,6 +49,11 @@ def tied_output(
     weights = options.weights
     stored = next((key for key in weights if re.fullmatch(table, key)), None) if head in weights else None
     return stored is None or bool(np.array_equal(numbers_of(weights[head]), numbers_of(weights[stored])))
+
+
+def tied(default: bool = False, table: str = r"(?:model\.)?embed_tokens\.weight") -> Any:
+    """A field of a config for `tied_output`."""
+    return row(lambda options, _: tied_output(options, table=table), "tie_word_embeddings", default)
 
 
 def check_pairs(options: Config, head_dim: int) -> None:
