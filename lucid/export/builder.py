@@ -190,7 +190,7 @@ class Builder:
     def ops(
         self, op_type: str, *inputs: Operand, outputs: int | Sequence[bool], domain: str = "", **attributes: Any
     ) -> tuple[str, ...]:
-        """Emit a node and return the names of its outputs. `outputs`: how many, or which of them are wanted."""
+        """Emit a node and return the names of its outputs. `outputs`: their number, or which of them are used."""
         present = [True] * outputs if isinstance(outputs, int) else list(outputs)
         names = [self.name_of(operand) for operand in inputs]
         while names and not names[-1]:
@@ -217,9 +217,8 @@ class Builder:
 
     @contextmanager
     def inside(self, path: str, module: str | None = None) -> Iterator[None]:
-        """Name the nodes emitted inside after a place in the model, and record the module that they come from.
-
-        Where calls are nested, the outermost module counts.
+        """Inside, nodes are named after a place in the model, and record their module: the outermost one, where calls
+        are nested.
         """
         before = self.path, self.module
         self.path, self.module = path, module if self.module is None else self.module
@@ -230,7 +229,7 @@ class Builder:
 
     @contextmanager
     def of_modules_within(self) -> Iterator[None]:
-        """Record for the nodes emitted inside their own modules, not the one that is being written."""
+        """Inside, nodes record their own modules, not the one that is being written."""
         before, self.module = self.module, None
         try:
             yield
@@ -243,9 +242,12 @@ class Builder:
         inputs: Sequence[Input] = (),
         sizes: Mapping[str, str] | None = None,
     ) -> Block:
-        """Collect the nodes that `emit` emits as a nested graph; it returns the outputs. Outer names stay visible.
+        """A nested graph of the nodes that `emit` emits; `emit` returns its outputs. It sees all outer names.
 
-        `inputs` are those of a body, and `sizes` the vectors of symbolic sizes that have other names in it.
+        Args:
+            emit: emits the nodes.
+            inputs: those of the body of a loop.
+            sizes: the vectors of symbolic sizes that have other names inside.
         """
         outer_sizes = self.sizes
         if sizes is not None:
@@ -272,17 +274,16 @@ class Builder:
         then: Callable[[], Sequence[tuple[str, TensorType]]],
         otherwise: Callable[[], Sequence[tuple[str, TensorType]]],
     ) -> tuple[str, ...]:
-        """An If node, whose branches are what two functions emit, as for `block`: the names of its results.
+        """The results of an If node; each branch is what a function emits, as for `block`.
 
-        What only one branch needs is computed in it. Weights are outside, once for both.
+        A value that only one branch needs is computed in that branch. Weights are stored outside, once for both.
         """
         first, second = self.block(then), self.block(otherwise)
         return self.ops("If", condition, outputs=len(first.outputs), then_branch=first, else_branch=second)
 
     def block_outputs(self, values: Sequence[Value]) -> list[tuple[str, TensorType]]:
-        """The values as outputs of the nested graph that is being collected, which must compute each by itself, once.
-
-        Others are copied.
+        """The values as outputs of the nested graph that is being collected. ONNX wants each computed in that graph
+        and named once: other values are copied.
         """
         names = list(map(self.name_of, values))
         own = {name for emitted in self._blocks[-1] for name in emitted.outputs}
@@ -300,7 +301,7 @@ class Builder:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Collect the nodes emitted inside outside of every nested graph, which see them all."""
+        """Inside, nodes are emitted into the main graph, whose values every nested graph sees."""
         inner = self._blocks, self._memo
         self._blocks, self._memo = self._blocks[:1], self._memo[:1]
         try:

@@ -178,7 +178,7 @@ class Lowered:
 
 
 def lower(traced: TracedPart, options: ExportOptions) -> Lowered:
-    """Choose a form for each op; `Lowered.write` writes the model, and `Lowered.explain` tells what was chosen."""
+    """Choose a form for each op. `Lowered.write` writes the model, `Lowered.explain` reports the choices."""
     half = halved(traced, options)
     with phase("lowering"):
         assembled, lowering = _assembled(traced if half is None else half.traced, options)
@@ -205,7 +205,7 @@ def traced_part(
 
 
 def export_graph(graph: Graph, target: Target) -> tuple[Assembled, Lowering]:
-    """A traced graph as a checked model, with the weights still separate, and the record of how it was lowered."""
+    """A traced graph as a checked model without its weights, and the lowering that made it."""
     lowered = lower(TracedPart(graph), ExportOptions(target))
     return lowered.assembled, lowered.lowering
 
@@ -232,7 +232,7 @@ def _assembled(traced: TracedPart, options: ExportOptions) -> tuple[Assembled, L
 
 
 def _results(build: Builder, traced: TracedPart) -> Sequence[Value]:
-    """The outputs of the graph; where an input chooses between two graphs, those of an If of both."""
+    """The outputs of the graph; of two graphs the outputs of an If node."""
     if traced.otherwise is None:
         return traced.graph.outputs
     condition, other = traced.otherwise
@@ -260,7 +260,7 @@ def _names(what: str, default: Sequence[str], names: Sequence[str] | None) -> li
 
 
 def check_folder(path: Path, example: str = "model.onnx") -> None:
-    """Raise an error if a file cannot have this path, because it is a folder or in none."""
+    """Refuse a path that is a folder, or in a folder that does not exist."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"path {str(path)!r}: the folder {str(path.parent)!r} does not exist; create it first")
     if path.is_dir():

@@ -43,14 +43,14 @@ def refuse(reason: str) -> NoReturn:
 
 
 class Limits(Protocol):
-    """What bounds the choice of a form: the target, as a builder knows it."""
+    """Where forms look the target up, such as a builder."""
 
     @property
     def target(self) -> Target: ...
 
 
 def refuse_slower(limits: Limits, op: Operation, reason: str) -> None:
-    """Leave a node of an op to the next form for the sake of speed, unless the user insists on the kind of this one."""
+    """Leave a node to the next form because that is faster, unless the user insists on a kind of form for the op."""
     if limits.target.insisted(op.name) == "auto":
         refuse(reason)
 
@@ -198,7 +198,7 @@ def form(
 
 
 def one_node(op: Op[..., Any], onnx_op: str, takes: str = "", *, name: str = "", opset: int = 17, **fixed: Any) -> Form:
-    """A form that is one ONNX op with the same inputs, the attributes that it takes, and fixed ones."""
+    """A form of one ONNX op with the same inputs, the attributes named by `takes`, and fixed ones."""
 
     @form(op, takes=takes, name=name or op.name, opset=opset, kernel=onnx_op)
     def emit(build: Builder, node: Node) -> str:

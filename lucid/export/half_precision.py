@@ -179,7 +179,7 @@ class _Rewrite:
         return self._cast(new, self._computed, node.scope)
 
     def _cast(self, value: Value, dtype: DType, scope: str = "") -> Value:
-        """A value in another type: a constant is rounded, but never widened, for which there is a node."""
+        """A value in another type. A constant is rounded in place, but widened by a node."""
         if value.type.dtype == dtype:
             return value
         key = (id(value), dtype)
@@ -208,7 +208,7 @@ _MANY_VANISH = 0.01
 
 
 class HalfWeights:
-    """The weights of a graph in half precision. Arrays that are the same or transposes share memory, as they did."""
+    """The weights of a graph in half precision. Equal arrays and transposes share memory, as before."""
 
     def __init__(self, graph: Graph, dtype: DType, saturate: bool) -> None:
         self.dtype = dtype
@@ -274,7 +274,7 @@ def narrowed(array: Array, dtype: DType) -> Array:
 
 
 def _beyond(array: Array, dtype: DType) -> Array:
-    """Which finite numbers would be infinite in a narrower type; one False if none is, which two fast passes tell."""
+    """Which finite numbers would be infinite in a narrower type; a single False where two fast passes find none."""
     if not array.size or (array.max() <= dtype.largest and array.min() >= dtype.lowest):
         return np.zeros((), np.bool_)
     with np.errstate(all="ignore"):

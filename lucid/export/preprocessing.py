@@ -1,6 +1,6 @@
-"""What computes inputs of a model within its file, from what they are made of: texts, to begin with.
+"""Preprocessing inside a file: ONNX nodes that compute inputs of a model from texts.
 
-It is written in ONNX nodes and not in ops: Lucid computes with numbers only, so no traced graph has a text in it.
+They are ONNX nodes and not ops: Lucid computes with numbers only, so no traced graph has a text in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lucid.export.target import ExportError
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What computes inputs of a model within its file.
+    """Nodes that compute inputs of a model within its file.
 
     Args:
         inputs: the names of the inputs that the file has for it: texts, one for each row of the batch.
@@ -29,7 +29,7 @@ class Preprocessing:
     emit: Callable[[Builder, Collection[str]], Mapping[str, str]]
 
     def precede(self, build: Builder) -> None:
-        """Emit the nodes, before those of the model, and let it read them.
+        """Emit the nodes before those of the model, which reads their results.
 
         Raises:
             ExportError: for a model that has none of the inputs, or has others of the same names; for a target whose

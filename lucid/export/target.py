@@ -94,7 +94,7 @@ class Target:
         return release
 
     def for_ops(self, ops: Iterable[str]) -> Self:
-        """The target for a model with these ops: some raise the opset that was not asked for."""
+        """The target for a model with these ops: some raise the default opset."""
         if not self._by_default:
             return self
         newest = max([self.opset, *(self.runtime.newer.get(op, 0) for op in ops)])
@@ -106,7 +106,7 @@ class Target:
         return self.runtime.missing(kernel, dtype.name, self.release, self.opset)
 
     def wrong(self, fault: Fault) -> str:
-        """How the runtime, at least the oldest release allowed, has a fault; empty if it does not have it."""
+        """How a fault shows in the oldest release allowed; empty if it is mended there."""
         return self.runtime.wrong(fault, self.release)
 
     def insisted(self, op: str) -> str:
@@ -159,7 +159,7 @@ def _check_opset(opset: int) -> None:
 
 
 def _range(lengths: object) -> tuple[int, int]:
-    """Two whole numbers, the first of which is not the larger one."""
+    """Two whole numbers in ascending order."""
     match lengths:
         case (low, high) if is_whole(low) and is_whole(high) and 0 <= low <= high:
             return int(low), int(high)

@@ -84,7 +84,7 @@ def widened(node: Node, narrow: DType, wide: DType) -> list[Value]:
 
 
 def stored_narrow(node: Node) -> Constant | None:
-    """The weight that is stored in a narrower type and only widened by this node; None for another node."""
+    """The weight in a narrower type that this node only widens; None for other nodes."""
     weight = node.inputs[0] if node.op is cast else None
     if isinstance(weight, Constant) and weight.type.dtype.itemsize < node.types[0].dtype.itemsize:
         return weight

@@ -190,7 +190,7 @@ def remove_leftovers(path: str | os.PathLike[str]) -> None:
 
 
 def leftovers(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
-    """What has a temporary name of `path`, or of something whose name begins with its name."""
+    """The entries with temporary names of `path`, or of a file whose name begins with its name."""
     target = Path(path)
     with os.scandir(target.parent) as entries:
         return [e for e in entries if e.name.startswith(_prefix(target)) and e.name.endswith(_SUFFIX)]
@@ -202,7 +202,7 @@ def _prefix(target: Path) -> str:
 
 
 def temporary_name(target: Path) -> Path:
-    """A new name beside the target."""
+    """A new name next to the target."""
     return target.with_name(f"{_prefix(target)}.{os.urandom(4).hex()}{_SUFFIX}")
 
 
@@ -321,7 +321,7 @@ def _set_owner(file: BinaryIO, earlier: os.stat_result) -> bool:
 
 
 def explained(error: OSError, target: Path) -> OSError:
-    """An error of a full disk, or of a missing permission, as one that names the target and says what to do."""
+    """The error of a full disk or a missing permission, with a message that names the target and says what to do."""
     untouched = "(an earlier file is unchanged)"
     if error.errno in FULL:
         text = "the disk, quota or file size limit is full; free some space or choose another folder"

@@ -27,7 +27,7 @@ Check: TypeAlias = Callable[[Path], None]
 def new_folder(path: str | os.PathLike[str], may_replace: Check | None = None) -> Iterator[Path]:
     """A folder to fill; it gets the name `path` only if the block ends without an error.
 
-    It is filled under a temporary name beside its place, and renamed when all names in it are on the disk (the files
+    It is filled under a temporary name next to its place, and renamed when all names in it are on the disk (the files
     are written by `lucid.files`). After an error it is removed. Folders that killed writers left are removed by the
     next writer of the same name.
 
@@ -87,7 +87,7 @@ def _not_empty(target: Path) -> FileExistsError:
 
 @contextmanager
 def _made(temporary: Path, target: Path) -> Iterator[None]:
-    """Make the folder, and hold its lock, which tells other writers that it is no leftover."""
+    """Make the folder and hold its lock, so that no other writer takes it for a leftover."""
     descriptor = None
     try:
         _remove_leftovers(target)
@@ -144,7 +144,7 @@ def _publish(temporary: Path, target: Path, may_replace: Check | None) -> None:
 
 
 def _exchange(new: Path, old: Path) -> None:
-    """Give each of two folders in one parent folder the name of the other.
+    """Exchange the names of two folders in one parent folder.
 
     On Linux and macOS, in file systems that offer it, this is one step: at any moment there is a folder of each name.
     Elsewhere `old` names nothing for a moment.

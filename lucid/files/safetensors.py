@@ -118,7 +118,7 @@ def load(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files that `load` reads of a folder; raises its errors for what is missing."""
+    """The files that `load` reads in a folder; raises the errors of `load` for missing ones."""
     entry = _find_in(folder)
     if entry.name != INDEX:
         return [entry]
@@ -339,7 +339,7 @@ def _whole(text: str) -> int | float:
 
 
 def _check_name(name: str, path: Path) -> None:
-    """Refuse a name that is too long to be one."""
+    """Refuse a name of more than `MAX_MEMBER` bytes."""
     if len(name.encode()) > MAX_MEMBER:
         raise _broken(path, f"a name of {len(name)} letters, {_show(name)}, expected at most {MAX_MEMBER} bytes")
 

@@ -55,6 +55,6 @@ def _fitted(parts: Array, grid: Grid, bits: int, symmetric: bool, buffer: Array)
 
 
 def _ratio(above: Array, below: Array, otherwise: Array) -> Array:
-    """A scale of the same sign as before; what it was where there is none."""
+    """The quotient where it has the sign of `otherwise`, and `otherwise` elsewhere."""
     ratio = np.divide(above, below, out=otherwise.copy(), where=below > 0)
     return np.where(ratio * np.sign(otherwise) > 0, ratio, otherwise)

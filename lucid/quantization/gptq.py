@@ -21,7 +21,7 @@ _BATCH = 64  # columns whose errors are brought into the later ones by one produ
 
 
 class Hessian:
-    """The sum of x x^T over the inputs x of a layer: what `gptq` must know of them."""
+    """The sum of x x^T over the inputs x of a layer, which is all that `gptq` needs of them."""
 
     def __init__(self, size: int) -> None:
         """`size`: K, how many numbers an input has."""
@@ -104,7 +104,7 @@ def gptq(
 def _round(
     weight: Array, factor: Array, codes: Array, scales: Array, zeros: Array, bits: int, block: int, symmetric: bool
 ) -> None:
-    """Round some rows. A column is brought up to date only when it is needed, by all errors so far in one product."""
+    """Round some rows. One product brings all errors so far into a column, just before that column is rounded."""
     size = weight.shape[1]
     columns = np.array(weight.T, np.float32, order="C")
     errors = np.empty_like(columns)
@@ -154,7 +154,7 @@ def _inverse_factor(hessian: Array, size: int, damping: float) -> Array:
 
 
 def _inverse_of_triangle(lower: Array) -> Array:
-    """By halves, in products: NumPy has an inverse for square matrices only, which takes seven times as long."""
+    """The inverse of a triangle, by halves. NumPy's inverse of any matrix takes seven times as long."""
     size = len(lower)
     if size <= 64:
         return np.tril(np.linalg.inv(lower))

@@ -1,4 +1,4 @@
-"""From which number to which the inputs of a layer are rounded to codes: what is beyond is cut off.
+"""Ranges in which the inputs of a layer are rounded to codes; numbers outside are clipped.
 
 A range is found from a histogram, which is all that is kept of the inputs.
 """
@@ -31,7 +31,7 @@ class Histogram:
 
     @property
     def width(self) -> float:
-        """Of a bin."""
+        """The width of a bin."""
         return 2 * self.reach / BINS
 
     @property
@@ -70,8 +70,8 @@ def minmax(seen: Histogram) -> tuple[float, float]:
 
 
 def percentile(seen: Histogram, percent: float = 99.99) -> tuple[float, float]:
-    """The bins from the first to the last that leave out (100 - percent) / 2 percent of the numbers at each end, at
-    most, and what of them has numbers."""
+    """The range that leaves out at most (100 - percent) / 2 percent of the numbers at each end, in whole bins, but
+    reaches no further than the numbers."""
     allowed = int((100 - percent) / 200 * seen.count)
     edges = np.linspace(-seen.reach, seen.reach, BINS + 1)
     first = int(np.argmax(np.cumsum(seen.counts) > allowed))
@@ -80,7 +80,7 @@ def percentile(seen: Histogram, percent: float = 99.99) -> tuple[float, float]:
 
 
 def entropy(seen: Histogram) -> tuple[float, float]:
-    """The range from -t to t, or what of it has numbers, in which codes tell the most about the numbers.
+    """The range from -t to t, as far as there are numbers, whose codes tell the most about the numbers.
 
     For each t, P is the histogram of the sizes up to t, those beyond it being counted in the last bin. Q is the same
     without those beyond it, in 128 parts of one width, over each of which the counts are spread evenly where there were

@@ -46,7 +46,7 @@ def rtn(weight: Array, bits: int, block: int, symmetric: bool = False, search: b
 
 
 def check_weight(what: str, weight: Array) -> None:
-    """Refuse another rank than 2.
+    """Refuse a weight that is no matrix.
 
     Raises:
         ValueError: naming the shape.
@@ -56,7 +56,7 @@ def check_weight(what: str, weight: Array) -> None:
 
 
 def check_numbers(what: str, weight: Array) -> None:
-    """Refuse what cannot be rounded.
+    """Refuse numbers that cannot be rounded.
 
     Raises:
         ValueError: naming the first number that is not finite or above `LARGEST`.
@@ -67,7 +67,7 @@ def check_numbers(what: str, weight: Array) -> None:
 
 
 def rounded(what: str, weight: Array, bits: int, block: int, symmetric: bool, find: Callable[[Array], Grid]) -> Blocks:
-    """Round a weight to the grid that `find` gives for blocks (block, m), which it must not change; with all threads.
+    """Round a weight in all threads. `find` returns the grid for blocks (block, m), which it must not change.
 
     Raises:
         ValueError: as `check_format`, `check_weight` and `check_numbers`.
@@ -136,7 +136,7 @@ class Best:
             np.copyto(mine, its, where=better)
 
     def _squared_error(self, grid: Grid) -> Array:
-        """Of each block in multiples of the unit."""
+        """The squared error of each block, in multiples of the unit."""
         exact, error = self.buffer, self._error
         np.divide(self._parts, grid.scales, out=exact)
         np.rint(exact, out=error)

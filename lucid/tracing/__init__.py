@@ -1,4 +1,4 @@
 """`trace`: from a model and specs to a graph; parts of a model, such as a decoder's step.
 
-`export` and what stands above it import from it. ONNX does not belong here.
+`export` and the rooms above it import from it. ONNX does not belong here.
 """

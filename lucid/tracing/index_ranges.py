@@ -1,4 +1,4 @@
-"""Which integers a graph takes: the rows of the tables that they index, and how long the tables let a sequence be.
+"""Ranges of the integers in a graph: which rows of tables they index, and how long a sequence the tables allow.
 
 Ranges of integers are propagated through the graph twice, for given sizes: forward, from constants and `arange` to what
 a value can be; and backward, from the size of a table to what an input may be. An op that is not known here gives no
@@ -53,7 +53,7 @@ class Use:
 
 
 class IndexRanges:
-    """The integers that a graph takes, by the values of its sizes.
+    """The ranges of integers in a graph, for given values of its sizes.
 
     Args:
         graph: the graph.
@@ -82,7 +82,7 @@ class IndexRanges:
 
 
 class _Ranges:
-    """Of the integers and booleans of a graph, by the identity of their value."""
+    """The ranges of the integers and booleans of a graph, by the identity of the value."""
 
     def __init__(self, graph: Graph, constants: Mapping[int, Range], sizes: Mapping[str, int]) -> None:
         self._graph, self._nodes, self._constants, self._sizes = graph, graph.nodes(), constants, sizes
@@ -124,7 +124,7 @@ class _Ranges:
         return evaluate(size, self._sizes)
 
     def slices(self) -> Iterator[tuple[int, int, int]]:
-        """Start, stop and the axis' size of every slice that is cut by a size."""
+        """Start, stop and size of the axis of every slice."""
         for node in self._nodes:
             if node.op.name == "slice" and (operand := node.inputs[0]) is not None:
                 for axis, start, stop, step in node.attributes["cuts"]:
@@ -132,7 +132,7 @@ class _Ranges:
                         yield self._size(start), self._size(stop), self._size(operand.type.shape[axis])
 
     def indices(self) -> Iterator[tuple[Value, list[int]]]:
-        """Each value that indexes something, and the number of its rows, of each axis where it indexes several."""
+        """Each value that indexes something, and the number of rows of each axis that it indexes."""
         for node in self._nodes:
             if node.op.name in INDEXING:
                 place, rows = INDEXING[node.op.name]
@@ -182,7 +182,7 @@ class _Ranges:
     def _ask(
         self, node: Node, wanted: Range, others: Sequence[Range | None], allow: Callable[[Value | None, Range], None]
     ) -> None:
-        """Pass on what a result may be to the operands of its node."""
+        """Derive the ranges of operands from the range that a result may have."""
         name, operands = node.op.name, node.inputs
         if name in _MOVED:
             for value in operands[_MOVED[name]]:
@@ -194,7 +194,7 @@ class _Ranges:
 
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `most` that fits, where all smaller ones do, too; 1 if none does."""
+    """The largest number up to `most` that fits, if all smaller ones fit as well; 1 if none does."""
     low, high = 1, most + 1  # fits, does not fit
     if fits(most):
         return most
@@ -205,7 +205,7 @@ def largest(most: int, fits: Callable[[int], bool]) -> int:
 
 
 def _is_small(constant: Constant) -> bool:
-    """Whether a constant can be a table of positions, and is none of packed weights."""
+    """Whether a constant may be a table of positions: packed weights are larger."""
     return _whole(constant) and 0 < constant.array.size <= _LARGEST
 
 
@@ -232,7 +232,7 @@ def _products(x: Range, y: Range) -> Range:
 
 
 def _factor(wanted: Range, other: Range, first: bool) -> Range:
-    """What may be multiplied by numbers from 0 on, or from 1 on; other factors ask for nothing."""
+    """The range of a factor, where the other one is not negative; otherwise any number may do."""
     if other.low < 0 or other.high == 0 or (other.low == 0 and not wanted.low <= 0 <= wanted.high):
         return Range(-FAR, FAR)
     return Range(-(-wanted.low // other.high), wanted.high // other.high)
@@ -245,7 +245,7 @@ def _difference(wanted: Range, other: Range, first: bool) -> Range:
 
 
 def _at_least(wanted: Range, other: Range, first: bool) -> Range:
-    """Of the larger of two numbers: where the other one is allowed, this one may also lie below it."""
+    """The range of an operand of a maximum. Where the other operand is allowed, this one may lie below it."""
     return Range(other.low - 1 if other.low >= wanted.low else wanted.low, wanted.high)
 
 

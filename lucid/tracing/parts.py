@@ -45,7 +45,7 @@ class TracedPart:
         return replace(self, graph=graphs[0], otherwise=otherwise)
 
     def joint(self) -> Graph:
-        """A graph with the nodes of all graphs: what the exported file computes at one time or another."""
+        """One graph with the nodes of all graphs."""
         if self.otherwise is None:
             return self.graph
         outputs = enumerate(value for graph in self.graphs for value in graph.outputs)
@@ -75,7 +75,7 @@ def part_of(
     capacity: int | None = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> ModelPart:
-    """What is exported as a part of a model or with a cache, where `kwargs` replaces some of the inputs.
+    """The part of a model, or its step with a cache. `kwargs` replaces some of the inputs.
 
     Raises:
         ValueError: for a part or a kind of cache that does not exist, or that the model does not have.
@@ -125,6 +125,6 @@ def trace_part(part: ModelPart) -> TracedPart:
 
 
 def notes_of(model: Model) -> Mapping[str, str]:
-    """What the file of a model, or of one of its methods, says about it."""
+    """The notes for the metadata of a model's file; `model` may be one of its methods."""
     owner = owner_of(model)
     return {} if owner is None else owner.file_notes()

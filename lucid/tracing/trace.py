@@ -51,7 +51,7 @@ def trace(model: Model, *inputs: Any, kwargs: Mapping[str, Any] | None = None) -
 
 @phase("tracing")
 def trace_all(models: Sequence[Model], *inputs: Any, kwargs: Mapping[str, Any] | None = None) -> list[Graph]:
-    """The graphs of several methods of one module, or of functions, which all have the same inputs and names."""
+    """The graphs of methods of one module, or of functions. They share their inputs and the names of parameters."""
     for model in models:
         check_model("trace", _self(model))
         if not callable(model):

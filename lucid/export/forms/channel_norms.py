@@ -52,7 +52,7 @@ def group_normalization(build: Builder, node: Node) -> str:
 
 @form(group_norm, takes="weight bias groups eps", name="ai.onnx InstanceNormalization")
 def instance_normalization(build: Builder, node: Node) -> str:
-    """Each group as one channel; weight and bias of the channels are applied after it, if a group is not one."""
+    """Each group is one channel. Weight and bias are applied after the node, unless a group is one channel anyway."""
     x, (weight, bias) = operand(node), node.inputs[1:]
     if x.type.dtype != float32:
         refuse(f"the body computes {x.type.dtype} more exactly than onnxruntime's kernel")

@@ -62,7 +62,7 @@ def _matrix(build: Builder, weight: Value, group: int) -> Tensor | str:
     strategy="partial reads",
 )
 def moe(build: Builder, node: Node) -> Taken:
-    """Of equal experts it takes the last, so it is given them in reverse; and gates and what they scale in turn."""
+    """MoE prefers the last of equal experts, so their order is reversed. Gate and up projections alternate."""
     x, router_logits, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(4))
     _refuse_few(build, node.op, down.shape[0])
     refuse_wrong(build, EXPERTS)
@@ -96,7 +96,7 @@ def moe(build: Builder, node: Node) -> Taken:
 
 @form(experts.gated_experts, takes="activation", name="ai.onnx Scan")
 def scan(build: Builder, node: Node) -> Taken:
-    """A Scan reads the weights of one expert after the other where they are, without a copy."""
+    """Scan reads the weights of each expert in place, without a copy."""
     x, indices, weights, gate_up, down = (Tensor.from_value(operand(node, index)) for index in range(5))
     _refuse_few(build, node.op, down.shape[0])
     refuse_wrong(build, OUTER_VALUES)
@@ -130,7 +130,7 @@ def _as(build: Builder, weight: Tensor, kind: DType) -> Operand:
 
 
 def _added(build: Builder, names: list[str], own: list[Input], kind: DType, activation: str) -> str:
-    """The total with the rows that one expert has, multiplied with its weights."""
+    """The total plus the weighted results of one expert."""
     tokens, indices, weights = names
     total, expert, gate_up, down = own
     places = build.op("NonZero", build.op("Equal", indices, expert))  # (2, rows): token and place among its experts

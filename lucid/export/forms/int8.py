@@ -22,8 +22,7 @@ _FEW, _FEW_FOR_ROWS = 32, 128  # inputs or outputs with which a product takes lo
 
 @form(int8.int8_linear_dynamic, name="ai.onnx DynamicQuantizeLinear, MatMulInteger")
 def dynamic(build: Builder, node: Node) -> Taken:
-    """onnxruntime makes one DynamicQuantizeMatMul of it, or where several products have one input, each a
-    MatMulIntegerToFloat."""
+    """onnxruntime fuses it to DynamicQuantizeMatMul; or to MatMulIntegerToFloat, if several products share an input."""
     x, weight, scales = _operands(build, node)
     codes, step, zero = build.ops("DynamicQuantizeLinear", x, outputs=3)
     sums = build.op("Cast", build.op("MatMulInteger", codes, weight.mT, zero), to=onnx_code(float32))
@@ -33,9 +32,9 @@ def dynamic(build: Builder, node: Node) -> Taken:
 
 @form(int8.int8_linear_rows, name="ai.onnx QuantizeLinear by row, MatMul of 8 bits")
 def rows(build: Builder, node: Node) -> Taken:
-    """onnxruntime makes a MatMulIntegerToFloat of the product and the DequantizeLinear nodes before it.
+    """onnxruntime fuses the product and the DequantizeLinear nodes before it to MatMulIntegerToFloat.
 
-    The extremes are ONNX's own, which pass over NaN: guards against it would take longer than the product gains.
+    ReduceMin and ReduceMax ignore NaN here: a guard would take longer than the product gains.
     """
     x, weight, scales = _operands(build, node)
     axis = (x.ndim - 1,)
@@ -52,7 +51,7 @@ def rows(build: Builder, node: Node) -> Taken:
 
 @form(int8.int8_linear_static, name="ai.onnx QuantizeLinear, MatMul of 8 bits")
 def static(build: Builder, node: Node) -> Taken:
-    """onnxruntime makes a MatMulIntegerToFloat of the product and the DequantizeLinear nodes before it."""
+    """onnxruntime fuses the product and the DequantizeLinear nodes before it to MatMulIntegerToFloat."""
     x, weight, scales = _operands(build, node)
     step, zero = (_unnamed(operand(node, index)) for index in (3, 4))
     # Of a MatMul whose sizes are known and an Add, onnxruntime makes a Gemm, which it does not compute in bytes: 6 to
@@ -71,13 +70,13 @@ def _unnamed(value: Value) -> Operand:
 
 
 def _product(build: Builder, x: Operand, step: Operand, zero: Operand, weight: Tensor, scales: Tensor) -> str:
-    """Of an input (..., K), rounded to codes, and of a weight (N, K)."""
+    """The product of an input (..., K), rounded to codes, and a weight (N, K)."""
     inputs = build.op("DequantizeLinear", build.op("QuantizeLinear", x, step, zero), step, zero)
     return build.op("MatMul", inputs, build.op("DequantizeLinear", weight.mT, scales, axis=1))
 
 
 def _operands(build: Builder, node: Node) -> tuple[Tensor, Tensor, Tensor]:
-    """Input, codes and scales, if the runtime multiplies bytes; in float32, of which alone ONNX makes 8 bits."""
+    """Input, codes and scales in float32, the only type that ONNX rounds to 8 bits; if the runtime multiplies bytes."""
     x, weight, scales = (Tensor.from_value(operand(node, index)) for index in range(3))
     if x.dtype == float64:
         refuse("ONNX rounds no float64 to 8 bits")
@@ -88,7 +87,7 @@ def _operands(build: Builder, node: Node) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _taken(build: Builder, node: Node, result: str, why: str, few: int) -> Taken:
-    """The product in the type of the input, and where it takes longer than one of float32."""
+    """The product in the type of the input, with a note where it is slower than float32."""
     for size, what in zip(operand(node, 1).type.shape, ("outputs", "inputs"), strict=True):
         if isinstance(size, int) and size < few:
             why = f"{why}; slower than float32 with only {size} {what}"

@@ -205,7 +205,7 @@ def int_mod(build: Builder, node: Node) -> str:
 
 
 def _without_trap(build: Builder, x: Value, y: Value) -> tuple[Operand, Operand]:
-    """The operands of a quotient; x // -1 as -x // 1, where the lowest number stays what it is."""
+    """The operands of a quotient. x // -1 becomes -x // 1, for which the lowest number stays the same."""
     if not _may_trap(build, x, y):
         return x, y
     one, minus_one = _ones(y)

@@ -35,10 +35,10 @@ _TAKES = "body carries slices reverse"
 
 @form(scan_op, name="Scan of copies", takes=_TAKES, kernel="Scan", mends=ELEMENTS_IN_PLACE)
 def scan_of_copies(build: Builder, node: Node) -> Taken:
-    """Scan whose steps copy what they read of the sequences.
+    """Scan whose steps copy the elements that they read.
 
-    Where there may be no step, the sequences get one more element, which is the only step then; its results are cut
-    off. So there is no branch.
+    Where the length may be 0, the sequences get one more element, so that there is always a step; its results are cut
+    off. This needs no branch.
     """
     length = _length(node)
     if isinstance(length, int) and not length:
@@ -89,7 +89,7 @@ def _of_copies(body: Body, carries: int, slices: int) -> Body:
 
 @form(scan_op, name="If, Scan", takes=_TAKES, kernel="Scan", mends=SCAN_OF_NOTHING)
 def scan_of_any_length(build: Builder, node: Node) -> Taken:
-    """Scan where there is something to loop over, else what there is without steps."""
+    """Scan where there is a step; otherwise the results of no steps."""
     length = _length(node)
     if _is_some(length):
         refuse("there is at least one step")
@@ -123,7 +123,7 @@ def _is_some(length: Size) -> bool:
 
 
 def _without_steps(node: Node) -> list[Value]:
-    """The carry as it was, and results of length 0."""
+    """The results of no steps: the carry as it was, and stacked results of length 0."""
     carries = node.attributes["carries"]
     results = [full((0, *kind.shape[1:]), 0, kind.dtype).to_value() for kind in node.types[carries:]]
     return [*_given(node)[:carries], *results]
@@ -175,7 +175,7 @@ def _body(
     constant: range,
     sizes: Mapping[str, str],
 ) -> Block:
-    """The body as a nested graph with the inputs of this order, which reads the others from outside."""
+    """The body as a nested graph. Its inputs are those in `order`; it reads the others from outside."""
     outer = {
         id(inside): value
         for place, (inside, value) in enumerate(zip(body.inputs, operands, strict=True))
@@ -214,7 +214,7 @@ def _read_by(block: Block) -> set[str]:
 
 
 def _with_carries(build: Builder, block: Block, at: int, names: list[str]) -> Block:
-    """A nested graph that carries these sizes from step to step as well, after `at` other inputs and outputs."""
+    """A nested graph that also carries these sizes from step to step, after `at` other inputs and outputs."""
     kind = TensorType(int64, (1,))
     copies = [build.unused("Identity") for _ in names]
     nodes = [Emitted("Identity", "", (name,), (copy,), {}, copy, "") for name, copy in zip(names, copies, strict=True)]

@@ -35,8 +35,8 @@ gelu = one_node(neural.gelu, "Gelu", "approximate", name="ai.onnx Gelu", opset=2
     strategy="reshapes",
 )
 def layer_normalization_of_a_sum(build: Builder, node: Node) -> str:
-    """onnxruntime (1.28 to 1.31 at least) fuses this with a sum of three axes that nothing else reads, into a kernel
-    that takes four times as long as both. A reshape to the same shape in between prevents that and moves no data.
+    """onnxruntime (1.28 to 1.31 at least) fuses this with a sum of three axes that nothing else reads. The fused kernel
+    takes four times as long as both. A reshape to the same shape in between prevents the fusion and moves no data.
     """
     total = operand(node)
     is_sum = isinstance(total, Result) and total.node.op is elementwise.add

@@ -112,7 +112,7 @@ def _cost(build: Builder, node: Node) -> str:
     dtypes=("float16", "bfloat16"),
 )
 def in_float32(build: Builder, node: Node) -> Taken:
-    """Half precision where no form has a kernel for it: the body computes in float32, too."""
+    """Half precision for which no form has a kernel. The body computes in float32 as well."""
     x, packed, scales = (Tensor.from_value(operand(node, index)) for index in range(3))
     zero_points, minimums = (None if v is None else Tensor.from_value(v) for v in node.inputs[3:])
     if scales.dtype.itemsize > 4:
@@ -124,7 +124,7 @@ def in_float32(build: Builder, node: Node) -> Taken:
 
 
 def _operands(build: Builder, node: Node) -> tuple[Value, Value, Value, Value | None]:
-    """Input, codes, scales and zero points, if onnxruntime has a kernel for them that is worth taking."""
+    """Input, codes, scales and zero points, if onnxruntime has a fast kernel for them."""
     x, packed, scales = (operand(node, index) for index in range(3))
     zero_points, minimums = node.inputs[3:]
     if x.type.dtype != scales.type.dtype:
@@ -139,10 +139,10 @@ def _operands(build: Builder, node: Node) -> tuple[Value, Value, Value, Value | 
 
 
 def _corrected(build: Builder, node: Node, product: str) -> str:
-    """A product with scale * (code - middle), and what it lacks where blocks have a minimum.
+    """A product with scale * (code - middle), corrected where blocks have a minimum.
 
-    That is (minimum + scale * middle) times the sum of a block's inputs: onnxruntime has zero points that are not whole
-    too, in a kernel that takes 20 times as long. The sums of an input that several products share are computed once.
+    The correction is (minimum + scale * middle) times the sum of a block's inputs. onnxruntime also takes zero points
+    that are not whole, in a kernel that is 20 times slower. The sums of an input that several products share are computed once.
     """
     if node.inputs[4] is None:
         return product
@@ -154,7 +154,7 @@ def _corrected(build: Builder, node: Node, product: str) -> str:
 
 
 def _stored(build: Builder, codes: Array, original: Constant, bits: int, signed: bool) -> str:
-    """Codes as an initializer of 4 or 8 bits each; signed: less the middle, so that they need no zero points."""
+    """Codes as an initializer of 4 or 8 bits each. Signed codes have the middle subtracted and need no zero points."""
     kinds = {
         (4, False): onnx.TensorProto.UINT4,
         (4, True): onnx.TensorProto.INT4,

@@ -29,7 +29,7 @@ _VERSIONS = {"com.microsoft": 1, "ai.onnx.ml": 4, EXTENSIONS: 1}
 
 @dataclass(frozen=True)
 class Assembled:
-    """A model without its weights, and the weights, to be joined in memory or streamed to a file."""
+    """A model and, separately, its weights, to be joined in memory or streamed to a file."""
 
     skeleton: onnx.ModelProto
     initializers: Mapping[str, Array]

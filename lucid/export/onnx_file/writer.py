@@ -210,9 +210,9 @@ def _varint(value: int) -> bytes:
 
 
 def rename_side_file(path: str | os.PathLike[str], name: str) -> None:
-    """Give the file of weights beside a model another name, for programs that know it by that name.
+    """Rename the file of weights next to a model, for programs that expect a certain name.
 
-    Nothing happens to a model without such a file. Not for a folder that others read meanwhile: between two steps the
+    A model without such a file stays as it is. Do not use it in a folder that others read meanwhile: for a moment the
     model has no weights.
 
     Args:
