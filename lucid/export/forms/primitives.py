@@ -308,9 +308,9 @@ def cumsum(build: Builder, node: Node) -> str:
 
 @form(elementwise.less_equal, name="not greater", mends=REGIONS_OF_POSITIONS)
 def not_greater(build: Builder, node: Node) -> Taken:
-    """tract (0.23.9, Rust) looks for conditions "column <= row", which hold in one region of a mask, and computes a Where
-    region by region. With a symbolic length it mixes up the sizes of the regions: the shape is wrong, or it stops. It
-    leaves "Not (column > row)" alone, which is the same for whole numbers.
+    """tract (0.23.9, Rust) looks for conditions "column <= row", which hold in one region of a mask, and computes a
+    Where region by region. With a symbolic length it mixes up the sizes of regions: the shape is wrong, or it stops.
+    It leaves "Not (column > row)" alone, which is the same for whole numbers.
     """
     left, right = operand(node, 0), operand(node, 1)
     if not (_are_positions(left) and _are_positions(right)):

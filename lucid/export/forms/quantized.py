@@ -142,7 +142,7 @@ def _corrected(build: Builder, node: Node, product: str) -> str:
     """A product with scale * (code - middle), corrected where blocks have a minimum.
 
     The correction is (minimum + scale * middle) times the sum of a block's inputs. onnxruntime also takes zero points
-    that are not whole, in a kernel that is 20 times slower. The sums of an input that several products share are computed once.
+    that are not whole, in a kernel that is 20 times slower. Products that share an input also share its sums.
     """
     if node.inputs[4] is None:
         return product
