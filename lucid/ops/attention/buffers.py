@@ -12,6 +12,7 @@ from lucid.core.graph.types import Array, TensorType, same_shape, show_shape
 from lucid.core.graph.values import Attributes
 from lucid.core.sizes.dims import Size
 from lucid.ops.attention.call import AttentionOptions
+from lucid.ops.attention.masks import seen_by_position
 from lucid.ops.attention.op import attention, joined_heads, split_heads
 from lucid.ops.creation import arange_op
 from lucid.ops.elementwise import logical_and, where
@@ -171,11 +172,12 @@ class BufferedCall:
         slots = arange_op(start=0, stop=self.capacity)
         first = unsqueeze(self.starts, (1, 2, 3))
         position = first + unsqueeze(arange_op(start=0, stop=self.queries), 1)
-        seen = slots <= (position if options.is_causal else first + (self.queries - 1))
-        if not options.is_causal:
-            seen = logical_and(seen, position >= 0)  # every query has a row of its own
-        if options.window is not None:
-            seen = logical_and(seen, slots > position - options.window)
+        if options.is_causal:
+            seen = seen_by_position(position, slots, 0, options.window)
+        else:
+            seen = logical_and(slots <= first + (self.queries - 1), position >= 0)  # every query has a row of its own
+            if options.window is not None:
+                seen = logical_and(seen, seen_by_position(position, slots, None, options.window))
         if mask is None:
             return seen
         hidden = mask.dtype.lowest if mask.dtype.kind == "float" else False

@@ -18,7 +18,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 
 from lucid.core.graph.types import Array
@@ -26,6 +25,7 @@ from lucid.core.process.threads import buffer, get_num_threads, share
 from lucid.ops.attention import tiles as attention_tiles
 from lucid.ops.attention.call import AttentionOptions
 from lucid.ops.attention.calm import CALM, LEAST, at_once, for_blas, ones
+from lucid.ops.attention.masks import excluded_in_array
 from lucid.ops.attention.tiles import WHOLE, Job, Visibility
 
 
@@ -215,10 +215,9 @@ class _Attention:
         mask = self.mask[tuple(s if n > 1 else slice(None) for s, n in zip(cut, self.mask.shape, strict=True))]
         if mask.dtype == bool:
             return None if mask.all() else mask, None
-        least, lowest = mask.min(), float(ml_dtypes.finfo(mask.dtype).min)  # type: ignore[no-untyped-call]
-        if least > lowest:
-            return None, None if least == 0 == mask.max() else mask
-        hidden = mask <= lowest  # NaN is not hidden: it reaches the output
+        hidden = excluded_in_array(mask)
+        if hidden is None:
+            return None, mask if mask.any() else None
         return ~hidden, np.where(hidden, 0, mask)
 
     def _finite(self, job: Job, start: int, stop: int) -> bool:

@@ -1,4 +1,8 @@
-"""Masks of attention: which keys they exclude, what they add, and how several become one. All paths use this module.
+"""Which keys are hidden from a query of attention, and zero where none is seen: the one place that says so.
+
+The body, the NumPy kernel, buffers and the exporter's writers read it: what a mask excludes (`excluded`), what position
+hides (`seen_by_position`), how several masks become one (`combined_mask`), and what follows for the scores, the weights
+and the queries that see no key (`SeenKeys`).
 
 Which keys a floating mask excludes depends on its own element type, so it is decided before any cast: the lowest number
 of float16 is an ordinary one in float32, and an ordinary float32 may be out of range in float16.
@@ -6,15 +10,20 @@ of float16 is an ordinary one in float32, and an ordinary float32 may be out of 
 
 from __future__ import annotations
 
-from functools import reduce
+import math
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Self
 
 import numpy as np
 
-from lucid.core.graph.types import DType, broadcast, same_shape, show_shape
+from lucid.core.graph.types import Array, DType, as_dtype, bool_, broadcast, float32, int64, same_shape, show_shape
 from lucid.core.sizes.dims import Shape, Size
 from lucid.ops.attention.call import AttentionCall
 from lucid.ops.creation import arange_op, full
-from lucid.ops.elementwise import logical_and, logical_or, where
+from lucid.ops.elementwise import logical_and, logical_not, logical_or, where
+from lucid.ops.neural import softmax
+from lucid.ops.reduction import cumsum
 from lucid.ops.shaping import concat, expand, unsqueeze
 from lucid.ops.tensor.tensor import Tensor
 
@@ -22,6 +31,12 @@ from lucid.ops.tensor.tensor import Tensor
 def excluded(mask: Tensor) -> Tensor:
     """Where a floating mask excludes keys: at -inf and the lowest finite number of its type. NaN excludes nothing."""
     return mask <= mask.dtype.lowest
+
+
+def excluded_in_array(mask: Array) -> Array | None:
+    """The same of an array; None where it excludes nothing, which is known from its least number."""
+    lowest = as_dtype(mask.dtype).lowest
+    return None if mask.min() > lowest else mask <= lowest
 
 
 def causal_mask(
@@ -32,7 +47,11 @@ def causal_mask(
     It sees `ahead` keys after its own position, or all if that is None, and `window` keys up to it, or all.
     """
     row = unsqueeze(arange_op(start=past, stop=past + queries), 1)
-    column = arange_op(start=0, stop=keys)
+    return seen_by_position(row, arange_op(start=0, stop=keys), ahead, window)
+
+
+def seen_by_position(row: Tensor, column: Tensor, ahead: int | None, window: int | None = None) -> Tensor:
+    """Where the query at position `row` sees the key at position `column`, which broadcast."""
     seen = []
     if ahead is not None:
         seen.append(column <= (row + ahead if ahead else row))
@@ -68,6 +87,73 @@ def combined_mask(call: AttentionCall, position: Tensor | None) -> Tensor | None
         hidden = reduce(logical_or, map(excluded, floating))
         added = where(hidden, -np.inf, reduce(lambda x, y: x + y, (_cast_numbers(m, dtype) for m in floating)))
     return added if visible is None else where(visible, added, -np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class SeenKeys:
+    """Which keys the queries of a call see by all its masks, and what follows from it.
+
+    Attributes:
+        joint: all masks as one, booleans or numbers that are added to the scores; None where nothing is hidden.
+        by_position: whether position alone hides keys.
+        every: whether each query certainly sees a key.
+    """
+
+    joint: Tensor | None
+    by_position: bool
+    every: bool
+
+    @classmethod
+    def of(cls, call: AttentionCall) -> Self:
+        """Those of a call."""
+        position = position_mask(call, is_causal=call.options.is_causal)
+        joint = combined_mask(call, position)
+        return cls(joint, joint is position, joint is None or (joint is position and call.options.window is None))
+
+    def bias(self, dtype: DType) -> Tensor:
+        """What the joint mask adds to scores of a type: the lowest number to hidden ones, so the weights of a query that
+        sees no key are numbers and not NaN, before they are set to 0.
+
+        Added, not selected: NaN in a hidden key stays NaN, as in the kernels of onnxruntime and torch.
+        """
+        assert self.joint is not None
+        if self.joint.dtype == bool_:
+            # The zero has axes because OpenVINO does not compile a model in which it is the same constant as that of
+            # the hidden weights.
+            return where(self.joint, np.zeros((1, 1), dtype.numpy), dtype.lowest)
+        return where(self._excluded, dtype.lowest, self.joint.astype(dtype))
+
+    def weights(self, scores: Tensor) -> Tensor:
+        """The weights of scores: 0 for hidden keys."""
+        if self.joint is None:
+            return softmax(scores)
+        if self.by_position:
+            weights = softmax(where(self.joint, scores, -math.inf if self.every else scores.dtype.lowest))
+            return weights if self.every else where(self.joint, weights, 0.0)
+        if self.joint.dtype == bool_:
+            return where(self.joint, softmax(scores + self.bias(scores.dtype)), 0.0)
+        return where(self._excluded, 0.0, softmax(scores + self.bias(scores.dtype)))
+
+    def queries(self) -> Tensor | None:
+        """1 for queries that see a key and 0 for others, as float32 (..., L, 1); None if all do."""
+        if self.joint is None or self.every:
+            return None
+        visible = self.joint if self.joint.dtype == bool_ else logical_not(self._excluded)
+        return visible.any(-1, keepdims=True).astype(float32)
+
+    @cached_property
+    def _excluded(self) -> Tensor:
+        assert self.joint is not None
+        return excluded(self.joint)
+
+
+def queries_by_key_mask(call: AttentionCall) -> Tensor:
+    """Which queries see a key where a boolean mask of keys and causality alone hide some: (N, 1, L or 1, 1) booleans,
+    without all L x S."""
+    kept = call.key_mask
+    assert kept is not None
+    seen = cumsum(kept.astype(int64), axis=1) > 0 if call.options.is_causal else kept.any(1, keepdims=True)
+    return unsqueeze(seen, (1, 3))
 
 
 def cast_mask(mask: Tensor, dtype: DType) -> Tensor:

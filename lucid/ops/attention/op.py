@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from lucid.core.graph.types import Array, bool_, same_shape, show_shape
+from lucid.core.graph.types import Array, same_shape, show_shape
 from lucid.core.sizes.dims import Size, product, same
 from lucid.ops.attention import kernel as attention_kernel
 from lucid.ops.attention.call import AttentionCall, AttentionOptions, remembered_options
-from lucid.ops.attention.masks import check_masks, combined_mask, excluded, position_mask
-from lucid.ops.elementwise import tanh, where
+from lucid.ops.attention.masks import SeenKeys, check_masks, combined_mask
+from lucid.ops.elementwise import tanh
 from lucid.ops.indexing import take
 from lucid.ops.linalg import matmul
-from lucid.ops.neural import dropout, softmax
+from lucid.ops.neural import dropout
 from lucid.ops.op import composite_with
 from lucid.ops.shaping import concat, permute, reshape
 from lucid.ops.tensor.tensor import Tensor
@@ -167,25 +167,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, call: AttentionCall) -> t
     if options.softcap:
         scores = tanh(scores * (1 / options.softcap)) * options.softcap
     check_masks(call, scores.shape)
-    position = position_mask(call, is_causal=options.is_causal)
-    # Where a row may see no key, hidden scores get the lowest number instead of -inf, so its weights are numbers, not
-    # NaN, and are then set to 0.
-    joint = combined_mask(call, position)
-    if joint is None:
-        weights = softmax(scores)
-    elif joint is position:  # without a window every row sees at least one key
-        weights = softmax(where(joint, scores, -math.inf if options.window is None else scores.dtype.lowest))
-        if options.window is not None:
-            weights = where(joint, weights, 0.0)
-    elif joint.dtype == bool_:
-        # Added, not selected: NaN in a hidden key stays NaN, as in the kernels of onnxruntime and torch. The zero has
-        # axes because OpenVINO does not compile a model in which it is the same constant as that of the hidden weights.
-        bias = where(joint, np.zeros((1, 1), scores.dtype.numpy), scores.dtype.lowest)
-        weights = where(joint, softmax(scores + bias), 0.0)
-    else:
-        hidden = excluded(joint)
-        bias = where(hidden, scores.dtype.lowest, joint.astype(scores.dtype))
-        weights = where(hidden, 0.0, softmax(scores + bias))
+    weights = SeenKeys.of(call).weights(scores)
     if options.dropout_p:
         weights = dropout(weights, p=options.dropout_p)
     return matmul(weights, value).astype(dtype), weights.astype(dtype)

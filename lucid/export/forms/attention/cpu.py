@@ -21,8 +21,8 @@ from lucid.export.forms.attention.open_lengths import by_length
 from lucid.export.forms.attention.plan import STRATEGIES, Plan, Strategy, plan
 from lucid.export.forms.attention.products import (
     at_once,
-    bias_of,
     capped,
+    hidden_of,
     in_products,
     short_call,
     three_products,
@@ -51,7 +51,7 @@ def _tiles_if_long(build: Builder, node: Node, call: Call, plan: Plan) -> Operan
 
 def _products_if_long(build: Builder, node: Node, call: Call, plan: Plan) -> Operand:
     # Masks are emitted outside of the branches, where all layers share them.
-    bias, seeing = bias_of(call)
+    bias, seeing = hidden_of(call)
     build.names_of([x for x in (bias, seeing) if x is not None])
     short = short_call(build, call, plan)
     return by_length(
@@ -72,7 +72,7 @@ WRITERS: Mapping[str, Writer] = {
     p.TILES_IF_LONG: _tiles_if_long,
     p.THREE_PRODUCTS: lambda build, node, call, plan: three_products(build, call),
     p.WINDOWS: lambda build, node, call, plan: in_window_blocks(build, call, plan, node.types[0]),
-    p.SHARED: lambda build, node, call, plan: in_products(build, call, *bias_of(call)),
+    p.SHARED: lambda build, node, call, plan: in_products(build, call, *hidden_of(call)),
     p.SHARED_IF_LONG: _products_if_long,
     p.CAPPED: lambda build, node, call, plan: capped(build, call, plan.rows),
     p.GROUPS: lambda build, node, call, plan: groups_as_queries(build, call, plan, node.types),

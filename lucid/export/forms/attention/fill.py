@@ -10,11 +10,11 @@ import math
 
 import numpy as np
 
-from lucid.core.graph.types import TensorType, float32, int64
+from lucid.core.graph.types import TensorType, float32
 from lucid.export.builder import Builder, computed
 from lucid.export.forms.attention.call import Call
-from lucid.ops import cumsum, exp, logical_not, reshape, sqrt, unsqueeze, where
-from lucid.ops.attention.masks import combined_mask, position_mask
+from lucid.ops import exp, logical_not, reshape, sqrt, unsqueeze, where
+from lucid.ops.attention.masks import SeenKeys, queries_by_key_mask
 from lucid.ops.tensor.tensor import Tensor
 
 # The score of hidden keys is lowered by FILL, or by the lowest number, which is exact and slow. No score, capped or
@@ -73,11 +73,9 @@ def sees_a_key(build: Builder, call: Call) -> Tensor | None:
     """
     if call.mask is None and call.key_mask is None:
         return None
-    if call.mask is None and call.key_mask is not None:
-        kept = call.key_mask
-        seen = cumsum(kept.astype(int64), axis=1) > 0 if call.options.is_causal else kept.any(1, keepdims=True)
-        return unsqueeze(seen, (1, 3)).astype(float32)
-    joint = combined_mask(call, position_mask(call, is_causal=call.options.is_causal))
+    if call.mask is None:
+        return queries_by_key_mask(call).astype(float32)
+    joint = SeenKeys.of(call).joint
     assert joint is not None
     while joint.ndim < 4:
         joint = unsqueeze(joint, 0)

@@ -19,8 +19,8 @@ from lucid.export.builder import Builder, Operand, Operands, computed
 from lucid.export.forms.attention.call import Call
 from lucid.export.forms.attention.nodes import emit_node
 from lucid.export.forms.attention.plan import CAPPED, NODE, THREE_PRODUCTS, Plan
-from lucid.ops import attention, concat, expand, logical_not, reshape, softmax, squeeze, tanh, unsqueeze, where
-from lucid.ops.attention.masks import combined_mask, excluded, position_mask
+from lucid.ops import attention, concat, expand, reshape, softmax, squeeze, tanh, unsqueeze
+from lucid.ops.attention.masks import SeenKeys
 from lucid.ops.attention.op import joined_heads, split_heads
 from lucid.ops.tensor.tensor import Tensor
 
@@ -47,7 +47,7 @@ def capped(build: Builder, call: Call, rows: tuple[int, ...] = ()) -> tuple[Tens
     if rows:
         queries = call.query.split(rows, -2)
         return (concat([in_products(build, replace(call, query=query), None) for query in queries], -2),)
-    return (in_products(build, call, *bias_of(call)),)
+    return (in_products(build, call, *hidden_of(call)),)
 
 
 def at_once(build: Builder, call: Call, strategy: str) -> Operand:
@@ -143,18 +143,7 @@ def as_given(call: Call, output: Tensor) -> Tensor:
     return squeeze(output, 1) if call.options.heads == 1 else joined_heads(output)
 
 
-def bias_of(call: Call) -> tuple[Tensor | None, Tensor | None]:
-    """What all masks of a call add to its scores, and which queries see a key; None where nothing is masked, and where
-    all queries do."""
-    position = position_mask(call, is_causal=call.options.is_causal)
-    joint = combined_mask(call, position)
-    if joint is None:
-        return None, None
-    if joint.dtype.kind == "float":
-        hidden = excluded(joint)
-        visible, bias = logical_not(hidden), where(hidden, float32.lowest, joint.astype(float32))
-    else:
-        visible, bias = joint, where(joint, np.zeros((1, 1), np.float32), float32.lowest)
-    if joint is position and call.options.window is None:
-        return bias, None
-    return bias, visible.any(-1, keepdims=True).astype(float32)
+def hidden_of(call: Call) -> tuple[Tensor | None, Tensor | None]:
+    """What all masks of a call add to its scores, and which queries see a key, for `in_products`."""
+    seen = SeenKeys.of(call)
+    return None if seen.joint is None else seen.bias(float32), seen.queries()

@@ -32,6 +32,7 @@ from lucid.export.forms.attention.products import (
 )
 from lucid.export.run_time_sizes import size_vector, sizes_vector
 from lucid.ops import logical_and, reshape, take, unsqueeze, where
+from lucid.ops.attention.masks import seen_by_position
 from lucid.ops.tensor.tensor import Tensor
 
 
@@ -135,7 +136,7 @@ def _scanned(build: Builder, call: Call, masks: Sequence[Tensor], blocks: Blocks
         keys = _size(build, f"keys up to {build.name_of(end)}", build.name_of(end))
         near = computed(build, build.op("Slice", blocks.places, _FIRST, end, _FIRST), TensorType(int64, (keys,)))
         queries = Tensor.from_value(own)
-        visible = near <= Tensor.from_value(column)
+        visible = seen_by_position(Tensor.from_value(column), near, 0)
         for mask in masks:
             visible = logical_and(visible, _part(mask, queries, near))
         query, key, value = take(call.query, queries, -2), take(call.key, near, -2), take(call.value, near, -2)
