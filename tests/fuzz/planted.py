@@ -14,7 +14,7 @@ import numpy as np
 from lucid import Tensor, ops
 from lucid.core.graph.types import Array, float32
 from lucid.export import run_time_sizes
-from lucid.export.forms import plain
+from lucid.export.forms import primitives
 from lucid.export.forms.attention import blocks as attention_blocks
 from lucid.export.forms.attention import fill as attention_fill
 from lucid.export.forms.attention import windows as attention_windows
@@ -238,8 +238,8 @@ def _reversed(parts: list[Tensor | None]) -> list[Tensor | None]:
 
 @fault("a slice that runs backwards loses its last element")
 def _(patch: Patch) -> None:
-    right = plain._bound
-    patch.setattr(plain, "_bound", lambda *a, **k: 0 if right(*a, **k) == -plain._FAR else right(*a, **k))
+    right = primitives._bound
+    patch.setattr(primitives, "_bound", lambda *a, **k: 0 if right(*a, **k) == -primitives._FAR else right(*a, **k))
 
 
 def _repeated(_: Any, x: Array, *, repeats: tuple[int, ...]) -> Array:

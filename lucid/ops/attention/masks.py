@@ -111,7 +111,7 @@ class SeenKeys:
         return cls(joint, joint is position, joint is None or (joint is position and call.options.window is None))
 
     def bias(self, dtype: DType) -> Tensor:
-        """What the joint mask adds to scores of a type: the lowest number to hidden ones, so the weights of a query that
+        """What the joint mask adds to scores of a type: the lowest number to hidden ones, so weights of a query that
         sees no key are numbers and not NaN, before they are set to 0.
 
         Added, not selected: NaN in a hidden key stays NaN, as in the kernels of onnxruntime and torch.
