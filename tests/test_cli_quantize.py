@@ -60,7 +60,9 @@ def test_a_folder_is_a_checkpoint_with_its_tokenizer(call: Any, llama: Path, tmp
     first, second = ("".join(one.answer([5, 9, 3], max_new_tokens=5)) for one in answers)
     assert first == second != ""
     code, _, err = call("quantize", folder, "--bits", "8", "--block", "16", "-o", tmp_path / "again")
-    assert code == 0 and "weights are quantized already; they become float32 first, and lose a second time" in err
+    assert (
+        code == 0 and "weights are quantized already; they become float32 first, and are rounded a second time" in err
+    )
     code, _, err = call("quantize", llama, "--bits", "4", "-o", folder)
     assert code == 1 and "the folder is not empty; give the name of a new one" in err
 

@@ -103,7 +103,7 @@ def test_chat_tells_the_model_the_system_message_first(call: Any, tmp_path: Path
 def test_chat_says_when_it_forgets(call: Any, folder: Path) -> None:
     code, out, err = call("chat", folder, "-n", "8", read="a" * 20 + "\n" + "b" * 20 + "\n" + "c" * 20 + "\n")
     assert code == 0 and out and err.count("tokens, the first after") == 3
-    assert "the conversation has no room in 64 positions: 1 of its messages and their answers are forgotten" in err
+    assert "the conversation exceeds 64 positions: 1 of its messages and their answers are forgotten" in err
 
 
 def test_a_message_that_cannot_be_answered_is_an_error_and_the_next_one_is_answered(call: Any, folder: Path) -> None:

@@ -60,7 +60,7 @@ def supervise(report: Callable[[str, int], int]) -> None:
     code = os.waitstatus_to_exitcode(done[1])
     if excess:
         _show_cursor()
-        code = report(f"{command}: the model needs {excess}. Do so only for a model that you trust", 1)
+        code = report(f"{command}: the model needs {excess}. Raise the limit only for a model that you trust", 1)
     elif code in (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGBUS, -signal.SIGILL, -signal.SIGFPE):
         name = signal.Signals(-code).name
         _show_cursor()

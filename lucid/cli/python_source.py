@@ -33,7 +33,7 @@ def is_import(source: str) -> bool:
 def no_such_source(source: str) -> CommandError:
     """The error about a SOURCE that is neither a checkpoint nor a name in Python."""
     if os.path.exists(source):
-        return usage(f"SOURCE {source!r}: is no checkpoint{_what_to_do_with(Path(source))}")
+        return usage(f"SOURCE {source!r} is no checkpoint{_what_to_do_with(Path(source))}")
     similar = [*paths_near(source), *near(source, modules_of_nn())][:3]
     end = f"; did you mean {' or '.join(similar)}?" if similar else f"; give {_FORMS}"
     return usage(f"SOURCE {source!r}: there is no such file or folder{end}")

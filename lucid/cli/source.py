@@ -72,7 +72,7 @@ def _of_checkpoint(
     if not quantized:
         return model
     Output(error=True).line(
-        f"note  {path}: {quantized} weights are quantized already; they become float32 first, and lose a second time"
+        f"note  {path}: {quantized} weights are quantized already; they become float32 first, and are rounded a second time"
     )
     return load_checkpoint(dequantize=True)
 
@@ -172,4 +172,4 @@ def _no_arguments(source: str, arguments: Mapping[str, Any]) -> None:
 def _kind(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}, which is not a Module"
-    return "None" if value is None else f"of type {type(value).__name__}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -315,7 +315,7 @@ def test_a_process_that_ends_in_the_middle_goes_on_where_it_was(predictor, folde
     assert 3 <= before < 300
     if sent == signal.SIGINT:
         assert job.returncode == 130
-        assert f"what is in {out} is complete; --resume goes on with the rest" in said
+        assert f"the files in {out} are complete; --resume continues with the rest" in said
     assert batch.map_rows(predictor, tmp_path / "in.parquet", out, resume=True)[:2] == (300, 300 - before)
     found = pq.read_table(out)
     assert found["id"].to_pylist() == list(range(300))

@@ -43,7 +43,7 @@ def _converse(
             answer = conversation.ask(message, **choice)
             if conversation.forgotten > forgotten:
                 notes.line(
-                    f"the conversation has no room in {model.max_positions} positions: "
+                    f"the conversation exceeds {model.max_positions} positions: "
                     f"{conversation.forgotten} of its messages and their answers are forgotten",
                     style="yellow",
                 )

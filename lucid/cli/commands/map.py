@@ -29,7 +29,9 @@ def run(options: Map) -> int:
         with in_a_log():
             summary = map_rows(predictor, options.source, options.output, **values_of(options, JobOptions))
     except KeyboardInterrupt:
-        terminal.Output(error=True).line(f"what is in {options.output} is complete; --resume goes on with the rest")
+        terminal.Output(error=True).line(
+            f"the files in {options.output} are complete; --resume continues with the rest"
+        )
         raise
     if options.json:
         terminal.print_json({"folder": options.output, **summary._asdict()})

@@ -33,7 +33,7 @@ def run(options: Serve) -> int:
     paths = [route.path for route in app.routes if isinstance(route, Route) and "{" not in route.path]
     out.line(f"routes      {', '.join(paths)}")
     if "*" in settings.hosts and not os.environ.get(KEY):
-        out.line(f"note        whoever reaches {host} is served: no key is asked for (--key-file, or {KEY})")
+        out.line(f"note        {host} serves every client without a key; --key-file or {KEY} sets one")
     serve(settings, app if settings.workers == 1 else None)
     return OK
 

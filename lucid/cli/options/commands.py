@@ -259,7 +259,7 @@ class Report(JsonCommand, SizeOptions, InputOptions):
     targets: Annotated[
         list[TargetName],
         typer.Option(
-            "--target", "-t", help="What to export for. Repeatable; by default any, cpu and portable.", **REPEATABLE
+            "--target", "-t", help="A target to export for. Repeatable; by default any, cpu and portable.", **REPEATABLE
         ),
     ]
     seconds: Annotated[float, typer.Option(min=0.01, help="How long to measure each target.")] = 0.5
@@ -269,7 +269,7 @@ class Report(JsonCommand, SizeOptions, InputOptions):
 class SamplingOptions:
     """How tokens are drawn: the options of these names in `lucid.generation`."""
 
-    temperature: Annotated[float | None, _sampling(help="Below 1 likely tokens become likelier.")] = None
+    temperature: Annotated[float | None, _sampling(help="A value below 1 makes likely tokens likelier.")] = None
     top_k: Annotated[int | None, _sampling(min=1, help="Draw from the k likeliest tokens.")] = None
     top_p: Annotated[float | None, _sampling(help="Draw from the likeliest tokens whose probabilities sum to p.")] = (
         None
@@ -295,14 +295,14 @@ class AnswerCommand(Command, SessionOptions, ConfigOptions, WeightOptions, Sampl
     max_new_tokens: Annotated[
         int | None,
         typer.Option(
-            "--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 512, if there is room."
+            "--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 512, if they fit."
         ),
     ] = None
     stop: Annotated[
         list[str], typer.Option(metavar="TEXT", help="End the answer before this text. Repeatable.", **REPEATABLE)
     ]
     repetition_penalty: Annotated[
-        float | None, typer.Option(help="More than 1 makes tokens that are already in the text less likely.")
+        float | None, typer.Option(help="A value above 1 makes tokens that are already in the text less likely.")
     ] = None
     eager: Annotated[bool, typer.Option("--eager", help="Run a checkpoint with NumPy instead of exporting it.")] = False
 
@@ -341,7 +341,7 @@ class Chat(AnswerCommand):
     """
 
     system: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What the model is told before the conversation.")
+        str | None, typer.Option(metavar="TEXT", help="Instructions for the model before the conversation.")
     ] = None
 
 
@@ -351,9 +351,9 @@ class PredictorOptions(PromptOption):
 
     task: Annotated[str | None, _model(help="Stop with an error unless the folder is for this task.")] = None
     batch_tokens: Annotated[int, _model(min=1, help="Tokens of a batch, padding included.")] = 4096
-    max_length: Annotated[int | None, _model(min=1, help="Tokens of a row; by default what the checkpoint says.")] = (
-        None
-    )
+    max_length: Annotated[
+        int | None, _model(min=1, help="The most tokens of a row; by default the checkpoint's own limit.")
+    ] = None
     pooling: Annotated[str | None, _model(help="cls or mean, where the model gives a vector for each token.")] = None
 
 
@@ -364,20 +364,22 @@ class JobOptions:
     id_column: Annotated[
         str | None, _rows("--id", help="Check first that no id is missing or repeated in this column.")
     ] = None
-    resume: Annotated[bool, _rows("--resume", help="Go on with a job that was interrupted.")] = False
-    part_rows: Annotated[int | None, _rows(min=1, help="Rows of a file; by default by their number.")] = None
+    resume: Annotated[bool, _rows("--resume", help="Continue an interrupted job.")] = False
+    part_rows: Annotated[
+        int | None, _rows(min=1, help="Rows of an output file; by default it depends on how many there are.")
+    ] = None
     engine: Annotated[
-        Literal["local", "ray"], _engine(help="This process, or actors of Ray Data on many machines.")
+        Literal["local", "ray"], _engine(help="Run in this process, or in actors of Ray Data on many machines.")
     ] = "local"
     cluster: Annotated[
         str | None,
         _engine(
             "--address",
             metavar="ADDRESS",
-            help="Of a Ray cluster, such as ray://HOST:10001 or auto; by default one is started here.",
+            help="The address of a Ray cluster, such as ray://HOST:10001 or auto; by default one is started here.",
         ),
     ] = None
-    workers: Annotated[int | None, _engine(min=1, help="Actors; by default one per core or GPU.")] = None
+    workers: Annotated[int | None, _engine(min=1, help="Number of actors; by default one per core or GPU.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -397,7 +399,9 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions):
 
     folder: Annotated[
         Path,
-        typer.Argument(metavar="FOLDER", help="What lucid export --for wrote, not for triton.", show_default=False),
+        typer.Argument(
+            metavar="FOLDER", help="A folder that lucid export --for wrote, except --for triton.", show_default=False
+        ),
     ]
     source: Annotated[
         list[str],
@@ -421,7 +425,7 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions):
         str | None, _rows(help="The column of results; by default embedding, label, score or answer.")
     ] = None
     max_new_tokens: Annotated[
-        int | None, _model("--max-new-tokens", "-n", min=1, help="Tokens of an answer; by default 128.")
+        int | None, _model("--max-new-tokens", "-n", min=1, help="The most tokens of an answer; by default 128.")
     ] = None
     chat: Annotated[bool, _model("--chat", help="Each prompt is a message, as for lucid chat.")] = False
     threads: Annotated[int | None, _engine(min=1, help="Batches at a time in a process; by default one per core.")] = (
@@ -433,12 +437,17 @@ class Map(JsonCommand, ProviderOptions, JobOptions, PredictorOptions):
 class ServerOptions(ProviderOptions, PromptOption):
     """What a server is started with: the fields of `lucid.serving.running.Settings` of these names."""
 
-    host: Annotated[str, _address(metavar="HOST", help="Where to listen; 0.0.0.0 is for everyone.")] = "127.0.0.1"
-    port: Annotated[int, _address(min=1, max=65535, help="The port.")] = 8000
+    host: Annotated[
+        str,
+        _address(metavar="HOST", help="The address to listen on; 0.0.0.0 also accepts clients from other machines."),
+    ] = "127.0.0.1"
+    port: Annotated[int, _address(min=1, max=65535, help="The port to listen on.")] = 8000
     name: Annotated[str | None, _model(help="What clients call the model; by default the folder's name.")] = None
-    workers: Annotated[int, _model(min=1, help="Processes; one that ends is started again.")] = 1
-    threads: Annotated[int | None, _model(min=1, help="Of each process; by default the cores are shared out.")] = None
-    batch_tokens: Annotated[int, _model(min=1, help="Tokens that are computed together.")] = 4096
+    workers: Annotated[int, _model(min=1, help="Number of processes; one that ends is started again.")] = 1
+    threads: Annotated[
+        int | None, _model(min=1, help="Threads of each process; by default the processes share the cores.")
+    ] = None
+    batch_tokens: Annotated[int, _model(min=1, help="Tokens computed together.")] = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -447,9 +456,11 @@ class LimitOptions:
 
     body: Annotated[int | None, _limit("--max-body", min=1, help="Bytes of a request; by default 4 MiB.")] = None
     tokens: Annotated[int | None, _limit("--max-tokens", min=1, help="Tokens of a request; by default 32768.")] = None
-    seconds: Annotated[float | None, _limit("--max-seconds", min=0.001, help="Of a request; by default 60.")] = None
+    seconds: Annotated[
+        float | None, _limit("--max-seconds", min=0.001, help="Seconds for a request; by default 60.")
+    ] = None
     requests: Annotated[
-        int | None, _limit("--max-requests", min=1, help="At a time, in a process; by default 256.")
+        int | None, _limit("--max-requests", min=1, help="Requests at a time in a process; by default 256.")
     ] = None
 
 
@@ -468,7 +479,10 @@ class Serve(Command, LimitOptions, ServerOptions):
     """
 
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="What lucid export --for onnxruntime wrote.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="A folder that lucid export --for onnxruntime wrote.", show_default=False
+        ),
     ]
     key_file: Annotated[
         Path | None,

@@ -152,11 +152,13 @@ class WeightOptions:
         int | None,
         _quantization(metavar="N", help="How many weights share a scale: 16, 32, ... 2048.", show_default="32"),
     ] = None
-    symmetric: Annotated[bool, _quantization("--symmetric", help="No zero points: smaller, and loses more.")] = False
+    symmetric: Annotated[
+        bool, _quantization("--symmetric", help="Store no zero points: smaller, and less accurate.")
+    ] = False
     method: Annotated[
         Literal["fit", "rtn", "hqq", "gptq"] | None,
         _quantization(
-            help="rtn rounds to the nearest, fit and hqq fit scales, gptq learns from --text.",
+            help="rtn rounds to the nearest code, fit and hqq fit scales, gptq learns from --text.",
             show_default="fit for 4 bits, rtn for 8",
         ),
     ] = None
