@@ -6,14 +6,14 @@ store it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from lucid import ops
-from lucid.core.graph.types import DType, bool_, int64, show_shape
-from lucid.core.sizes.dims import Size, same
+from lucid.core.graph.types import DType, TensorType, bool_, int64, same_shape
+from lucid.core.sizes.dims import Size
 from lucid.ops.attention.op import joined_heads, split_heads
 from lucid.ops.creation import zeros
 from lucid.ops.tensor.tensor import Tensor
@@ -59,6 +59,13 @@ class KeyValueBuffer(NamedTuple):
 
 
 Cache: TypeAlias = KeyValueCache | KeyValueBuffer
+
+
+def empty_caches(shape: CacheShape, batch: Size, capacity: int | None = None) -> list[Cache]:
+    """The cache of each layer before the first step: growing from no positions, or buffers of a capacity."""
+    if capacity is None:
+        return [KeyValueCache.empty(shape, batch) for _ in range(shape.layers)]
+    return [KeyValueBuffer.empty(shape, batch, capacity) for _ in range(shape.layers)]
 
 
 class CacheShape(NamedTuple):
@@ -223,17 +230,26 @@ def check_cache(where: str, shape: CacheShape, caches: Sequence[Cache] | None, o
     Raises:
         ValueError: for another number of layers, shape or element type; the message names the layer.
     """
-    if caches is None:
-        return
-    if len(caches) != shape.layers:
-        raise ValueError(f"{where}: past_key_values has {len(caches)} layers, expected {shape.layers}: one a layer")
-    batch, _, past, _ = caches[0].key.shape
-    for layer, cache in enumerate(caches):
-        for part, held in (("key", cache.key), ("value", cache.value)):
-            wanted = (batch, shape.kv_heads, past, shape.head_dim)
-            fits = held.ndim == 4 and all(same(a, b) for a, b in zip(held.shape, wanted, strict=True))
-            if not fits or held.dtype != shape.dtype:
+    if caches is not None:
+        past = caches[0].key.shape[2] if caches else 0
+        wanted = TensorType(shape.dtype, (shape.kv_heads, past, shape.head_dim))
+        check_states(where, shape.layers, {"key": wanted, "value": wanted}, caches, of)
+
+
+def check_states(where: str, layers: int, types: Mapping[str, TensorType], states: Sequence[Any], of: str = "") -> None:
+    """Refuse the states of another number of layers, or tensors in them of other types; `types` are without the batch.
+
+    Raises:
+        ValueError: the message names the layer.
+    """
+    if len(states) != layers:
+        raise ValueError(f"{where}: past_key_values has {len(states)} layers, expected {layers}: one a layer")
+    for layer, state in enumerate(states):
+        for name, type_ in types.items():
+            tensor: Tensor = getattr(state, name)
+            batch = getattr(states[0], name).shape[:1]
+            if tensor.dtype != type_.dtype or not same_shape(tensor.shape, (*batch, *type_.shape)):
                 raise ValueError(
-                    f"{where}: past_key_values.{layer}.{of}{part} is {held.dtype}{show_shape(held.shape)}, expected "
-                    f"{shape.dtype}{show_shape(wanted)}: a cache of this model"
+                    f"{where}: past_key_values.{layer}.{of}{name} is {tensor.type}, expected "
+                    f"{type_.with_shape((*batch, *type_.shape))}: a cache of this model"
                 )

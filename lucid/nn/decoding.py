@@ -13,7 +13,7 @@ from lucid.core.graph.types import Array, TensorType, int64, show_shape, spec
 from lucid.core.process import random
 from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import Size, dim, evaluate, names_of, same
-from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache
+from lucid.nn.cache import Cache, CacheShape, KeyValueBuffer, KeyValueCache, check_cache, empty_caches
 from lucid.nn.model_parts import CacheKind, ModelPart, Step, Steps, buffer_sizes, carried_outputs, consecutive
 from lucid.nn.module import Module
 from lucid.ops.tensor.tensor import Tensor
@@ -52,10 +52,7 @@ class CausalDecoder(Module):
 
     def empty_cache(self, batch: int, capacity: int | None = None) -> list[Cache]:
         """The cache before the first step, one for each layer: growing from no positions, or buffers of a capacity."""
-        shape = self.cache_shape
-        if capacity is None:
-            return [KeyValueCache.empty(shape, batch) for _ in range(shape.layers)]
-        return [KeyValueBuffer.empty(shape, batch, capacity) for _ in range(shape.layers)]
+        return empty_caches(self.cache_shape, batch, capacity)
 
     def check_cache(self, caches: Sequence[Cache] | None) -> None:
         """Raise ValueError for a cache of another model."""

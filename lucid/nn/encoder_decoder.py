@@ -17,6 +17,7 @@ from lucid.nn.cache import (
     KeyValueCache,
     cache_positions,
     check_cache,
+    empty_caches,
     layer_caches,
     present_caches,
 )
@@ -121,14 +122,8 @@ class EncoderDecoder(Module):
         """The cache before the first token: the keys and values of the encoder's output (N, S, E), and no positions of
         the decoder yet, in a cache that grows or in buffers of a capacity.
         """
-        shape, batch = self.cache_shape, encoder_hidden_states.shape[0]
-
-        def empty() -> Cache:
-            if capacity is None:
-                return KeyValueCache.empty(shape, batch)
-            return KeyValueBuffer.empty(shape, batch, capacity)
-
-        return [EncoderDecoderCache(empty(), cross) for cross in self.cross_caches(encoder_hidden_states)]
+        own = empty_caches(self.cache_shape, encoder_hidden_states.shape[0], capacity)
+        return list(map(EncoderDecoderCache, own, self.cross_caches(encoder_hidden_states)))
 
     def decode(
         self,

@@ -41,6 +41,7 @@ class _Recurrent(Module):
     gates = 1
     states = 1  # how many tensors are carried
 
+    @torch_names_and("device")
     def __init__(
         self,
         input_size: int,
@@ -248,23 +249,6 @@ class LSTM(_Recurrent):
 
     gates = 4
     states = 2
-
-    @torch_names_and("device")
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(
-            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, dtype
-        )
 
     def forward(self, x: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """The outputs, and (h_n, c_n)."""

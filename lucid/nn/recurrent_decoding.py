@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from lucid import ops
-from lucid.core.graph.types import Array, DType, int64, show_shape, spec
+from lucid.core.graph.types import Array, DType, int64, spec
 from lucid.core.process.context import evaluating
 from lucid.core.sizes.dims import Size, same
+from lucid.nn.cache import check_states
 from lucid.nn.decoding import CausalDecoder, padded_left
 from lucid.nn.model_parts import CacheKind, Step, Steps, carried_outputs, consecutive
 from lucid.ops.creation import zeros
@@ -48,19 +49,8 @@ class RecurrentDecoder(CausalDecoder):
         ]
 
     def check_cache(self, caches: Sequence[Any] | None) -> None:
-        if caches is None:
-            return
-        name, types = type(self).__name__, self.state_types
-        if len(caches) != self.layer_count:
-            raise ValueError(f"{name}: past_key_values has {len(caches)} layers, expected {self.layer_count}")
-        for layer, state in enumerate(caches):
-            for part, held, type_ in zip(types._fields, state, types, strict=True):
-                fits = held.ndim == type_.rank + 1 and all(map(same, held.shape[1:], type_.shape))
-                if not fits or held.dtype != type_.dtype:
-                    raise ValueError(
-                        f"{name}: past_key_values.{layer}.{part} is {held.dtype}{show_shape(held.shape)}, expected "
-                        f"{type_.dtype}{show_shape(('N', *type_.shape))}: a state of this model"  # type: ignore[arg-type]
-                    )
+        if caches is not None:
+            check_states(type(self).__name__, self.layer_count, self.state_types._asdict(), caches)
 
     def cached_input_specs(self, cache: CacheKind = "growing", capacity: Size | None = None) -> Mapping[str, Any]:
         """The inputs of a step of any number of tokens. The mask may cover earlier ones too."""

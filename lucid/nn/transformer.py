@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar
 
 from lucid.core.graph.types import DTypeLike, TensorType, float32, spec
 from lucid.core.sizes.dims import Size
@@ -45,6 +45,8 @@ def _activation(where: str, activation: Activation) -> Callable[[Tensor], Tensor
 class _Layer(Module):
     """The base of encoder and decoder layers: self-attention, the feed-forward network and residual connections."""
 
+    reads_memory: ClassVar[bool] = False  # whether it also attends to the output of an encoder
+
     def __init__(
         self,
         d_model: int,
@@ -58,13 +60,22 @@ class _Layer(Module):
         bias: bool = True,
         dtype: DTypeLike | None = None,
     ) -> None:
-        self.self_attn = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+
+        def attention() -> MultiHeadAttention:
+            return MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
+
+        self.self_attn = attention()
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype)
         self.linear2 = Linear(dim_feedforward, d_model, bias, dtype)
         self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
         self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
         self.dropout = Dropout(dropout)
         self.activation, self.norm_first = _activation(type(self).__name__, activation), norm_first
+        if self.reads_memory:
+            self.multihead_attn = MultiHeadAttention(
+                d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype
+            )
+            self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
 
     def _add(self, x: Tensor, norm: LayerNorm, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """A residual connection around a sub-layer, with the norm before the sub-layer or after the sum."""
@@ -112,23 +123,7 @@ class TransformerDecoderLayer(_Layer):
     The arguments are those of `TransformerEncoderLayer`.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = True,
-        norm_first: bool = False,
-        bias: bool = True,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        shared = (dropout, activation, layer_norm_eps, batch_first, norm_first, bias, dtype)
-        super().__init__(d_model, nhead, dim_feedforward, *shared)
-        self.multihead_attn = MultiHeadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, dtype=dtype)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+    reads_memory = True
 
     def forward(
         self,

@@ -122,7 +122,7 @@ def test_generation_with_padding_on_the_left() -> None:
 def test_a_state_of_another_model_and_a_capacity_are_errors() -> None:
     model = mamba()
     states = mamba("mamba2/limited").empty_cache(2)
-    with pytest.raises(ValueError, match=r"0.conv is float32\[2, 44, 2\], expected float32\[N, 56, 3\]"):
+    with pytest.raises(ValueError, match=r"0.conv is float32\[2, 44, 2\], expected float32\[2, 56, 3\]"):
         model(lucid.tensor(TEXT), past_key_values=states)
     with pytest.raises(ValueError, match="past_key_values has 1 layers, expected 2"):
         model(lucid.tensor(TEXT), past_key_values=states[:1])
