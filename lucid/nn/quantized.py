@@ -44,7 +44,7 @@ class WeightModule(UnreadableOperand, Module):
         """Rows by index: (...) integers to (..., K)."""
         raise NotImplementedError(f"{type(self).__name__} has no rows()")
 
-    def part(self, start: int, stop: int, suffix: str) -> Self:
+    def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
         """The rows from `start` up to `stop` as a weight, whose parameters are named with the suffix in an export."""
         made = copy.copy(self)
         made.shape = (stop - start, self.shape[1])
@@ -112,7 +112,7 @@ def embedding(indices: Tensor, weight: Tensor | WeightModule) -> Tensor:
 def rows_of(weight: W, start: int, stop: int, suffix: str) -> W:
     """Some rows of a weight as a weight, which has the name of the whole one and the suffix in an exported model."""
     if isinstance(weight, WeightModule):
-        return weight.part(start, stop, suffix)
+        return weight.slice_rows(start, stop, suffix)
     return cast(W, weight[start:stop].named_after(weight, suffix))
 
 
@@ -212,7 +212,7 @@ class Int8Weight(WeightModule):
     def rows(self, indices: Tensor) -> Tensor:
         return ops.int8_embedding(indices, self.codes, self.scales)
 
-    def part(self, start: int, stop: int, suffix: str) -> Self:
+    def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
         """As every weight, but what its inputs are rounded to is that of the whole weight."""
         made = copy.copy(self)
         made.shape = (stop - start, self.shape[1])

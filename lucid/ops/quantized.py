@@ -30,7 +30,7 @@ def unpack_codes(packed: Tensor, *, bits: int) -> Tensor:  # type: ignore[empty-
     """Bytes (..., n) uint8 as the codes in them (..., n * 8 / bits) uint8, low bits first."""
 
 
-class _Stored(NamedTuple):
+class _BlockWeight(NamedTuple):
     """The operands and attributes that are a weight."""
 
     packed: Tensor
@@ -68,7 +68,7 @@ class _Stored(NamedTuple):
                     f"{bits} bits and blocks of {block}"
                 )
 
-    def rows(self, indices: Tensor) -> _Stored:
+    def rows(self, indices: Tensor) -> _BlockWeight:
         """Some rows of it, by a vector of indices."""
 
         def some(part: Tensor | None) -> Tensor | None:
@@ -126,9 +126,9 @@ def quantized_linear(
         raise ValueError(f"quantized_linear: the input is {show_shape(x.shape)}, expected a last axis of a fixed size")
     if x.dtype.kind != "float":
         raise TypeError(f"quantized_linear: the input is {x.type}, expected floating-point numbers")
-    stored = _Stored(packed, scales, zero_points, minimums, bits, block)
-    stored.check("quantized_linear", x.shape[-1])
-    weight = stored.dequantized(x.shape[-1])
+    blocks = _BlockWeight(packed, scales, zero_points, minimums, bits, block)
+    blocks.check("quantized_linear", x.shape[-1])
+    weight = blocks.dequantized(x.shape[-1])
     return matmul(x.astype(weight.dtype), weight.mT).astype(x.dtype)
 
 
@@ -156,10 +156,10 @@ def quantized_embedding(
         TypeError: for scales that are not floating-point, and codes that are not uint8.
         ValueError: for shapes that do not fit.
     """
-    stored = _Stored(packed, scales, zero_points, minimums, bits, block)
-    stored.check("quantized_embedding", width)
+    blocks = _BlockWeight(packed, scales, zero_points, minimums, bits, block)
+    blocks.check("quantized_embedding", width)
     check_rows("quantized_embedding", indices, packed)
-    rows = stored.rows(indices.reshape(-1)).dequantized(width)
+    rows = blocks.rows(indices.reshape(-1)).dequantized(width)
     return rows.reshape(*indices.shape, width).astype(scales.dtype)
 
 

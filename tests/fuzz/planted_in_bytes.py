@@ -28,7 +28,7 @@ def _(patch: Patch) -> None:
 
 @IN_BYTES.fault("the parts of a weight in bytes have its first scales")
 def _(patch: Patch) -> None:
-    right = Int8Weight.part
+    right = Int8Weight.slice_rows
 
     def part(self: Int8Weight, start: int, stop: int, suffix: str) -> Int8Weight:
         made = right(self, start, stop, suffix)

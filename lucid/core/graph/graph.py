@@ -49,7 +49,7 @@ class Graph:
         return self._names
 
     def __reduce__(self) -> tuple[Callable[..., Graph], tuple[Any, ...]]:
-        """Support copies and pickles of graphs of any depth; they keep names and what is shared."""
+        """Support copies and pickles of graphs of any depth, with their names and shared arrays."""
         flat = flatten(self.nodes(), self.inputs, self.outputs, self._names.get)
         return _restored, (flat, self.output_names, self._structure)
 
@@ -58,7 +58,7 @@ class Graph:
         return in_order(self.outputs)
 
     def op_names(self) -> set[str]:
-        """The names of the ops, those in the bodies of loops included."""
+        """The names of the ops, including those in loop bodies."""
         return {node.op.name for node in with_bodies(self.nodes())}
 
     def name_of(self, constant: Constant) -> str | None:
@@ -80,9 +80,7 @@ class Graph:
         inputs: Sequence[Input] | None = None,
         names: Sequence[tuple[str, Array]] = (),
     ) -> Graph:
-        """Other outputs: for a rewritten graph, or for values inside. A rewrite may also give other inputs, and the
-        names of its new arrays.
-        """
+        """The graph with other outputs, such as rewritten or inner values; a rewrite may also give inputs and names."""
         structure = self._structure if tuple(outputs) == self.output_names else None
         known = self._names.extended(names) if names else self._names
         return Graph(self.inputs if inputs is None else inputs, outputs, known, structure)

@@ -1,4 +1,4 @@
-"""The bodies of nodes, such as loops: made again with other inputs, and bound to sizes."""
+"""The bodies of nodes such as loops: rebuilt with other inputs, bound to numbers for their sizes, built from values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lucid.core.sizes.dims import Dim, bind
 def rebuild_nodes(
     nodes: Iterable[Node], outputs: Sequence[Value], read: Callable[[Value], Value], remake: Callable[[Node], Node]
 ) -> tuple[Value, ...]:
-    """The outputs of nodes that are made again by `remake`; `read` gives the inputs that none of the nodes makes."""
+    """Rebuild nodes with `remake` and return the new outputs; `read` gives the values from outside the nodes."""
     made: dict[int, Value] = {}
 
     def now(value: Value) -> Value:
@@ -27,13 +27,13 @@ def rebuild_nodes(
 
 
 def with_inputs(body: Body, values: Mapping[int, Value]) -> tuple[Value, ...]:
-    """The outputs of a body in which other values are in the place of inputs, by the identity of these."""
+    """The outputs of a body with its inputs replaced; `values` maps the identity of an input to the new value."""
     nodes = in_order(body.outputs)
     return rebuild_nodes(nodes, body.outputs, lambda value: values.get(id(value), value), lambda node: node)
 
 
 def bound(value: Any, sizes: Mapping[str, int]) -> Any:
-    """An attribute with numbers for its symbolic sizes, those in a body included."""
+    """An attribute with its symbolic sizes replaced by numbers, also inside a body."""
     if not isinstance(value, Body):
         return bind(value, sizes)
 
@@ -64,7 +64,7 @@ def has_symbolic_size(value: Any) -> bool:
 
 
 def with_bodies(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Nodes, each followed by those of its bodies."""
+    """The nodes, each followed by the nodes of its bodies."""
     for node in nodes:
         yield node
         for value in node.attributes.values():
@@ -78,11 +78,10 @@ def closed(
     is_inside: Callable[[Constant], bool],
     name: Callable[[Value], str],
 ) -> tuple[Body, list[Value]]:
-    """A body made of values that also depend on others than `inputs`, and these other values, which are inputs after
-    `inputs`.
+    """A body that computes `outputs` from `inputs`, and the outer values that it also needs.
 
-    What does not depend on `inputs` is not in the body, so it is computed once. Constants are inputs too, named by
-    `name`, unless they are `is_inside`.
+    The body takes the outer values as further inputs, named by `name`. Values that do not depend on `inputs` are outer
+    values, so they are computed once, before the loop. Constants are outer values unless `is_inside`.
     """
     dependent = set(map(id, inputs))
     for node in in_order(outputs):
@@ -101,5 +100,5 @@ def closed(
 
 
 def _identity(value: Value) -> int:
-    """One input for a constant however often it was made of its array."""
+    """Constants of one array share an input."""
     return id(value.array) if isinstance(value, Constant) else id(value)

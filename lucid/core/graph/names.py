@@ -13,7 +13,7 @@ class _HasArray(Protocol):
 
 
 class Names:
-    """The names of parameters by the identity of their arrays. It holds the arrays, so that no identity is reused."""
+    """The names of parameters by the identity of their arrays, which it keeps alive so that no identity is reused."""
 
     def __init__(self, named: Mapping[str, _HasArray]) -> None:
         """`named` maps a name to something with a `numpy()` method; the first name of an array counts."""

@@ -1,4 +1,4 @@
-"""A graph as flat data, for copies and pickles of graphs of any depth, which keep what is shared.
+"""Copies and pickles of graphs: a graph as flat data, so that any depth works and shared arrays stay shared.
 
 Objects refer to each other by number instead of by identity. Arrays that share memory, such as a weight and its
 transpose, still share it afterwards, so an exporter writes them once.
@@ -167,7 +167,7 @@ def _linked(origins: Iterable[tuple[Array, str]]) -> Origin | None:
 
 
 def _pack(arrays: Sequence[Array]) -> tuple[tuple[Array, ...], list[tuple[int, int]]]:
-    """The memory of the arrays, with overlapping arrays in one block, and the block and offset of each array."""
+    """The memory blocks of the arrays, one block for arrays that overlap, and the block and offset of each array."""
     bounds = {number: np.lib.array_utils.byte_bounds(array) for number, array in enumerate(arrays) if array.size}
     places = [(-1, 0)] * len(arrays)
     spans: list[tuple[int, int, int]] = []  # start and end, and the first array in it

@@ -14,8 +14,9 @@ _MAX_WIDTH = 100  # columns before the types, however long a line is
 def listing(
     inputs: Sequence[Input], outputs: Sequence[Value], name_of: Callable[[Constant], str | None], title: str = "graph"
 ) -> str:
-    """One line per node: name, op, arguments, type; each module starts with a comment, and the body of a node follows
-    it, indented. `name_of` gives the names of parameters.
+    """One line per node: name, op, arguments, type. A comment starts each module; a node's body follows it, indented.
+
+    `name_of` gives the names of parameters.
     """
     names: dict[int, str] = {id(value): value.name for value in inputs}
     taken = dict.fromkeys(names.values(), 1)
@@ -50,7 +51,6 @@ def listing(
 
 
 def _without_trailing_none(node: Node) -> Sequence[Value | None]:
-    """The inputs without absent ones at the end."""
     given = [index for index, value in enumerate(node.inputs) if value is not None]
     return node.inputs[: given[-1] + 1] if given else ()
 

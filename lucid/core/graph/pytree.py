@@ -1,4 +1,4 @@
-"""Nested lists, tuples and dicts, as functions take and return them."""
+"""Nested lists, tuples and dicts of values, as functions take and return them: taken apart and filled again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def like(value: list[Any] | tuple[Any, ...], items: list[Any]) -> Any:
 def flatten_tree(value: Any, is_leaf: Callable[[Any], bool], path: str = "") -> tuple[Any, dict[str, Any]]:
     """The structure of `value` with each leaf replaced by its number, and the leaves by their paths, such as ``x.0``.
 
-    What is neither a leaf nor a list, tuple or dict stays as it is.
+    Values other than leaves, lists, tuples and dicts stay in the structure.
     """
     leaves: dict[str, Any] = {}
 

@@ -135,7 +135,7 @@ def convert(array: Array, dtype: DType, where: str) -> Array:
 
 
 def is_whole(value: object) -> TypeGuard[int]:
-    """Whether it is an integer, of Python or NumPy, and no truth value."""
+    """Whether a value is an integer of Python or NumPy, but not a boolean."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
@@ -230,7 +230,7 @@ def spec(*shape: str | Size, dtype: DTypeLike = float32) -> TensorType:
     Args:
         shape: a number for a fixed size, a name (``"N"``) for one known at run time, or a sum or difference of
             products (``"2*L - 1"``). Axes with the same name have the same size. Each name must be the size of an axis
-            somewhere, or all that is unknown in one.
+            somewhere, or the only unknown in one.
         dtype: the element type.
 
     Example:
@@ -262,7 +262,7 @@ def normalize_axis(where: str, axis: int, rank: int) -> int:
 
     Raises:
         IndexError: if a tensor of this rank does not have the axis.
-        TypeError: for anything but a whole number; True and False are none, so that a flag is not taken for an axis.
+        TypeError: for anything but a whole number. Booleans are refused, so that a flag is not taken for an axis.
     """
     if axis.__class__ is not int and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
         flag = "; give flags by name, such as keepdims=True" if isinstance(axis, (bool, np.bool_)) else ""

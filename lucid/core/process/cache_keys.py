@@ -1,4 +1,4 @@
-"""Keys of caches: what tells apart arguments that are equal, such as 1, 1.0 and True."""
+"""Keys of caches: they distinguish arguments that compare equal, such as 1, 1.0 and True."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 
 def type_key(value: Any) -> Hashable:
-    """What a key needs beside a value, as equal values may mean different calls: its type, the types of what a tuple
-    holds, and which of the two zeros it is."""
+    """The value's type, for a key next to the value; -0.0 counts as its own type, tuples add their items' types."""
     class_: type = value.__class__
     if class_ is int or class_ is bool or class_ is str:
         return class_
@@ -21,7 +20,7 @@ def type_key(value: Any) -> Hashable:
         for each in value:
             if each.__class__ is not int:
                 return (class_, *map(type_key, value))
-        return class_  # tuples of whole numbers alone, as in most calls, are told apart by their numbers
+        return class_  # most tuples hold whole numbers only: the numbers distinguish them
     if isinstance(value, np.floating) and not value and math.copysign(1.0, value) < 0:
         return (class_, "-0.0")
     return class_

@@ -12,8 +12,8 @@ T = TypeVar("T")
 class holding(ContextDecorator, Generic[T]):  # noqa: N801  # used as a function
     """Set a variable to this value inside, and back to the earlier one afterwards, also after an exception.
 
-    What is begun inside, an asyncio task or a call of `asyncio.to_thread`, has the value until it ends; a thread that
-    is started inside has not. It may be entered several times in one thread, one in another or one after another.
+    An asyncio task or a call of `asyncio.to_thread` that starts inside keeps the value until it ends; a thread that is
+    started inside does not have it. The same object may be entered several times in one thread, nested or in turn.
     """
 
     def __init__(self, variable: ContextVar[T], value: T) -> None:
@@ -26,7 +26,7 @@ class holding(ContextDecorator, Generic[T]):  # noqa: N801  # used as a function
     def __exit__(self, *error: object) -> None:
         self._variable.reset(self._tokens.pop())
 
-    def _recreate_cm(self) -> Self:  # for each call of a function that is decorated with it, as threads share it
+    def _recreate_cm(self) -> Self:  # one object for each call of a decorated function, which threads share
         return type(self)(self._variable, self._value)
 
 
@@ -39,5 +39,5 @@ def is_evaluating() -> bool:
 
 
 def evaluating() -> AbstractContextManager[None]:
-    """Inside, every module is in evaluation mode, in this thread alone: other threads may train it meanwhile."""
+    """Inside, every module is in evaluation mode, in this thread only: other threads may train it meanwhile."""
     return holding(_evaluating, True)

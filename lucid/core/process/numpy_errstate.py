@@ -1,7 +1,7 @@
-"""NumPy without its warnings about floating-point numbers: inf and NaN are results of kernels, as on every backend.
+"""NumPy without floating-point warnings: inf and NaN are results of kernels, as on every backend.
 
-`np.errstate` sets and restores that for each block of code, which takes as long as two small NumPy calls. Here a thread
-sets it once, in a context of its own that kernels run in; what the caller has set holds outside, as ever.
+`np.errstate` sets and restores the setting for each block of code, which takes as long as two small NumPy calls. Here
+each thread sets it once, in a context of its own that kernels run in. The caller's own setting holds outside.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _own = _Own()
 
 
 def without_warnings(function: Callable[..., R], *args: Any) -> R:
-    """Call a function in which overflows, divisions by zero and the like warn of nothing.
+    """Call a function without warnings about overflows, divisions by zero and the like.
 
-    It sees no context variable of the caller, as in a worker thread.
+    As in a worker thread, the function sees no context variable of the caller.
     """
     return function(*args) if _is_quiet.get() else _own.run(function, *args)

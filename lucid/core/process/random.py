@@ -30,7 +30,7 @@ def manual_seed(seed: int) -> None:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """A block in which this thread draws the numbers of a seed; afterwards it goes on with its own."""
+    """Inside, this thread draws from a generator of this seed; afterwards its own generator continues."""
     own = generator()
     _local.generator = np.random.Generator(np.random.PCG64(seed))
     try:

@@ -52,10 +52,9 @@ def set_num_threads(n: int) -> None:
 def share(jobs: Iterable[Job], work: Callable[[Iterator[Job]], None]) -> None:
     """Run `work` in this thread and in as many workers as there are jobs for; each gets an iterator of jobs.
 
-    BLAS runs with one thread meanwhile, and NumPy warns of nothing in any of the threads. It is safe to call this from
-    many threads at once, and after the main thread has ended: if there are no workers, this thread does all jobs. After
-    the first exception, jobs that have not started are dropped, those that have are waited for, and the exception is
-    raised here.
+    Meanwhile BLAS runs with one thread, and NumPy does not warn in any of the threads. Many threads may call this at
+    once, also after the main thread has ended: if there are no workers, this thread does all jobs. After the first
+    exception, jobs that have not started are dropped; those that have started finish, and the exception is raised.
     """
     with single_threaded_blas():
         _workers.share(jobs, work)
@@ -67,10 +66,10 @@ def single_threaded_blas() -> AbstractContextManager[None]:
 
 
 def blas_threads_for(numbers: int) -> AbstractContextManager[None]:
-    """Inside a with statement, one BLAS thread for a model whose inputs hold few numbers, and all of them for others.
+    """A with statement for running a model: one BLAS thread if its inputs hold few numbers, else all threads.
 
-    With few rows a product takes as long as its weights take to be read once, which a second thread hardly shortens.
-    But threads wait for each other after each product: on a machine whose cores are busy, that takes ten times as long.
+    With few rows, a product takes as long as reading its weights once, which a second thread hardly shortens. But
+    threads wait for each other after each product, which takes ten times as long on a machine with busy cores.
     """
     return single_threaded_blas() if numbers <= _FEW else nullcontext()
 
@@ -193,7 +192,7 @@ _buffers = _Buffers()
 
 
 def buffer(name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """This thread's buffer of that name, not initialised; valid until the thread asks for the name again."""
+    """This thread's uninitialised buffer of that name; valid until the thread asks for the name again."""
     return _buffers.take(name, shape, dtype) if math.prod(shape) > _SMALL else np.empty(shape, dtype)
 
 

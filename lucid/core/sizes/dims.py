@@ -5,7 +5,7 @@ exactly as with integers. A constant result *is* an ``int``: ``(n + 2) - n`` giv
 more; the same name means the same size everywhere in a graph. Division rounds down and remainders have the sign of the
 divisor, as in Python, and this is used to simplify: ``l + (-l % w)`` is known to be a multiple of ``w``.
 
-A Dim has no value while a model is traced. Asking for one (``int(l)``, ``if l > 4``, ``range(l)``) raises
+A Dim has no value while a model is traced. Asking for a value (``int(l)``, ``if l > 4``, ``range(l)``) raises
 `SymbolicSizeError` instead of silently fixing the size to that of an example. ``==`` may raise it too, so sets, dicts
 and caches compare the text of sizes instead (`identity`).
 """
@@ -161,7 +161,7 @@ _IS_NO_SIZE = "is not always a whole number, as sizes are: compute it as a tenso
 
 
 def _is_size(value: object) -> bool:
-    """Whether a size can be added to it; an error for a number that is not whole."""
+    """Whether a value can be combined with a size; an error for a number that is not whole."""
     if isinstance(value, float):
         raise SymbolicSizeError(f"a size combined with {value} {_IS_NO_SIZE}")
     return isinstance(value, (int, Dim))
@@ -192,10 +192,10 @@ def names_of(sizes: Iterable[Size]) -> set[str]:
 
 
 def sym_max(a: Size, b: Size) -> Size:
-    """The larger of two sizes, also where which one it is depends on the input: Python's `max` would have to decide.
+    """The larger of two sizes, even if only the input tells which one it is: Python's `max` would have to decide.
 
     Raises:
-        TypeError: for what is no size.
+        TypeError: for anything but a size.
     """
     return _extreme("max", a, b)
 
@@ -204,7 +204,7 @@ def sym_min(a: Size, b: Size) -> Size:
     """The smaller of two sizes; see `sym_max`.
 
     Raises:
-        TypeError: for what is no size.
+        TypeError: for anything but a size.
     """
     return _extreme("min", a, b)
 

@@ -1,5 +1,6 @@
-"""Operations on integer polynomials that need not give one: quotients and remainders, rounded down as in Python, and
-the larger or smaller of two.
+"""Operations on integer polynomials whose result may not be a polynomial: quotients, remainders, maxima and minima.
+
+Quotients round down, as in Python.
 
 If a division is exact, the result is a polynomial again. Otherwise it is an atom, an `Operation`, which is shown as it
 was written; `plain` gives the normal form that equal ones share: ``l + -l % 4`` and ``(l + 3) // 4 * 4`` are one size,
@@ -19,7 +20,7 @@ Terms: TypeAlias = Mapping[Product[Atom], int]
 
 
 class Operation:
-    """What is no polynomial: ``L // 2``, ``L % 2``, ``max(L, 4)``, ``min(L, 4)``. Those of the same text are equal."""
+    """An atom that is not a name: ``L // 2``, ``L % 2``, ``max(L, 4)``, ``min(L, 4)``; equal if its text is."""
 
     __slots__ = ("_text", "left", "operator", "plain", "right")
 

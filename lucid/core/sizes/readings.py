@@ -1,4 +1,4 @@
-"""Named sizes read from the sizes of inputs: ``L`` is that of an axis, or half of one that is ``2*L`` long."""
+"""How named sizes are read from input shapes: ``L`` is the size of an axis, or half of an axis that is ``2*L`` long."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from lucid.core.sizes.dims import Dim, Shape, Size, as_written, evaluate, names_
 
 
 class Reading(NamedTuple):
-    """A name whose value is (the length of an axis - rest) // times; `rest` has only names that are read before."""
+    """The value of a name: (length of an axis - rest) // times, where `rest` has only names that are read before."""
 
     name: str
     source: int
-    """Which of the shapes it is read from."""
+    """The index of the shape with that axis."""
     axis: int
     size: Size
-    """That axis, as it was given."""
+    """The size of that axis, as specified."""
     times: int
     rest: Size
 
     def value(self, length: int, sizes: Mapping[str, int]) -> int:
-        """The value, from the length of the axis and those of the names before.
+        """The value, from the length of the axis and the values of earlier names.
 
         Raises:
-            ValueError: if there is none.
+            ValueError: if no value fits.
         """
         value, remainder = divmod(length - evaluate(self.rest, sizes), self.times)
         if remainder or value < 0:
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
 
 def readings(shapes: Sequence[Shape]) -> list[Reading]:
-    """All names that can be read: first those that are the whole size of an axis."""
+    """All names that can be read, names that are the whole size of an axis first."""
     axes = [(source, axis, size) for source, shape in enumerate(shapes) for axis, size in enumerate(shape)]
     symbolic = [(source, axis, size) for source, axis, size in axes if isinstance(size, Dim)]
     found: dict[str, Reading] = {}
@@ -47,7 +47,7 @@ def readings(shapes: Sequence[Shape]) -> list[Reading]:
 
 
 def _solved(axes: Iterable[tuple[int, int, Dim]], known: Mapping[str, Reading]) -> Iterator[Reading]:
-    """Names that are alone among the known ones in the size of an axis, and nothing but multiplied by a number."""
+    """Names that are the only unknown in the size of an axis, and at most multiplied by a number."""
     for source, axis, size in axes:
         names = size.names() - known.keys()
         if len(names) != 1:

@@ -1,4 +1,4 @@
-"""torch's names: its argument names beside ours, names that Lucid lacks and what to write, habits of ported code.
+"""torch's names: its argument names, advice for names that Lucid lacks, and no-ops that ported code calls.
 
 Any room may import from it. Functions that compute something do not belong here.
 """

@@ -1,7 +1,7 @@
-"""torch's names of arguments, taken beside Lucid's: ``x.sum(dim=1, keepdim=True)`` is ``x.sum(axis=1, keepdims=True)``.
+"""torch's argument names, accepted as well as Lucid's: ``x.sum(dim=1, keepdim=True)``, ``x.sum(axis=1)``.
 
-What torch's arguments say about devices, gradients and memory has no meaning here. Functions that torch gives such
-arguments take them where they change nothing, so that ported code runs; anything else is an error.
+Devices, gradients and memory layouts have no meaning here. Functions accept torch's arguments for these if they change
+nothing, so that ported code runs; any other value is an error.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def _check_tracked(where: str, wanted: Any) -> None:
 
 
 def _anything(where: str, value: Any) -> None:
-    """For arguments that only say how torch uses memory."""
+    """Accept any value, for arguments that only say how torch uses memory."""
 
 
-# Arguments that torch has and that change no value here.
+# torch's arguments that change no value here, with their checks.
 _UNUSED: dict[str, Callable[[str, Any], None]] = {
     "device": check_device,
     "requires_grad": _check_gradients,
@@ -103,7 +103,7 @@ _UNUSED: dict[str, Callable[[str, Any], None]] = {
 }
 
 
-# Arguments that torch has, that would change something, and what to do instead.
+# torch's arguments that would change something, and what to do instead.
 _REFUSED = {
     "out": "tensors are never changed in place; take the result",
     "decimals": "write (x * 10**decimals).round() / 10**decimals",
@@ -146,12 +146,12 @@ def refuse_former_order(name: str, former: Sequence[Any]) -> NoReturn:
 
 
 def torch_names(call: Callable[P, R]) -> Callable[P, R]:
-    """Let a function take torch's names for its arguments too."""
+    """Let a function also take torch's names for its arguments."""
     return torch_names_and()(call)
 
 
 def torch_names_and(*unused: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function take torch's names for its arguments, and those of torch's arguments that change nothing here."""
+    """Let a function also take torch's names for its arguments, and `unused`: arguments that change nothing here."""
 
     def decorated(call: Callable[P, R]) -> Callable[P, R]:
         if call in _SPELLED and not unused:
@@ -174,7 +174,7 @@ _SPELLED: set[Callable[..., Any]] = set()
 
 
 class _Names:
-    """The parameters of a function, by which its arguments are put in their places."""
+    """The parameters of a function, to assign its arguments by name."""
 
     def __init__(self, call: Callable[..., Any], unused: Iterable[str] = ()) -> None:
         parameters = inspect.signature(call).parameters.values()
@@ -184,7 +184,7 @@ class _Names:
         self.keywords = frozenset(p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
 
     def called(self, call: Callable[..., R], args: tuple[Any, ...], given: Mapping[str, Any]) -> R:
-        """What the function gives for arguments under any of their names."""
+        """Call the function with arguments under any of their names."""
         named = in_our_names(self.where, given, self.own, self.unused)
         if self.several not in named:
             return call(*args, **named)
@@ -204,7 +204,7 @@ def forward_arguments(forward: Callable[..., Any], given: dict[str, Any]) -> dic
 
 
 class _NoAxes(tuple[int, ...]):
-    """The axes of a reduction over none, told from an empty list."""
+    """The axes of a reduction over no axes, as opposed to an empty list."""
 
 
 NO_AXES = _NoAxes()
@@ -218,7 +218,7 @@ def torch_names_of_reduction(call: Callable[P, R]) -> Callable[P, R]:
     def reduction(*args: P.args, **given: P.kwargs) -> R:
         if given:
             for name in given.keys() & {"axis", "dim"}:
-                if isinstance(given[name], bool):  # no flag in the place of the axes: it is refused as an axis
+                if isinstance(given[name], bool):  # so that the flag is refused as an axis
                     given[name] = (given[name],)
             axis = given.get("axis")
             if isinstance(axis, (tuple, list)) and not axis:

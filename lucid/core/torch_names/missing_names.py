@@ -1,4 +1,4 @@
-"""What torch has and Lucid deliberately has not, and what to write instead."""
+"""Names of torch that Lucid deliberately lacks, and what to write instead."""
 
 from __future__ import annotations
 

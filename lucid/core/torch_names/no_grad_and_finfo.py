@@ -1,4 +1,4 @@
-"""Names of torch that ported code mentions around its computations: no gradients, limits of element types."""
+"""`no_grad`, `inference_mode` and `finfo`: names of torch that ported code uses around its computations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people read: safe text, tables for notebooks, suggestions, the user's line of code, progress reporting.
+"""What people read: safe text, HTML for notebooks, suggestions, the user's line of code, progress reporting.
 
 Any room may import from it. Nothing here knows tensors or graphs.
 """

@@ -1,5 +1,7 @@
-"""Tensors, modules and element types of other libraries, given where Lucid's are expected: what they are, and what to
-write instead. No library is imported: a type's module says where it is from."""
+"""Advice for tensors, modules and element types of other libraries, given where Lucid's are expected.
+
+No library is imported: the module of a type says which library it is from.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ MODULES = (
 
 
 def library_of(value: Any) -> str:
-    """The library of a value's type, or of a class that this is derived from; empty for any other."""
+    """The library of a value's type or of a base class; empty for any other value."""
     for class_ in type(value).__mro__:
         library = class_.__module__.partition(".")[0]
         if library in _TO_NUMPY:
@@ -50,7 +52,7 @@ def advice(value: Any) -> str:
 
 
 def shown_type(value: Any) -> str:
-    """Both, for the end of a message."""
+    """The type and the advice, for the end of a message."""
     return "; ".join(filter(None, (type_name(value), advice(value))))
 
 

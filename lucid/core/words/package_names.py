@@ -1,4 +1,4 @@
-"""What a package offers: its names for `dir` and completion; the error about a name that there is not."""
+"""The public names of a package, for `dir` and completion, and the error about a name that does not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a long computation is at: it names its phases, and whoever called it may show them."""
+"""Progress reporting: a long computation names its phases, and its caller may show them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Protocol, TypeAlias
 from lucid.core.process.context import holding
 
 Advance: TypeAlias = Callable[[int], object]
-"""Called with how much more of the total is done."""
+"""Called with how much of the total was done since the last call."""
 
 
 class Listener(Protocol):
-    """What is told of phases, each of which is a block of code; phases inside it are its parts."""
+    """The receiver of phases. A phase is a block of code; phases inside it belong to it."""
 
     def __call__(self, name: str, total: int | None, unit: str) -> AbstractContextManager[Advance]:
-        """A phase that is entered: its name; how much there is to do and of what, if that is known."""
+        """Called when a phase is entered, with its name and, if known, the amount of work and its unit."""
 
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
@@ -25,12 +25,12 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def phase(name: str, total: int | None = None, unit: str = "") -> Iterator[Advance]:
-    """The block is a phase of the computation; gives what to call as parts of `total` are done.
+    """The block is a phase of the computation; it gets a function to call as work is done.
 
     Args:
-        name: what is shown of it.
-        total: how much there is to do.
-        unit: of what, such as "rows", where people want to know how fast it goes and when it ends.
+        name: the text to show.
+        total: the amount of work.
+        unit: the unit of the work, such as "rows", if speed and remaining time are of interest.
     """
     listener = _listener.get()
     if listener is None:
@@ -41,5 +41,5 @@ def phase(name: str, total: int | None = None, unit: str = "") -> Iterator[Advan
 
 
 def listening(listener: Listener) -> AbstractContextManager[None]:
-    """Inside the block the listener is told of the phases of this thread."""
+    """Inside the block the listener receives the phases of this thread."""
     return holding(_listener, listener)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 
-# Control characters, but for line feeds and tabs, and what overrides the direction of text.
+# Control characters, except line feeds and tabs, and characters that override the direction of text.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def encoded(text: str) -> bytes:
-    r"""Text in UTF-8, whatever is in it: half of a surrogate pair, which UTF-8 does not have, is written ``\ud800``.
+    r"""Any text in UTF-8. Half of a surrogate pair, which UTF-8 lacks, is written ``\ud800``.
 
-    Every text of others that leaves goes through here: JSON sends such halves, and file names have them for bytes that
-    are no text.
+    All untrusted text is sent through this function: JSON may contain such halves, and so may the names of files.
     """
     return text.encode("utf-8", "backslashreplace")
 
 
 def encodable(text: str) -> str:
-    """Text as `encoded` writes it, for whoever encodes it later."""
+    """Text as `encoded` writes it, to be encoded later."""
     return encoded(text).decode()
 
 
@@ -39,5 +38,5 @@ def visible_lines(text: object) -> str:
 
 
 def harmless(text: str) -> str:
-    """Text as it is, in any script and with its lines and tabs; only what could control a terminal is escaped."""
+    """Text in any script, with its lines and tabs; only characters that could control a terminal are escaped."""
     return _CONTROLS.sub(lambda found: visible(found[0]), text)

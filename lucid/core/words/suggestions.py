@@ -1,4 +1,4 @@
-"""What a mistyped name or path may mean, for error messages."""
+"""Suggestions for mistyped names and paths, for error messages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from itertools import islice
 
-_LIKE = 0.66  # of 1 for equal names
-_AS_LIKE = 0.1  # how much less like than the nearest one others may be
+_LIKE = 0.66  # the least similarity; 1 for equal names
+_AS_LIKE = 0.1  # how much less similar than the nearest one others may be
 _SHOWN = 3
-_ENTRIES = 1000  # of a folder, that are compared
+_ENTRIES = 1000  # of a folder that are compared
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """Of the known names those that this one may mean, nearest first; case, dashes and underscores count little."""
+    """The known names that a mistyped one may mean, nearest first; case, dashes and underscores are ignored."""
     found: list[tuple[float, str]] = []
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(_folded(name))
@@ -32,12 +32,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def paths_near(path: str | os.PathLike[str]) -> list[str]:
-    """Files and folders beside a path that does not exist, which it may mean."""
+    """Existing files and folders that a path which does not exist may mean."""
     folder, name = os.path.split(os.fspath(path).rstrip("/"))
     try:
         with os.scandir(folder or os.curdir) as entries:
             found = near(name, (entry.name for entry in islice(entries, _ENTRIES)))
-    except OSError:  # nor is there that folder
+    except OSError:  # the folder does not exist either
         return []
     return [os.path.join(folder, name) for name in found]
 

@@ -1,4 +1,4 @@
-"""Where in a user's code an error comes from: the line of their `forward`, not the one in Lucid that found it."""
+"""The line of a user's code that an error comes from: in their `forward`, not in Lucid."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LIBRARY = os.path.dirname(os.__file__)
 
 @contextmanager
 def located_errors() -> Iterator[None]:
-    """Give an error that leaves the block a note with the last line of code that is not Lucid's own.
+    """Add a note with the last line of user code to any error that leaves the block.
 
-    The models of `lucid.models` count as a user's code: they are there to be read.
+    Models of `lucid.models` count as user code: they are meant to be read.
     """
     try:
         yield
     except Exception as error:
         found = _line_of(error)
-        if found and found not in vars(error).get("__notes__", []):  # it may leave several such blocks
+        if found and found not in vars(error).get("__notes__", []):  # nested blocks add the note once
             error.add_note(found)
         raise
 
@@ -44,7 +44,7 @@ def _is_lucids(module: str) -> bool:
 
 
 def _is_installed(file: str) -> bool:
-    """Whether a file is of Python's library or of a package, which the user's code has called."""
+    """Whether a file belongs to Python's library or an installed package."""
     return file.startswith(("<frozen", _LIBRARY)) or "site-packages" in file or "dist-packages" in file
 
 

@@ -54,7 +54,7 @@ class WatchedWeight(WeightModule):
         self._see(Use("rows", indices, found))
         return found
 
-    def part(self, start: int, stop: int, suffix: str) -> Self:
+    def slice_rows(self, start: int, stop: int, suffix: str) -> Self:
         return type(self)(rows_of(self.weight, start, stop, suffix), self._see, self._first + start)
 
 

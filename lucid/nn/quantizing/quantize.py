@@ -104,15 +104,15 @@ def quantize(
         raise TypeError(f"quantize: dtype is {as_dtype(dtype)}, expected a floating-point type, that of the scales")
     made, layers = _copy(model, smallest_table)
     chosen = _chosen(patterns, layers, made)
-    stored: Callable[[LayerWeight], WeightModule]
+    quantizer: Callable[[LayerWeight], WeightModule]
     if activations is None:
         seen = {} if calibration is None else hessians(model, set(chosen), calibration)
         multiplied = {id(layer.parameter) for layer in layers if layer.use != "table"}
         size = _BLOCK if block is None else block
-        stored = _BlockQuantizer(chosen, size, symmetric, method, search, seen, dtype, multiplied)
+        quantizer = _BlockQuantizer(chosen, size, symmetric, method, search, seen, dtype, multiplied)
     else:
-        stored = Int8Quantizer(model, chosen, activations, ranges, calibration)
-    _replace([layer for layer in layers if layer.identity in chosen], stored, progress)
+        quantizer = Int8Quantizer(model, chosen, activations, ranges, calibration)
+    _replace([layer for layer in layers if layer.identity in chosen], quantizer, progress)
     return made
 
 
@@ -134,7 +134,7 @@ def _copy(model: M, smallest_table: int) -> tuple[M, list[LayerWeight]]:
 
 def _replace(
     layers: Sequence[LayerWeight],
-    stored: Callable[[LayerWeight], WeightModule],
+    quantizer: Callable[[LayerWeight], WeightModule],
     progress: Callable[[str, int, int], object] | None,
 ) -> None:
     """Put what is stored in the place of each weight; layers that share one share it again."""
@@ -145,7 +145,7 @@ def _replace(
                 progress(layer.path, number, len(layers))
             if layer.identity not in done:
                 try:
-                    done[layer.identity] = stored(layer)
+                    done[layer.identity] = quantizer(layer)
                 except ValueError as error:
                     raise ValueError(f"quantize: {layer.key} {show_shape(layer.parameter.shape)}: {error}") from error
             layer.replace(done[layer.identity])
